@@ -1,0 +1,25 @@
+#include "onstream/base/error.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+namespace onstream {
+
+const char* name_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument: return "invalid_argument";
+    case ErrorCode::unsupported: return "unsupported";
+    case ErrorCode::system: return "system";
+    case ErrorCode::timeout: return "timeout";
+    case ErrorCode::aborted: return "aborted";
+    case ErrorCode::closed: return "closed";
+  }
+  return "unknown";
+}
+
+void fail_errno(const std::string& what) {
+  const int saved = errno;
+  fail(ErrorCode::system, what, ": ", std::strerror(saved), " (errno ", saved, ")");
+}
+
+}  // namespace onstream

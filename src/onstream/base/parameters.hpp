@@ -1,0 +1,44 @@
+// Parameters: values, who set them, and their documentation, all from parameter_table.inc.
+//
+// Parameters::from_environment() is the only reader of the environment for settings. A World keeps its own copy, so
+// worlds of one process may differ.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace onstream {
+
+struct ParameterRow {
+  std::string name;           // as in C++ and Python: ll_max_bytes
+  std::string variable;       // ONSTREAM_LL_MAX_BYTES
+  std::string value;
+  std::string default_value;
+  std::string unit;
+  std::string doc;
+  std::string set_by;         // "default", "environment" or "call"
+};
+
+struct Parameters {
+#define ONSTREAM_PARAMETER(name, type, default_value, unit, doc) type name = default_value;
+#include "onstream/base/parameter_table.inc"
+#undef ONSTREAM_PARAMETER
+
+  // Defaults overridden by ONSTREAM_* variables. Throws invalid_argument naming the variable whose value cannot be read,
+  // and for a variable that starts with ONSTREAM_ but names no parameter and no launcher variable (a misspelling).
+  static Parameters from_environment();
+
+  // Sets one by name, as a call would. Throws invalid_argument for an unknown name (with the nearest known one) or an
+  // unreadable value.
+  void set(std::string_view name, std::string_view value);
+
+  // One row a parameter, in table order.
+  std::vector<ParameterRow> rows() const;
+
+ private:
+  std::vector<std::string> set_by_;  // in table order; empty means "default"
+};
+
+}  // namespace onstream

@@ -1,0 +1,32 @@
+#include "onstream/base/status.hpp"
+
+namespace onstream {
+
+const char* name_of(Status status) {
+  switch (status) {
+    case Status::ok: return "ok";
+    case Status::pending: return "pending";
+    case Status::truncated: return "truncated";
+    case Status::timeout: return "timeout";
+    case Status::aborted: return "aborted";
+    case Status::misused: return "misused";
+  }
+  return "unknown";
+}
+
+const char* name_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::none: return "none";
+    case OpKind::send: return "send";
+    case OpKind::recv: return "recv";
+    case OpKind::put: return "put";
+    case OpKind::get: return "get";
+    case OpKind::reduce: return "reduce";
+    case OpKind::signal: return "signal";
+    case OpKind::wait: return "wait";
+    case OpKind::plan: return "plan";
+  }
+  return "unknown";
+}
+
+}  // namespace onstream

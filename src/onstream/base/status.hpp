@@ -1,0 +1,24 @@
+// Status: how an operation on a stream ended. A value, the same on the host and in kernels.
+#pragma once
+
+#include <cstdint>
+
+namespace onstream {
+
+enum class Status : std::uint64_t {
+  ok = 0,
+  pending,    // not finished yet (test() on a request)
+  truncated,  // the message is larger than its receive; neither buffer is whole, later messages are intact
+  timeout,    // a wait passed the deadline
+  aborted,    // the world failed or was aborted while the operation ran, or before
+  misused,    // the operation found a state that only a wrong program makes (a plan launched twice at once, ...)
+};
+
+const char* name_of(Status status);
+
+// What an operation was, in a fault record and in messages to people.
+enum class OpKind : std::uint64_t { none = 0, send, recv, put, get, reduce, signal, wait, plan };
+
+const char* name_of(OpKind kind);
+
+}  // namespace onstream

@@ -1,0 +1,24 @@
+// Who am I in the job: rank, size and where to meet, read from whatever launcher started the process.
+#pragma once
+
+#include <string>
+
+namespace onstream {
+
+struct Launch {
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  std::string address = "127.0.0.1";  // of rank 0's store
+  int port = 0;                       // of rank 0's store; 0 with size 1
+  std::string secret;                 // shared by the job's ranks; every connection proves that it knows it
+  std::string launcher = "none";      // "onstream", "torchrun", "open mpi", "mpich", "slurm" or "none"
+};
+
+// Reads ONSTREAM_RANK/SIZE/..., torchrun's RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT, Open MPI's OMPI_COMM_WORLD_*,
+// MPICH's PMI_*, or SLURM_*, in that order. A process started by none of them is a world of one rank. Throws
+// invalid_argument naming the variable that is missing, unreadable or contradicts another (rank >= size).
+Launch launch_from_environment();
+
+}  // namespace onstream

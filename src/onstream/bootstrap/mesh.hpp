@@ -1,0 +1,59 @@
+// The mesh: a Unix-domain connection between every two ranks of one host, for control messages and file descriptors,
+// and the thread that listens to them all.
+//
+// Addresses are random names in the abstract namespace, so nothing named is left behind; a connection starts with proof
+// of the job's secret. A connection that ends without goodbye is a death. Handlers run in the mesh's own thread: they
+// must not block on another rank. Nothing here is on the way of an op.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "onstream/base/clock.hpp"
+#include "onstream/base/fd.hpp"
+#include "onstream/bootstrap/launch.hpp"
+#include "onstream/bootstrap/store.hpp"
+
+namespace onstream {
+
+class Mesh {
+ public:
+  // What a request handler answers with.
+  using Answer = std::string;
+  using Handler = std::function<Answer(int peer, std::string payload, Fd fd)>;
+  using OnDeath = std::function<void(int peer, std::string why)>;
+
+  // Collective. Connects all ranks; throws timeout naming who did not come, unsupported if a rank is on another host.
+  Mesh(const Launch& launch, Store& store, Deadline deadline);
+  // Says goodbye to all peers and joins the thread.
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  // Before start(): what to do with requests of a topic, what to do when a peer dies, and what to do about every 50 ms.
+  void on(std::string topic, Handler handler);
+  void on_death(OnDeath function);
+  void on_tick(std::function<void()> function);
+  void start();
+
+  // Sends a request and blocks for its answer. Throws timeout, or aborted when the peer is dead, naming peer and topic.
+  // An Error thrown by the peer's handler is thrown here with its text. Any thread but the mesh's own.
+  std::string request(int peer, std::string_view topic, std::string_view payload, Fd fd, Deadline deadline);
+  // Sends without waiting for an answer. Never throws for a dead peer. Any thread.
+  void notify(int peer, std::string_view topic, std::string_view payload);
+  // One value from every rank, in rank order. Collective: calls match by topic and by order among calls of that topic.
+  // Throws timeout naming the ranks that did not come, or aborted naming the dead.
+  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline);
+
+  bool alive(int peer) const;
+  int pid(int peer) const;  // process id as the kernel gave it to us (SO_PEERCRED)
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace onstream

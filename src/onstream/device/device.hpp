@@ -1,0 +1,151 @@
+// The contract of a device: where memory and work live. Two implement it, `host` and `cuda` (see devices.hpp for the
+// list); tests/native/device_conformance.cpp runs every rule below on each.
+//
+// Rules for all implementations:
+// - Thread-safe. No call blocks on earlier stream work unless it says so.
+// - Errors of the control path throw Error naming the call and the values. Destructors never throw.
+// - allocate() is never called on the way of an op; it may block.
+// - A Stream is the user's own (cudaStream_t, or host::Stream*) adopted as it is, or one from create_stream().
+// - Ownership: Memory, Mapping, Event and Graph are shared handles that keep alive what they need.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "onstream/base/clock.hpp"
+#include "onstream/base/fd.hpp"
+#include "onstream/device/kernel.hpp"
+
+namespace onstream {
+
+enum class DeviceKind : std::int32_t { host, cuda };
+
+// device: the device's own memory. pinned: host memory that the device can access. managed: migrating (cuda only).
+// host: plain pageable host memory. On the host device `device` and `pinned` are both shareable host memory.
+enum class MemoryKind : std::int32_t { device, pinned, managed, host };
+
+const char* name_of(DeviceKind kind);
+const char* name_of(MemoryKind kind);
+
+// A stream of any device, not owned. The null handle is the device's default stream.
+struct Stream {
+  void* handle = nullptr;
+  friend bool operator==(Stream, Stream) = default;
+};
+
+// What the device knows about an address: the allocation that holds it.
+struct MemoryInfo {
+  MemoryKind kind = MemoryKind::host;
+  int device_index = -1;       // owner, for kind device
+  std::byte* base = nullptr;   // start of the allocation; the address itself when unknown (plain host memory)
+  std::size_t bytes = 0;       // of the allocation; 0 when unknown
+  std::uint64_t id = 0;        // never reused by the process, so a freed and re-allocated address differs; 0 unknown
+  bool exportable = false;     // export_memory() works
+  bool kernel_access = false;  // this device's kernels may load and store it
+};
+
+// How another process finds exported memory. Plain data: travels on a socket, with at most one file descriptor.
+struct ExportRecord {
+  DeviceKind device = DeviceKind::host;
+  MemoryKind kind = MemoryKind::host;
+  std::int32_t device_index = -1;
+  std::int32_t pid = 0;
+  std::uint64_t process_id = 0;  // random per process: tells apart processes with one pid in two namespaces
+  std::uint64_t base = 0;        // in the exporter's address space
+  std::uint64_t bytes = 0;
+  std::uint64_t id = 0;
+  std::uint32_t flavour = 0;     // the implementation's own: which kind of handle
+  std::uint32_t has_fd = 0;
+  std::array<std::uint8_t, 64> handle{};
+};
+
+struct Export {
+  ExportRecord record;
+  Fd fd;
+};
+
+// An allocation. Freed with the last owner.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual std::byte* data() const = 0;
+  virtual std::size_t bytes() const = 0;
+  virtual MemoryKind kind() const = 0;
+};
+
+// Imported memory: a peer's allocation in this address space. Unmapped with the last owner.
+class Mapping {
+ public:
+  virtual ~Mapping() = default;
+  virtual std::byte* data() const = 0;  // corresponds to ExportRecord::base
+  virtual std::size_t bytes() const = 0;
+};
+
+// A point in a stream's work.
+class Event {
+ public:
+  virtual ~Event() = default;
+  virtual bool done() const = 0;  // all work before the point has finished; does not block
+};
+
+// Captured work, to be launched any number of times.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual DeviceKind kind() const = 0;
+  virtual int index() const = 0;                // ordinal among devices of its kind
+  virtual std::string name() const = 0;         // "NVIDIA H200", "AMD EPYC (2 cores)"
+  virtual int max_blocks() const = 0;           // thread blocks that run at the same time (SMs; 1 on the host)
+
+  // --- memory ---
+  // Zeroed memory of a kind; `device` memory is exportable. Throws with the bytes asked for when there is none.
+  virtual std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) = 0;
+  virtual MemoryInfo inspect(const void* address) const = 0;
+  virtual Export export_memory(const MemoryInfo& info) = 0;
+  // Maps what another rank exported; an export of this very process comes back as its own address. Throws unsupported,
+  // with the reason, when this device cannot reach it.
+  virtual std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) = 0;
+
+  // --- streams ---
+  virtual Stream create_stream() = 0;
+  virtual void destroy_stream(Stream stream) = 0;  // after its work has finished
+  virtual bool idle(Stream stream) const = 0;      // nothing enqueued is unfinished
+  virtual void synchronize(Stream stream) = 0;     // blocks until all enqueued work has finished
+  virtual std::shared_ptr<Event> record(Stream stream) = 0;
+  virtual void wait(Stream stream, const std::shared_ptr<Event>& event) = 0;  // stream-ordered: does not block the host
+
+  // --- work ---
+  // Copies between any kinds of memory, ordered on the stream. Plain host memory may make the call block.
+  virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
+  // Enqueues a kernel. `arguments` (a trivially copyable struct) is copied before the call returns.
+  virtual void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) = 0;
+  // Enqueues a host function; it must not call onstream or the driver.
+  virtual void call(void (*function)(void*), void* argument, Stream stream) = 0;
+
+  // --- capture and replay ---
+  // Between begin and end nothing enqueued on the stream runs; it becomes the graph.
+  virtual void begin_capture(Stream stream) = 0;
+  virtual std::shared_ptr<Graph> end_capture(Stream stream) = 0;
+  virtual bool capturing(Stream stream) const = 0;
+  virtual void launch(const std::shared_ptr<Graph>& graph, Stream stream) = 0;
+};
+
+// Launch with the argument struct's own type.
+template <class Arguments>
+void launch(Device& device, const Kernel& kernel, const Arguments& arguments, Grid grid, Stream stream) {
+  static_assert(std::is_trivially_copyable_v<Arguments>, "kernel arguments are copied as bytes");
+  device.launch(kernel, &arguments, sizeof(Arguments), grid, stream);
+}
+
+}  // namespace onstream

@@ -1,0 +1,140 @@
+// The interface a kernel body is written against, and its host implementation.
+//
+// A Group is the threads of one block, working together. Everything below exists with the same name in
+// device/cuda/group.cuh:
+//
+//   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
+//   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
+//   load_relaxed, load_acquire, store_relaxed, store_release   on 64-bit words that other ranks may touch (system scope)
+//   add, exchange, compare_swap    atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
+//   load_line, store_line          16 bytes in one access; each 8-byte half is atomic, the pair need not be
+//   fence()               orders all earlier accesses of this thread before its later ones, system-wide
+//   now_ns(), pause(n)    a nanosecond clock; what a spinning thread does on its n-th round (true: it slept)
+//   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
+//
+// The host's group has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
+#pragma once
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "onstream/base/clock.hpp"
+
+#ifdef __CUDACC__
+#define ONSTREAM_BODY __device__ __forceinline__
+#define ONSTREAM_BOTH __host__ __device__ inline
+#else
+#define ONSTREAM_BODY inline
+#define ONSTREAM_BOTH inline
+#endif
+
+namespace onstream {
+
+// Two words stored and loaded together; see store_line.
+struct alignas(16) Line {
+  std::uint64_t low;
+  std::uint64_t high;
+};
+
+class HostGroup {
+ public:
+  HostGroup(int block, int blocks) : block_(block), blocks_(blocks) {}
+
+  int rank() const { return 0; }
+  int size() const { return 1; }
+  int block() const { return block_; }
+  int blocks() const { return blocks_; }
+
+  void sync() const {}
+  bool sync_or(bool mine) const { return mine; }
+
+  static std::uint64_t load_relaxed(const std::uint64_t* word) {
+    return ref(word).load(std::memory_order_relaxed);
+  }
+  static std::uint64_t load_acquire(const std::uint64_t* word) {
+    return ref(word).load(std::memory_order_acquire);  // pairs with store_release, fence() + store_relaxed
+  }
+  static void store_relaxed(std::uint64_t* word, std::uint64_t value) {
+    ref(word).store(value, std::memory_order_relaxed);
+  }
+  static void store_release(std::uint64_t* word, std::uint64_t value) {
+    ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
+  }
+
+  static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
+    return ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
+  static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) {
+    return ref(word).exchange(value, std::memory_order_acq_rel);
+  }
+  static std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value) {
+    ref(word).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
+    return expected;
+  }
+
+  // Acquire and release cost nothing on x86-64 and make a line's arrival order what was stored before it.
+  static Line load_line(const Line* line) { return {load_acquire(&line->low), load_acquire(&line->high)}; }
+  static void store_line(Line* line, Line value) {
+    store_release(&line->low, value.low);
+    store_release(&line->high, value.high);
+  }
+
+  static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  static std::uint64_t now_ns() { return onstream::now_ns(); }
+
+  // Rounds below kSpins burn a few nanoseconds; then the core is given away; then the thread sleeps.
+  static bool pause(std::uint32_t round) {
+    constexpr std::uint32_t kSpins = 4096;
+    constexpr std::uint32_t kYields = kSpins + 256;
+    if (round < kSpins) {
+      relax();
+      return false;
+    }
+    if (round < kYields) {
+      sched_yield();
+      return false;
+    }
+    const timespec nap{0, 50'000};
+    nanosleep(&nap, nullptr);
+    return true;
+  }
+
+  void copy(void* destination, const void* source, std::size_t bytes) const {
+    const std::size_t share = (bytes / static_cast<std::size_t>(blocks_) + 63) / 64 * 64;
+    const std::size_t begin = std::min(bytes, share * static_cast<std::size_t>(block_));
+    const std::size_t end = block_ + 1 == blocks_ ? bytes : std::min(bytes, begin + share);
+    std::memcpy(static_cast<std::byte*>(destination) + begin, static_cast<const std::byte*>(source) + begin,
+                end - begin);
+  }
+
+ private:
+  static std::atomic_ref<std::uint64_t> ref(const std::uint64_t* word) {
+    return std::atomic_ref<std::uint64_t>(*const_cast<std::uint64_t*>(word));
+  }
+  static void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+  }
+
+  int block_;
+  int blocks_;
+};
+
+// The host launcher of a body: its blocks one after the other.
+template <class Body>
+void host_entry(const void* body, int blocks) {
+  Body copy;
+  std::memcpy(&copy, body, sizeof(Body));
+  for (int block = 0; block < blocks; ++block) copy(HostGroup(block, blocks));
+}
+
+}  // namespace onstream

@@ -1,0 +1,73 @@
+// Bounded waiting inside a kernel body, and the fault records it leaves.
+//
+// Every wait of every kernel goes through wait_until(): it ends when the condition holds, when the deadline passes, or
+// when the world's abort word is set. The latter two write one Fault into memory that the host reads, and set the abort
+// word, so that everything enqueued behind drains. After a failed wait a body touches no memory of any peer again.
+#pragma once
+
+#include <cstdint>
+
+#include "onstream/base/status.hpp"
+#include "onstream/device/group.hpp"
+
+namespace onstream {
+
+// What an op was doing when it failed. Lives in pinned host memory; written by a kernel, read by the host.
+struct Fault {
+  std::uint64_t ready = 0;  // 1 once the other fields are whole (release/acquire)
+  std::uint64_t status = 0; // Status
+  std::uint64_t op = 0;     // OpKind
+  std::uint64_t peer = 0;
+  std::uint64_t lane = 0;   // for an op of a plan: the op's index
+  std::uint64_t bytes = 0;
+  std::uint64_t extra = 0;  // truncated: bytes of the message; otherwise the sequence number waited for
+  std::uint64_t plan = 0;   // number of the plan, or 0 for a message
+};
+
+constexpr std::uint64_t kFaultSlots = 64;  // later faults of one world are counted, not kept
+
+// What a waiting kernel needs, by value. All pointers are valid on the device for the life of the world.
+struct WaitView {
+  std::uint64_t timeout_ns = 0;
+  std::uint64_t* abort = nullptr;        // pinned host memory: not 0 once the world has failed
+  std::uint64_t* fault_count = nullptr;  // this rank's device memory
+  Fault* faults = nullptr;               // pinned host memory, kFaultSlots of them
+};
+
+// Leaves a fault for the host. Called by one thread.
+template <class Group>
+ONSTREAM_BODY void report(const Group& group, const WaitView& view, Status status, Fault fault) {
+  const std::uint64_t slot = group.add(view.fault_count, 1);
+  if (slot >= kFaultSlots) return;
+  Fault* out = view.faults + slot;
+  group.store_relaxed(&out->status, static_cast<std::uint64_t>(status));
+  group.store_relaxed(&out->op, fault.op);
+  group.store_relaxed(&out->peer, fault.peer);
+  group.store_relaxed(&out->lane, fault.lane);
+  group.store_relaxed(&out->bytes, fault.bytes);
+  group.store_relaxed(&out->extra, fault.extra);
+  group.store_relaxed(&out->plan, fault.plan);
+  group.store_release(&out->ready, 1);  // pairs with the host's acquire in FaultBoard
+}
+
+// Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
+// The abort word lies across PCIe, so it is looked at once in kAbortEvery rounds, and in every
+// round in which pause() slept.
+template <class Group, class Ready>
+ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
+  constexpr std::uint32_t kAbortEvery = 1024;
+  std::uint64_t start_ns = 0;
+  bool slept = false;
+  for (std::uint32_t round = 0;; ++round) {
+    if (ready()) return Status::ok;
+    if (slept || round % kAbortEvery == kAbortEvery - 1) {
+      if (group.load_relaxed(view.abort) != 0) return Status::aborted;
+      const std::uint64_t now = group.now_ns();
+      if (start_ns == 0) start_ns = now;
+      if (now - start_ns > view.timeout_ns) return Status::timeout;
+    }
+    slept = group.pause(round);
+  }
+}
+
+}  // namespace onstream

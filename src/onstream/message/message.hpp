@@ -1,0 +1,55 @@
+// Messages: tagged, in order, on a stream.
+//
+// Each (source, destination, lane) is an independent queue; between two ranks, per lane, messages match in posting order.
+// Ops of one lane in one direction must be ordered among themselves by the program (one stream, or events), as their
+// order is what matches them. A message shorter than its receive is fine; a longer one is `truncated` on both sides.
+//
+//   send    done on the stream when the buffer may be reused. Up to ll_max_bytes it runs ahead of its receive while the
+//           lane's ring has room; beyond that it waits for its receive, as MPI's standard send may.
+//   recv    done on the stream when the data is there.
+//   isend, irecv   done on the stream at once; the request completes at its wait.
+//
+// Stream-ordered errors are values: the op's fault is kept in the world (World::check, take_faults).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "onstream/plan/op.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+struct MessageOptions {
+  int lane = 0;
+  Path path = Path::automatic;
+};
+
+// An isend or irecv on its way. Keeps alive what it needs; the buffer stays the caller's and must live until the wait.
+class Request;
+
+class Messages {
+ public:
+  explicit Messages(std::shared_ptr<Fabric> fabric);  // collective: allocates the lanes
+  ~Messages();
+
+  void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  void wait(const std::shared_ptr<Request>& request, Stream stream);
+
+  Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
+  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  Status wait(const std::shared_ptr<Request>& request);
+  Status test(const std::shared_ptr<Request>& request);
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,32 @@
+// Op: one step of communication, as the faces emit it and the plan runs it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "onstream/base/status.hpp"
+#include "onstream/layout/layout.hpp"
+
+namespace onstream {
+
+// How bytes travel. automatic leaves it to the tuner.
+enum class Path : std::int32_t { automatic = 0, ll, store, load, copy, stage, net };
+
+const char* name_of(Path path);
+Path path_from(const std::string& name);  // throws invalid_argument listing the known names
+
+struct Op {
+  OpKind kind = OpKind::none;
+  int peer = -1;
+  int lane = 0;
+  void* address = nullptr;         // local memory: source of send and put, destination of recv
+  Layout layout = Layout::contiguous(0);
+  void* remote = nullptr;          // put: destination as this rank addresses it (Segment::peer); signal, wait: the counter
+  Layout remote_layout = Layout::contiguous(0);
+  std::uint64_t value = 0;         // signal: added; wait: reached or passed, per launch (see plan.hpp)
+  Path path = Path::automatic;
+  std::string note;                // what the emitter calls it: "halo x-", for explain()
+};
+
+}  // namespace onstream

@@ -1,0 +1,89 @@
+// Plan: a batch of ops compiled once and launched many times, as one kernel where every peer can be stored to.
+//
+//   PlanBuilder builder(fabric, "exchange");
+//   builder.send(buffer, layout, peer, lane); builder.recv(...);
+//   auto plan = builder.build();          // collective over the world: matches, validates, chooses paths
+//   plan->launch(stream);                 // any number of times, eager or captured
+//
+// Sends and receives match inside the plan, per (source, destination, lane) in the order added; they never meet messages
+// outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is done, sent
+// buffers may be reused and received data is there. Ops of one launch run concurrently, except that a signal follows the
+// puts added before it, and a wait precedes nothing but the end of the launch. Every rank launches a plan the same number
+// of times; a rank that does not is named at the deadline. A Plan keeps alive its resources; buffers stay the caller's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onstream/plan/op.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+// Per op of the last launches: where time went on the device's clock.
+struct OpTime {
+  std::string what;           // "send to 1, halo x-"
+  std::uint64_t wait_ns = 0;  // waiting for the peer
+  std::uint64_t move_ns = 0;  // moving bytes
+  std::uint64_t launches = 0;
+};
+
+struct PlanOp {               // one row of explain()
+  Op op;
+  Path path = Path::automatic;
+  std::string why;            // "2 KiB <= ll_max_bytes 8 KiB", "path=copy set by the call", ...
+};
+
+class Plan {
+ public:
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // Enqueues one run of all ops. Never blocks. Throws aborted if the world has failed.
+  void launch(Stream stream);
+
+  const std::string& name() const;
+  const std::vector<PlanOp>& ops() const;
+  std::string explain() const;           // a table for people: ops, path, why, kernels per launch
+  int kernels_per_launch() const;
+  std::vector<OpTime> times() const;     // since build or the last reset_times(); synchronise the stream first
+  void reset_times();
+
+ private:
+  friend class PlanBuilder;
+  class Implementation;
+  explicit Plan(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+class PlanBuilder {
+ public:
+  PlanBuilder(std::shared_ptr<Fabric> fabric, std::string name);
+
+  // Each throws invalid_argument at once for what one rank can see: rank out of range, lane out of range, null address,
+  // a destination layout that overlaps itself.
+  PlanBuilder& send(const void* source, const Layout& layout, int peer, int lane = 0, std::string note = "");
+  PlanBuilder& recv(void* destination, const Layout& layout, int peer, int lane = 0, std::string note = "");
+  PlanBuilder& put(void* remote, const Layout& remote_layout, const void* source, const Layout& layout, int peer,
+                   std::string note = "");
+  // Adds `value` to a 64-bit counter in a peer's part of a segment, after this plan's earlier puts to that peer.
+  PlanBuilder& signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note = "");
+  // Ends when the local counter has grown by `value` more for every launch of this plan.
+  PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
+  PlanBuilder& use_path(Path path);      // for all sends, receives and puts of the plan
+
+  // Collective. Throws invalid_argument on every rank, naming both sides: unmatched send or receive, sizes that differ,
+  // destinations of this rank that overlap, paths that cannot work with the reason.
+  std::shared_ptr<Plan> build();
+
+ private:
+  std::shared_ptr<Fabric> fabric_;
+  std::string name_;
+  Path path_ = Path::automatic;
+  std::vector<Op> ops_;
+};
+
+}  // namespace onstream

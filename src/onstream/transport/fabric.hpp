@@ -1,0 +1,82 @@
+// The fabric: everything the ranks of one world share below the ops - the device, the mesh, symmetric memory, which
+// memory a peer can address, the abort word and the faults.
+//
+// A World owns one Fabric and hands it to whatever emits or runs ops. Construction is collective over the job's ranks.
+// Thread-safe. Nothing here is on the way of an op but wait_view(), which is a value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "onstream/base/parameters.hpp"
+#include "onstream/bootstrap/launch.hpp"
+#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/device/device.hpp"
+#include "onstream/device/wait.hpp"
+#include "onstream/transport/failure.hpp"
+
+namespace onstream {
+
+// Symmetric memory: every rank allocates it together, zeroed, and can address every peer's part.
+class Segment {
+ public:
+  virtual ~Segment() = default;
+  virtual std::byte* local() const = 0;
+  virtual std::byte* peer(int rank) const = 0;  // rank's part in this rank's address space; local() for itself
+  virtual std::size_t bytes() const = 0;
+};
+
+class Fabric {
+ public:
+  Fabric(const Launch& launch, const Parameters& parameters);
+  ~Fabric();
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  int rank() const;
+  int size() const;
+  const Launch& launch() const;
+  const Parameters& parameters() const;
+  const std::shared_ptr<Device>& device() const;
+  Mesh& mesh();
+
+  // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not come.
+  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine);
+  void barrier(std::string_view topic);
+
+  // Collective: symmetric memory of `bytes` on every rank. Throws invalid_argument, on every rank, naming the ranks whose
+  // sizes or kinds differ.
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
+
+  // The address at which `peer`'s device can load and store this rank's `address`, valid while the allocation lives, or
+  // nothing when it cannot (why_not() tells). The first call for an allocation and a peer asks the peer to map it and
+  // blocks for the answer; later calls look it up.
+  std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
+  // Why expose() gives nothing for this address: "plain host memory is private to its process", ...
+  std::string why_not(const void* address, int peer) const;
+
+  // How kernels of this world wait. By value into every kernel argument.
+  WaitView wait_view() const;
+
+  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
+  void abort(const std::string& reason);
+  // Throws aborted with the story if the world has failed. Cheap: one load.
+  void check() const;
+  std::optional<Failure> failure() const;
+  // Per-op faults that did not fail the world (truncated messages): taken out, oldest first.
+  std::vector<FaultReport> take_faults();
+
+  // Device memory the library itself holds for this world.
+  std::size_t device_bytes() const;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,80 @@
+// World: the set of ranks of a job and everything they share. The door of the library.
+//
+// Several worlds may exist at once, and one may be destroyed and made again. Destruction is not collective, but a world
+// must outlive the work enqueued through it; the destructor waits for that work, bounded by the deadline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onstream/halo/halo.hpp"
+#include "onstream/message/message.hpp"
+#include "onstream/plan/plan.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+class World {
+ public:
+  // Collective over the job. Throws Error naming the ranks that did not come.
+  static std::shared_ptr<World> create(const Launch& launch = launch_from_environment(),
+                                       const Parameters& parameters = Parameters::from_environment());
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  int rank() const;
+  int size() const;
+  const std::shared_ptr<Fabric>& fabric() const;
+  Device& device() const;
+
+  // --- memory ---
+  // Zeroed memory that peers can reach directly (kind device or pinned). The caller's until the last owner lets go.
+  std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind = MemoryKind::device);
+  // Makes the allocation that holds [address, address + bytes) known to every peer now, so that no later call has to.
+  // Optional: the first message from or to it does the same. Throws with the reason if peers cannot reach it.
+  void register_memory(const void* address, std::size_t bytes);
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind = MemoryKind::device);  // collective
+
+  // --- messages, ordered on a stream ---
+  // See message.hpp for what each promises.
+  void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  void wait(const std::shared_ptr<Request>& request, Stream stream);
+
+  // --- messages, the host waits ---
+  Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
+  // Returns the status; received (may be null) gets the message's bytes.
+  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received = nullptr);
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  Status wait(const std::shared_ptr<Request>& request);
+  Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
+
+  // --- plans ---
+  PlanBuilder plan(std::string name);
+  std::shared_ptr<Plan> halo(void* array, const HaloSpec& spec, std::string name = "halo");  // collective
+
+  // --- the job ---
+  void barrier();                                  // the hosts of all ranks
+  void synchronize(Stream stream);                 // waits for the stream, then throws if the world failed
+  void abort(const std::string& reason);
+  void check() const;                              // throws aborted with the story, or the oldest fault
+  std::optional<Failure> failure() const;
+  std::vector<FaultReport> take_faults();
+  std::string describe() const;                    // ranks, devices, who reaches whom, memory held
+
+ private:
+  explicit World(std::shared_ptr<Fabric> fabric);
+  std::shared_ptr<Fabric> fabric_;
+  std::unique_ptr<Messages> messages_;
+};
+
+}  // namespace onstream
