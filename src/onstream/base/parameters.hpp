@@ -34,6 +34,10 @@ struct Parameters {
   // unreadable value.
   void set(std::string_view name, std::string_view value);
 
+  // Throws invalid_argument for a value out of its range, also one that was assigned to a field directly. World::create
+  // calls it.
+  void validate() const;
+
   // One row a parameter, in table order.
   std::vector<ParameterRow> rows() const;
 

@@ -1,0 +1,265 @@
+// Reading, checking and listing parameters.
+//
+// Everything is driven by parameter_table.inc and, for what a value may be, by the two tables of rules below; no
+// parameter has code of its own. Nothing here runs on a data path.
+#include "onstream/base/parameters.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <numeric>
+
+#include "onstream/base/error.hpp"
+
+extern char** environ;
+
+namespace onstream {
+namespace {
+
+enum class Shape { any, power_of_two };
+
+struct RangeRule {
+  std::string_view name;
+  double low;
+  double high;
+  Shape shape;
+};
+
+constexpr double kDay = 86400;
+constexpr double kTerabyte = 1099511627776.0;
+
+// The low end of a time is the smallest that is not zero in practice: a microsecond.
+constexpr std::array kRangeRules = {
+    RangeRule{"timeout_s", 1e-6, 365 * kDay, Shape::any},
+    RangeRule{"bootstrap_timeout_s", 1e-6, 365 * kDay, Shape::any},
+    RangeRule{"lanes", 1, 65536, Shape::any},
+    RangeRule{"lane_bytes", 256, 1073741824, Shape::power_of_two},
+    RangeRule{"lane_receives", 1, 65536, Shape::power_of_two},
+    RangeRule{"ll_max_bytes", 0, kTerabyte, Shape::any},
+    RangeRule{"host_ll_max_bytes", 0, kTerabyte, Shape::any},
+    RangeRule{"copy_min_bytes", 0, kTerabyte, Shape::any},
+    RangeRule{"max_blocks", 1, 65536, Shape::any},
+    RangeRule{"host_spin_us", 0, 1e9, Shape::any},
+};
+
+struct ChoiceRule {
+  std::string_view name;
+  std::string_view choices;  // separated by spaces; "word:N" also allows that word, a colon and a number
+};
+
+constexpr std::array kChoiceRules = {
+    ChoiceRule{"device", "auto host cuda cuda:N"},
+    ChoiceRule{"path", "auto ll store load copy stage"},
+    ChoiceRule{"log", "off error warn info debug"},
+};
+
+// Variables that start with ONSTREAM_ and are no parameters: the launcher's (bootstrap/launch.cpp) and those of the
+// Makefile and the tests. A trailing _ means any variable with that prefix.
+constexpr std::array<std::string_view, 12> kOtherVariables = {
+    "ONSTREAM_RANK",    "ONSTREAM_SIZE", "ONSTREAM_LOCAL_RANK", "ONSTREAM_LOCAL_SIZE",
+    "ONSTREAM_ADDRESS", "ONSTREAM_PORT", "ONSTREAM_SECRET",     "ONSTREAM_WORLD_",
+    "ONSTREAM_OFFLINE", "ONSTREAM_CUDA", "ONSTREAM_BUILD",      "ONSTREAM_TEST_"};
+
+constexpr std::string_view kPrefix = "ONSTREAM_";
+
+// Calls visit(name, field, default, unit, doc) for each parameter, in table order.
+template <class Self, class Visit>
+void for_each(Self& self, const Visit& visit) {
+  const Parameters defaults;
+#define ONSTREAM_PARAMETER(name, type, default_value, unit, doc) visit(#name, self.name, defaults.name, unit, doc);
+#include "onstream/base/parameter_table.inc"
+#undef ONSTREAM_PARAMETER
+}
+
+std::string variable_of(std::string_view name) {
+  std::string variable(kPrefix);
+  for (const char c : name) variable += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return variable;
+}
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  const Parameters defaults;
+  for_each(defaults,
+           [&](const char* name, const auto&, const auto&, const char*, const char*) { names.emplace_back(name); });
+  return names;
+}
+
+// Levenshtein distance, to name the parameter that a misspelling meant.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({above + 1, row[j - 1] + 1, substituted});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& known) {
+  return *std::min_element(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
+    return distance(word, a) < distance(word, b);
+  });
+}
+
+std::string to_text(const std::string& value) { return value; }
+std::string to_text(std::int64_t value) { return std::to_string(value); }
+std::string to_text(double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), end.ptr};
+}
+
+bool read(std::string_view text, std::string& value) {
+  value = text;
+  return true;
+}
+
+bool read(std::string_view text, double& value) {
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  return end.ec == std::errc() && end.ptr == text.data() + text.size() && std::isfinite(value);
+}
+
+// A whole number, which KiB, MiB or GiB may follow.
+bool read(std::string_view text, std::int64_t& value) {
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (end.ec != std::errc()) return false;
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end.ptr - text.data()));
+  const int shift = unit.empty() ? 0 : unit == "KiB" ? 10 : unit == "MiB" ? 20 : unit == "GiB" ? 30 : -1;
+  if (shift < 0) return false;
+  const std::int64_t scale = std::int64_t{1} << shift;
+  if (value > INT64_MAX / scale || value < INT64_MIN / scale) return false;
+  value *= scale;
+  return true;
+}
+
+const char* wanted(const std::string&) { return "text"; }
+const char* wanted(double) { return "a finite number"; }
+const char* wanted(std::int64_t) { return "a whole number (KiB, MiB or GiB may follow)"; }
+
+bool is_choice(std::string_view value, std::string_view choice) {
+  const std::size_t colon = choice.find(":N");
+  if (colon == std::string_view::npos) return value == choice;
+  const std::string_view head = choice.substr(0, colon + 1);
+  const std::string_view digits = value.substr(std::min(head.size(), value.size()));
+  return value.starts_with(head) && !digits.empty() && digits.size() <= 4 &&
+         digits.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+void check_value(std::string_view name, const std::string& value, const std::string& label) {
+  for (const ChoiceRule& rule : kChoiceRules) {
+    if (rule.name != name) continue;
+    std::string_view rest = rule.choices;
+    while (!rest.empty()) {
+      const std::size_t space = std::min(rest.find(' '), rest.size());
+      if (is_choice(value, rest.substr(0, space))) return;
+      rest.remove_prefix(std::min(space + 1, rest.size()));
+    }
+    fail(ErrorCode::invalid_argument, label, " is '", value, "', but must be one of: ", rule.choices);
+  }
+}
+
+template <class Number>
+void check_value(std::string_view name, Number value, const std::string& label) {
+  for (const RangeRule& rule : kRangeRules) {
+    if (rule.name != name) continue;
+    const double number = static_cast<double>(value);
+    require(number >= rule.low && number <= rule.high, label, " is ", to_text(value), ", but must be between ",
+            to_text(rule.low), " and ", to_text(rule.high));
+    const auto bits = static_cast<std::int64_t>(value);
+    require(rule.shape == Shape::any || (bits & (bits - 1)) == 0, label, " is ", to_text(value),
+            ", but must be a power of two");
+  }
+}
+
+// Reads and checks `text` into the field called `name`; returns its place in the table. `label` is how the caller knows
+// it.
+std::size_t assign(Parameters& parameters, std::string_view name, std::string_view text, const std::string& label) {
+  std::size_t found = 0;
+  std::size_t index = 0;
+  for_each(parameters, [&](const char* each, auto& field, const auto&, const char*, const char*) {
+    if (name == each) {
+      auto value = field;
+      require(read(text, value), label, " is '", text, "', but must be ", wanted(value));
+      check_value(name, value, label);
+      field = value;
+      found = index;
+    }
+    ++index;
+  });
+  return found;
+}
+
+bool is_other_variable(std::string_view variable) {
+  return std::any_of(kOtherVariables.begin(), kOtherVariables.end(), [&](std::string_view other) {
+    return other.ends_with('_') ? variable.starts_with(other) : variable == other;
+  });
+}
+
+void reject_misspelled_variables(const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  for (const std::string& name : names) known.push_back(variable_of(name));
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view whole(*entry);
+    const std::string_view variable = whole.substr(0, whole.find('='));
+    if (!variable.starts_with(kPrefix) || is_other_variable(variable)) continue;
+    if (std::find(known.begin(), known.end(), variable) != known.end()) continue;
+    fail(ErrorCode::invalid_argument, "the environment variable ", variable,
+         " is not one that onstream knows; did you mean ", nearest(variable, known),
+         "? Unset or rename it (`onstream info` lists them all).");
+  }
+}
+
+}  // namespace
+
+Parameters Parameters::from_environment() {
+  Parameters parameters;
+  const std::vector<std::string> names = all_names();
+  reject_misspelled_variables(names);
+  for (const std::string& name : names) {
+    const std::string variable = variable_of(name);
+    const char* text = std::getenv(variable.c_str());
+    if (text == nullptr) continue;
+    const std::size_t index = assign(parameters, name, text, "the environment variable " + variable);
+    parameters.set_by_.resize(names.size());
+    parameters.set_by_[index] = "environment";
+  }
+  return parameters;
+}
+
+void Parameters::set(std::string_view name, std::string_view value) {
+  const std::vector<std::string> names = all_names();
+  require(std::find(names.begin(), names.end(), name) != names.end(), "there is no parameter called '", name,
+          "'; did you mean ", nearest(name, names), "? (`onstream info` lists them all)");
+  const std::size_t index = assign(*this, name, value, "the parameter " + std::string(name));
+  set_by_.resize(names.size());
+  set_by_[index] = "call";
+}
+
+void Parameters::validate() const {
+  for_each(*this, [](const char* name, const auto& value, const auto&, const char*, const char*) {
+    check_value(name, value, "the parameter " + std::string(name));
+  });
+}
+
+std::vector<ParameterRow> Parameters::rows() const {
+  std::vector<ParameterRow> rows;
+  for_each(*this,
+           [&](const char* name, const auto& value, const auto& default_value, const char* unit, const char* doc) {
+             const std::string recorded = rows.size() < set_by_.size() ? set_by_[rows.size()] : "";
+             // A field assigned directly leaves no record, but its value tells.
+             const std::string set_by = !recorded.empty() ? recorded : value == default_value ? "default" : "call";
+             rows.push_back({name, variable_of(name), to_text(value), to_text(default_value), unit, doc, set_by});
+           });
+  return rows;
+}
+
+}  // namespace onstream

@@ -1,0 +1,131 @@
+// Parameters: what is read from the environment and from calls, what is refused, and what the rows say.
+#include "onstream/base/parameters.hpp"
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <stdexcept>
+
+#include "check.hpp"
+
+using onstream::ParameterRow;
+using onstream::Parameters;
+
+namespace {
+
+// Sets a variable for the length of a scope.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+ParameterRow row(const Parameters& parameters, const std::string& name) {
+  for (const ParameterRow& each : parameters.rows())
+    if (each.name == name) return each;
+  throw std::runtime_error("no row " + name);
+}
+
+}  // namespace
+
+CASE(defaults_are_valid_and_say_that_they_are_defaults) {
+  const Parameters parameters;
+  parameters.validate();
+  CHECK(parameters.rows().size() > 10);
+  for (const ParameterRow& each : parameters.rows()) {
+    CHECK(each.set_by == "default");
+    CHECK(each.value == each.default_value);
+    CHECK(!each.doc.empty());
+  }
+}
+
+CASE(environment_overrides_a_default_and_is_named_as_the_setter) {
+  const Variable timeout("ONSTREAM_TIMEOUT_S", "2.5");
+  const Variable bytes("ONSTREAM_LANE_BYTES", "64KiB");
+  const Parameters parameters = Parameters::from_environment();
+  CHECK(parameters.timeout_s == 2.5);
+  CHECK(parameters.lane_bytes == 65536);
+  CHECK(row(parameters, "timeout_s").set_by == "environment");
+  CHECK(row(parameters, "timeout_s").value == "2.5");
+  CHECK(row(parameters, "lanes").set_by == "default");
+}
+
+CASE(a_call_overrides_the_environment) {
+  const Variable lanes("ONSTREAM_LANES", "8");
+  Parameters parameters = Parameters::from_environment();
+  parameters.set("lanes", "16");
+  CHECK(parameters.lanes == 16);
+  CHECK(row(parameters, "lanes").set_by == "call");
+}
+
+CASE(a_field_assigned_directly_is_shown_as_set_by_a_call) {
+  Parameters parameters;
+  parameters.lanes = 3;
+  CHECK(row(parameters, "lanes").set_by == "call");
+}
+
+CASE(a_misspelled_variable_is_refused_with_the_nearest_known_one) {
+  const Variable typo("ONSTREAM_TIMEOUTS", "1");
+  CHECK_THROWS(Parameters::from_environment(), "ONSTREAM_TIMEOUT_S");
+}
+
+CASE(launcher_variables_are_no_misspellings) {
+  const Variable rank("ONSTREAM_RANK", "0");
+  const Variable world("ONSTREAM_WORLD_ANYTHING", "1");
+  CHECK(Parameters::from_environment().lanes == 64);
+}
+
+CASE(an_unknown_name_is_refused_with_the_nearest_known_one) {
+  Parameters parameters;
+  CHECK_THROWS(parameters.set("lane", "4"), "did you mean lanes");
+}
+
+CASE(an_unreadable_value_is_refused_with_its_text) {
+  Parameters parameters;
+  CHECK_THROWS(parameters.set("lanes", "many"), "'many'");
+  CHECK_THROWS(parameters.set("lanes", "4.5"), "a whole number");
+  CHECK_THROWS(parameters.set("lanes", ""), "a whole number");
+  CHECK_THROWS(parameters.set("lanes", "99999999999999999999"), "a whole number");
+  CHECK_THROWS(parameters.set("lane_bytes", "9223372036854775807GiB"), "a whole number");
+  CHECK_THROWS(parameters.set("timeout_s", "nan"), "a finite number");
+  CHECK_THROWS(parameters.set("timeout_s", "1 s"), "a finite number");
+  const Variable bad("ONSTREAM_TIMEOUT_S", "soon");
+  CHECK_THROWS(Parameters::from_environment(), "ONSTREAM_TIMEOUT_S is 'soon'");
+}
+
+CASE(a_value_out_of_range_is_refused_with_the_range) {
+  Parameters parameters;
+  CHECK_THROWS(parameters.set("timeout_s", "0"), "between");
+  CHECK_THROWS(parameters.set("timeout_s", "-1"), "between");
+  CHECK_THROWS(parameters.set("lanes", "0"), "between 1 and 65536");
+  CHECK_THROWS(parameters.set("lanes", "65537"), "between 1 and 65536");
+  CHECK_THROWS(parameters.set("lane_bytes", "3000"), "power of two");
+  CHECK_THROWS(parameters.set("lane_receives", "48"), "power of two");
+  CHECK(parameters.lanes == 64);
+}
+
+CASE(a_word_that_is_no_choice_is_refused_with_the_choices) {
+  Parameters parameters;
+  CHECK_THROWS(parameters.set("path", "fast"), "auto ll store load copy stage");
+  CHECK_THROWS(parameters.set("log", "loud"), "off error warn info debug");
+  CHECK_THROWS(parameters.set("device", "cuda:"), "cuda:N");
+  CHECK_THROWS(parameters.set("device", "cuda:x"), "cuda:N");
+  parameters.set("device", "cuda:3");
+  CHECK(parameters.device == "cuda:3");
+}
+
+CASE(validate_finds_what_was_assigned_directly) {
+  Parameters parameters;
+  parameters.timeout_s = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS(parameters.validate(), "timeout_s");
+  parameters.timeout_s = 1;
+  parameters.lane_bytes = 1000;
+  CHECK_THROWS(parameters.validate(), "power of two");
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
