@@ -11,6 +11,7 @@
 //   fence()               orders all earlier accesses of this thread before its later ones, system-wide
 //   now_ns(), pause(n)    a nanosecond clock; what a spinning thread does on its n-th round (true: it slept)
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
+//   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //
 // The host's group has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
 #pragma once
@@ -111,6 +112,9 @@ class HostGroup {
     const std::size_t end = block_ + 1 == blocks_ ? bytes : std::min(bytes, begin + share);
     std::memcpy(static_cast<std::byte*>(destination) + begin, static_cast<const std::byte*>(source) + begin,
                 end - begin);
+  }
+  void copy_alone(void* destination, const void* source, std::size_t bytes) const {
+    std::memcpy(destination, source, bytes);
   }
 
  private:

@@ -14,7 +14,7 @@ namespace onstream {
 
 // What an op was doing when it failed. Lives in pinned host memory; written by a kernel, read by the host.
 struct Fault {
-  std::uint64_t ready = 0;  // 1 once the other fields are whole (release/acquire)
+  std::uint64_t ready = 0;  // its number + 1, once the other fields are whole (release/acquire)
   std::uint64_t status = 0; // Status
   std::uint64_t op = 0;     // OpKind
   std::uint64_t peer = 0;
@@ -22,9 +22,10 @@ struct Fault {
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message; otherwise the sequence number waited for
   std::uint64_t plan = 0;   // number of the plan, or 0 for a message
+  std::uint64_t tell = 0;   // 1: the peer cannot know yet, its host is to be told
 };
 
-constexpr std::uint64_t kFaultSlots = 64;  // later faults of one world are counted, not kept
+constexpr std::uint64_t kFaultSlots = 64;  // a ring; the host empties it every few tens of milliseconds
 
 // What a waiting kernel needs, by value. All pointers are valid on the device for the life of the world.
 struct WaitView {
@@ -37,9 +38,8 @@ struct WaitView {
 // Leaves a fault for the host. Called by one thread.
 template <class Group>
 ONSTREAM_BODY void report(const Group& group, const WaitView& view, Status status, Fault fault) {
-  const std::uint64_t slot = group.add(view.fault_count, 1);
-  if (slot >= kFaultSlots) return;
-  Fault* out = view.faults + slot;
+  const std::uint64_t number = group.add(view.fault_count, 1);
+  Fault* out = view.faults + number % kFaultSlots;
   group.store_relaxed(&out->status, static_cast<std::uint64_t>(status));
   group.store_relaxed(&out->op, fault.op);
   group.store_relaxed(&out->peer, fault.peer);
@@ -47,7 +47,8 @@ ONSTREAM_BODY void report(const Group& group, const WaitView& view, Status statu
   group.store_relaxed(&out->bytes, fault.bytes);
   group.store_relaxed(&out->extra, fault.extra);
   group.store_relaxed(&out->plan, fault.plan);
-  group.store_release(&out->ready, 1);  // pairs with the host's acquire in FaultBoard
+  group.store_relaxed(&out->tell, fault.tell);
+  group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
 }
 
 // Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.

@@ -73,25 +73,33 @@ class CudaGroup {
     return false;
   }
 
+  // Loads bypass L1, which other GPUs' stores do not invalidate while a kernel runs.
   // 16-byte accesses, four in flight a thread, where both sides and the size allow; then 8-byte, then single bytes.
   ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
     const std::size_t first = static_cast<std::size_t>(block()) * size() + rank();
-    const std::size_t step = static_cast<std::size_t>(blocks()) * size();
+    share(destination, source, bytes, first, static_cast<std::size_t>(blocks()) * size());
+  }
+  ONSTREAM_BODY void copy_alone(void* destination, const void* source, std::size_t bytes) const {
+    share(destination, source, bytes, rank(), size());
+  }
+
+ private:
+  ONSTREAM_BODY static void share(void* destination, const void* source, std::size_t bytes, std::size_t first,
+                                  std::size_t step) {
     const std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
     std::size_t done = 0;
     if (bits % 16 == 0) {
       done = copy_as<uint4>(destination, source, bytes, first, step);
     } else if (bits % 8 == 0) {
-      done = copy_as<std::uint64_t>(destination, source, bytes, first, step);
+      done = copy_as<unsigned long long>(destination, source, bytes, first, step);
     } else if (bits % 4 == 0) {
       done = copy_as<std::uint32_t>(destination, source, bytes, first, step);
     }
     auto* to = static_cast<unsigned char*>(destination);
     const auto* from = static_cast<const unsigned char*>(source);
-    for (std::size_t i = done + first; i < bytes; i += step) to[i] = from[i];
+    for (std::size_t i = done + first; i < bytes; i += step) to[i] = __ldcg(from + i);
   }
 
- private:
   template <class Word>
   ONSTREAM_BODY static std::size_t copy_as(void* destination, const void* source, std::size_t bytes, std::size_t first,
                                            std::size_t step) {
@@ -100,13 +108,13 @@ class CudaGroup {
     const auto* from = static_cast<const Word*>(source);
     std::size_t i = first;
     for (; i + 3 * step < count; i += 4 * step) {
-      const Word a = from[i], b = from[i + step], c = from[i + 2 * step], d = from[i + 3 * step];
+      const Word a = __ldcg(from + i), b = __ldcg(from + i + step), c = __ldcg(from + i + 2 * step), d = __ldcg(from + i + 3 * step);
       to[i] = a;
       to[i + step] = b;
       to[i + 2 * step] = c;
       to[i + 3 * step] = d;
     }
-    for (; i < count; i += step) to[i] = from[i];
+    for (; i < count; i += step) to[i] = __ldcg(from + i);
     return count * sizeof(Word);
   }
 };

@@ -1,0 +1,237 @@
+// The lane: an in-order queue of messages from one rank to another, in device memory on both sides.
+//
+// Receiver's memory holds a ring of 64-byte units that the sender writes. Every line (16 bytes) of a unit is two 8-byte
+// words of 4 bytes data and 4 bytes flag, so data and flag arrive together and need no fence. The flag is the lap of the
+// ring. Every unit of the ring is written whole in every lap, so a stale flag is always exactly one lap old: no sequence
+// number can wrap into a match. A message starts with a header line (what it is, how many bytes); a small one carries
+// its payload in the ring (path ll), a large one is announced and moves directly between the buffers.
+//
+// Sender's memory holds what the receiver writes back: credit (units consumed), postings (where a large receive wants its
+// data) and acks (messages pulled). All counters live in device memory and are advanced by the ops themselves, so an op
+// means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp), but waits on posted
+// receives may run on any stream: they take the lane's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "onstream/device/group.hpp"
+#include "onstream/device/wait.hpp"
+
+namespace onstream::lane {
+
+constexpr std::uint64_t kUnitBytes = 64;
+constexpr std::uint64_t kUnitLines = kUnitBytes / sizeof(Line);
+constexpr std::uint64_t kLineData = 8;  // bytes of data in a line
+
+// What the first line of a message, or of a later step of a large one, says.
+enum class Header : std::uint64_t {
+  data = 1,    // the payload follows in the ring
+  push = 2,    // large: the sender waits for a posting, then writes into the destination; line 1 holds the source address
+  pull = 3,    // large: the receiver loads from the source address in line 1, then acks
+  stage = 4,   // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
+  done = 5,    // pushed data is in the destination
+  chunk = 6,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
+};
+
+constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << 56) - 1;
+
+ONSTREAM_BODY std::uint64_t header_word(Header kind, std::uint64_t bytes) {
+  return static_cast<std::uint64_t>(kind) << 56 | bytes;
+}
+ONSTREAM_BODY Header header_kind(std::uint64_t word) { return static_cast<Header>(word >> 56); }
+ONSTREAM_BODY std::uint64_t header_bytes(std::uint64_t word) { return word & kBytesMask; }
+
+// Ring units of a message that travels in the ring: the header line and the payload, padded to whole units.
+ONSTREAM_BOTH std::uint64_t units_for(std::uint64_t bytes) {
+  const std::uint64_t lines = 1 + (bytes + kLineData - 1) / kLineData;
+  return (lines + kUnitLines - 1) / kUnitLines;
+}
+
+// What a receiver answers to an announcement, or posts ahead of it.
+enum class Answer : std::uint64_t {
+  here = 1,    // write to `address`, `bytes` of room
+  mine = 2,    // I fetch it myself (pull or chunks)
+  refused = 3  // it does not fit; `bytes` of room
+};
+
+// Written by the receiver into the sender's memory; lines as in the ring, flag = low half of number + 1.
+struct alignas(64) Posting {
+  Line address;
+  Line bytes;
+  Line answer;
+  Line number;  // of the message, in full
+};
+
+// Sender's memory, written by the receiver.
+struct alignas(64) Returned {
+  std::uint64_t credit = 0;  // ring units consumed
+  std::uint64_t chunks = 0;  // staged chunks fetched, ever
+};
+
+// Sender's memory, the sender's own.
+struct alignas(64) Sending {
+  std::uint64_t head = 0;      // ring units written, ever
+  std::uint64_t number = 0;    // messages sent, ever
+  std::uint64_t finished = 0;  // blocks of the running op that are through
+  std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
+  std::uint64_t chunks = 0;    // staged chunks offered, ever
+};
+
+// Receiver's memory, the receiver's own.
+struct alignas(64) Receiving {
+  std::uint64_t head = 0;      // ring units consumed, ever
+  std::uint64_t posted = 0;    // receives posted, ever
+  std::uint64_t drained = 0;   // receives completed, ever
+  std::uint64_t returned = 0;  // credit last given back
+  std::uint64_t finished = 0;  // blocks of the running op that are through
+  std::uint64_t lock = 0;      // held by the wait that drains
+  std::uint64_t chunks = 0;    // staged chunks fetched, ever
+};
+
+// How an op with a request ends. `number` in device memory; `status` in pinned memory, where the host looks.
+struct Ticket {
+  std::uint64_t* number = nullptr;
+  std::uint64_t* status = nullptr;    // Status
+  std::uint64_t* received = nullptr;  // bytes of the message
+};
+
+// How the blocks of a receiving op share a large fetch: the first block finds the work, the others do their part of it.
+// A job is run * 256 + its number within the op; kDismissed ends the op. Advances by itself, so it survives replay.
+struct alignas(64) Crew {
+  std::uint64_t run = 0;
+  std::uint64_t job = 0;
+  std::uint64_t destination = 0;
+  std::uint64_t source = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t arrived = 0;  // blocks through with jobs of this run
+  std::uint64_t left = 0;     // blocks that took their dismissal
+};
+constexpr std::uint64_t kDismissed = 255;
+
+// A posted receive that nobody has waited for yet. Receiver's memory.
+struct alignas(64) Posted {
+  std::uint64_t destination;
+  std::uint64_t capacity;
+  std::uint64_t offered;  // not 0: a posting said `here`
+  Ticket ticket;
+};
+
+// Both ends of a lane between this rank and `peer`, as this rank's kernels see them.
+struct View {
+  Sending* sending = nullptr;
+  Returned* returned = nullptr;            // mine, written by the peer
+  Posting* postings = nullptr;             // mine, written by the peer
+  std::uint64_t* acks = nullptr;           // mine, written by the peer: (number + 1) * 2 + refused
+  Line* peer_ring = nullptr;
+
+  Receiving* receiving = nullptr;
+  Line* ring = nullptr;
+  Posted* posted = nullptr;
+  Crew* crew = nullptr;                    // of ordered receives
+  Returned* peer_returned = nullptr;
+  Posting* peer_postings = nullptr;
+  std::uint64_t* peer_acks = nullptr;
+
+  std::uint64_t ring_units = 0;    // a power of two
+  std::uint64_t receives = 0;      // entries of postings, acks and posted; a power of two
+  std::int32_t peer = 0;
+  std::int32_t lane = 0;
+};
+
+ONSTREAM_BODY Line pack(std::uint64_t data, std::uint32_t flag) {
+  const std::uint64_t high = static_cast<std::uint64_t>(flag) << 32;
+  return {high | (data & 0xffffffffu), high | (data >> 32)};
+}
+ONSTREAM_BODY bool flagged(const Line& line, std::uint32_t flag) {
+  return static_cast<std::uint32_t>(line.low >> 32) == flag && static_cast<std::uint32_t>(line.high >> 32) == flag;
+}
+ONSTREAM_BODY std::uint64_t unpack(const Line& line) { return (line.low & 0xffffffffu) | line.high << 32; }
+
+// Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
+struct Place {
+  std::uint64_t index;
+  std::uint32_t flag;
+};
+ONSTREAM_BODY Place place_of(const View& view, std::uint64_t head, std::uint64_t line) {
+  const std::uint64_t unit = head + line / kUnitLines;
+  return {(unit & (view.ring_units - 1)) * kUnitLines + line % kUnitLines,
+          static_cast<std::uint32_t>(unit / view.ring_units + 1)};
+}
+
+// The 8 bytes of payload line `line` (0 based), zero-padded at the end. Any alignment.
+ONSTREAM_BODY std::uint64_t load_payload(const void* source, std::uint64_t bytes, std::uint64_t line) {
+  const std::uint64_t offset = line * kLineData;
+  if (offset >= bytes) return 0;
+  const auto* from = static_cast<const unsigned char*>(source) + offset;
+  if (offset + kLineData <= bytes && reinterpret_cast<std::uintptr_t>(from) % 8 == 0) {
+    return *reinterpret_cast<const std::uint64_t*>(from);
+  }
+  std::uint64_t value = 0;
+  const std::uint64_t count = bytes - offset < kLineData ? bytes - offset : kLineData;
+  for (std::uint64_t i = 0; i < count; ++i) value |= static_cast<std::uint64_t>(from[i]) << (8 * i);
+  return value;
+}
+
+ONSTREAM_BODY void store_payload(void* destination, std::uint64_t bytes, std::uint64_t line, std::uint64_t value) {
+  const std::uint64_t offset = line * kLineData;
+  if (offset >= bytes) return;
+  auto* to = static_cast<unsigned char*>(destination) + offset;
+  if (offset + kLineData <= bytes && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
+    *reinterpret_cast<std::uint64_t*>(to) = value;
+    return;
+  }
+  const std::uint64_t count = bytes - offset < kLineData ? bytes - offset : kLineData;
+  for (std::uint64_t i = 0; i < count; ++i) to[i] = static_cast<unsigned char>(value >> (8 * i));
+}
+
+// One status for the whole group: ok only if every thread's is. A barrier.
+template <class Group>
+ONSTREAM_BODY Status agree(const Group& group, Status mine) {
+  if (!group.sync_or(mine != Status::ok)) return Status::ok;
+  return mine != Status::ok ? mine : Status::aborted;
+}
+
+// Stores one unit: two words, then padding. The header line goes last, so that whoever sees it finds the rest on the way.
+template <class Group>
+ONSTREAM_BODY void store_unit(const Group& group, const View& view, std::uint64_t head, std::uint64_t word0,
+                              std::uint64_t word1) {
+  for (std::uint64_t line = kUnitLines; line-- > 0;) {
+    const Place place = place_of(view, head, line);
+    group.store_line(view.peer_ring + place.index, pack(line == 0 ? word0 : line == 1 ? word1 : 0, place.flag));
+  }
+}
+
+// True in the first thread of the last block to come here. All that the grid's threads did before is done and visible.
+template <class Group>
+ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished) {
+  group.fence();
+  group.sync();
+  if (group.rank() != 0) return false;
+  if (group.blocks() > 1) {
+    if (group.add(finished, 1) + 1 != static_cast<std::uint64_t>(group.blocks())) return false;
+    *finished = 0;
+    group.fence();
+  }
+  return true;
+}
+
+ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, std::uint64_t extra) {
+  Fault fault;
+  fault.op = static_cast<std::uint64_t>(op);
+  fault.peer = static_cast<std::uint64_t>(view.peer);
+  fault.lane = static_cast<std::uint64_t>(view.lane);
+  fault.bytes = bytes;
+  fault.extra = extra;
+  return fault;
+}
+
+// Tells the host how an op with a request ended. One thread.
+template <class Group>
+ONSTREAM_BODY void settle(const Group& group, const Ticket& ticket, Status status, std::uint64_t received) {
+  if (ticket.status == nullptr) return;
+  group.store_relaxed(ticket.received, received);
+  group.store_release(ticket.status, static_cast<std::uint64_t>(status));  // pairs with the host's acquire
+}
+
+}  // namespace onstream::lane

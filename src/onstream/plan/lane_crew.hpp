@@ -1,0 +1,82 @@
+// A large fetch shared by the blocks of one receiving op. The first block calls fetch() and dismiss(); all other blocks
+// run help() and nothing else. On the host such ops have one block, since its blocks run one after the other.
+#pragma once
+
+#include "onstream/plan/lane.hpp"
+
+namespace onstream::lane {
+
+class Fetcher {
+ public:
+  ONSTREAM_BODY Fetcher(const WaitView& wait, Crew* crew) : wait_(wait), crew_(crew) {}
+
+  // First block, all threads: copies with the whole grid. Ends when all blocks are through.
+  template <class Group>
+  ONSTREAM_BODY Status fetch(const Group& group, void* destination, const void* source, std::uint64_t bytes) {
+    constexpr std::uint64_t kAlone = 64 * 1024;  // below, waking the others takes longer than the copy
+    if (group.blocks() == 1 || bytes <= kAlone || jobs_ + 1 >= kDismissed) {
+      group.copy_alone(destination, source, bytes);
+      group.fence();
+      group.sync();
+      return Status::ok;
+    }
+    ++jobs_;
+    if (group.rank() == 0) {
+      group.store_relaxed(&crew_->destination, reinterpret_cast<std::uint64_t>(destination));
+      group.store_relaxed(&crew_->source, reinterpret_cast<std::uint64_t>(source));
+      group.store_relaxed(&crew_->bytes, bytes);
+      group.store_release(&crew_->job, crew_->run * 256 + jobs_);  // pairs with help()'s acquire
+    }
+    group.copy(destination, source, bytes);
+    group.fence();
+    group.sync();
+    Status status = Status::ok;
+    if (group.rank() == 0) status = wait_for(group, &crew_->arrived, jobs_);
+    return agree(group, status);
+  }
+
+  // First block: lets the others go and makes the crew ready for the next op.
+  template <class Group>
+  ONSTREAM_BODY void dismiss(const Group& group) {
+    if (group.blocks() == 1 || group.rank() != 0) return;
+    const std::uint64_t run = crew_->run;
+    group.store_release(&crew_->job, run * 256 + kDismissed);
+    (void)wait_for(group, &crew_->left, 1);
+    group.store_relaxed(&crew_->arrived, 0);
+    group.store_relaxed(&crew_->left, 0);
+    group.store_relaxed(&crew_->run, run + 1);
+  }
+
+  // The other blocks.
+  template <class Group>
+  ONSTREAM_BODY void help(const Group& group) {
+    const std::uint64_t run = group.load_relaxed(&crew_->run);
+    for (std::uint64_t expected = run * 256 + 1;; ++expected) {
+      std::uint64_t job = 0;
+      const Status status = wait_until(group, wait_, [&] {
+        job = group.load_acquire(&crew_->job);
+        return job >= expected;
+      });
+      if (agree(group, status) != Status::ok || job == run * 256 + kDismissed) break;
+      group.copy(reinterpret_cast<void*>(group.load_relaxed(&crew_->destination)),
+                 reinterpret_cast<const void*>(group.load_relaxed(&crew_->source)), group.load_relaxed(&crew_->bytes));
+      group.fence();
+      group.sync();
+      if (group.rank() == 0) group.add(&crew_->arrived, 1);
+    }
+    if (group.rank() == 0) group.add(&crew_->left, 1);
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY Status wait_for(const Group& group, const std::uint64_t* count, std::uint64_t each) const {
+    const std::uint64_t whole = each * static_cast<std::uint64_t>(group.blocks() - 1);
+    return wait_until(group, wait_, [&] { return group.load_acquire(count) >= whole; });
+  }
+
+  WaitView wait_;
+  Crew* crew_;
+  std::uint64_t jobs_ = 0;
+};
+
+}  // namespace onstream::lane

@@ -1,0 +1,15 @@
+#include "onstream/plan/lane_kernels.hpp"
+
+#include "onstream/device/cuda/entry.cuh"
+#include "onstream/plan/lane_recv.hpp"
+#include "onstream/plan/lane_send.hpp"
+
+namespace onstream::lane {
+
+CudaAddresses cuda_addresses() {
+  return {reinterpret_cast<const void*>(&cuda_entry<Send>), reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
+          reinterpret_cast<const void*>(&cuda_entry<Receive>), reinterpret_cast<const void*>(&cuda_entry<Post>),
+          reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>)};
+}
+
+}  // namespace onstream::lane

@@ -1,0 +1,27 @@
+// The kernels of eager messages: the bodies of lane_send.hpp and lane_recv.hpp, ready to launch on any device.
+#pragma once
+
+#include "onstream/device/kernel.hpp"
+
+namespace onstream::lane {
+
+// Each takes the body of the same name as its argument.
+const Kernel& send_kernel();
+const Kernel& await_send_kernel();
+const Kernel& receive_kernel();
+const Kernel& post_kernel();
+const Kernel& await_receive_kernel();
+
+#ifdef ONSTREAM_WITH_CUDA
+// Addresses of the __global__ functions, in the order above; lane_kernels.cu.
+struct CudaAddresses {
+  const void* send;
+  const void* await_send;
+  const void* receive;
+  const void* post;
+  const void* await_receive;
+};
+CudaAddresses cuda_addresses();
+#endif
+
+}  // namespace onstream::lane

@@ -1,0 +1,256 @@
+// The sending end of a lane, as kernel bodies: Send (ordered: ends when the buffer may be reused; or posted: ends at
+// once) and AwaitSend (the wait of a posted send). Protocol and memory: lane.hpp.
+#pragma once
+
+#include "onstream/plan/lane.hpp"
+
+namespace onstream::lane {
+
+enum class Completion : std::int32_t {
+  ordered,  // the op ends when its buffer may be used again
+  posted    // the op ends at once, the request's wait completes it
+};
+
+struct Send {
+  WaitView wait;
+  View lane;
+  const void* source = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint64_t ring_max = 0;       // largest message that travels in the ring
+  std::uint64_t peer_source = 0;    // the source as the peer loads it, or 0 if it cannot
+  Header announce = Header::push;   // of a message larger than ring_max: push, pull or stage
+  Completion completion = Completion::ordered;
+  std::byte* bounce = nullptr;      // stage: two chunks that the peer can load, and where it sees them
+  std::uint64_t peer_bounce = 0;
+  std::uint64_t chunk_bytes = 0;
+  Ticket ticket;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (bytes <= ring_max) {
+      through_ring(group);
+    } else if (completion == Completion::posted) {
+      post(group);
+    } else {
+      direct(group);
+    }
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
+    return wait_until(group, wait, [&] {
+      return head + units - group.load_relaxed(&lane.returned->credit) <= lane.ring_units;
+    });
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void fail(const Group& group, Status status, std::uint64_t extra) const {
+    report(group, wait, status, fault_of(OpKind::send, lane, bytes, extra));
+    settle(group, ticket, status, 0);
+  }
+
+  // Data and flag in one store. The first payload line is loaded while the counters are on their way.
+  template <class Group>
+  ONSTREAM_BODY void through_ring(const Group& group) const {
+    const std::uint64_t rank = static_cast<std::uint64_t>(group.rank());
+    const std::uint64_t size = static_cast<std::uint64_t>(group.size());
+    const std::uint64_t units = units_for(bytes);
+    const std::uint64_t lines = units * kUnitLines;
+    std::uint64_t value = rank == 0 ? header_word(Header::data, bytes) : load_payload(source, bytes, rank - 1);
+    const std::uint64_t head = lane.sending->head;
+    Status status = wait_for_room(group, head, units);
+    if (status == Status::ok) {
+      for (std::uint64_t line = rank; line < lines;) {
+        const Place place = place_of(lane, head, line);
+        group.store_line(lane.peer_ring + place.index, pack(value, place.flag));
+        line += size;
+        if (line < lines) value = load_payload(source, bytes, line - 1);
+      }
+    }
+    status = agree(group, status);
+    if (rank != 0) return;
+    if (status != Status::ok) return fail(group, status, lane.sending->number);
+    lane.sending->head = head + units;
+    lane.sending->number += 1;
+    settle(group, ticket, Status::ok, bytes);
+  }
+
+  struct Answered {
+    Status status;
+    Answer answer;
+    std::uint64_t address;
+    std::uint64_t room;
+  };
+
+  // Whether the receiver has answered for message `number`, and what.
+  template <class Group>
+  ONSTREAM_BODY bool answered(const Group& group, std::uint64_t number, Answered& out) const {
+    const Posting* posting = lane.postings + (number & (lane.receives - 1));
+    const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
+    const Line last = group.load_line(&posting->number);
+    if (!flagged(last, flag) || unpack(last) != number) return false;
+    const Line address = group.load_line(&posting->address);
+    const Line room = group.load_line(&posting->bytes);
+    const Line answer = group.load_line(&posting->answer);
+    if (!flagged(address, flag) || !flagged(room, flag) || !flagged(answer, flag)) return false;
+    out = {Status::ok, static_cast<Answer>(unpack(answer)), unpack(address), unpack(room)};
+    return true;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY Answered wait_for_answer(const Group& group, std::uint64_t number) const {
+    Answered out{Status::ok, Answer::refused, 0, 0};
+    out.status = wait_until(group, wait, [&] { return answered(group, number, out); });
+    return out;
+  }
+
+  // Staged sends run as one block, so that it alone counts the units. Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
+  template <class Group>
+  ONSTREAM_BODY void direct(const Group& group) const {
+    const std::uint64_t head = lane.sending->head;
+    const std::uint64_t number = lane.sending->number;
+    const bool first = group.block() == 0;
+    Status status = Status::ok;
+    if (first && group.rank() == 0) {
+      status = wait_for_room(group, head, 2);
+      if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
+    }
+    Answered answer{status, Answer::refused, 0, 0};
+    std::uint64_t units = 1;
+    if (announce == Header::pull) {
+      answer.answer = Answer::mine;
+      answer.room = bytes;
+    } else if (status == Status::ok) {
+      answer = wait_for_answer(group, number);
+    }
+    status = agree(group, answer.status);
+    const bool fits = status == Status::ok && answer.answer != Answer::refused && bytes <= answer.room;
+    if (fits && answer.answer == Answer::here) {
+      group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
+      units = 2;
+    } else if (fits && first) {
+      status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
+      if (status == Status::ok && group.rank() == 0) settle(group, ticket, Status::ok, bytes);
+    }
+    finish(group, head, number, units, status == Status::ok && !fits ? Status::truncated : status,
+           fits && answer.answer == Answer::here);
+  }
+
+  // Posted large send: push if the receive is there already, else leave it to the receiver. The first block decides.
+  template <class Group>
+  ONSTREAM_BODY void post(const Group& group) const {
+    const std::uint64_t head = lane.sending->head;
+    const std::uint64_t number = lane.sending->number;
+    Answered answer{Status::ok, Answer::refused, 0, 0};
+    Status status = Status::ok;
+    if (group.block() == 0 && group.rank() == 0) {
+      status = wait_for_room(group, head, 2);
+      const bool push = announce != Header::pull && answered(group, number, answer) && answer.answer == Answer::here;
+      if (status == Status::ok) {
+        store_unit(group, lane, head, header_word(push ? Header::push : Header::pull, bytes), peer_source);
+      }
+      group.store_release(&lane.sending->decision, (number + 1) * 2 + (push ? 1 : 0));
+    }
+    std::uint64_t decision = 0;
+    const Status waited = wait_until(group, wait, [&] {
+      decision = group.load_acquire(&lane.sending->decision);
+      return decision / 2 == number + 1;
+    });
+    status = agree(group, status != Status::ok ? status : waited);
+    const bool push = decision % 2 == 1;
+    bool fits = true;
+    if (push && status == Status::ok) {
+      (void)answered(group, number, answer);
+      fits = bytes <= answer.room;
+      if (fits) group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
+    }
+    finish(group, head, number, push && fits ? 2 : 1, status == Status::ok && !fits ? Status::truncated : status,
+           push && fits);
+  }
+
+  // The last block signals and advances the counters.
+  template <class Group>
+  ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
+                            Status status, bool pushed) const {
+    if (status != Status::ok && group.rank() == 0 && group.block() == 0) fail(group, status, bytes);
+    if (!last_to_finish(group, &lane.sending->finished)) return;
+    if (status != Status::ok && status != Status::truncated) return;
+    if (pushed) store_unit(group, lane, head + 1, header_word(Header::done, bytes), 0);
+    lane.sending->head = head + units;
+    lane.sending->number = number + 1;
+    if (ticket.number != nullptr) *ticket.number = number;
+    if (pushed && status == Status::ok) settle(group, ticket, Status::ok, bytes);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY Status wait_for_ack(const Group& group, std::uint64_t number) const {
+    std::uint64_t ack = 0;
+    const Status status = wait_until(group, wait, [&] {
+      ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));
+      return ack / 2 >= number + 1;
+    });
+    if (status != Status::ok) return agree(group, status);
+    return agree(group, ack / 2 == number + 1 && ack % 2 == 1 ? Status::truncated : Status::ok);
+  }
+
+  // Staged: copy chunk after chunk into the bounce buffer, two in flight; the receiver fetches each and counts. One block.
+  template <class Group>
+  ONSTREAM_BODY Status send_chunks(const Group& group, std::uint64_t head, std::uint64_t& units) const {
+    const std::uint64_t base = lane.sending->chunks;
+    const std::uint64_t count = (bytes + chunk_bytes - 1) / chunk_bytes;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      Status status = wait_until(group, wait, [&] {
+        return group.load_acquire(&lane.returned->chunks) + 2 > base + i;  // pairs with fetch_chunks' release
+      });
+      if (status == Status::ok) status = wait_for_room(group, head, units + 1);
+      status = agree(group, status);
+      if (status != Status::ok) return status;
+      const std::uint64_t offset = i * chunk_bytes;
+      const std::uint64_t now = bytes - offset < chunk_bytes ? bytes - offset : chunk_bytes;
+      std::byte* slot = bounce + (i % 2) * chunk_bytes;
+      group.copy_alone(slot, static_cast<const std::byte*>(source) + offset, now);
+      group.fence();
+      group.sync();
+      if (group.rank() == 0) {
+        store_unit(group, lane, head + units, header_word(Header::chunk, now), peer_bounce + (i % 2) * chunk_bytes);
+      }
+      ++units;
+    }
+    const Status status = wait_until(group, wait, [&] { return group.load_acquire(&lane.returned->chunks) >= base + count; });
+    if (group.rank() == 0) lane.sending->chunks = base + count;
+    return agree(group, status);
+  }
+};
+
+// Waits for a posted send, or looks once.
+struct AwaitSend {
+  WaitView wait;
+  View lane;
+  std::uint64_t bytes = 0;
+  std::int32_t look_once = 0;
+  Ticket ticket;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.rank() != 0) return;
+    if (static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending) return;
+    const std::uint64_t number = *ticket.number;
+    std::uint64_t ack = 0;
+    const auto acked = [&] {
+      ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));  // pairs with Receive's ack
+      return ack / 2 >= number + 1;
+    };
+    Status status = Status::ok;
+    if (look_once != 0) {
+      if (!acked()) return;
+    } else {
+      status = wait_until(group, wait, acked);
+    }
+    if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = Status::truncated;
+    if (status != Status::ok) report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
+    settle(group, ticket, status, bytes);
+  }
+};
+
+}  // namespace onstream::lane

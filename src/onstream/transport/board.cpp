@@ -1,0 +1,53 @@
+#include "onstream/transport/board.hpp"
+
+namespace onstream {
+
+namespace {
+
+constexpr std::size_t kFaultsOffset = 128;  // the abort word has a cache line of its own
+
+}  // namespace
+
+Board::Board(Device& device, int rank, double timeout_s)
+    : pinned_(device.allocate(kFaultsOffset + kFaultSlots * sizeof(Fault), MemoryKind::pinned)),
+      counter_(device.allocate(sizeof(std::uint64_t), MemoryKind::device)),
+      rank_(rank) {
+  view_.timeout_ns = static_cast<std::uint64_t>(timeout_s * 1e9);
+  view_.abort = reinterpret_cast<std::uint64_t*>(pinned_->data());
+  view_.fault_count = reinterpret_cast<std::uint64_t*>(counter_->data());
+  view_.faults = reinterpret_cast<Fault*>(pinned_->data() + kFaultsOffset);
+}
+
+const Fault& Board::slot(std::uint64_t index) const { return view_.faults[index % kFaultSlots]; }
+
+void Board::set_abort() { HostGroup::store_release(view_.abort, 1); }
+
+bool Board::aborted() const { return HostGroup::load_acquire(view_.abort) != 0; }
+
+bool Board::has_news() const {
+  const std::uint64_t next = taken_.load(std::memory_order_acquire);
+  return HostGroup::load_acquire(&slot(next).ready) > next;  // pairs with report()'s release
+}
+
+std::vector<Board::Collected> Board::collect() {
+  std::vector<Collected> news;
+  while (has_news()) {
+    const std::uint64_t index = taken_.load(std::memory_order_relaxed);
+    const Fault& fault = slot(index);
+    FaultReport report;
+    report.rank = rank_;
+    report.status = static_cast<Status>(HostGroup::load_relaxed(&fault.status));
+    report.op = static_cast<OpKind>(HostGroup::load_relaxed(&fault.op));
+    report.peer = static_cast<int>(HostGroup::load_relaxed(&fault.peer));
+    report.lane = static_cast<int>(HostGroup::load_relaxed(&fault.lane));
+    report.bytes = HostGroup::load_relaxed(&fault.bytes);
+    report.extra = HostGroup::load_relaxed(&fault.extra);
+    report.plan = HostGroup::load_relaxed(&fault.plan);
+    news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0});
+    // A slot written over before it was read holds a later number: go on from there.
+    taken_.store(HostGroup::load_relaxed(&fault.ready), std::memory_order_release);
+  }
+  return news;
+}
+
+}  // namespace onstream

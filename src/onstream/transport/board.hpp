@@ -1,0 +1,44 @@
+// The board: the words through which kernels and the host tell each other about failure. One a world and rank.
+//
+// The abort word and the faults lie in pinned host memory, so that a waiting kernel sees the host's word and the host
+// sees a kernel's fault without any call to the driver.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+#include "onstream/device/wait.hpp"
+#include "onstream/transport/failure.hpp"
+
+namespace onstream {
+
+class Board {
+ public:
+  Board(Device& device, int rank, double timeout_s);
+
+  WaitView wait_view() const { return view_; }
+  void set_abort();
+  bool aborted() const;
+  // True if a fault has come that collect() has not taken. One load.
+  bool has_news() const;
+
+  struct Collected {
+    FaultReport report;
+    bool tell_peer;
+  };
+  // Faults since the last call, in the order in which they became whole.
+  std::vector<Collected> collect();
+
+ private:
+  const Fault& slot(std::uint64_t index) const;
+
+  std::shared_ptr<Memory> pinned_;
+  std::shared_ptr<Memory> counter_;
+  WaitView view_;
+  int rank_;
+  std::atomic<std::uint64_t> taken_ = 0;
+};
+
+}  // namespace onstream

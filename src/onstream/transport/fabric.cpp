@@ -1,0 +1,204 @@
+#include "onstream/transport/fabric.hpp"
+
+#include <cstring>
+#include <mutex>
+
+#include "onstream/base/error.hpp"
+#include "onstream/bootstrap/store.hpp"
+#include "onstream/device/devices.hpp"
+#include "onstream/transport/board.hpp"
+#include "onstream/transport/reach.hpp"
+#include "onstream/transport/segment.hpp"
+
+namespace onstream {
+
+namespace {
+
+std::string pack_fault(const FaultReport& fault) { return {reinterpret_cast<const char*>(&fault), sizeof fault}; }
+
+FaultReport unpack_fault(const std::string& bytes) {
+  if (bytes.size() != sizeof(FaultReport)) fail(ErrorCode::system, "a fault notice has ", bytes.size(), " bytes");
+  FaultReport fault;
+  std::memcpy(&fault, bytes.data(), sizeof fault);
+  return fault;
+}
+
+bool fails_the_world(Status status) {
+  return status == Status::timeout || status == Status::aborted || status == Status::misused;
+}
+
+}  // namespace
+
+class Fabric::Implementation {
+ public:
+  Implementation(const Launch& launch, const Parameters& parameters)
+      : launch_(launch),
+        parameters_(parameters),
+        store_(launch, Deadline(parameters.bootstrap_timeout_s)),
+        mesh_(launch, store_, Deadline(parameters.bootstrap_timeout_s)),
+        device_(open_device(parameters.device, launch.local_rank)),
+        board_(*device_, launch.rank, parameters.timeout_s),
+        reach_(device_, mesh_, launch.rank, parameters.timeout_s) {
+    mesh_.on("abort", [this](int, const std::string& reason, Fd) {
+      fail_world(reason);
+      return std::string();
+    });
+    mesh_.on("fault", [this](int, const std::string& bytes, Fd) {
+      const std::lock_guard lock(mutex_);
+      foreign_.push_back(unpack_fault(bytes));
+      return std::string();
+    });
+    mesh_.on("truncated", [this](int, const std::string& bytes, Fd) {
+      const std::lock_guard lock(mutex_);
+      faults_.push_back(unpack_fault(bytes));
+      has_faults_.store(true, std::memory_order_release);
+      return std::string();
+    });
+    mesh_.on_death([this](int, const std::string& why) { fail_world(why); });
+    mesh_.on_tick([this] { look_at_board(); });
+    mesh_.start();
+    // Nobody goes on before all listen.
+    (void)mesh_.all_gather("fabric.ready", "", Deadline(parameters.bootstrap_timeout_s));
+  }
+
+  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
+    check();
+    try {
+      return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
+    } catch (const Error&) {
+      check();  // the world's own story says more, if it has failed
+      throw;
+    }
+  }
+
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind) {
+    require(bytes > 0, "a segment needs at least one byte");
+    const std::vector<std::string> asked = all_gather("segment.ask", concat(bytes, " B of ", name_of(kind)));
+    std::string differing;
+    for (int rank = 0; rank < launch_.size; ++rank) {
+      const std::string& other = asked[static_cast<std::size_t>(rank)];
+      if (other != asked[0]) differing += concat(differing.empty() ? "" : ", ", "rank ", rank, " asks for ", other);
+    }
+    require(differing.empty(), "a segment is the same on every rank, but rank 0 asks for ", asked[0], " and ", differing);
+    auto made = std::make_shared<MappedSegment>(*device_, reach_, launch_.rank, launch_.size, bytes, kind,
+                                                [this](const std::string& id) { return all_gather("segment.id", id); });
+    if (kind == MemoryKind::device) device_bytes_ += made->bytes();
+    return made;
+  }
+
+  void fail_world(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (reason_.empty()) reason_ = reason;
+    }
+    board_.set_abort();
+  }
+
+  void abort(const std::string& reason) {
+    fail_world(reason);
+    for (int peer = 0; peer < launch_.size; ++peer) {
+      if (peer != launch_.rank) mesh_.notify(peer, "abort", reason);
+    }
+  }
+
+  // Takes new faults off the board: truncations are told to the peer that cannot know, the rest fails the world.
+  void look_at_board() {
+    const std::lock_guard looking(board_mutex_);
+    if (!board_.has_news()) return;
+    for (const Board::Collected& news : board_.collect()) {
+      FaultReport report = news.report;
+      if (news.tell_peer && report.peer != launch_.rank) {
+        const FaultReport theirs{report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
+        mesh_.notify(report.peer, "truncated", pack_fault(theirs));
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        (fails_the_world(report.status) ? fatal_ : faults_).push_back(report);
+      }
+      has_faults_.store(true, std::memory_order_release);
+      if (!fails_the_world(report.status)) continue;
+      for (int peer = 0; peer < launch_.size; ++peer) {
+        if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
+      }
+      if (report.status != Status::aborted) abort(describe(report));
+    }
+  }
+
+  void check() {
+    if (board_.has_news()) look_at_board();
+    if (!board_.aborted()) return;
+    throw Error(ErrorCode::aborted, failure()->story);
+  }
+
+  std::optional<Failure> failure() {
+    look_at_board();
+    if (!board_.aborted()) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    Failure failure;
+    failure.reason = reason_;
+    failure.faults = fatal_;
+    failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
+    failure.story = "the world has failed: " + reason_;
+    for (const FaultReport& fault : failure.faults) failure.story += "\n  " + describe(fault);
+    const std::string cycle = find_cycle(failure.faults);
+    if (!cycle.empty()) failure.story += "\n  these waits form a cycle: " + cycle;
+    failure.story += "\ndestroy this world on every rank that lives, and make a new one";
+    return failure;
+  }
+
+  std::vector<FaultReport> take_faults() {
+    look_at_board();
+    if (!has_faults_.exchange(false)) return {};
+    const std::lock_guard lock(mutex_);
+    return std::exchange(faults_, {});
+  }
+
+  Launch launch_;
+  Parameters parameters_;
+  Store store_;
+  Mesh mesh_;
+  std::shared_ptr<Device> device_;
+  Board board_;
+  Reach reach_;
+  std::atomic<std::size_t> device_bytes_ = 0;
+
+ private:
+  std::mutex board_mutex_;  // held while the board is read
+  std::mutex mutex_;        // guards what follows
+  std::string reason_;
+  std::vector<FaultReport> fatal_;    // of this rank: they failed the world
+  std::vector<FaultReport> foreign_;  // of the other ranks
+  std::vector<FaultReport> faults_;   // truncations of this rank
+  std::atomic<bool> has_faults_ = false;
+};
+
+Fabric::Fabric(const Launch& launch, const Parameters& parameters)
+    : implementation_(std::make_unique<Implementation>(launch, parameters)) {}
+Fabric::~Fabric() = default;
+
+int Fabric::rank() const { return implementation_->launch_.rank; }
+int Fabric::size() const { return implementation_->launch_.size; }
+const Launch& Fabric::launch() const { return implementation_->launch_; }
+const Parameters& Fabric::parameters() const { return implementation_->parameters_; }
+const std::shared_ptr<Device>& Fabric::device() const { return implementation_->device_; }
+Mesh& Fabric::mesh() { return implementation_->mesh_; }
+
+std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine) {
+  return implementation_->all_gather(topic, mine);
+}
+void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
+std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind) {
+  return implementation_->segment(bytes, kind);
+}
+std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
+  return implementation_->reach_.expose(address, bytes, peer);
+}
+std::string Fabric::why_not(const void* address, int peer) const { return implementation_->reach_.why_not(address, peer); }
+WaitView Fabric::wait_view() const { return implementation_->board_.wait_view(); }
+void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
+void Fabric::check() const { implementation_->check(); }
+std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
+std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
+std::size_t Fabric::device_bytes() const { return implementation_->device_bytes_; }
+
+}  // namespace onstream

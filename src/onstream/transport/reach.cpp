@@ -1,0 +1,117 @@
+#include "onstream/transport/reach.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream {
+
+namespace {
+
+template <class Value>
+std::string bytes_of(const Value& value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(Value));
+}
+
+template <class Value>
+Value value_of(const std::string& bytes, const char* what) {
+  if (bytes.size() != sizeof(Value)) {
+    fail(ErrorCode::system, what, " has ", bytes.size(), " bytes where ", sizeof(Value), " belong");
+  }
+  Value value;
+  std::memcpy(&value, bytes.data(), sizeof(Value));
+  return value;
+}
+
+}  // namespace
+
+Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeout_s)
+    : device_(std::move(device)), mesh_(mesh), rank_(rank), timeout_s_(timeout_s) {
+  mesh_.on("reach.map", [this](int peer, const std::string& payload, Fd fd) { return map_for(peer, payload, std::move(fd)); });
+  mesh_.on("reach.unmap", [this](int peer, const std::string& payload, Fd) {
+    (void)take(peer, value_of<std::uint64_t>(payload, "an unmap notice"));
+    return std::string();
+  });
+}
+
+std::string Reach::map_for(int peer, const std::string& payload, Fd fd) {
+  const auto record = value_of<ExportRecord>(payload, "an export record");
+  std::shared_ptr<Mapping> mapping = device_->import_memory(record, std::move(fd));
+  const auto address = reinterpret_cast<std::uint64_t>(mapping->data());
+  const std::lock_guard lock(mutex_);
+  imported_[{peer, record.id}] = std::move(mapping);
+  return bytes_of(address);
+}
+
+std::uint64_t Reach::offer(const MemoryInfo& info, int peer) {
+  Export exported = device_->export_memory(info);
+  const std::string answer =
+      mesh_.request(peer, "reach.map", bytes_of(exported.record), std::move(exported.fd), Deadline(timeout_s_));
+  return value_of<std::uint64_t>(answer, "an answer to a map request");
+}
+
+std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = imported_.find({peer, id});
+  if (found == imported_.end()) return nullptr;
+  std::shared_ptr<Mapping> mapping = std::move(found->second);
+  imported_.erase(found);
+  return mapping;
+}
+
+std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t bytes, int peer) {
+  if (peer == rank_) return reinterpret_cast<std::uint64_t>(address);
+  const MemoryInfo info = device_->inspect(address);
+  if (!info.exportable) return std::nullopt;
+  const auto* begin = static_cast<const std::byte*>(address);
+  require(begin + bytes <= info.base + info.bytes, "the buffer of ", bytes, " B at ", address, " ends ",
+          begin + bytes - (info.base + info.bytes), " B after its allocation of ", info.bytes, " B");
+  const auto offset = static_cast<std::uint64_t>(begin - info.base);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = exposed_.find({peer, info.base});
+    if (found != exposed_.end() && found->second.id == info.id) {
+      if (found->second.peer_base == 0) return std::nullopt;
+      return found->second.peer_base + offset;
+    }
+  }
+  forget_overlaps(info, peer);
+  Exposed entry{info.base, info.bytes, info.id, 0, ""};
+  try {
+    entry.peer_base = offer(info, peer);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported) throw;
+    entry.reason = error.what();
+  }
+  const std::lock_guard lock(mutex_);
+  exposed_[{peer, info.base}] = entry;
+  if (entry.peer_base == 0) return std::nullopt;
+  return entry.peer_base + offset;
+}
+
+void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
+  std::vector<std::uint64_t> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto entry = exposed_.begin(); entry != exposed_.end();) {
+      const Exposed& old = entry->second;
+      const bool stale = entry->first.first == peer && old.base < info.base + info.bytes && info.base < old.base + old.bytes;
+      if (stale) gone.push_back(old.id);
+      entry = stale ? exposed_.erase(entry) : std::next(entry);
+    }
+  }
+  for (const std::uint64_t id : gone) mesh_.notify(peer, "reach.unmap", bytes_of(id));
+}
+
+std::string Reach::why_not(const void* address, int peer) {
+  const MemoryInfo info = device_->inspect(address);
+  if (!info.exportable) {
+    return concat(name_of(info.kind), " memory that was not allocated by onstream or cudaMalloc is private to its process");
+  }
+  const std::lock_guard lock(mutex_);
+  const auto found = exposed_.find({peer, info.base});
+  return found == exposed_.end() ? "" : found->second.reason;
+}
+
+}  // namespace onstream

@@ -1,0 +1,54 @@
+// Reach: which of this rank's memory each peer can address, and at which address.
+//
+// The owner asks the peer to map an allocation (one request on the mesh), the peer answers with the address it got. Both
+// remember. An allocation is known by its id, which is never reused, so memory freed and allocated again at the same
+// address is noticed: the old mapping is dropped on both sides.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream {
+
+class Reach {
+ public:
+  // Installs its handlers in the mesh; construct before Mesh::start().
+  Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeout_s);
+
+  // Where `peer` addresses `address`; nothing if it cannot. Blocks for the peer's answer the first time.
+  std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
+  std::string why_not(const void* address, int peer);
+
+  // Asks `peer` to map an allocation of ours, without remembering it here. Returns the peer's address of its base.
+  std::uint64_t offer(const MemoryInfo& info, int peer);
+  // What `peer` offered, taken out: from now on the caller keeps it mapped.
+  std::shared_ptr<Mapping> take(int peer, std::uint64_t id);
+
+ private:
+  struct Exposed {
+    std::byte* base;
+    std::size_t bytes;
+    std::uint64_t id;
+    std::uint64_t peer_base;  // 0: the peer could not map it
+    std::string reason;
+  };
+  std::string map_for(int peer, const std::string& payload, Fd fd);
+  void forget_overlaps(const MemoryInfo& info, int peer);
+
+  std::shared_ptr<Device> device_;
+  Mesh& mesh_;
+  int rank_;
+  double timeout_s_;
+  std::mutex mutex_;
+  std::map<std::pair<int, std::byte*>, Exposed> exposed_;                          // by peer and base
+  std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> imported_;  // by peer and id
+};
+
+}  // namespace onstream
