@@ -1,0 +1,68 @@
+// The list of devices: GPUs first where CUDA is built and a driver answers, the host always last.
+#include "onstream/device/devices.hpp"
+
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "onstream/base/error.hpp"
+#include "onstream/device/host/device.hpp"
+
+#ifdef ONSTREAM_WITH_CUDA
+#include "onstream/device/cuda/cuda.hpp"
+#endif
+
+namespace onstream {
+namespace {
+
+#ifdef ONSTREAM_WITH_CUDA
+std::vector<DeviceRow> gpus() { return list_cuda(); }
+std::string why_no_gpu() { return why_no_cuda(); }
+std::shared_ptr<Device> open_gpu(int ordinal) { return open_cuda(ordinal); }
+#else
+std::vector<DeviceRow> gpus() { return {}; }
+std::string why_no_gpu() { return "built without CUDA"; }
+std::shared_ptr<Device> open_gpu(int) { fail(ErrorCode::unsupported, "no cuda device: ", why_no_gpu()); }
+#endif
+
+// The N of "cuda:N", or nothing when `spec` is not of that form.
+std::optional<int> ordinal_of(std::string_view spec) {
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!spec.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = spec.substr(kPrefix.size());
+  int ordinal = -1;
+  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
+  if (end.ec != std::errc() || end.ptr != digits.data() + digits.size() || ordinal < 0) return std::nullopt;
+  return ordinal;
+}
+
+}  // namespace
+
+std::vector<DeviceRow> list_devices() {
+  std::vector<DeviceRow> rows = gpus();
+  rows.push_back({DeviceKind::host, 0, host::device_name(), host::memory_bytes()});
+  return rows;
+}
+
+std::string no_cuda_reason() { return gpus().empty() ? why_no_gpu() : std::string(); }
+
+std::shared_ptr<Device> open_device(const std::string& spec, int local_rank) {
+  require(local_rank >= 0, "local_rank is ", local_rank, ", but must not be negative");
+  if (spec == "host") return host::open();
+  const std::optional<int> ordinal = ordinal_of(spec);
+  require(ordinal.has_value() || spec == "cuda" || spec == "auto", "the device '", spec,
+          "' is none of: auto, host, cuda, cuda:N");
+  const int count = static_cast<int>(gpus().size());
+  if (count == 0) {
+    if (spec == "auto") return host::open();
+    fail(ErrorCode::unsupported, "the device '", spec, "' was asked for, but there is no GPU: ", why_no_gpu(),
+         ". Use the device host, or auto.");
+  }
+  if (ordinal.has_value() && *ordinal >= count) {
+    fail(ErrorCode::unsupported, "the device '", spec, "' was asked for, but this machine has ", count,
+         " GPUs, numbered from 0");
+  }
+  return open_gpu(ordinal.value_or(local_rank % count));
+}
+
+}  // namespace onstream

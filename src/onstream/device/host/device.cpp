@@ -1,0 +1,149 @@
+// The Device contract on the host: checks arguments and hands on to memory.cpp, stream.cpp and graph.cpp.
+#include "onstream/device/host/device.hpp"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "onstream/base/error.hpp"
+#include "onstream/device/host/memory.hpp"
+#include "onstream/device/host/stream.hpp"
+
+namespace onstream::host {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  utsname machine{};
+  return uname(&machine) == 0 ? machine.machine : "CPU";  // other architectures have no model name
+}
+
+class HostDevice final : public Device {
+ public:
+  // --- what it is ---
+  DeviceKind kind() const override { return DeviceKind::host; }
+  int index() const override { return 0; }
+  std::string name() const override { return device_name(); }
+  int max_blocks() const override { return 1; }
+
+  // --- memory ---
+  std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override { return host::allocate(bytes, kind); }
+  MemoryInfo inspect(const void* address) const override { return host::inspect(address); }
+  Export export_memory(const MemoryInfo& info) override { return host::export_memory(info); }
+  std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
+    return host::import_memory(record, std::move(fd));
+  }
+
+  // --- streams ---
+  onstream::Stream create_stream() override {
+    auto made = std::make_unique<Stream>();
+    const onstream::Stream handle{made.get()};
+    const std::lock_guard lock(mutex_);
+    streams_.emplace(handle.handle, std::move(made));
+    return handle;
+  }
+  void destroy_stream(onstream::Stream stream) override;
+  bool idle(onstream::Stream stream) const override { return of(stream).idle(); }
+  void synchronize(onstream::Stream stream) override { of(stream).synchronize(); }
+  std::shared_ptr<onstream::Event> record(onstream::Stream stream) override { return of(stream).record(); }
+  void wait(onstream::Stream stream, const std::shared_ptr<onstream::Event>& event) override;
+
+  // --- work ---
+  void copy(void* destination, const void* source, std::size_t bytes, onstream::Stream stream) override;
+  void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid,
+              onstream::Stream stream) override;
+  void call(void (*function)(void*), void* argument, onstream::Stream stream) override;
+
+  // --- capture and replay ---
+  void begin_capture(onstream::Stream stream) override { of(stream).begin_capture(); }
+  std::shared_ptr<onstream::Graph> end_capture(onstream::Stream stream) override { return of(stream).end_capture(); }
+  bool capturing(onstream::Stream stream) const override { return of(stream).capturing(); }
+  void launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) override;
+
+  Stream& of(onstream::Stream stream) const {
+    return stream.handle == nullptr ? default_stream_ : *static_cast<Stream*>(stream.handle);
+  }
+
+ private:
+  mutable Stream default_stream_;
+  std::mutex mutex_;
+  std::unordered_map<void*, std::unique_ptr<Stream>> streams_;
+};
+
+void HostDevice::destroy_stream(onstream::Stream stream) {
+  std::unique_ptr<Stream> owned;  // destroyed, and so waited for, without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = streams_.find(stream.handle);
+    require(found != streams_.end(), "destroy_stream() of ", stream.handle,
+            ", which is no stream that this device created, or is destroyed already");
+    owned = std::move(found->second);
+    streams_.erase(found);
+  }
+}
+
+void HostDevice::wait(onstream::Stream stream, const std::shared_ptr<onstream::Event>& event) {
+  const auto known = std::dynamic_pointer_cast<Event>(event);
+  require(known != nullptr, "wait() for an event that is null or of another kind of device");
+  of(stream).wait(known);
+}
+
+void HostDevice::copy(void* destination, const void* source, std::size_t bytes, onstream::Stream stream) {
+  if (bytes == 0) return;
+  require(destination != nullptr && source != nullptr, "copy() of ", bytes, " B from ", source, " to ", destination,
+          ": neither may be null");
+  of(stream).enqueue(CopyTask{destination, source, bytes});
+}
+
+void HostDevice::launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid,
+                        onstream::Stream stream) {
+  require(kernel.host != nullptr, "launch() of the kernel '", kernel.name, "', which has no body for the host device");
+  require(grid.blocks >= 1 && grid.threads >= 1, "launch() of the kernel '", kernel.name, "' with ", grid.blocks,
+          " blocks of ", grid.threads, " threads; both must be at least 1");
+  require(arguments != nullptr || bytes == 0, "launch() of the kernel '", kernel.name, "' with ", bytes,
+          " B of arguments at a null address");
+  of(stream).enqueue(KernelTask{kernel.host, grid.blocks, Arguments(arguments, bytes)});
+}
+
+void HostDevice::call(void (*function)(void*), void* argument, onstream::Stream stream) {
+  require(function != nullptr, "call() of a null function");
+  of(stream).enqueue(CallTask{function, argument});
+}
+
+void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) {
+  auto known = std::dynamic_pointer_cast<Graph>(graph);
+  require(known != nullptr, "launch() of a graph that is null or of another kind of device");
+  of(stream).enqueue(GraphTask{std::move(known)});
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open() { return std::make_shared<HostDevice>(); }
+
+std::string device_name() {
+  const unsigned cores = std::thread::hardware_concurrency();
+  return concat(cpu_name(), " (", cores, cores == 1 ? " core)" : " cores)");
+}
+
+std::uint64_t memory_bytes() {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  const long page_bytes = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page_bytes > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes) : 0;
+}
+
+Stream& stream_of(const Device& device, onstream::Stream stream) {
+  const auto* host = dynamic_cast<const HostDevice*>(&device);
+  require(host != nullptr, "the device ", device.name(), " is not a host device");
+  return host->of(stream);
+}
+
+}  // namespace onstream::host

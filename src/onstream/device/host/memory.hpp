@@ -1,0 +1,76 @@
+// Memory of the host device: anonymous shared memory (memfd) that other processes map by file descriptor. Nothing is
+// named, so nothing is left behind, and the size of /dev/shm does not matter.
+//
+// What is mapped where is known per process, not per device: an address means the same to every device of the process.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <shared_mutex>
+
+#include "onstream/device/device.hpp"
+
+namespace onstream::host {
+
+// One range of shared memory in this address space: our own allocation, or a peer's that was imported.
+class Shared {
+ public:
+  // Allocates zeroed memory. Throws system with the bytes asked for.
+  Shared(std::size_t bytes, MemoryKind kind);
+  // Maps what another process exported. Throws when `fd` does not hold what `record` says.
+  Shared(const ExportRecord& record, const Fd& fd);
+  ~Shared();
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  MemoryKind kind() const { return kind_; }
+  std::uint64_t id() const { return id_; }
+  MemoryInfo info() const;
+  // Throws unsupported for imported memory.
+  Export share() const;
+
+ private:
+  void map(int fd);
+
+  MemoryKind kind_;
+  std::size_t bytes_;
+  std::uint64_t id_;
+  Fd fd_;  // of our own allocations only
+  std::byte* data_ = nullptr;
+};
+
+// All shared ranges of this process, by address. Thread-safe.
+class Registry {
+ public:
+  static Registry& of_process();
+
+  void add(const std::shared_ptr<Shared>& shared);
+  void remove(const Shared& shared);
+  // What is known of the range that holds `address`.
+  std::optional<MemoryInfo> find(const void* address) const;
+  // Our own allocation with that id; null once it is freed.
+  std::shared_ptr<Shared> find_id(std::uint64_t id) const;
+
+ private:
+  struct Row {
+    MemoryInfo info;
+    std::weak_ptr<Shared> shared;
+  };
+
+  mutable std::shared_mutex mutex_;
+  std::map<std::uintptr_t, Row> by_base_;
+  std::atomic<std::uint64_t> version_{1};  // changes with every add and remove; see find()
+};
+
+std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind);
+MemoryInfo inspect(const void* address);
+Export export_memory(const MemoryInfo& info);
+std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd);
+
+}  // namespace onstream::host

@@ -1,0 +1,91 @@
+// A stream of the host device: a queue of tasks, executed strictly one after the other.
+//
+// Whoever comes first executes: the stream's own worker thread, or a thread that waits in synchronize(), so that
+// "enqueue; synchronize" switches no thread. `running_` is the right to execute and never has two owners. Invariant: if
+// the queue is not empty and nobody executes, the worker is awake. The worker starts with the first task, spins briefly
+// when it runs dry, and then sleeps; waking it is the only system call of an enqueue.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "onstream/device/host/graph.hpp"
+#include "onstream/device/host/task.hpp"
+
+namespace onstream::host {
+
+class Stream {
+ public:
+  Stream() = default;
+  ~Stream();  // waits for the work; an open capture is dropped
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  // Runs `task` after all earlier ones, or adds it to the capture. Does not block on earlier work.
+  void enqueue(Task task);
+
+  // Runs callable() now, in the calling thread, in place of an enqueued task, if the stream is idle and not capturing;
+  // else returns false and runs nothing. What others enqueue meanwhile waits for it.
+  template <class Callable>
+  bool try_run_inline(const Callable& callable) {
+    if (!begin_inline()) return false;
+    const InlineRun run{*this};
+    callable();
+    return true;
+  }
+
+  // Nothing enqueued is unfinished. Throws invalid_argument while capturing.
+  bool idle() const;
+  // Blocks until all that was enqueued before the call has finished, executing it where the worker has not begun.
+  // Throws invalid_argument while capturing.
+  void synchronize();
+
+  std::shared_ptr<Event> record();
+  void wait(const std::shared_ptr<Event>& event);
+
+  void begin_capture();
+  std::shared_ptr<Graph> end_capture();
+  bool capturing() const;
+
+ private:
+  struct InlineRun {
+    Stream& stream;
+    ~InlineRun() { stream.end_inline(); }
+  };
+
+  bool begin_inline();
+  void end_inline();
+
+  // With mutex_ held by `lock`:
+  bool executable() const { return !running_ && !queue_.empty(); }
+  void execute_front(std::unique_lock<std::mutex>& lock);
+  void finish_one();
+  void start_worker();
+  void wake_worker();
+  bool in_capture() const { return capture_ != nullptr && capture_->open(); }
+  void refuse_while_capturing(const char* call) const;
+
+  void work();
+  bool spin_for(std::uint64_t finished) const;
+
+  mutable std::mutex mutex_;  // guards everything below
+  std::list<Task> queue_;
+  std::list<Task> spare_;                    // nodes of finished tasks, to enqueue without an allocation
+  std::atomic<std::uint64_t> enqueued_ = 0;  // written under mutex_, read by those who spin
+  std::atomic<std::uint64_t> finished_ = 0;
+  std::uint64_t next_waited_ = UINT64_MAX;  // the lowest finished_ that a sleeper in synchronize() waits for
+  bool running_ = false;
+  bool worker_asleep_ = false;
+  bool stopping_ = false;
+  std::shared_ptr<Capture> capture_;
+  std::condition_variable wake_;
+  std::condition_variable progress_;
+  std::thread worker_;
+};
+
+}  // namespace onstream::host
