@@ -126,6 +126,8 @@ class Device {
   virtual void wait(Stream stream, const std::shared_ptr<Event>& event) = 0;  // stream-ordered: does not block the host
 
   // --- work ---
+  // Loads a kernel's code now. A kernel that is loaded at its first launch can wait for ever behind one that spins.
+  virtual void load(const Kernel& kernel) { (void)kernel; }
   // Copies between any kinds of memory, ordered on the stream. Plain host memory may make the call block.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
   // Enqueues a kernel. `arguments` (a trivially copyable struct) is copied before the call returns.

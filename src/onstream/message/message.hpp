@@ -47,6 +47,10 @@ class Messages {
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
 
+  // Bytes of the message that a completed irecv got.
+  static std::size_t received(const std::shared_ptr<Request>& request);
+  std::size_t device_bytes() const;
+
  private:
   class Implementation;
   std::unique_ptr<Implementation> implementation_;

@@ -27,6 +27,10 @@ const Kernel& post_kernel() {
   static const Kernel kernel{"lane_post", host_entry<Post>, ONSTREAM_CUDA_ADDRESS(post)};
   return kernel;
 }
+const Kernel& reopen_kernel() {
+  static const Kernel kernel{"lane_reopen", host_entry<Reopen>, ONSTREAM_CUDA_ADDRESS(reopen)};
+  return kernel;
+}
 const Kernel& await_receive_kernel() {
   static const Kernel kernel{"lane_await_receive", host_entry<AwaitReceive>, ONSTREAM_CUDA_ADDRESS(await_receive)};
   return kernel;

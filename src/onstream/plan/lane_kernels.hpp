@@ -10,6 +10,7 @@ const Kernel& send_kernel();
 const Kernel& await_send_kernel();
 const Kernel& receive_kernel();
 const Kernel& post_kernel();
+const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 
 #ifdef ONSTREAM_WITH_CUDA
@@ -19,6 +20,7 @@ struct CudaAddresses {
   const void* await_send;
   const void* receive;
   const void* post;
+  const void* reopen;
   const void* await_receive;
 };
 CudaAddresses cuda_addresses();

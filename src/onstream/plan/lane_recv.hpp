@@ -345,6 +345,16 @@ struct Post {
   }
 };
 
+// Makes the ticket of a captured op pending again at each replay.
+struct Reopen {
+  Ticket ticket;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.rank() == 0) group.store_release(ticket.status, static_cast<std::uint64_t>(Status::pending));
+  }
+};
+
 // Waits for a posted receive, or looks once.
 struct AwaitReceive {
   WaitView wait;

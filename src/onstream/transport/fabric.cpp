@@ -35,9 +35,10 @@ class Fabric::Implementation {
       : launch_(launch),
         parameters_(parameters),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
-        mesh_(launch, store_, Deadline(parameters.bootstrap_timeout_s)),
         device_(open_device(parameters.device, launch.local_rank)),
         board_(*device_, launch.rank, parameters.timeout_s),
+        mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
+        mesh_(*mesh_owner_),
         reach_(device_, mesh_, launch.rank, parameters.timeout_s) {
     mesh_.on("abort", [this](int, const std::string& reason, Fd) {
       fail_world(reason);
@@ -60,6 +61,9 @@ class Fabric::Implementation {
     // Nobody goes on before all listen.
     (void)mesh_.all_gather("fabric.ready", "", Deadline(parameters.bootstrap_timeout_s));
   }
+
+  // The mesh's thread runs this object's handlers: it ends first.
+  ~Implementation() { mesh_owner_.reset(); }
 
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
     check();
@@ -156,9 +160,10 @@ class Fabric::Implementation {
   Launch launch_;
   Parameters parameters_;
   Store store_;
-  Mesh mesh_;
   std::shared_ptr<Device> device_;
   Board board_;
+  std::unique_ptr<Mesh> mesh_owner_;
+  Mesh& mesh_;
   Reach reach_;
   std::atomic<std::size_t> device_bytes_ = 0;
 

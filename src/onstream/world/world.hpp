@@ -57,6 +57,7 @@ class World {
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
+  std::size_t received(const std::shared_ptr<Request>& request) const;  // bytes of the message of a completed irecv
 
   // --- plans ---
   PlanBuilder plan(std::string name);

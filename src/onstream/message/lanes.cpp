@@ -1,0 +1,71 @@
+#include "onstream/message/lanes.hpp"
+
+#include "onstream/base/error.hpp"
+
+namespace onstream {
+
+namespace {
+
+// This rank's own counters of one lane, next to each other.
+struct Own {
+  lane::Sending sending;
+  lane::Receiving receiving;
+  lane::Crew crew;
+};
+
+}  // namespace
+
+Lanes::Lanes(Fabric& fabric)
+    : rank_(fabric.rank()),
+      size_(static_cast<std::size_t>(fabric.size())),
+      lanes_(static_cast<std::size_t>(fabric.parameters().lanes)),
+      ring_units_(static_cast<std::size_t>(fabric.parameters().lane_bytes) / lane::kUnitBytes),
+      receives_(static_cast<std::size_t>(fabric.parameters().lane_receives)) {
+  const std::string mine = concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " lane_receives=", receives_);
+  const std::vector<std::string> all = fabric.all_gather("lanes.parameters", mine);
+  for (std::size_t rank = 0; rank < size_; ++rank) {
+    require(all[rank] == all[0], "lane parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,
+            " has ", all[rank]);
+  }
+  const std::size_t slots = size_ * lanes_;
+  returned_offset_ = slots * ring_units_ * lane::kUnitBytes;
+  postings_offset_ = returned_offset_ + slots * sizeof(lane::Returned);
+  acks_offset_ = postings_offset_ + slots * receives_ * sizeof(lane::Posting);
+  shared_ = fabric.segment(acks_offset_ + slots * receives_ * sizeof(std::uint64_t), MemoryKind::device);
+  own_ = fabric.device()->allocate(slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
+}
+
+std::size_t Lanes::device_bytes() const { return shared_->bytes() + own_->bytes(); }
+
+// What `a` writes for `b` lies in b's part, in a's slot.
+lane::View Lanes::view(int peer, int lane) const {
+  const std::size_t ring_bytes = ring_units_ * lane::kUnitBytes;
+  std::byte* local = shared_->local();
+  std::byte* remote = shared_->peer(peer);
+  const std::size_t mine = slot(peer, lane);    // the peer's slot in my part
+  const std::size_t theirs = slot(rank_, lane); // my slot in the peer's part
+  auto* own = reinterpret_cast<Own*>(own_->data()) + mine;
+
+  lane::View view;
+  view.sending = &own->sending;
+  view.returned = reinterpret_cast<lane::Returned*>(local + returned_offset_) + mine;
+  view.postings = reinterpret_cast<lane::Posting*>(local + postings_offset_) + mine * receives_;
+  view.acks = reinterpret_cast<std::uint64_t*>(local + acks_offset_) + mine * receives_;
+  view.peer_ring = reinterpret_cast<Line*>(remote + theirs * ring_bytes);
+
+  view.receiving = &own->receiving;
+  view.ring = reinterpret_cast<Line*>(local + mine * ring_bytes);
+  view.posted = reinterpret_cast<lane::Posted*>(own_->data() + size_ * lanes_ * sizeof(Own)) + mine * receives_;
+  view.crew = &own->crew;
+  view.peer_returned = reinterpret_cast<lane::Returned*>(remote + returned_offset_) + theirs;
+  view.peer_postings = reinterpret_cast<lane::Posting*>(remote + postings_offset_) + theirs * receives_;
+  view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_) + theirs * receives_;
+
+  view.ring_units = ring_units_;
+  view.receives = receives_;
+  view.peer = peer;
+  view.lane = lane;
+  return view;
+}
+
+}  // namespace onstream

@@ -1,0 +1,40 @@
+// The lanes of a world: their memory, and the view of each that kernels get.
+//
+// One symmetric segment holds what peers write (rings, credits, postings, acks); plain device memory holds the counters
+// that only this rank's kernels touch. Nothing here changes after construction.
+#pragma once
+
+#include <memory>
+
+#include "onstream/plan/lane.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+class Lanes {
+ public:
+  // Collective. Throws invalid_argument if the ranks' lane parameters differ.
+  explicit Lanes(Fabric& fabric);
+
+  int count() const { return static_cast<int>(lanes_); }
+  lane::View view(int peer, int lane) const;
+  // Payload of the largest message that fits a ring.
+  std::size_t ring_capacity() const { return (ring_units_ * lane::kUnitLines - 1) * lane::kLineData; }
+  std::size_t device_bytes() const;
+
+ private:
+  std::size_t slot(int rank, int lane) const { return static_cast<std::size_t>(rank) * lanes_ + static_cast<std::size_t>(lane); }
+
+  int rank_;
+  std::size_t size_;
+  std::size_t lanes_;
+  std::size_t ring_units_;
+  std::size_t receives_;
+  std::size_t returned_offset_;
+  std::size_t postings_offset_;
+  std::size_t acks_offset_;
+  std::shared_ptr<Segment> shared_;
+  std::shared_ptr<Memory> own_;
+};
+
+}  // namespace onstream

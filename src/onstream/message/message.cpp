@@ -1,0 +1,387 @@
+#include "onstream/message/message.hpp"
+
+#include <algorithm>
+
+#include "onstream/base/error.hpp"
+#include "onstream/message/request.hpp"
+#include "onstream/message/route.hpp"
+#include "onstream/message/streams.hpp"
+#include "onstream/plan/lane_kernels.hpp"
+#include "onstream/plan/lane_recv.hpp"
+
+namespace onstream {
+
+namespace {
+
+constexpr int kThreads = 512;
+
+int threads_for_ring(std::size_t bytes) {
+  const std::size_t lines = lane::units_for(bytes) * lane::kUnitLines;
+  return static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 32, kThreads));
+}
+
+// On the stack of a host call that ends before it returns.
+struct StackTicket {
+  std::uint64_t number = 0;
+  std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
+  std::uint64_t received = 0;
+  lane::Ticket ticket() { return {&number, &status, &received}; }
+};
+
+// A wait that ended without a word about this op ended because the world failed.
+Status final_status(std::uint64_t word) {
+  const auto status = static_cast<Status>(word);
+  return status == Status::pending ? Status::aborted : status;
+}
+
+}  // namespace
+
+class Messages::Implementation {
+ public:
+  explicit Implementation(std::shared_ptr<Fabric> fabric)
+      : fabric_(std::move(fabric)),
+        device_(fabric_->device()),
+        on_host_(device_->kind() == DeviceKind::host),
+        lanes_(*fabric_),
+        tickets_(std::make_shared<Tickets>(device_)),
+        bounces_(device_),
+        router_(*fabric_, lanes_, bounces_),
+        streams_(device_) {
+    for (const Kernel* kernel : {&lane::send_kernel(), &lane::await_send_kernel(), &lane::receive_kernel(),
+                                 &lane::post_kernel(), &lane::await_receive_kernel()}) {
+      device_->load(*kernel);
+    }
+    for (int peer = 0; peer < fabric_->size(); ++peer) {
+      for (int lane = 0; lane < lanes_.count(); ++lane) views_.push_back(lanes_.view(peer, lane));
+    }
+    fabric_->barrier("messages.ready");
+  }
+
+  // --- ordered on a stream ---
+
+  void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+    SendRoute route = route_send(source, bytes, peer, options, lane::Completion::ordered);
+    lane::Send body = send_body(route, bytes, peer, options, lane::Completion::ordered);
+    if (route.copy_first) device_->copy(route.bounce->data(), source, bytes, stream);
+    launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
+    if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce), stream);
+  }
+
+  void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+    RecvRoute route = route_recv(destination, bytes, peer, options);
+    const lane::Receive body = receive_body(route, bytes, peer, options);
+    launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.ring_max), stream);
+    if (route.bounce == nullptr) return;
+    device_->copy(destination, route.bounce->data(), bytes, stream);
+    bounces_.give_back(std::move(route.bounce), stream);
+  }
+
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream) {
+    SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
+    auto request = make_request(OpKind::send, bytes, peer, options, device_->capturing(stream));
+    lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
+    body.ticket = request->slot.ticket;
+    request->bounce = route.bounce;
+    if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    if (route.copy_first) device_->copy(route.bounce->data(), source, bytes, stream);
+    launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
+    return request;
+  }
+
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream) {
+    RecvRoute route = route_recv(destination, bytes, peer, options);
+    auto request = make_request(OpKind::recv, bytes, peer, options, device_->capturing(stream));
+    if (route.bounce != nullptr) request->copy_back = destination;
+    request->bounce = route.bounce;
+    const lane::Post body = post_body(route, bytes, peer, options, request->slot.ticket);
+    if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
+    return request;
+  }
+
+  void wait(const std::shared_ptr<Request>& request, Stream stream) {
+    check_request(request);
+    launch_await(*request, Look::wait, stream);
+    if (request->copy_back != nullptr) device_->copy(request->copy_back, request->bounce->data(), request->bytes, stream);
+    if (request->bounce != nullptr && !request->captured && !request->result) {
+      bounces_.give_back(request->bounce, stream);
+      request->bounce = nullptr;
+      request->copy_back = nullptr;
+    }
+  }
+
+  // --- the host waits ---
+
+  Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
+    if (!on_host_) return wait(isend(source, bytes, peer, options));
+    SendRoute route = route_send(source, bytes, peer, options, lane::Completion::ordered);
+    lane::Send body = send_body(route, bytes, peer, options, lane::Completion::ordered);
+    StackTicket result;
+    body.ticket = result.ticket();
+    body(HostGroup(0, 1));
+    if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce));
+    return final_status(result.status);
+  }
+
+  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received) {
+    if (!on_host_) {
+      const auto request = irecv(destination, bytes, peer, options);
+      const Status status = wait(request);
+      if (received != nullptr) *received = request->received;
+      return status;
+    }
+    RecvRoute route = route_recv(destination, bytes, peer, options);
+    lane::Receive body = receive_body(route, bytes, peer, options);
+    StackTicket result;
+    body.ticket = result.ticket();
+    body(HostGroup(0, 1));
+    if (received != nullptr) *received = result.received;
+    return final_status(result.status);
+  }
+
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
+    if (!on_host_) return isend(source, bytes, peer, options, streams_.sends());
+    SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
+    auto request = make_request(OpKind::send, bytes, peer, options, false);
+    lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
+    body.ticket = request->slot.ticket;
+    request->bounce = route.bounce;
+    if (route.copy_first || (route.bounce != nullptr && route.source == route.bounce->data())) {
+      std::copy_n(static_cast<const std::byte*>(source), bytes, route.bounce->data());
+    }
+    body(HostGroup(0, 1));
+    return request;
+  }
+
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
+    if (!on_host_) return irecv(destination, bytes, peer, options, streams_.receives());
+    RecvRoute route = route_recv(destination, bytes, peer, options);
+    auto request = make_request(OpKind::recv, bytes, peer, options, false);
+    post_body(route, bytes, peer, options, request->slot.ticket)(HostGroup(0, 1));
+    return request;
+  }
+
+  Status wait(const std::shared_ptr<Request>& request) {
+    check_request(request);
+    if (request->result) return *request->result;
+    if (status_of(*request) == Status::pending) {
+      if (on_host_) {
+        await_inline(*request, Look::wait);
+      } else {
+        const StreamPool::Lease stream = streams_.lease();
+        launch_await(*request, Look::wait, stream.get());
+        device_->synchronize(stream.get());
+      }
+    }
+    return collect(*request);
+  }
+
+  Status test(const std::shared_ptr<Request>& request) {
+    check_request(request);
+    if (request->result) return *request->result;
+    if (status_of(*request) == Status::pending) {
+      if (on_host_) {
+        await_inline(*request, Look::once);
+      } else {
+        const StreamPool::Lease stream = streams_.lease();
+        launch_await(*request, Look::once, stream.get());
+        device_->synchronize(stream.get());
+      }
+    }
+    const bool pending = status_of(*request) == Status::pending;
+    const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
+    return pending && !failed ? Status::pending : collect(*request);
+  }
+
+  std::size_t device_bytes() const { return lanes_.device_bytes(); }
+
+ private:
+  enum class Look { wait, once };
+
+  const lane::View& view(int peer, int lane) const {
+    return views_[static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count()) + static_cast<std::size_t>(lane)];
+  }
+
+  void check_arguments(const char* what, const void* address, std::size_t bytes, int peer, const MessageOptions& options) {
+    fabric_->check();
+    require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
+            fabric_->size() - 1);
+    require(options.lane >= 0 && options.lane < lanes_.count(), what, ": lane ", options.lane,
+            " does not exist; this world has lanes 0 to ", lanes_.count() - 1, " (parameter lanes)");
+    require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
+    require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
+  }
+
+  SendRoute route_send(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
+                       lane::Completion completion) {
+    check_arguments("send", source, bytes, peer, options);
+    return router_.send(source, bytes, peer, options.path, completion);
+  }
+  RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
+    check_arguments("recv", destination, bytes, peer, options);
+    return router_.recv(destination, bytes, peer, options.path);
+  }
+
+  lane::Send send_body(const SendRoute& route, std::size_t bytes, int peer, const MessageOptions& options,
+                       lane::Completion completion) const {
+    lane::Send body;
+    body.wait = fabric_->wait_view();
+    body.lane = view(peer, options.lane);
+    body.source = route.source;
+    body.bytes = bytes;
+    body.ring_max = route.ring_max;
+    body.peer_source = route.peer_source;
+    body.announce = route.announce;
+    body.completion = completion;
+    body.bounce = route.bounce != nullptr ? route.bounce->data() : nullptr;
+    body.peer_bounce = route.peer_bounce;
+    body.chunk_bytes = router_.chunk_bytes();
+    return body;
+  }
+  lane::Receive receive_body(const RecvRoute& route, std::size_t bytes, int peer, const MessageOptions& options) const {
+    lane::Receive body;
+    body.wait = fabric_->wait_view();
+    body.lane = view(peer, options.lane);
+    body.destination = route.destination;
+    body.capacity = bytes;
+    body.ring_max = route.ring_max;
+    body.peer_destination = route.peer_destination;
+    return body;
+  }
+  lane::Post post_body(const RecvRoute& route, std::size_t bytes, int peer, const MessageOptions& options,
+                       const lane::Ticket& ticket) const {
+    lane::Post body;
+    body.wait = fabric_->wait_view();
+    body.lane = view(peer, options.lane);
+    body.destination = route.destination;
+    body.capacity = bytes;
+    body.ring_max = route.ring_max;
+    body.peer_destination = route.peer_destination;
+    body.ticket = ticket;
+    return body;
+  }
+
+  int bulk_blocks(std::size_t bytes, std::int64_t most) const {
+    const auto wanted = static_cast<std::int64_t>((bytes + block_bytes() - 1) / block_bytes());
+    return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, device_->max_blocks())));
+  }
+  std::size_t block_bytes() const { return static_cast<std::size_t>(fabric_->parameters().block_bytes); }
+
+  Grid send_grid(const lane::Send& body) const {
+    if (body.bytes <= body.ring_max) return {1, threads_for_ring(body.bytes)};
+    const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
+    return {alone ? 1 : bulk_blocks(body.bytes, fabric_->parameters().max_blocks), kThreads};
+  }
+  Grid receive_grid(std::size_t bytes, std::size_t ring_max) const {
+    if (bytes <= ring_max) return {1, threads_for_ring(bytes)};
+    return {bulk_blocks(bytes, fabric_->parameters().recv_blocks), kThreads};
+  }
+
+  std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, int peer, const MessageOptions& options,
+                                        bool captured) {
+    auto request = std::make_shared<Request>();
+    request->kind = kind;
+    request->lane = view(peer, options.lane);
+    request->slot = tickets_->take();
+    request->tickets = tickets_;
+    request->bytes = bytes;
+    request->captured = captured;
+    request->owner = this;
+    return request;
+  }
+
+  void check_request(const std::shared_ptr<Request>& request) const {
+    require(request != nullptr, "wait: the request is null");
+    require(request->owner == this, "wait: the request belongs to another world");
+  }
+
+  static Status status_of(const Request& request) {
+    return static_cast<Status>(HostGroup::load_acquire(request.slot.ticket.status));  // pairs with settle()
+  }
+
+  lane::AwaitSend await_send(const Request& request, Look look) const {
+    return {fabric_->wait_view(), request.lane, request.bytes, look == Look::once ? 1 : 0, request.slot.ticket};
+  }
+  lane::AwaitReceive await_receive(const Request& request, Look look) const {
+    return {fabric_->wait_view(), request.lane, request.slot.crew, look == Look::once ? 1 : 0, request.slot.ticket};
+  }
+  void await_inline(const Request& request, Look look) const {
+    if (request.kind == OpKind::send) {
+      await_send(request, look)(HostGroup(0, 1));
+    } else {
+      await_receive(request, look)(HostGroup(0, 1));
+    }
+  }
+  void launch_await(const Request& request, Look look, Stream stream) const {
+    if (request.kind == OpKind::send) {
+      launch(*device_, lane::await_send_kernel(), await_send(request, look), {1, 32}, stream);
+    } else {
+      launch(*device_, lane::await_receive_kernel(), await_receive(request, look),
+             receive_grid(request.bytes, static_cast<std::size_t>(fabric_->parameters().ll_max_bytes)), stream);
+    }
+  }
+
+  // The op is through: data to its final place, result to the request.
+  Status collect(Request& request) {
+    request.result = final_status(static_cast<std::uint64_t>(status_of(request)));
+    request.received = HostGroup::load_relaxed(request.slot.ticket.received);
+    if (request.copy_back != nullptr && *request.result == Status::ok) {
+      const StreamPool::Lease stream = streams_.lease();
+      device_->copy(request.copy_back, request.bounce->data(), request.received, stream.get());
+      device_->synchronize(stream.get());
+    }
+    if (request.bounce != nullptr && *request.result == Status::ok) bounces_.give_back(request.bounce);
+    request.bounce = nullptr;
+    return *request.result;
+  }
+
+  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<Device> device_;
+  bool on_host_;
+  Lanes lanes_;
+  std::vector<lane::View> views_;
+  std::shared_ptr<Tickets> tickets_;
+  BouncePool bounces_;
+  Router router_;
+  StreamPool streams_;
+};
+
+Messages::Messages(std::shared_ptr<Fabric> fabric) : implementation_(std::make_unique<Implementation>(std::move(fabric))) {}
+Messages::~Messages() = default;
+
+void Messages::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+  implementation_->send(source, bytes, peer, options, stream);
+}
+void Messages::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+  implementation_->recv(destination, bytes, peer, options, stream);
+}
+std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
+                                         Stream stream) {
+  return implementation_->isend(source, bytes, peer, options, stream);
+}
+std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                         Stream stream) {
+  return implementation_->irecv(destination, bytes, peer, options, stream);
+}
+void Messages::wait(const std::shared_ptr<Request>& request, Stream stream) { implementation_->wait(request, stream); }
+
+Status Messages::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
+  return implementation_->send(source, bytes, peer, options);
+}
+Status Messages::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received) {
+  return implementation_->recv(destination, bytes, peer, options, received);
+}
+std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
+  return implementation_->isend(source, bytes, peer, options);
+}
+std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
+  return implementation_->irecv(destination, bytes, peer, options);
+}
+Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }
+Status Messages::test(const std::shared_ptr<Request>& request) { return implementation_->test(request); }
+std::size_t Messages::received(const std::shared_ptr<Request>& request) { return request->received; }
+std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }
+
+}  // namespace onstream

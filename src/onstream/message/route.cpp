@@ -1,0 +1,123 @@
+#include "onstream/message/route.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream {
+
+namespace {
+
+// Whether the page at `address` is mapped in this process at all: memory that was freed usually is not.
+bool is_mapped(const void* address) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  unsigned char residency = 0;
+  auto* start = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(address) & ~(page - 1));
+  return ::mincore(start, 1, &residency) == 0 || errno != ENOMEM;
+}
+
+}  // namespace
+
+Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
+    : fabric_(fabric),
+      lanes_(lanes),
+      bounces_(bounces),
+      default_path_(path_from(fabric.parameters().path)),
+      on_host_(fabric.device()->kind() == DeviceKind::host),
+      ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes : fabric.parameters().ll_max_bytes)),
+      chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)) {
+  ll_max_ = std::min(ll_max_, lanes.ring_capacity());
+}
+
+Path Router::effective(Path path) const { return path == Path::automatic ? default_path_ : path; }
+
+std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
+  switch (path) {
+    case Path::automatic: return ll_max_;
+    case Path::ll:
+      require(bytes <= lanes_.ring_capacity(), "path ll carries at most ", lanes_.ring_capacity(), " B here, the message has ",
+              bytes, " B; raise lane_bytes or choose another path");
+      return lanes_.ring_capacity();
+    case Path::store:
+    case Path::load:
+    case Path::stage: return 0;
+    case Path::copy:
+      require(on_host_, "path copy carries plan transfers; a message on cuda takes ll, store, load or stage");
+      return 0;
+    case Path::net: break;
+  }
+  fail(ErrorCode::unsupported, "path ", name_of(path), " needs a network transport, which this build does not have");
+}
+
+MemoryInfo Router::look_at(const void* address, std::size_t bytes) const {
+  const Device& device = *fabric_.device();
+  MemoryInfo info = device.inspect(address);
+  const bool foreign = info.kind == MemoryKind::device && info.device_index >= 0 && info.device_index != device.index();
+  require(!foreign, "the buffer at ", address, " lies on ", name_of(device.kind()), ":", info.device_index,
+          ", this world runs on ", name_of(device.kind()), ":", device.index());
+  if (info.id != 0) {
+    const auto* end = static_cast<const std::byte*>(address) + bytes;
+    require(end <= info.base + info.bytes, "the buffer of ", bytes, " B at ", address, " ends ", end - (info.base + info.bytes),
+            " B after its allocation of ", info.bytes, " B");
+  } else if (info.kind == MemoryKind::host) {
+    require(is_mapped(address), "nothing is mapped at ", address, ": the buffer of ", bytes, " B was freed, or never was one");
+  }
+  return info;
+}
+
+SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion) {
+  path = effective(path);
+  SendRoute route;
+  route.source = source;
+  route.ring_max = ring_max(path, bytes);
+  const bool small = bytes <= route.ring_max;
+  if (bytes == 0 || (small && on_host_)) return route;
+  const MemoryInfo info = look_at(source, bytes);
+  if (!info.kernel_access) {
+    route.bounce = bounces_.take(bytes);
+    route.source = route.bounce->data();
+    route.copy_first = true;
+  }
+  if (small) return route;
+  route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
+  const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
+  if (path == Path::load) {
+    require(route.peer_source != 0, "path load needs a source that rank ", peer, " can address: ", fabric_.why_not(source, peer));
+    route.announce = lane::Header::pull;
+  } else if (stage && completion == lane::Completion::ordered) {
+    route.bounce = bounces_.take(2 * chunk_bytes_);
+    route.announce = lane::Header::stage;
+    route.peer_bounce = fabric_.expose(route.bounce->data(), 2 * chunk_bytes_, peer).value_or(0);
+    require(route.peer_bounce != 0, "rank ", peer, " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
+  } else if (stage) {
+    route.bounce = bounces_.take(bytes);
+    route.copy_first = true;
+    route.source = route.bounce->data();
+    route.announce = lane::Header::pull;
+    route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
+    require(route.peer_source != 0, "rank ", peer, " cannot address this rank's device memory: ", fabric_.why_not(route.source, peer));
+  }
+  return route;
+}
+
+RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path) {
+  path = effective(path);
+  RecvRoute route;
+  route.destination = destination;
+  route.ring_max = ring_max(path, bytes);
+  const bool small = bytes <= route.ring_max;
+  if (bytes == 0 || (small && on_host_)) return route;
+  const MemoryInfo info = look_at(destination, bytes);
+  if (!info.kernel_access) {
+    route.bounce = bounces_.take(bytes);
+    route.destination = route.bounce->data();
+  }
+  const bool offer = !small && path != Path::load && path != Path::stage;
+  if (offer) route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
+  return route;
+}
+
+}  // namespace onstream

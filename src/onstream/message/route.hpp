@@ -1,0 +1,58 @@
+// Routes: how one message's bytes will travel, decided when it is enqueued from what is known about its buffer.
+//
+// Sender and receiver decide alone; the protocol (plan/lane.hpp) makes every pair of decisions meet.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "onstream/message/bounce.hpp"
+#include "onstream/message/lanes.hpp"
+#include "onstream/message/message.hpp"
+#include "onstream/plan/lane_send.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+struct SendRoute {
+  const void* source = nullptr;        // what the kernel reads: the buffer, or `bounce`
+  std::uint64_t ring_max = 0;
+  std::uint64_t peer_source = 0;
+  lane::Header announce = lane::Header::push;
+  std::shared_ptr<Memory> bounce;      // a copy of the whole buffer, or the two chunks of a staged send
+  bool copy_first = false;             // the buffer is to be copied to `bounce` before the op
+  std::uint64_t peer_bounce = 0;
+};
+
+struct RecvRoute {
+  void* destination = nullptr;         // what the kernel writes: the buffer, or `bounce`
+  std::uint64_t ring_max = 0;
+  std::uint64_t peer_destination = 0;
+  std::shared_ptr<Memory> bounce;      // to be copied to the buffer after the op
+};
+
+class Router {
+ public:
+  Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces);
+
+  // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the message.
+  SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion);
+  RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path);
+
+  std::size_t chunk_bytes() const { return chunk_bytes_; }
+
+ private:
+  std::uint64_t ring_max(Path path, std::size_t bytes) const;
+  Path effective(Path path) const;
+  MemoryInfo look_at(const void* address, std::size_t bytes) const;
+
+  Fabric& fabric_;
+  const Lanes& lanes_;
+  BouncePool& bounces_;
+  Path default_path_;
+  bool on_host_;
+  std::size_t ll_max_;
+  std::size_t chunk_bytes_;
+};
+
+}  // namespace onstream

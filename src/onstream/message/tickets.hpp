@@ -1,0 +1,40 @@
+// Tickets: where an op with a request says how it ended. A pool, since ops must not allocate.
+//
+// A ticket's message number and crew lie in device memory, its status and size in pinned memory where the host looks.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+#include "onstream/plan/lane.hpp"
+
+namespace onstream {
+
+class Tickets {
+ public:
+  struct Slot {
+    lane::Ticket ticket;
+    lane::Crew* crew = nullptr;
+  };
+
+  explicit Tickets(std::shared_ptr<Device> device);
+
+  // A pending ticket. Grows the pool when it is empty, which allocates.
+  Slot take();
+  // Back into the pool, once the op has settled it; must not be in a graph.
+  void give_back(const Slot& slot);
+
+ private:
+  void grow();
+  void reclaim();
+
+  std::shared_ptr<Device> device_;
+  std::mutex mutex_;
+  std::vector<Slot> free_;
+  std::vector<Slot> unsettled_;  // given back while their op was still on its way
+  std::vector<std::shared_ptr<Memory>> memory_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,103 @@
+#include "onstream/world/world.hpp"
+
+#include "onstream/base/error.hpp"
+#include "onstream/base/text.hpp"
+
+namespace onstream {
+
+std::shared_ptr<World> World::create(const Launch& launch, const Parameters& parameters) {
+  return std::shared_ptr<World>(new World(std::make_shared<Fabric>(launch, parameters)));
+}
+
+World::World(std::shared_ptr<Fabric> fabric)
+    : fabric_(std::move(fabric)), messages_(std::make_unique<Messages>(fabric_)) {}
+
+World::~World() = default;
+
+int World::rank() const { return fabric_->rank(); }
+int World::size() const { return fabric_->size(); }
+const std::shared_ptr<Fabric>& World::fabric() const { return fabric_; }
+Device& World::device() const { return *fabric_->device(); }
+
+std::shared_ptr<Memory> World::allocate(std::size_t bytes, MemoryKind kind) {
+  require(bytes > 0, "allocate: at least one byte");
+  return fabric_->device()->allocate(bytes, kind);
+}
+
+void World::register_memory(const void* address, std::size_t bytes) {
+  fabric_->check();
+  require(address != nullptr && bytes > 0, "register_memory: a null pointer or no bytes");
+  for (int peer = 0; peer < size(); ++peer) {
+    if (fabric_->expose(address, bytes, peer)) continue;
+    fail(ErrorCode::unsupported, "rank ", peer, " cannot reach ", bytes, " B at ", address, ": ", fabric_->why_not(address, peer));
+  }
+}
+
+std::shared_ptr<Segment> World::segment(std::size_t bytes, MemoryKind kind) { return fabric_->segment(bytes, kind); }
+
+void World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+  messages_->send(source, bytes, peer, options, stream);
+}
+void World::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+  messages_->recv(destination, bytes, peer, options, stream);
+}
+std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+  return messages_->isend(source, bytes, peer, options, stream);
+}
+std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+  return messages_->irecv(destination, bytes, peer, options, stream);
+}
+void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
+
+Status World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
+  return messages_->send(source, bytes, peer, options);
+}
+Status World::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received) {
+  return messages_->recv(destination, bytes, peer, options, received);
+}
+std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
+  return messages_->isend(source, bytes, peer, options);
+}
+std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
+  return messages_->irecv(destination, bytes, peer, options);
+}
+Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
+Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
+std::size_t World::received(const std::shared_ptr<Request>& request) const { return Messages::received(request); }
+
+PlanBuilder World::plan(std::string name) { return PlanBuilder(fabric_, std::move(name)); }
+
+std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string name) {
+  PlanBuilder builder = plan(std::move(name));
+  add_halo(builder, *fabric_, array, spec);
+  return builder.build();
+}
+
+void World::barrier() { fabric_->barrier("world.barrier"); }
+
+void World::synchronize(Stream stream) {
+  device().synchronize(stream);
+  check();
+}
+
+void World::abort(const std::string& reason) { fabric_->abort(reason); }
+
+void World::check() const {
+  fabric_->check();
+  const std::vector<FaultReport> faults = fabric_->take_faults();
+  if (faults.empty()) return;
+  std::string story;
+  for (const FaultReport& fault : faults) story += (story.empty() ? "" : "\n") + onstream::describe(fault);
+  fail(ErrorCode::invalid_argument, story);
+}
+
+std::optional<Failure> World::failure() const { return fabric_->failure(); }
+std::vector<FaultReport> World::take_faults() { return fabric_->take_faults(); }
+
+std::string World::describe() const {
+  return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (", device().name(),
+                "), launched by ", fabric_->launch().launcher, "; lanes hold ", human_bytes(messages_->device_bytes()),
+                " of device memory, all of the library's segments ", human_bytes(fabric_->device_bytes()));
+}
+
+}  // namespace onstream
