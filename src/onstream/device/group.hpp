@@ -10,6 +10,7 @@
 //   load_line, store_line          16 bytes in one access; each 8-byte half is atomic, the pair need not be
 //   fence()               orders all earlier accesses of this thread before its later ones, system-wide
 //   now_ns(), pause(n)    a nanosecond clock; what a spinning thread does on its n-th round (true: it slept)
+//   interrupted()         whether this thread shall give its wait up; asked after a sleep
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //
@@ -26,6 +27,7 @@
 #include <cstring>
 
 #include "onstream/base/clock.hpp"
+#include "onstream/device/interrupt.hpp"
 
 #ifdef __CUDACC__
 #define ONSTREAM_BODY __device__ __forceinline__
@@ -88,6 +90,7 @@ class HostGroup {
 
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   static std::uint64_t now_ns() { return onstream::now_ns(); }
+  static bool interrupted() { return interrupt_hook != nullptr && interrupt_hook(); }
 
   // Rounds below kSpins burn a few nanoseconds; then the core is given away; then the thread sleeps.
   static bool pause(std::uint32_t round) {

@@ -63,6 +63,7 @@ ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const 
     if (ready()) return Status::ok;
     if (slept || round % kAbortEvery == kAbortEvery - 1) {
       if (group.load_relaxed(view.abort) != 0) return Status::aborted;
+      if (slept && group.interrupted()) return Status::aborted;
       const std::uint64_t now = group.now_ns();
       if (start_ns == 0) start_ns = now;
       if (now - start_ns > view.timeout_ns) return Status::timeout;

@@ -67,6 +67,8 @@ class CudaGroup {
     return value;
   }
 
+  ONSTREAM_BODY static bool interrupted() { return false; }
+
   // A GPU thread never sleeps long: after a while it lets other warps go first.
   ONSTREAM_BODY static bool pause(std::uint32_t round) {
     if (round > 4096) __nanosleep(100);
