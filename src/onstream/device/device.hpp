@@ -126,8 +126,9 @@ class Device {
   virtual void wait(Stream stream, const std::shared_ptr<Event>& event) = 0;  // stream-ordered: does not block the host
 
   // --- work ---
-  // Loads a kernel's code now. A kernel that is loaded at its first launch can wait for ever behind one that spins.
-  virtual void load(const Kernel& kernel) { (void)kernel; }
+  // Makes the kernel ready to run, so that its first launch loads nothing: a GPU may load code only while it is idle, and
+  // it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times.
+  virtual void load(const Kernel& kernel) { static_cast<void>(kernel); }
   // Copies between any kinds of memory, ordered on the stream. Plain host memory may make the call block.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
   // Enqueues a kernel. `arguments` (a trivially copyable struct) is copied before the call returns.
