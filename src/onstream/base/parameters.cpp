@@ -1,7 +1,7 @@
 // Reading, checking and listing parameters.
 //
-// Everything is driven by parameter_table.inc and, for what a value may be, by the two tables of rules below; no
-// parameter has code of its own. Nothing here runs on a data path.
+// Everything is driven by parameter_table.inc and, for what a value may be, by parameter_rules.inc; no parameter has
+// code of its own. Nothing here runs on a data path.
 #include "onstream/base/parameters.hpp"
 
 #include <algorithm>
@@ -27,32 +27,25 @@ struct RangeRule {
   Shape shape;
 };
 
-constexpr double kDay = 86400;
-constexpr double kTerabyte = 1099511627776.0;
-
-// The low end of a time is the smallest that is not zero in practice: a microsecond.
 constexpr std::array kRangeRules = {
-    RangeRule{"timeout_s", 1e-6, 365 * kDay, Shape::any},
-    RangeRule{"bootstrap_timeout_s", 1e-6, 365 * kDay, Shape::any},
-    RangeRule{"lanes", 1, 65536, Shape::any},
-    RangeRule{"lane_bytes", 256, 1073741824, Shape::power_of_two},
-    RangeRule{"lane_receives", 1, 65536, Shape::power_of_two},
-    RangeRule{"ll_max_bytes", 0, kTerabyte, Shape::any},
-    RangeRule{"host_ll_max_bytes", 0, kTerabyte, Shape::any},
-    RangeRule{"copy_min_bytes", 0, kTerabyte, Shape::any},
-    RangeRule{"max_blocks", 1, 65536, Shape::any},
-    RangeRule{"host_spin_us", 0, 1e9, Shape::any},
+#define ONSTREAM_RANGE(name, low, high, shape) RangeRule{#name, low, high, Shape::shape},
+#define ONSTREAM_CHOICE(name, words)
+#include "onstream/base/parameter_rules.inc"
+#undef ONSTREAM_RANGE
+#undef ONSTREAM_CHOICE
 };
 
 struct ChoiceRule {
   std::string_view name;
-  std::string_view choices;  // separated by spaces; "word:N" also allows that word, a colon and a number
+  std::string_view choices;
 };
 
 constexpr std::array kChoiceRules = {
-    ChoiceRule{"device", "auto host cuda cuda:N"},
-    ChoiceRule{"path", "auto ll store load copy stage"},
-    ChoiceRule{"log", "off error warn info debug"},
+#define ONSTREAM_RANGE(name, low, high, shape)
+#define ONSTREAM_CHOICE(name, words) ChoiceRule{#name, words},
+#include "onstream/base/parameter_rules.inc"
+#undef ONSTREAM_RANGE
+#undef ONSTREAM_CHOICE
 };
 
 // Variables that start with ONSTREAM_ and are no parameters: the launcher's (bootstrap/launch.cpp) and those of the

@@ -1,0 +1,82 @@
+# The two commands, `make demo` and `make test`, and what keeps the house in order.
+#
+# Every target sets up what it needs first: `.venv` and `build/`, tools and libraries from PyPI. Nothing is installed
+# outside this folder. Variables: PYTHON, BUILD (build folder), JOBS, ARGS (for the demo and pytest), OUT (gpu-bench),
+# CUDA (1: build it, with nvcc from PyPI if there is none; 0: host only; empty: if nvcc or a GPU is here),
+# ONSTREAM_OFFLINE=1 (download nothing; use the packages of PYTHON).
+PYTHON ?= python3
+BUILD ?= build
+JOBS ?= $(shell nproc)
+CUDA ?=
+ARGS ?=
+OUT ?= out/bench
+VENV := .venv
+BIN := $(VENV)/bin
+CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
+
+.PHONY: help demo test check format lint rules sanitize docs gpu-check gpu-bench build setup setup-check python clean
+
+help:
+	@echo "make demo       the tsunami over real sea floor (ARGS: options of 'onstream demo')"
+	@echo "make test       every test, no GPU needed (ARGS: options of pytest)"
+	@echo "make check      format, lint, types, rules, sanitizers"
+	@echo "make format     formats C++ and Python in place"
+	@echo "make docs       generates docs/parameters.md"
+	@echo "make gpu-check  the same tests on a machine with GPUs"
+	@echo "make gpu-bench  measures on a machine with GPUs, JSON to OUT=dir"
+	@echo "make clean      removes .venv and the build folders"
+
+demo: build
+	$(BIN)/onstream demo $(ARGS)
+
+test: build
+	$(BIN)/python -m pytest tests/python $(ARGS)
+
+check: lint rules sanitize
+
+python:
+	@command -v $(PYTHON) >/dev/null || { echo "onstream: there is no '$(PYTHON)' here. Install Python 3.10 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+
+setup: python
+	@$(PYTHON) tools/setup.py --venv $(VENV) --cuda "$(CUDA)"
+
+setup-check: python
+	@$(PYTHON) tools/setup.py --venv $(VENV) --cuda "$(CUDA)" --check
+
+build: setup
+	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)"
+
+lint: setup-check build
+	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	$(BIN)/ruff format --check python tests tools
+	$(BIN)/ruff check python tests tools
+	$(BIN)/mypy
+
+format: setup-check
+	$(BIN)/clang-format -i $(CPP_FILES)
+	$(BIN)/ruff format python tests tools
+	$(BIN)/ruff check --fix python tests tools
+
+rules: build
+	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py
+
+# The native tests of the host device under the address and undefined behaviour sanitizers, then under the thread one.
+sanitize: setup
+	@$(BIN)/python tools/build.py --build $(BUILD)-address --jobs $(JOBS) --cuda 0 --sanitize address,undefined
+	@$(BIN)/python tools/build.py --build $(BUILD)-thread --jobs $(JOBS) --cuda 0 --sanitize thread
+	ONSTREAM_BUILD=$(BUILD)-address $(BIN)/python -m pytest -q tests/python/test_native.py
+	ONSTREAM_BUILD=$(BUILD)-thread $(BIN)/python -m pytest -q tests/python/test_native.py
+
+docs: build
+	$(BIN)/python tools/parameters_page.py > docs/parameters.md
+
+gpu-check: CUDA = 1
+gpu-check: build
+	bash tools/gpu_check.sh
+
+gpu-bench: CUDA = 1
+gpu-bench: build
+	bash tools/gpu_bench.sh "$(OUT)"
+
+clean:
+	rm -rf $(VENV) $(BUILD) $(BUILD)-address $(BUILD)-thread

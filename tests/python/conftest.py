@@ -1,0 +1,76 @@
+"""What every Python test may rely on: the build folder, a time limit, and no inherited onstream settings.
+
+A test that runs past its limit fails; one that cannot even be interrupted ends the run with every thread's stack, so
+nothing hangs. A test states a longer limit with `@pytest.mark.limit(seconds)`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 120
+GRACE_S = 30  # between the limit and the end of a run that cannot be interrupted
+
+# Settings of the Makefile, which no world reads.
+HOUSE_VARIABLES = {"ONSTREAM_BUILD", "ONSTREAM_OFFLINE", "ONSTREAM_CUDA"}
+
+
+def build_folder() -> Path:
+    """The CMake tree under test: $ONSTREAM_BUILD, or build/."""
+    return ROOT / os.environ.get("ONSTREAM_BUILD", "build")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "limit(seconds): how long the test may take, if not 120 s")
+    # A copy of standard error that pytest does not capture.
+    config.stash[STDERR] = os.fdopen(os.dup(2), "w")
+    for name in list(os.environ):
+        if name.startswith("ONSTREAM_") and name not in HOUSE_VARIABLES:
+            del os.environ[name]
+
+
+STDERR = pytest.StashKey["object"]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    mark = item.get_closest_marker("limit")
+    limit = float(mark.args[0]) if mark else LIMIT_S
+
+    def too_long(_signal: int, _frame: FrameType | None) -> None:
+        pytest.fail(f"ran past its limit of {limit:g} s")
+
+    previous = signal.signal(signal.SIGALRM, too_long)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    faulthandler.dump_traceback_later(limit + GRACE_S, exit=True, file=item.config.stash[STDERR])
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def build() -> Path:
+    return build_folder()
+
+
+@pytest.fixture(scope="session")
+def python() -> str:
+    """The interpreter for programs that a test starts."""
+    return sys.executable

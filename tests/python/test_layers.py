@@ -1,0 +1,154 @@
+"""Includes go down the layers, and some includes and calls stay where tests/layers.toml says."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES: dict[str, Any] = tomllib.loads((ROOT / "tests" / "layers.toml").read_text())
+SUFFIXES = {".cpp", ".hpp", ".cu", ".cuh", ".inc"}
+HEIGHT = {layer: height for height, line in enumerate(RULES["order"]) for layer in line}
+
+
+def sources() -> list[Path]:
+    folders = [ROOT / "src" / "onstream", *(ROOT / part for part in RULES["parts"].values())]
+    files = [file for folder in folders for file in folder.rglob("*") if file.suffix in SUFFIXES]
+    return sorted(file.relative_to(ROOT) for file in files)
+
+
+def layer_of(file: Path) -> str:
+    """The layer that a source file belongs to."""
+    for layer, folder in RULES["parts"].items():
+        if file.is_relative_to(folder):
+            return str(layer)
+    return file.parts[2]
+
+
+def included_layer(include: str) -> str | None:
+    """The layer that an include reaches, None for the world outside."""
+    parts = include.split("/")
+    return parts[1] if parts[0] == "onstream" and len(parts) > 2 else None
+
+
+def without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def includes_of(text: str) -> list[str]:
+    return re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', text, re.MULTILINE)
+
+
+def calls(text: str, name: str) -> bool:
+    """Whether the text calls the function: bare or through :: or std::, not as a member; a name with :: as it is."""
+    without_strings = re.sub(r'"(\\.|[^"\\])*"', '""', text)
+    if "::" in name:
+        return re.search(rf"\b{name}\s*\(", without_strings) is not None
+    pattern = rf"(?:(?<![\w.>:])|(?<![\w>]::)(?<=::)|(?<=std::)){name}\s*\("
+    return any(not declares(without_strings, match.start()) for match in re.finditer(pattern, without_strings))
+
+
+def declares(text: str, at: int) -> bool:
+    """Whether the name at this place follows a type, as in `void abort(`, and so is declared and not called."""
+    before = re.search(r"([\w>&*]+)\s+[\w:]*$", text[:at])
+    return before is not None and before.group(1) not in {"return", "else", "do", "throw", "co_return"}
+
+
+def matches(file: Path, patterns: list[str]) -> bool:
+    return any(fnmatch.fnmatch(str(file), pattern) for pattern in patterns)
+
+
+def upward_includes(file: Path, text: str) -> list[str]:
+    """What is wrong with the includes of a file, in words."""
+    own = layer_of(file)
+    wrong = []
+    for include in includes_of(text):
+        other = included_layer(include)
+        if other is None or other == own:
+            continue
+        if other not in HEIGHT:
+            wrong.append(f"{file} includes {include}, whose layer is not in tests/layers.toml")
+        elif HEIGHT[other] == HEIGHT[own]:
+            wrong.append(
+                f"{file} ({own}) includes {include}: {own} and {other} are families that do not see each other"
+            )
+        elif HEIGHT[other] > HEIGHT[own]:
+            wrong.append(f"{file} ({own}) includes {include}: {other} lies above {own}")
+    return wrong
+
+
+def test_every_folder_of_the_library_is_a_layer() -> None:
+    folders = {file.parts[2] for file in sources() if file.is_relative_to("src/onstream") and len(file.parts) > 3}
+    assert folders <= set(HEIGHT), f"add to tests/layers.toml: {folders - set(HEIGHT)}"
+
+
+def test_there_are_sources_to_check() -> None:
+    assert len(sources()) > 20
+
+
+@pytest.mark.parametrize("file", sources(), ids=str)
+def test_includes_go_down(file: Path) -> None:
+    assert upward_includes(file, without_comments((ROOT / file).read_text())) == []
+
+
+@pytest.mark.parametrize("rule", RULES["only"], ids=lambda rule: rule["includes"][0])
+def test_an_include_stays_where_it_belongs(rule: dict[str, Any]) -> None:
+    wrong = [
+        f"{file} includes {include}: {rule['why']}"
+        for file in sources()
+        for include in includes_of(without_comments((ROOT / file).read_text()))
+        if include.startswith(tuple(rule["includes"])) and not matches(file, rule["files"])
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("rule", RULES["calls"], ids=lambda rule: rule["name"])
+def test_a_call_stays_where_it_belongs(rule: dict[str, Any]) -> None:
+    wrong = [
+        f"{file} calls {rule['name']}: {rule['why']}"
+        for file in sources()
+        if calls(without_comments((ROOT / file).read_text()), rule["name"]) and not matches(file, rule["files"])
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "complaint"),
+    [
+        ("src/onstream/base/x.hpp", "onstream/plan/op.hpp", "lies above"),
+        ("src/onstream/message/x.hpp", "onstream/halo/halo.hpp", "do not see each other"),
+        ("src/onstream/plan/x.cpp", "onstream/elsewhere/x.hpp", "not in tests/layers.toml"),
+        ("src/onstream/world/x.cpp", "onstream/halo/halo.hpp", None),
+        ("apps/tsunami/x.cpp", "onstream/world/world.hpp", None),
+    ],
+)
+def test_the_check_itself_tells_up_from_down(file: str, include: str, complaint: str | None) -> None:
+    wrong = upward_includes(Path(file), f'#include "{include}"\n')
+    assert (complaint is None and wrong == []) or (complaint is not None and complaint in wrong[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ('auto a = std::getenv("X");', True),
+        ('auto a = ::getenv("X");', True),
+        ("if (getenv(name)) return;", True),
+        ("return getenv(name);", True),
+        ("world.getenv(name);", False),
+        ("Thing::getenv(name);", False),
+        ("void getenv(int);", False),
+        ('log("getenv(x)");', False),
+    ],
+)
+def test_the_check_itself_knows_a_call(text: str, found: bool) -> None:
+    assert calls(text, "getenv") == found

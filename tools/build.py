@@ -1,0 +1,136 @@
+"""Configures and builds one CMake tree, and makes its Python module importable from .venv.
+
+Runs in .venv (tools/setup.py makes it). `build/python/onstream` becomes the package: links to the sources in python/,
+beside them the compiled module; a .pth file and a start script make `import onstream` and `.venv/bin/onstream` work
+without installing. Sanitizer trees have no Python module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from setup import nvcc_here, stop
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = Path(sys.prefix)
+
+
+def tool(name: str) -> str:
+    """A program of .venv, of the Python below it, or of PATH."""
+    folders = [str(VENV / "bin"), str(Path(sys.base_prefix) / "bin"), os.environ.get("PATH", "")]
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    if found is None:
+        stop(f"{name} is not here although the set-up ended well.", "Remove .venv and run again.")
+    return found
+
+
+def cuda_compiler(wanted: str) -> str | None:
+    """nvcc of the machine, or the one that the set-up installed; None for a host-only build."""
+    if wanted == "0":
+        return None
+    wheels = sorted(VENV.glob("lib/python*/site-packages/nvidia/cu*/bin/nvcc"))
+    found = nvcc_here() or (str(wheels[-1]) if wheels else None)
+    if found is None and wanted == "1":
+        stop(
+            "CUDA=1, but there is no nvcc.",
+            "Install a CUDA toolkit (12 or newer) and put nvcc on PATH, or set CUDACXX.",
+        )
+    return found
+
+
+def gpu_architectures() -> list[str]:
+    """The compute capabilities of the GPUs of this machine, none if there are none."""
+    query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
+    if shutil.which(query[0]) is None:
+        return []
+    answer = subprocess.run(query, capture_output=True, text=True)
+    lines = answer.stdout.split() if answer.returncode == 0 else []
+    return sorted({line.replace(".", "") for line in lines if line.replace(".", "").isdigit()})
+
+
+def configure_options(arguments: argparse.Namespace) -> list[str]:
+    options = [f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
+    nvcc = cuda_compiler(arguments.cuda)
+    if nvcc is None:
+        options.append("-DONSTREAM_CUDA=OFF")
+    else:
+        options += ["-DONSTREAM_CUDA=ON", f"-DCMAKE_CUDA_COMPILER={nvcc}"]
+        architectures = gpu_architectures()
+        if architectures:
+            options.append("-DONSTREAM_CUDA_ARCHITECTURES=" + ";".join(architectures))
+    if shutil.which("ccache"):
+        languages = ["CXX", "CUDA"] if nvcc else ["CXX"]
+        options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in languages]
+    if arguments.sanitize:
+        return [
+            *options,
+            "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
+            f"-DONSTREAM_SANITIZE={arguments.sanitize}",
+            "-DONSTREAM_BENCH=OFF",
+        ]
+    return [*options, "-DCMAKE_BUILD_TYPE=Release", "-DONSTREAM_PYTHON=ON"]
+
+
+def run(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
+    if subprocess.run(command, env=environment).returncode != 0:
+        stop(f"{what} failed; the first error above says why. The command was:", " ".join(command))
+
+
+def build(arguments: argparse.Namespace) -> None:
+    folder = ROOT / arguments.build
+    options = configure_options(arguments)
+    stamp = folder / "onstream-options.txt"
+    wanted = "\n".join([os.environ.get("CXX", ""), *options])
+    if not (folder / "build.ninja").exists() or not stamp.exists() or stamp.read_text() != wanted:
+        (folder / "CMakeCache.txt").unlink(missing_ok=True)
+        command = [tool("cmake"), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", "--log-level=STATUS", *options]
+        run(command, "configuring")
+        stamp.write_text(wanted)
+    environment = dict(os.environ, NINJA_STATUS="[%f/%t] ")
+    run([tool("ninja"), "-C", str(folder), "-j", str(arguments.jobs)], "building", environment)
+
+
+def link_package(build_folder: Path) -> None:
+    """Lets build/python/onstream show the sources of python/onstream beside the compiled module."""
+    package = build_folder / "python" / "onstream"
+    package.mkdir(parents=True, exist_ok=True)
+    sources = {entry.name: entry for entry in (ROOT / "python" / "onstream").iterdir() if entry.name != "__pycache__"}
+    for entry in package.iterdir():
+        if entry.is_symlink() and entry.name not in sources:
+            entry.unlink()
+    for name, source in sources.items():
+        link = package / name
+        if not link.exists() and not link.is_symlink():
+            link.symlink_to(source)
+
+
+def make_importable(build_folder: Path) -> None:
+    site = Path(sysconfig.get_paths()["purelib"])
+    (site / "onstream.pth").write_text(f"{build_folder / 'python'}\n")
+    script = VENV / "bin" / "onstream"
+    lines = [f"#!{sys.executable}", "import sys", "", "from onstream.cli import main", "", "sys.exit(main())", ""]
+    script.write_text("\n".join(lines))
+    script.chmod(0o755)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--build", required=True, help="folder of the build tree")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--cuda", default="", help="0, 1 or empty: if a compiler is here")
+    parser.add_argument("--sanitize", default="", help="address,undefined or thread")
+    arguments = parser.parse_args()
+    build(arguments)
+    if not arguments.sanitize:
+        link_package(ROOT / arguments.build)
+        make_importable(ROOT / arguments.build)
+
+
+if __name__ == "__main__":
+    main()
