@@ -70,7 +70,7 @@ class Messages::Implementation {
   void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
     RecvRoute route = route_recv(destination, bytes, peer, options);
     const lane::Receive body = receive_body(route, bytes, peer, options);
-    launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.ring_max), stream);
+    launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.offer_min), stream);
     if (route.bounce == nullptr) return;
     device_->copy(destination, route.bounce->data(), bytes, stream);
     bounces_.give_back(std::move(route.bounce), stream);
@@ -232,6 +232,7 @@ class Messages::Implementation {
     body.source = route.source;
     body.bytes = bytes;
     body.ring_max = route.ring_max;
+    body.offer_min = route.offer_min;
     body.peer_source = route.peer_source;
     body.announce = route.announce;
     body.completion = completion;
@@ -246,7 +247,7 @@ class Messages::Implementation {
     body.lane = view(peer, options.lane);
     body.destination = route.destination;
     body.capacity = bytes;
-    body.ring_max = route.ring_max;
+    body.offer_min = route.offer_min;
     body.peer_destination = route.peer_destination;
     return body;
   }
@@ -257,7 +258,7 @@ class Messages::Implementation {
     body.lane = view(peer, options.lane);
     body.destination = route.destination;
     body.capacity = bytes;
-    body.ring_max = route.ring_max;
+    body.offer_min = route.offer_min;
     body.peer_destination = route.peer_destination;
     body.ticket = ticket;
     return body;
@@ -274,8 +275,8 @@ class Messages::Implementation {
     const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
     return {alone ? 1 : bulk_blocks(body.bytes, fabric_->parameters().max_blocks), kThreads};
   }
-  Grid receive_grid(std::size_t bytes, std::size_t ring_max) const {
-    if (bytes <= ring_max) return {1, threads_for_ring(bytes)};
+  Grid receive_grid(std::size_t bytes, std::size_t offer_min) const {
+    if (bytes <= offer_min) return {1, threads_for_ring(bytes)};
     return {bulk_blocks(bytes, fabric_->parameters().recv_blocks), kThreads};
   }
 

@@ -30,6 +30,7 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
+  offer_min_ = on_host_ ? static_cast<std::size_t>(fabric.parameters().host_offer_min_bytes) : ll_max_;
 }
 
 Path Router::effective(Path path) const { return path == Path::automatic ? default_path_ : path; }
@@ -68,11 +69,21 @@ MemoryInfo Router::look_at(const void* address, std::size_t bytes) const {
   return info;
 }
 
+// Receives above this many bytes tell the sender where their data shall go.
+std::uint64_t Router::offer_min(Path path) const {
+  switch (path) {
+    case Path::automatic: return std::min(offer_min_, ll_max_);
+    case Path::ll: return lanes_.ring_capacity();
+    default: return 0;
+  }
+}
+
 SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion) {
   path = effective(path);
   SendRoute route;
   route.source = source;
   route.ring_max = ring_max(path, bytes);
+  route.offer_min = offer_min(path);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at(source, bytes);
@@ -107,8 +118,9 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   path = effective(path);
   RecvRoute route;
   route.destination = destination;
-  route.ring_max = ring_max(path, bytes);
-  const bool small = bytes <= route.ring_max;
+  (void)ring_max(path, bytes);  // refuses what the path cannot carry
+  route.offer_min = offer_min(path);
+  const bool small = bytes <= route.offer_min;
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at(destination, bytes);
   if (!info.kernel_access) {

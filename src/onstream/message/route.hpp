@@ -17,6 +17,7 @@ namespace onstream {
 struct SendRoute {
   const void* source = nullptr;        // what the kernel reads: the buffer, or `bounce`
   std::uint64_t ring_max = 0;
+  std::uint64_t offer_min = 0;
   std::uint64_t peer_source = 0;
   lane::Header announce = lane::Header::push;
   std::shared_ptr<Memory> bounce;      // a copy of the whole buffer, or the two chunks of a staged send
@@ -26,7 +27,7 @@ struct SendRoute {
 
 struct RecvRoute {
   void* destination = nullptr;         // what the kernel writes: the buffer, or `bounce`
-  std::uint64_t ring_max = 0;
+  std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;
   std::shared_ptr<Memory> bounce;      // to be copied to the buffer after the op
 };
@@ -43,6 +44,7 @@ class Router {
 
  private:
   std::uint64_t ring_max(Path path, std::size_t bytes) const;
+  std::uint64_t offer_min(Path path) const;
   Path effective(Path path) const;
   MemoryInfo look_at(const void* address, std::size_t bytes) const;
 
@@ -52,6 +54,7 @@ class Router {
   Path default_path_;
   bool on_host_;
   std::size_t ll_max_;
+  std::size_t offer_min_;
   std::size_t chunk_bytes_;
 };
 

@@ -31,6 +31,7 @@ enum class Header : std::uint64_t {
   pull = 3,    // large: the receiver loads from the source address in line 1, then acks
   stage = 4,   // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
   done = 5,    // pushed data is in the destination
+  placed = 7,  // as done, without an announcement before it: the posting was there when the sender looked
   chunk = 6,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
 };
 

@@ -65,6 +65,10 @@ class Intake {
     bytes = header_bytes(word);
     switch (header_kind(word)) {
       case Header::data: return take_data(group, target, bytes, own);
+      case Header::placed:
+        group.fence();
+        head_ += 1;
+        return agree(group, Status::ok);
       case Header::pull: return take_pull(group, target, bytes, address);
       default: return take_announced(group, target, bytes, address, header_kind(word));
     }
@@ -253,7 +257,7 @@ ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View&
 // Posts a receive: its place in the lane's order, and for a large one where the data shall go. First block.
 template <class Group>
 ONSTREAM_BODY Status enter(const Group& group, const WaitView& wait, const View& lane, const Posted& posted,
-                           std::uint64_t peer_destination, std::uint64_t ring_max, std::uint64_t number) {
+                           std::uint64_t peer_destination, std::uint64_t offer_min, std::uint64_t number) {
   Receiving* state = lane.receiving;
   if (group.sync_or(number - group.load_acquire(&state->drained) >= lane.receives)) {
     if (group.rank() == 0) {
@@ -262,7 +266,7 @@ ONSTREAM_BODY Status enter(const Group& group, const WaitView& wait, const View&
     }
     return Status::misused;
   }
-  const bool offer = posted.capacity > ring_max && peer_destination != 0;
+  const bool offer = posted.capacity > offer_min && peer_destination != 0;
   if (offer) Intake::answer(group, lane, number, Answer::here, peer_destination, posted.capacity);
   if (group.rank() == 0) {
     Posted entry = posted;
@@ -280,7 +284,7 @@ struct Receive {
   View lane;
   void* destination = nullptr;
   std::uint64_t capacity = 0;
-  std::uint64_t ring_max = 0;
+  std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;  // the destination as the peer stores to it, or 0 if it cannot
   Ticket ticket;
 
@@ -303,7 +307,7 @@ struct Receive {
   ONSTREAM_BODY void take_now(const Group& group, Fetcher& fetcher, std::uint64_t number) const {
     Intake intake(wait, lane, fetcher);
     Target target{static_cast<std::byte*>(destination), capacity, number, 0};
-    if (capacity > ring_max && peer_destination != 0) {
+    if (capacity > offer_min && peer_destination != 0) {
       Intake::answer(group, lane, number, Answer::here, peer_destination, capacity);
       target.offered = 1;
     }
@@ -323,7 +327,7 @@ struct Receive {
   template <class Group>
   ONSTREAM_BODY void queue_up(const Group& group, Fetcher& fetcher, std::uint64_t number) const {
     const Posted posted{reinterpret_cast<std::uint64_t>(destination), capacity, 0, ticket};
-    if (enter(group, wait, lane, posted, peer_destination, ring_max, number) != Status::ok) return;
+    if (enter(group, wait, lane, posted, peer_destination, offer_min, number) != Status::ok) return;
     group.sync();
     (void)drain(group, wait, lane, fetcher, number, false);
   }
@@ -334,14 +338,14 @@ struct Post {
   View lane;
   void* destination = nullptr;
   std::uint64_t capacity = 0;
-  std::uint64_t ring_max = 0;
+  std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;
   Ticket ticket;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     const Posted posted{reinterpret_cast<std::uint64_t>(destination), capacity, 0, ticket};
-    (void)enter(group, wait, lane, posted, peer_destination, ring_max, lane.receiving->posted);
+    (void)enter(group, wait, lane, posted, peer_destination, offer_min, lane.receiving->posted);
   }
 };
 

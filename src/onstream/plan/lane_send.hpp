@@ -17,6 +17,7 @@ struct Send {
   const void* source = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t ring_max = 0;       // largest message that travels in the ring
+  std::uint64_t offer_min = 0;      // a larger one goes straight to its destination if the receive is there already
   std::uint64_t peer_source = 0;    // the source as the peer loads it, or 0 if it cannot
   Header announce = Header::push;   // of a message larger than ring_max: push, pull or stage
   Completion completion = Completion::ordered;
@@ -28,7 +29,11 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (bytes <= ring_max) {
-      through_ring(group);
+      if (bytes > offer_min && is_offered(group)) {
+        place(group);
+      } else {
+        through_ring(group);
+      }
     } else if (completion == Completion::posted) {
       post(group);
     } else {
@@ -37,6 +42,13 @@ struct Send {
   }
 
  private:
+  struct Answered {
+    Status status;
+    Answer answer;
+    std::uint64_t address;
+    std::uint64_t room;
+  };
+
   template <class Group>
   ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
     return wait_until(group, wait, [&] {
@@ -76,12 +88,30 @@ struct Send {
     settle(group, ticket, Status::ok, bytes);
   }
 
-  struct Answered {
-    Status status;
-    Answer answer;
-    std::uint64_t address;
-    std::uint64_t room;
-  };
+  template <class Group>
+  ONSTREAM_BODY bool is_offered(const Group& group) const {
+    Answered answer{Status::ok, Answer::refused, 0, 0};
+    const bool here = group.rank() == 0 && answered(group, lane.sending->number, answer) && answer.answer == Answer::here &&
+                      bytes <= answer.room;
+    return group.sync_or(here);
+  }
+
+  // One block writes into the destination that the receiver has offered.
+  template <class Group>
+  ONSTREAM_BODY void place(const Group& group) const {
+    const std::uint64_t head = lane.sending->head;
+    Answered answer{Status::ok, Answer::refused, 0, 0};
+    (void)answered(group, lane.sending->number, answer);
+    group.copy_alone(reinterpret_cast<void*>(answer.address), source, bytes);
+    group.fence();
+    const Status status = agree(group, wait_for_room(group, head, 1));
+    if (group.rank() != 0) return;
+    if (status != Status::ok) return fail(group, status, lane.sending->number);
+    store_unit(group, lane, head, header_word(Header::placed, bytes), 0);
+    lane.sending->head = head + 1;
+    lane.sending->number += 1;
+    settle(group, ticket, Status::ok, bytes);
+  }
 
   // Whether the receiver has answered for message `number`, and what.
   template <class Group>

@@ -1,0 +1,361 @@
+// Messages on every device: values, order, lanes, run-ahead, paths, errors, capture. Ranks are threads of this process.
+#include "onstream/message/message.hpp"
+
+#include <algorithm>
+#include <ranges>
+
+#include "check.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+// Sizes around every threshold of the protocol: a line, a unit, the ring limits of both devices, a chunk.
+const std::vector<std::size_t> kSizes = {0,    1,    7,    8,    9,     24,    25,    63,     64,      65,
+                                         4095, 4096, 4097, 8192, 8193, 65536, 65537, 131072, 300000, (1 << 20) + 3};
+
+struct OwnStream {
+  explicit OwnStream(World& world) : device(world.device()), stream(device.create_stream()) {}
+  ~OwnStream() { device.destroy_stream(stream); }
+  Device& device;
+  Stream stream;
+};
+
+void exchange_on_stream(World& world, Path path, MemoryKind kind) {
+  OwnStream own(world);
+  const int peer = 1 - world.rank();
+  const MessageOptions options{3, path};
+  for (const std::size_t bytes : kSizes) {
+    if (path == Path::ll && bytes > 8192) continue;
+    TestBuffer out(world, bytes, kind);
+    TestBuffer in(world, bytes, kind);
+    out.write(pattern(bytes, static_cast<unsigned>(bytes) + static_cast<unsigned>(world.rank())));
+    if (world.rank() == 0) {
+      world.send(out.data(), bytes, peer, options, own.stream);
+      world.recv(in.data(), bytes, peer, options, own.stream);
+    } else {
+      world.recv(in.data(), bytes, peer, options, own.stream);
+      world.send(out.data(), bytes, peer, options, own.stream);
+    }
+    world.synchronize(own.stream);
+    CHECK(in.read() == pattern(bytes, static_cast<unsigned>(bytes) + static_cast<unsigned>(peer)));
+  }
+}
+
+void exchange_posted(World& world, const std::vector<std::size_t>& sizes) {
+  const int peer = 1 - world.rank();
+  std::vector<std::unique_ptr<TestBuffer>> in;
+  std::vector<std::unique_ptr<TestBuffer>> out;
+  std::vector<std::shared_ptr<Request>> requests;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    out.push_back(std::make_unique<TestBuffer>(world, sizes[i]));
+    in.push_back(std::make_unique<TestBuffer>(world, sizes[i]));
+    out[i]->write(pattern(sizes[i], static_cast<unsigned>(i) * 2 + static_cast<unsigned>(world.rank())));
+    requests.push_back(world.isend(out[i]->data(), sizes[i], peer, {}));
+    requests.push_back(world.irecv(in[i]->data(), sizes[i], peer, {}));
+  }
+  for (std::size_t i = requests.size(); i-- > 0;) CHECK(world.wait(requests[i]) == Status::ok);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    CHECK(in[i]->read() == pattern(sizes[i], static_cast<unsigned>(i) * 2 + static_cast<unsigned>(peer)));
+    CHECK(world.received(requests[2 * i + 1]) == sizes[i]);
+  }
+}
+
+}  // namespace
+
+CASE(every_size_arrives_whole_on_the_automatic_path) {
+  on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::automatic, MemoryKind::device); });
+}
+CASE(every_size_arrives_whole_on_path_ll) {
+  on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::ll, MemoryKind::device); });
+}
+CASE(every_size_arrives_whole_on_path_store) {
+  on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::store, MemoryKind::device); });
+}
+CASE(every_size_arrives_whole_on_path_stage) {
+  on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::stage, MemoryKind::device); });
+}
+CASE(every_size_arrives_whole_between_pinned_buffers) {
+  on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::automatic, MemoryKind::pinned); });
+}
+
+CASE(plain_host_memory_is_sent_and_received) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    for (const std::size_t bytes : kSizes) {
+      std::vector<unsigned char> data = world.rank() == 0 ? pattern(bytes, 5) : std::vector<unsigned char>(bytes);
+      if (world.rank() == 0) world.send(data.data(), bytes, 1, {}, own.stream);
+      if (world.rank() == 1) world.recv(data.data(), bytes, 0, {}, own.stream);
+      world.synchronize(own.stream);
+      CHECK(data == pattern(bytes, 5));
+    }
+  });
+}
+
+CASE(device_memory_reaches_plain_host_memory_and_back) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    for (const std::size_t bytes : {std::size_t{40}, std::size_t{200000}}) {
+      TestBuffer buffer(world, bytes);
+      std::vector<unsigned char> plain(bytes);
+      if (world.rank() == 0) {
+        buffer.write(pattern(bytes, 9));
+        world.send(buffer.data(), bytes, 1, {}, own.stream);
+        world.recv(buffer.data(), bytes, 1, {}, own.stream);
+        world.synchronize(own.stream);
+        CHECK(buffer.read() == pattern(bytes, 9));
+      } else {
+        world.recv(plain.data(), bytes, 0, {}, own.stream);
+        world.send(plain.data(), bytes, 0, {}, own.stream);
+        world.synchronize(own.stream);
+        CHECK(plain == pattern(bytes, 9));
+      }
+    }
+  });
+}
+
+CASE(posted_sends_before_posted_receives_complete_in_any_wait_order) {
+  on_all_devices(2, [](World& world) { exchange_posted(world, {8, 100000, 0, 4096, 5000, 1 << 20, 1}); });
+}
+
+CASE(host_synchronous_ping_pong_keeps_values) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer buffer(world, 64);
+    for (unsigned round = 0; round < 300; ++round) {
+      if (world.rank() == 0) {
+        buffer.write(pattern(64, round));
+        CHECK(world.send(buffer.data(), 64, 1, {}) == Status::ok);
+        CHECK(world.recv(buffer.data(), 64, 1, {}) == Status::ok);
+        CHECK(buffer.read() == pattern(64, round));
+      } else {
+        CHECK(world.recv(buffer.data(), 64, 0, {}) == Status::ok);
+        CHECK(world.send(buffer.data(), 64, 0, {}) == Status::ok);
+      }
+    }
+  });
+}
+
+CASE(the_ring_wraps_many_times_with_mixed_sizes) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    const std::size_t most = 3000;
+    TestBuffer buffer(world, most);
+    for (unsigned i = 0; i < 400; ++i) {
+      const std::size_t bytes = (i * 7919u) % most;
+      if (world.rank() == 0) {
+        buffer.write(pattern(bytes, i));
+        world.send(buffer.data(), bytes, 1, {}, own.stream);
+        world.synchronize(own.stream);
+      } else {
+        world.recv(buffer.data(), bytes, 0, {}, own.stream);
+        world.synchronize(own.stream);
+        const std::vector<unsigned char> got = buffer.read();
+        const std::vector<unsigned char> wanted = pattern(bytes, i);
+        CHECK(std::equal(wanted.begin(), wanted.end(), got.begin()));
+      }
+    }
+  });
+}
+
+CASE(lanes_are_independent_queues) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 16 * 64);
+    if (world.rank() == 0) {
+      for (int lane = 0; lane < 64; ++lane) {
+        std::vector<unsigned char> all = pattern(16 * 64, 1);
+        if (lane == 0) buffer.write(all);
+        world.send(buffer.data() + 16 * lane, 16, 1, {lane, Path::automatic}, own.stream);
+      }
+    } else {
+      for (int lane = 63; lane >= 0; --lane) world.recv(buffer.data() + 16 * lane, 16, 0, {lane, Path::automatic}, own.stream);
+    }
+    world.synchronize(own.stream);
+    CHECK(buffer.read() == pattern(16 * 64, 1));
+  });
+}
+
+CASE(small_sends_run_ahead_of_their_receives) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 8 * 200);
+    if (world.rank() == 0) {
+      buffer.write(pattern(8 * 200, 3));
+      for (int i = 0; i < 200; ++i) world.send(buffer.data() + 8 * i, 8, 1, {}, own.stream);
+      world.synchronize(own.stream);  // before any receive exists
+    }
+    world.barrier();
+    if (world.rank() == 1) {
+      for (int i = 0; i < 200; ++i) world.recv(buffer.data() + 8 * i, 8, 0, {}, own.stream);
+      world.synchronize(own.stream);
+    }
+    CHECK(buffer.read() == pattern(8 * 200, 3));
+  });
+}
+
+CASE(a_message_shorter_than_its_receive_says_its_size) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer buffer(world, 100000);
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{10}, std::size_t{50000}}) {
+      std::size_t received = 7;
+      if (world.rank() == 0) CHECK(world.send(buffer.data(), bytes, 1, {}) == Status::ok);
+      if (world.rank() == 1) {
+        CHECK(world.recv(buffer.data(), 100000, 0, {}, &received) == Status::ok);
+        CHECK(received == bytes);
+      }
+    }
+  });
+}
+
+CASE(truncation_is_an_error_on_both_sides_and_leaves_later_messages_intact) {
+  on_all_devices(2, [](World& world) {
+    const std::vector<std::pair<std::size_t, std::size_t>> sent_and_room = {{64, 32}, {50000, 32}, {50000, 40000}, {64, 0}};
+    for (const auto& [bytes, room] : sent_and_room) {
+      TestBuffer buffer(world, 50000);
+      if (world.rank() == 0) {
+        const Status status = world.send(buffer.data(), bytes, 1, {5, Path::automatic});
+        CHECK(status == Status::truncated || status == Status::ok);  // a small one was gone before anyone could know
+        buffer.write(pattern(100, 8));
+        CHECK(world.send(buffer.data(), 100, 1, {5, Path::automatic}) == Status::ok);
+      } else {
+        CHECK(world.recv(buffer.data(), room, 0, {5, Path::automatic}) == Status::truncated);
+        CHECK(world.recv(buffer.data(), 100, 0, {5, Path::automatic}) == Status::ok);
+        std::vector<unsigned char> got = buffer.read();
+        got.resize(100);
+        CHECK(got == pattern(100, 8));
+      }
+      const Deadline deadline(5);
+      std::vector<FaultReport> faults;
+      while (faults.empty() && !deadline.passed()) {
+        faults = world.take_faults();
+        std::this_thread::yield();
+      }
+      CHECK(faults.size() == 1);
+      CHECK(faults[0].status == Status::truncated);
+      CHECK(faults[0].lane == 5);
+      CHECK(faults[0].peer == 1 - world.rank());
+      CHECK(describe(faults[0]).find("lane 5") != std::string::npos);
+      world.barrier();
+    }
+  });
+}
+
+CASE(captured_messages_replay_mixed_with_eager_ones) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    const int peer = 1 - world.rank();
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{100000}}) {
+      TestBuffer buffer(world, bytes);
+      const auto ping_pong = [&] {
+        if (world.rank() == 0) {
+          world.send(buffer.data(), bytes, peer, {}, own.stream);
+          world.recv(buffer.data(), bytes, peer, {}, own.stream);
+        } else {
+          world.recv(buffer.data(), bytes, peer, {}, own.stream);
+          world.send(buffer.data(), bytes, peer, {}, own.stream);
+        }
+      };
+      world.device().begin_capture(own.stream);
+      for (int i = 0; i < 3; ++i) ping_pong();
+      const auto graph = world.device().end_capture(own.stream);
+      for (unsigned round = 0; round < 20; ++round) {
+        if (world.rank() == 0) buffer.write(pattern(bytes, round));
+        if (round % 3 == 1) {
+          ping_pong();
+        } else {
+          world.device().launch(graph, own.stream);
+        }
+        world.synchronize(own.stream);
+        CHECK(buffer.read() == pattern(bytes, round));
+      }
+    }
+  });
+}
+
+CASE(captured_requests_replay) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    const int peer = 1 - world.rank();
+    TestBuffer out(world, 20000);
+    TestBuffer in(world, 20000);
+    world.device().begin_capture(own.stream);
+    const auto sent = world.isend(out.data(), 20000, peer, {}, own.stream);
+    const auto got = world.irecv(in.data(), 20000, peer, {}, own.stream);
+    world.wait(got, own.stream);
+    world.wait(sent, own.stream);
+    const auto graph = world.device().end_capture(own.stream);
+    for (unsigned round = 0; round < 10; ++round) {
+      out.write(pattern(20000, round * 2 + static_cast<unsigned>(world.rank())));
+      world.device().launch(graph, own.stream);
+      world.synchronize(own.stream);
+      CHECK(in.read() == pattern(20000, round * 2 + static_cast<unsigned>(peer)));
+    }
+  });
+}
+
+CASE(a_rank_can_message_itself) {
+  on_all_devices(1, [](World& world) {
+    TestBuffer out(world, 100000);
+    TestBuffer in(world, 100000);
+    out.write(pattern(100000, 2));
+    for (const std::size_t bytes : {std::size_t{16}, std::size_t{100000}}) {
+      const auto got = world.irecv(in.data(), bytes, 0, {});
+      const auto sent = world.isend(out.data(), bytes, 0, {});
+      CHECK(world.wait(got) == Status::ok);
+      CHECK(world.wait(sent) == Status::ok);
+      CHECK(std::ranges::equal(std::vector(in.read()) | std::views::take(bytes), std::vector(out.read()) | std::views::take(bytes)));
+    }
+  });
+}
+
+CASE(a_cycle_of_large_sends_is_named_at_the_deadline) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 1.0;
+    run_ranks(3, parameters, [](World& world) {
+      TestBuffer buffer(world, 1 << 20);
+      const int next = (world.rank() + 1) % 3;
+      OwnStream own(world);
+      world.send(buffer.data(), 1 << 20, next, {2, Path::automatic}, own.stream);
+      world.device().synchronize(own.stream);
+      const Deadline deadline(5);
+      std::string story;
+      while (story.find("cycle") == std::string::npos && !deadline.passed()) {
+        const auto failure = world.failure();
+        if (failure) story = failure->story;
+        std::this_thread::yield();
+      }
+      CHECK(story.find("rank 0 send of 1048576 B to rank 1 on lane 2") != std::string::npos);
+      CHECK(story.find("form a cycle") != std::string::npos);
+      CHECK_THROWS(world.send(buffer.data(), 8, next, {}, own.stream), "the world has failed");
+    });
+  }
+}
+
+CASE(bad_arguments_are_named) {
+  on_all_devices(1, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 64);
+    CHECK_THROWS(world.send(buffer.data(), 64, 7, {}, own.stream), "rank 7 does not exist");
+    CHECK_THROWS(world.recv(buffer.data(), 64, -1, {}, own.stream), "rank -1 does not exist");
+    CHECK_THROWS(world.send(buffer.data(), 64, 0, {64, Path::automatic}, own.stream), "lane 64 does not exist");
+    CHECK_THROWS(world.send(nullptr, 64, 0, {}, own.stream), "null pointer");
+    CHECK_THROWS(world.send(buffer.data(), static_cast<std::size_t>(-1), 0, {}, own.stream), "no size of a buffer");
+    CHECK_THROWS(world.send(buffer.data(), 1 << 20, 0, {}, own.stream), "after its allocation");
+    CHECK_THROWS(world.send(buffer.data(), 1 << 20, 0, {0, Path::ll}, own.stream), "path ll carries at most");
+    CHECK_THROWS(world.send(buffer.data(), 64, 0, {0, Path::net}, own.stream), "network");
+  });
+}
+
+CASE(a_request_of_another_world_is_refused) {
+  run_ranks(1, quick("host"), [](World& world) {
+    const auto other = World::create(launch_of(0, 1, 0), quick("host"));
+    std::byte data[8]{};
+    const auto request = other->isend(data, 8, 0, {});
+    CHECK_THROWS(world.wait(request), "another world");
+  });
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }

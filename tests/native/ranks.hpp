@@ -1,0 +1,135 @@
+// Ranks for tests: threads of this process, each with a world of its own, on every device that is there.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "onstream/base/error.hpp"
+#include "onstream/device/devices.hpp"
+#include "onstream/world/world.hpp"
+
+namespace onstream::test {
+
+// A TCP port that was free a moment ago.
+inline int free_port() {
+  const Fd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    fail_errno("finding a free port");
+  }
+  return ntohs(address.sin_port);
+}
+
+// The device specs that tests run on: the host always, the first GPU where there is one.
+inline std::vector<std::string> device_specs() {
+  std::vector<std::string> specs = {"host"};
+  for (const DeviceRow& row : list_devices()) {
+    if (row.kind == DeviceKind::cuda && row.index == 0) specs.push_back("cuda:0");
+  }
+  return specs;
+}
+
+inline Launch launch_of(int rank, int size, int port) {
+  Launch launch;
+  launch.rank = rank;
+  launch.size = size;
+  launch.local_rank = rank;
+  launch.local_size = size;
+  launch.port = port;
+  launch.secret = "a secret of the tests";
+  return launch;
+}
+
+// Runs body(world) on `size` ranks; throws the first exception, with its rank. Waits are short: a hang is a failure.
+inline void run_ranks(int size, Parameters parameters, const std::function<void(World&)>& body) {
+  const int port = free_port();
+  std::mutex mutex;
+  std::string first;
+  const auto rank_main = [&](int rank) {
+    try {
+      const auto world = World::create(launch_of(rank, size, port), parameters);
+      try {
+        body(*world);
+      } catch (const std::exception& error) {
+        {
+          const std::lock_guard lock(mutex);
+          if (first.empty()) first = concat("rank ", rank, " of ", size, " on ", parameters.device, ": ", error.what());
+        }
+        world->abort("a test failed");
+      }
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      if (first.empty()) first = concat("rank ", rank, " of ", size, " could not start: ", error.what());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) threads.emplace_back(rank_main, rank);
+  for (std::thread& thread : threads) thread.join();
+  if (!first.empty()) throw std::runtime_error(first);
+}
+
+inline Parameters quick(const std::string& device) {
+  Parameters parameters;
+  parameters.device = device;
+  parameters.timeout_s = 10;
+  parameters.bootstrap_timeout_s = 20;
+  return parameters;
+}
+
+// Runs body on every device with `size` ranks.
+inline void on_all_devices(int size, const std::function<void(World&)>& body) {
+  for (const std::string& device : device_specs()) run_ranks(size, quick(device), body);
+}
+
+// Device memory that tests fill and read through the host.
+class TestBuffer {
+ public:
+  TestBuffer(World& world, std::size_t bytes, MemoryKind kind = MemoryKind::device)
+      : world_(world), memory_(world.allocate(std::max<std::size_t>(bytes, 1), kind)), bytes_(bytes), stream_(world.device().create_stream()) {}
+  ~TestBuffer() { world_.device().destroy_stream(stream_); }
+  TestBuffer(const TestBuffer&) = delete;
+  TestBuffer& operator=(const TestBuffer&) = delete;
+
+  std::byte* data() const { return memory_->data(); }
+  std::size_t bytes() const { return bytes_; }
+  void write(const std::vector<unsigned char>& values) {
+    world_.device().copy(memory_->data(), values.data(), values.size(), stream_);
+    world_.device().synchronize(stream_);
+  }
+  std::vector<unsigned char> read() const {
+    std::vector<unsigned char> values(bytes_);
+    world_.device().copy(values.data(), memory_->data(), bytes_, stream_);
+    world_.device().synchronize(stream_);
+    return values;
+  }
+
+ private:
+  World& world_;
+  std::shared_ptr<Memory> memory_;
+  std::size_t bytes_;
+  Stream stream_;
+};
+
+// Bytes that differ by seed and place.
+inline std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed) {
+  std::vector<unsigned char> values(bytes);
+  unsigned state = seed * 2654435761u + 12345u;
+  for (unsigned char& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<unsigned char>(state >> 24);
+  }
+  return values;
+}
+
+}  // namespace onstream::test
