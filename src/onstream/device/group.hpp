@@ -9,7 +9,7 @@
 //   add, exchange, compare_swap    atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   load_line, store_line          16 bytes in one access; each 8-byte half is atomic, the pair need not be
 //   fence()               orders all earlier accesses of this thread before its later ones, system-wide
-//   now_ns(), pause(n)    a nanosecond clock; what a spinning thread does on its n-th round (true: it slept)
+//   now_ns(), pause(n, spins)    a nanosecond clock; what a waiting thread does on its n-th round (true: it slept)
 //   interrupted()         whether this thread shall give its wait up; asked after a sleep
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
@@ -92,15 +92,14 @@ class HostGroup {
   static std::uint64_t now_ns() { return onstream::now_ns(); }
   static bool interrupted() { return interrupt_hook != nullptr && interrupt_hook(); }
 
-  // Rounds below kSpins burn a few nanoseconds; then the core is given away; then the thread sleeps.
-  static bool pause(std::uint32_t round) {
-    constexpr std::uint32_t kSpins = 4096;
-    constexpr std::uint32_t kYields = kSpins + 256;
-    if (round < kSpins) {
+  // Rounds below `spins` burn a few nanoseconds; then the core is given away; then the thread sleeps.
+  static bool pause(std::uint32_t round, std::uint32_t spins = 1024) {
+    constexpr std::uint32_t kYields = 256;
+    if (round < spins) {
       relax();
       return false;
     }
-    if (round < kYields) {
+    if (round < spins + kYields) {
       sched_yield();
       return false;
     }

@@ -30,6 +30,7 @@ constexpr std::uint64_t kFaultSlots = 64;  // a ring; the host empties it every 
 // What a waiting kernel needs, by value. All pointers are valid on the device for the life of the world.
 struct WaitView {
   std::uint64_t timeout_ns = 0;
+  std::uint32_t spins = 4096;            // rounds before a host thread gives its core away
   std::uint64_t* abort = nullptr;        // pinned host memory: not 0 once the world has failed
   std::uint64_t* fault_count = nullptr;  // this rank's device memory
   Fault* faults = nullptr;               // pinned host memory, kFaultSlots of them
@@ -68,7 +69,7 @@ ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const 
       if (start_ns == 0) start_ns = now;
       if (now - start_ns > view.timeout_ns) return Status::timeout;
     }
-    slept = group.pause(round);
+    slept = group.pause(round, view.spins);
   }
 }
 

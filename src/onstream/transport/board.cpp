@@ -1,18 +1,28 @@
 #include "onstream/transport/board.hpp"
 
+#include <thread>
+
 namespace onstream {
 
 namespace {
 
 constexpr std::size_t kFaultsOffset = 128;  // the abort word has a cache line of its own
 
+// Spinning helps only while every rank has a core; otherwise it keeps the core from the rank that is waited for.
+std::uint32_t spins(const Launch& launch, const Parameters& parameters) {
+  constexpr double kRoundUs = 0.02;
+  const bool crowded = launch.local_size > static_cast<int>(std::thread::hardware_concurrency());
+  return crowded ? 16 : static_cast<std::uint32_t>(parameters.host_spin_us / kRoundUs);
+}
+
 }  // namespace
 
-Board::Board(Device& device, int rank, double timeout_s)
+Board::Board(Device& device, const Launch& launch, const Parameters& parameters)
     : pinned_(device.allocate(kFaultsOffset + kFaultSlots * sizeof(Fault), MemoryKind::pinned)),
       counter_(device.allocate(sizeof(std::uint64_t), MemoryKind::device)),
-      rank_(rank) {
-  view_.timeout_ns = static_cast<std::uint64_t>(timeout_s * 1e9);
+      rank_(launch.rank) {
+  view_.timeout_ns = static_cast<std::uint64_t>(parameters.timeout_s * 1e9);
+  view_.spins = spins(launch, parameters);
   view_.abort = reinterpret_cast<std::uint64_t*>(pinned_->data());
   view_.fault_count = reinterpret_cast<std::uint64_t*>(counter_->data());
   view_.faults = reinterpret_cast<Fault*>(pinned_->data() + kFaultsOffset);

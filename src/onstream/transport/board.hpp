@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "onstream/base/parameters.hpp"
+#include "onstream/bootstrap/launch.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/failure.hpp"
@@ -16,7 +18,7 @@ namespace onstream {
 
 class Board {
  public:
-  Board(Device& device, int rank, double timeout_s);
+  Board(Device& device, const Launch& launch, const Parameters& parameters);
 
   WaitView wait_view() const { return view_; }
   void set_abort();

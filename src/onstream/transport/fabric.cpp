@@ -36,7 +36,7 @@ class Fabric::Implementation {
         parameters_(parameters),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
         device_(open_device(parameters.device, launch.local_rank)),
-        board_(*device_, launch.rank, parameters.timeout_s),
+        board_(*device_, launch, parameters),
         mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
         mesh_(*mesh_owner_),
         reach_(device_, mesh_, launch.rank, parameters.timeout_s) {

@@ -70,7 +70,7 @@ class CudaGroup {
   ONSTREAM_BODY static bool interrupted() { return false; }
 
   // A GPU thread never sleeps long: after a while it lets other warps go first.
-  ONSTREAM_BODY static bool pause(std::uint32_t round) {
+  ONSTREAM_BODY static bool pause(std::uint32_t round, std::uint32_t /*spins*/) {
     if (round > 4096) __nanosleep(100);
     return false;
   }
