@@ -1,0 +1,88 @@
+"""onstream: communication as one more operation on a GPU stream.
+
+    import onstream as ons
+
+    with ons.init() as world:
+        halo = world.halo(field, ghost=1)
+        ...
+
+A World is the ranks of a job and all they share; world.py is where to read on.
+"""
+
+from __future__ import annotations
+
+from ._arrays import DeviceArray
+from ._core import (
+    Block,
+    DeviceRow,
+    Failure,
+    Fault,
+    Graph,
+    Launch,
+    OpTime,
+    ParameterRow,
+    PlanOp,
+    Request,
+    Stream,
+    choose_grid,
+    coordinates_of,
+    devices,
+    launch_from_environment,
+    no_cuda_reason,
+    parameters,
+    rank_at,
+)
+from .errors import (
+    AbortedError,
+    ClosedError,
+    Error,
+    InvalidArgumentError,
+    MisusedError,
+    SystemError,
+    TimeoutError,
+    TruncatedError,
+    UnsupportedError,
+)
+from .plans import Plan, PlanBuilder
+from .threads import run_threads
+from .world import Segment, World, init
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AbortedError",
+    "Block",
+    "ClosedError",
+    "DeviceArray",
+    "DeviceRow",
+    "Error",
+    "Failure",
+    "Fault",
+    "Graph",
+    "InvalidArgumentError",
+    "Launch",
+    "MisusedError",
+    "OpTime",
+    "ParameterRow",
+    "Plan",
+    "PlanBuilder",
+    "PlanOp",
+    "Request",
+    "Segment",
+    "Stream",
+    "SystemError",
+    "TimeoutError",
+    "TruncatedError",
+    "UnsupportedError",
+    "World",
+    "__version__",
+    "choose_grid",
+    "coordinates_of",
+    "devices",
+    "init",
+    "launch_from_environment",
+    "no_cuda_reason",
+    "parameters",
+    "rank_at",
+    "run_threads",
+]

@@ -1,0 +1,330 @@
+"""What onstream sees of a Python array, and how it hands its own memory out as one.
+
+span_of() reads any object that numpy, torch, cupy, DLPack, `__cuda_array_interface__` or the buffer protocol describe,
+without copying and without importing a library that the program has not imported itself. A Span holds on to the
+object's memory. view_of() goes the other way: an array of the right library over onstream's memory, which stays alive
+as long as the array does. Nothing here blocks or touches the data.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from .errors import InvalidArgumentError, UnsupportedError
+
+_DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+_DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where the elements of an array lie. Strides are in bytes; device is "host", "cuda:N", or "cuda" if not told."""
+
+    address: int
+    item_bytes: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    writable: bool
+    device: str
+    library: str
+    owner: Any
+    stream: int | None = None  # the stream that the array's own library would use now; None for host arrays
+
+    @property
+    def size(self) -> int:
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.item_bytes
+
+    @property
+    def contiguous(self) -> bool:
+        """Row-major without gaps."""
+        expected = self.item_bytes
+        for extent, stride in zip(reversed(self.shape), reversed(self.strides), strict=True):
+            if extent != 1 and stride != expected and self.size != 0:
+                return False
+            expected *= extent
+        return True
+
+
+def span_of(array: Any) -> Span:
+    """The Span of any supported object. TypeError or InvalidArgumentError with the reason for any other."""
+    kind = type(array)
+    root = kind.__module__.partition(".")[0]
+    if hasattr(array, "data_ptr") and _is_torch(array):
+        return _torch_span(array)
+    if root != "torch" and hasattr(kind, "__cuda_array_interface__"):
+        return _cuda_interface_span(array)
+    if hasattr(kind, "__array_interface__"):
+        return _numpy_span(np.asarray(array), array)
+    try:
+        view = memoryview(array)
+    except (TypeError, ValueError, BufferError):
+        pass
+    else:
+        return _numpy_span(np.asarray(view), array)
+    if hasattr(kind, "__dlpack__"):
+        return _dlpack_span(array)
+    raise TypeError(
+        f"onstream cannot address a {kind.__module__}.{kind.__qualname__}: it needs an array (numpy, torch, cupy, "
+        "DLPack, __cuda_array_interface__) or an object with the buffer protocol (bytes, bytearray, memoryview)"
+    )
+
+
+def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, int | None]:
+    """(address, bytes, owner, stream) of an array that a message may carry in this world.
+
+    Called by the messages of _core for everything but plain contiguous host buffers.
+    """
+    span = checked_span(array, writable, world)
+    if not span.contiguous:
+        raise InvalidArgumentError(
+            f"a message needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
+            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, or use a plan (World.plan) or a halo "
+            "(World.halo), which take any strides"
+        )
+    return span.address, span.nbytes, span.owner, span.stream
+
+
+def checked_span(array: Any, writable: bool, world: _core.World) -> Span:
+    """The Span of an array that this world can use, as a destination if `writable`."""
+    span = span_of(array)
+    if writable and not span.writable:
+        raise InvalidArgumentError(
+            f"the destination is read-only ({span.library} {type(array).__name__} of {span.nbytes} bytes); receive into "
+            "a writable array, such as numpy.empty(...) or a bytearray"
+        )
+    _check_device(span, world)
+    return span
+
+
+def _check_device(span: Span, world: _core.World) -> None:
+    if span.device == "host" or span.nbytes == 0:
+        return
+    if span.device == world.device:
+        return
+    if world.device.startswith("cuda") and span.device == "cuda":
+        place = world.place_of(span.address)
+        if place in (world.device, "managed", "pinned"):
+            return
+        raise InvalidArgumentError(f"the array is on {place}, but this world's device is {world.device}")
+    raise InvalidArgumentError(
+        f"the array is on {span.device}, but this world's device is {world.device}; copy it there, or make the world "
+        f'with device="{span.device}"'
+    )
+
+
+# --- the libraries ---
+
+
+def _is_torch(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def _torch_span(tensor: Any) -> Span:
+    torch = sys.modules["torch"]
+    if tensor.layout is not torch.strided:
+        raise InvalidArgumentError(f"onstream needs a dense tensor, not one of layout {tensor.layout}; call to_dense()")
+    if tensor.is_conj() or tensor.is_neg():
+        raise InvalidArgumentError("the tensor is a lazy conjugate or negation; call resolve_conj().resolve_neg() first")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise InvalidArgumentError(f"onstream cannot address a tensor on {tensor.device}; it knows cpu and cuda")
+    on_cuda = tensor.device.type == "cuda"
+    item = tensor.element_size()
+    return Span(
+        address=tensor.data_ptr(),
+        item_bytes=item,
+        shape=tuple(tensor.shape),
+        strides=tuple(stride * item for stride in tensor.stride()),
+        writable=not (tensor.requires_grad and tensor.is_leaf),  # torch itself forbids writing these in place
+        device=f"cuda:{tensor.device.index}" if on_cuda else "host",
+        library="torch",
+        owner=tensor,
+        stream=torch.cuda.current_stream(tensor.device).cuda_stream if on_cuda else None,
+    )
+
+
+def _cuda_interface_span(array: Any) -> Span:
+    description = array.__cuda_array_interface__
+    if description.get("mask") is not None:
+        raise InvalidArgumentError("onstream cannot send an array with a mask (__cuda_array_interface__['mask'])")
+    address, read_only = description["data"]
+    shape = tuple(description["shape"])
+    item = np.dtype(description["typestr"]).itemsize
+    device, library, stream = "cuda", "__cuda_array_interface__", description.get("stream") or 0
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(array, cupy.ndarray):
+        device, library = f"cuda:{array.device.id}", "cupy"
+        stream = cupy.cuda.get_current_stream().ptr
+    return Span(
+        address=address or 0,
+        item_bytes=item,
+        shape=shape,
+        strides=tuple(description.get("strides") or row_major(shape, item)),
+        writable=not read_only,
+        device=device,
+        library=library,
+        owner=array,
+        stream=stream,
+    )
+
+
+def _numpy_span(array: np.ndarray[Any, Any], source: Any) -> Span:
+    if array.dtype.hasobject:
+        raise TypeError(f"onstream moves bytes, but elements of dtype {array.dtype} are references to Python objects")
+    return Span(
+        address=array.__array_interface__["data"][0],
+        item_bytes=array.dtype.itemsize,
+        shape=array.shape,
+        strides=array.strides,
+        writable=array.flags.writeable,
+        device="host",
+        library="numpy" if isinstance(source, np.ndarray) else "buffer",
+        owner=array,
+    )
+
+
+def _dlpack_span(array: Any) -> Span:
+    holder = _core.import_dlpack(array)
+    kind, index = holder.device
+    if kind in _DLPACK_CPU:
+        device = "host"
+    elif kind in _DLPACK_CUDA:
+        device = f"cuda:{index}" if kind == _DLPACK_CUDA[0] else "cuda"
+    else:
+        raise InvalidArgumentError(f"onstream cannot address a {type(array).__name__} on DLPack device type {kind}")
+    return Span(
+        address=holder.address,
+        item_bytes=holder.item_bytes,
+        shape=tuple(holder.shape),
+        strides=tuple(holder.strides),
+        writable=not holder.read_only,
+        device=device,
+        library="dlpack",
+        owner=holder,
+        stream=None if device == "host" else 0,
+    )
+
+
+def row_major(shape: Sequence[int], item_bytes: int) -> tuple[int, ...]:
+    """Byte strides of a contiguous array."""
+    strides = []
+    step = item_bytes
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return tuple(reversed(strides))
+
+
+# --- onstream's own memory as an array ---
+
+
+class DeviceArray:
+    """Device memory for programs without cupy and torch: just enough for any library to take it over."""
+
+    def __init__(self, block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._block = block
+        self.shape = shape
+        self.dtype = dtype
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "version": 3,
+            "data": (self._block.address, False),
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "strides": None,
+            "stream": None,
+        }
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._exchange().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (_DLPACK_CUDA[0], self._block.device_index)
+
+    def _exchange(self) -> Any:
+        codes = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+        if self.dtype.kind not in codes:
+            raise UnsupportedError(f"DLPack has no name for dtype {self.dtype}")
+        return self._block.exchange(list(self.shape), codes[self.dtype.kind], self.dtype.itemsize * 8)
+
+    def __repr__(self) -> str:
+        return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device='cuda:{self._block.device_index}')"
+
+
+def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
+    """An array over a block of onstream's memory: numpy for host memory, else cupy, torch, or a DeviceArray."""
+    extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    if block.on_host:
+        return _numpy_view(block, extents, np.dtype(dtype))
+    if _importable("cupy"):
+        return _cupy_view(block, extents, np.dtype(dtype))
+    if _importable("torch"):
+        return _torch_view(block, extents, dtype)
+    return DeviceArray(block, extents, np.dtype(dtype))
+
+
+def _numpy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    flat = block.bytes_view()
+    return np.ndarray(shape, dtype=dtype, buffer=flat)
+
+
+def _cupy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    import cupy
+
+    memory = cupy.cuda.UnownedMemory(block.address, block.nbytes, block, block.device_index)
+    return cupy.ndarray(shape, dtype=dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
+
+
+def _torch_view(block: _core.Block, shape: tuple[int, ...], dtype: Any) -> Any:
+    import torch
+
+    flat = DeviceArray(block, (block.nbytes,), np.dtype(np.uint8))
+    tensor = torch.as_tensor(flat, device=f"cuda:{block.device_index}")
+    return tensor.view(_torch_dtype(dtype)).view(shape)
+
+
+def _torch_dtype(dtype: Any) -> Any:
+    import torch
+
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    name = np.dtype(dtype).name
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise InvalidArgumentError(f"torch has no dtype named {name}; give a torch.dtype")
+    return found
+
+
+def item_bytes_of(dtype: Any) -> int:
+    """Bytes of one element of a numpy or torch dtype."""
+    size = getattr(dtype, "itemsize", None)
+    return size if isinstance(size, int) else np.dtype(dtype).itemsize
+
+
+def _importable(name: str) -> bool:
+    if name in sys.modules:
+        return sys.modules[name] is not None
+    try:
+        __import__(name)
+    except Exception:  # a broken GPU library must not break ours: any failure to import means "not there"
+        return False
+    return True

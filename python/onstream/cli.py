@@ -1,0 +1,94 @@
+"""The `onstream` command: run | demo | bench | info.
+
+Each command is a few lines that call the part which does the work; nothing heavy is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+from . import __version__
+from .errors import Error
+
+try:
+    import typer
+except ImportError as error:
+    raise SystemExit(
+        f"the onstream command needs typer and rich ({error}); python -m pip install typer rich. "
+        "Without them: python -m onstream.launcher -n 4 PROGRAM..., and python -m onstream.info"
+    ) from error
+
+app = typer.Typer(
+    name="onstream",
+    help="Communication as one more operation on a GPU stream.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"onstream {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Communication as one more operation on a GPU stream."""
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+    no_args_is_help=True,
+)
+def run(
+    command: Annotated[list[str], typer.Argument(metavar="PROGRAM [ARGUMENTS]...", help="What every rank runs.")],
+    ranks: Annotated[int, typer.Option("-n", "--ranks", min=1, help="How many ranks.")] = 1,
+    prefix: Annotated[bool, typer.Option(help="Put the rank before each line of output.")] = True,
+    grace_s: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that the other ranks get to end when one has failed.")
+    ] = 5.0,
+) -> None:
+    """Runs a program as several ranks on this machine, with their output and their signals.
+
+    When a rank fails, the others are ended and its error is the last thing on the screen.
+    """
+    from . import launcher
+
+    raise typer.Exit(launcher.run(ranks, command, prefix=prefix, grace_s=grace_s))
+
+
+@app.command()
+def info(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Shows devices, peer access, paths, the launcher and every parameter with who set it."""
+    from . import info as facts
+
+    collected = facts.collect()
+    if as_json:
+        print(json.dumps(collected, indent=2))
+        return
+    try:
+        from rich.console import Console
+    except ImportError as error:
+        raise typer.BadParameter(f"the tables need rich ({error}): python -m pip install rich, or use --json") from error
+    facts.render(collected, Console())
+
+
+def main() -> int:
+    """The entry point: an error of onstream is a message, not a traceback."""
+    try:
+        app()
+    except Error as error:
+        print(f"onstream: {error}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,46 @@
+"""The exceptions of onstream: one class per way of failing, the same words as in C++.
+
+ErrorCode gives InvalidArgumentError, UnsupportedError, SystemError, TimeoutError, AbortedError and ClosedError; an
+operation's Status gives TruncatedError, TimeoutError, AbortedError and MisusedError. Where Python has a built-in class
+for the same thing, ours is also one of those, so `except ValueError` and `except TimeoutError` work as people expect.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+
+class Error(RuntimeError):
+    """Whatever onstream raises. The text says what failed, with which values, and what to do about it."""
+
+
+class InvalidArgumentError(Error, ValueError):
+    """The caller's values cannot work: a rank, a lane, a size, an array that onstream cannot address."""
+
+
+class UnsupportedError(Error):
+    """This machine or this build lacks what was asked for; the text says what."""
+
+
+class SystemError(Error, OSError):  # noqa: A001 - named after ErrorCode::system; never imported with *
+    """The operating system or the driver refused a call."""
+
+
+class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 - it is one
+    """A deadline passed (parameter timeout_s, or bootstrap_timeout_s while a world starts)."""
+
+
+class AbortedError(Error):
+    """The world failed, or was aborted, before or while the call ran. World.failure() tells the story."""
+
+
+class ClosedError(Error):
+    """The world, plan or stream was closed before the call."""
+
+
+class TruncatedError(Error):
+    """A message was larger than its receive. Neither buffer is whole; later messages are intact."""
+
+
+class MisusedError(Error):
+    """An operation met a state that only a wrong program makes, such as a plan launched twice at once."""

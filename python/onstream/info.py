@@ -1,0 +1,152 @@
+"""What `onstream info` shows: devices, who reaches whom, paths, launcher and parameters, as data and as tables.
+
+collect() only looks; it makes no world and starts no other process. `python -m onstream.info` prints it as JSON on a
+machine without typer and rich.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class PathRow:
+    """One path that bytes can take, and on which devices of this machine it is there."""
+
+    path: str
+    how: str
+    host: str  # "yes", or why not
+    cuda: str
+
+
+def collect() -> dict[str, Any]:
+    """Everything, as plain data for JSON."""
+    from . import __version__
+
+    return {
+        "onstream": __version__,
+        "python": platform.python_version(),
+        "machine": {"system": f"{platform.system()} {platform.release()}", "cores": len(os.sched_getaffinity(0))},
+        "devices": [_fields(row, ("kind", "index", "name", "memory_bytes")) for row in _core.devices()],
+        "no_cuda_reason": _core.no_cuda_reason(),
+        "peer_access": peer_access(),
+        "paths": [dataclasses.asdict(row) for row in path_rows()],
+        "launch": _launch(),
+        "parameters": [
+            _fields(row, ("name", "variable", "value", "default_value", "unit", "set_by", "doc"))
+            for row in _core.parameters()
+        ],
+    }
+
+
+def path_rows() -> list[PathRow]:
+    """The paths of this build, with the reason where one is missing."""
+    gpus = [row for row in _core.devices() if row.kind == "cuda"]
+    reach = peer_access()
+    if not gpus:
+        alone = _core.no_cuda_reason() or "no GPU"
+    elif len(gpus) > 1 and not all(all(row) for row in reach):
+        alone = "only between the GPUs that the peer access table joins"
+    else:
+        alone = "yes"
+    any_gpu = "yes" if gpus else alone
+    return [
+        PathRow("ll", "data and flag in one store, through the lane's ring", "yes", alone),
+        PathRow("store", "the sender's kernel stores into the destination", "yes", alone),
+        PathRow("load", "the receiver's kernel loads from the source", "yes", alone),
+        PathRow("copy", "copy engine", "yes, as a memory copy", alone),
+        PathRow("stage", "through memory that both sides reach", "yes", any_gpu),
+        PathRow("net", "network", "not in this version: all ranks on one host", "not in this version: all ranks on one host"),
+    ]
+
+
+def peer_access() -> list[list[bool]]:
+    """Row i, column j: GPU i can load and store GPU j's memory. Empty without GPUs."""
+    count = sum(row.kind == "cuda" for row in _core.devices())
+    if count == 0:
+        return []
+    driver = ctypes.CDLL("libcuda.so.1")
+    _driver_call(driver.cuInit, 0)
+    handles = [ctypes.c_int() for _ in range(count)]
+    for ordinal, handle in enumerate(handles):
+        _driver_call(driver.cuDeviceGet, ctypes.byref(handle), ordinal)
+
+    def reaches(mine: ctypes.c_int, theirs: ctypes.c_int) -> bool:
+        answer = ctypes.c_int(1)
+        if mine.value != theirs.value:
+            _driver_call(driver.cuDeviceCanAccessPeer, ctypes.byref(answer), mine, theirs)
+        return bool(answer.value)
+
+    return [[reaches(mine, theirs) for theirs in handles] for mine in handles]
+
+
+def render(facts: dict[str, Any], console: Console) -> None:
+    """The tables for a person."""
+    from rich.table import Table
+
+    console.print(f"[bold]onstream {facts['onstream']}[/] · Python {facts['python']} · {facts['machine']['system']}")
+    devices = Table("device", "name", "memory", title="Devices", title_justify="left")
+    for row in facts["devices"]:
+        label = "host" if row["kind"] == "host" else f"cuda:{row['index']}"
+        devices.add_row(label, row["name"], f"{row['memory_bytes'] / 2**30:.1f} GiB")
+    console.print(devices)
+    if facts["no_cuda_reason"]:
+        console.print(f"No cuda device: {facts['no_cuda_reason']}\n")
+    if len(facts["peer_access"]) > 1:
+        console.print(_peer_table(facts["peer_access"]))
+    paths = Table("path", "how bytes travel", "host", "cuda", title="Paths", title_justify="left")
+    for path in facts["paths"]:
+        paths.add_row(path["path"], path["how"], path["host"], path["cuda"])
+    console.print(paths)
+    launch = facts["launch"]
+    if "error" in launch:
+        console.print(f"Launcher: [red]{launch['error']}[/]\n")
+    else:
+        console.print(f"Launcher: {launch['launcher']}, rank {launch['rank']} of {launch['size']}\n")
+    parameters = Table("parameter", "value", "unit", "set by", "what", title="Parameters", title_justify="left")
+    for row in facts["parameters"]:
+        source = row["variable"] if row["set_by"] == "environment" else row["set_by"]
+        parameters.add_row(row["name"], row["value"] or "-", row["unit"], source, row["doc"])
+    console.print(parameters)
+
+
+def _peer_table(reach: list[list[bool]]) -> Any:
+    from rich.table import Table
+
+    table = Table("from \\ to", *[f"cuda:{i}" for i in range(len(reach))], title="Peer access", title_justify="left")
+    for index, row in enumerate(reach):
+        table.add_row(f"cuda:{index}", *["yes" if ok else "no" for ok in row])
+    return table
+
+
+def _launch() -> dict[str, Any]:
+    try:
+        launch = _core.launch_from_environment()
+    except ValueError as error:
+        return {"error": str(error)}
+    return _fields(launch, ("launcher", "rank", "size", "local_rank", "local_size", "address", "port"))
+
+
+def _fields(row: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in names}
+
+
+def _driver_call(function: Any, *arguments: Any) -> None:
+    status = function(*arguments)
+    if status != 0:
+        raise RuntimeError(f"{function.__name__} returned CUDA error {status}")
+
+
+if __name__ == "__main__":
+    print(json.dumps(collect(), indent=2))

@@ -1,0 +1,170 @@
+"""Plans: operations compiled once and launched many times, over arrays of any strides.
+
+PlanBuilder reads arrays (see _arrays.py) and hands their addresses down; a Plan keeps alive the arrays that it was
+built over. Operations of one launch run concurrently, except that a signal follows the puts added before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _arrays, _core
+from .errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class PlanBuilder:
+    """Collects the operations of a plan. Every method but build() returns the builder; wrong values raise at once."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._core = _core.plan_builder(world, name)
+        self._spans: list[_arrays.Span] = []
+
+    def send(self, source: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
+        """Sends an array of any strides to the matching recv() of the same plan on `peer`."""
+        self._core.send(self._elements(source, writable=False), peer, lane, note)
+        return self
+
+    def recv(self, destination: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
+        """Receives into an array of any strides, as many bytes as the matching send() has."""
+        self._core.recv(self._elements(destination, writable=True), peer, lane, note)
+        return self
+
+    def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
+        """Stores `source` into `remote`, a view of Segment.peer(peer), of the same number of bytes."""
+        self._core.put(self._elements(remote, writable=True), self._elements(source, writable=False), peer, note)
+        return self
+
+    def signal(self, counter: Any, peer: int, *, value: int = 1, note: str = "") -> PlanBuilder:
+        """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer."""
+        self._core.signal(self._counter(counter), value, peer, note)
+        return self
+
+    def wait(self, counter: Any, *, value: int = 1, note: str = "") -> PlanBuilder:
+        """Ends a launch only when the local uint64 `counter` has grown by `value` more for every launch."""
+        self._core.wait(self._counter(counter), value, note)
+        return self
+
+    def halo(
+        self,
+        array: Any,
+        *,
+        ghost: int | Sequence[int] = 1,
+        grid: Sequence[int] | None = None,
+        periodic: bool | Sequence[bool] = False,
+        corners: bool = False,
+        lane: int = 0,
+    ) -> PlanBuilder:
+        """Adds the exchange of an array's ghost cells; see World.halo(). Collective if `grid` is left out."""
+        span = self._span(array, writable=True)
+        dims = len(span.shape)
+        widths = _per_dimension(ghost, dims, "ghost")
+        wraps = [bool(flag) for flag in _per_dimension(periodic, dims, "periodic")]
+        ranks = list(grid) if grid is not None else self._choose_grid(span.shape, widths)
+        self._core.halo(_elements_of(span), widths, ranks, wraps, corners, lane)
+        return self
+
+    def use_path(self, path: str) -> PlanBuilder:
+        """Sends all sends, receives and puts of the plan along one path: "store", "load", "copy", ... or "auto"."""
+        self._core.use_path(path)
+        return self
+
+    def build(self) -> Plan:
+        """Matches, validates and compiles the plan. Collective; raises on every rank, naming both sides."""
+        return Plan(self._world, self._core.build(), self._spans)
+
+    def _span(self, array: Any, *, writable: bool) -> _arrays.Span:
+        span = _arrays.checked_span(array, writable, self._world)
+        self._spans.append(span)
+        return span
+
+    def _elements(self, array: Any, *, writable: bool) -> _core.Elements:
+        return _elements_of(self._span(array, writable=writable))
+
+    def _counter(self, counter: Any) -> int:
+        span = self._span(counter, writable=True)
+        if span.nbytes != 8:
+            raise InvalidArgumentError(
+                f"a counter is one 64-bit integer of a segment, such as segment.peer(1, 'uint64')[:1], not {span.nbytes} "
+                "bytes"
+            )
+        return span.address
+
+    def _choose_grid(self, shape: Sequence[int], ghost: Sequence[int]) -> list[int]:
+        """One grid for all ranks, although their blocks may differ by a cell: that of the largest extents."""
+        mine = [max(1, extent - 2 * width) for extent, width in zip(shape, ghost, strict=True)]
+        everyone = [
+            [int(number) for number in line.split()]
+            for line in self._world._all_gather("halo grid", " ".join(map(str, mine)))
+        ]
+        if any(len(theirs) != len(mine) for theirs in everyone):
+            raise InvalidArgumentError(f"the ranks' arrays have {[len(theirs) for theirs in everyone]} dimensions")
+        return _core.choose_grid(self._world.size, [max(extents) for extents in zip(*everyone, strict=True)])
+
+
+class Plan:
+    """Operations compiled once. launch() runs them all, any number of times, eager or captured."""
+
+    def __init__(self, world: World, core: _core.Plan, spans: list[_arrays.Span]) -> None:
+        self._world = world
+        self._core = core
+        self._spans = spans
+        self._on_device = next((span for span in spans if span.stream is not None), None)
+
+    def launch(self, stream: Any = None) -> None:
+        """Enqueues one run of all operations; does not block.
+
+        Without a stream: on the current stream of the library whose device arrays the plan has, or, if it has host
+        arrays only, as a call that returns when the run has finished.
+        """
+        if stream is None and self._on_device is not None:
+            stream = _arrays.span_of(self._on_device.owner).stream
+        if stream is not None:
+            self._core.launch(stream)
+            return
+        self._core.launch(None)
+        self._world.synchronize()
+
+    def explain(self) -> str:
+        """A table for people: operations, the path each takes, and why."""
+        return self._core.explain()
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def ops(self) -> list[_core.PlanOp]:
+        """What explain() shows, as data."""
+        return self._core.ops
+
+    @property
+    def kernels_per_launch(self) -> int:
+        return self._core.kernels_per_launch
+
+    def times(self) -> list[_core.OpTime]:
+        """Where the time of each operation went since the build, or reset_times(). Synchronize the stream first."""
+        return self._core.times()
+
+    def reset_times(self) -> None:
+        self._core.reset_times()
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.name}: {len(self.ops)} operations>"
+
+
+def _elements_of(span: _arrays.Span) -> _core.Elements:
+    return _core.Elements(span.address, span.item_bytes, list(span.shape), list(span.strides))
+
+
+def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
+    if isinstance(value, (int, bool)):
+        return [int(value)] * dims
+    values = [int(item) for item in value]
+    if len(values) != dims:
+        raise InvalidArgumentError(f"{name}={list(value)} has {len(values)} values for an array of {dims} dimensions")
+    return values

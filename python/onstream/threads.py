@@ -1,0 +1,86 @@
+"""run_threads(): a whole job inside one process, each rank a thread with a World of its own.
+
+For trying things out and for tests: no launcher, no processes, exceptions come back. Kernels, streams and messages are
+those of a real job. When one rank raises, its world is aborted, so the others end too.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from . import _core
+from .world import World
+
+Result = TypeVar("Result")
+
+
+class _Rank(threading.Thread):
+    def __init__(self, launch: _core.Launch, function: Callable[[World], Any], parameters: dict[str, Any]) -> None:
+        super().__init__(name=f"rank {launch.rank}", daemon=True)
+        self.launch = launch
+        self.function = function
+        self.parameters = parameters
+        self.world: World | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.failed_at = 0.0
+
+    def run(self) -> None:
+        try:
+            self.world = World(launch=self.launch, **self.parameters)
+            with self.world as world:
+                self.result = self.function(world)
+        except BaseException as error:  # whatever it is, the caller's thread raises it
+            self.error = error
+            self.failed_at = time.monotonic()
+
+    def abort(self, reason: str) -> None:
+        if self.world is not None and not self.world.closed:
+            self.world.abort(reason)
+
+
+def run_threads(size: int, function: Callable[[World], Result], **parameters: Any) -> list[Result]:
+    """Runs function(world) as `size` ranks and returns their results in rank order.
+
+    Keywords are parameters of each World. The first exception of any rank is raised again here; its attribute `rank`,
+    and on Python 3.11 and newer a note in its text, name the rank.
+    """
+    if size < 1:
+        raise ValueError(f"a job needs at least one rank, not {size}")
+    secret, port = secrets.token_hex(16), _free_port()
+    ranks = [_Rank(_core.Launch(rank, size, port, secret), function, parameters) for rank in range(size)]
+    for rank in ranks:
+        rank.start()
+    try:
+        for rank in ranks:
+            rank.join()
+    except BaseException as error:  # Ctrl-C, or a test's time limit
+        for rank in ranks:
+            rank.abort(f"the program was interrupted by {type(error).__name__}")
+        raise
+    failed = [rank for rank in ranks if rank.error is not None]
+    if failed:
+        first = min(failed, key=lambda rank: rank.failed_at)
+        raise _named(first)
+    return [rank.result for rank in ranks]
+
+
+def _named(rank: _Rank) -> BaseException:
+    error = rank.error
+    assert error is not None
+    error.rank = rank.launch.rank  # type: ignore[attr-defined]
+    if hasattr(error, "add_note"):
+        error.add_note(f"(raised by rank {rank.launch.rank} of run_threads)")
+    return error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

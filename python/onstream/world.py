@@ -1,0 +1,168 @@
+"""World: the ranks of a job and everything they share. The door of the library in Python.
+
+Messages (send, recv, isend, irecv), barrier, abort and failure come from the compiled base class; here are arrays,
+segments, plans, halos and captures. Calls that wait for other ranks release the GIL, end at a deadline (parameter
+timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
+ends by an exception, the other ranks hear of it at once instead of waiting for a rank that is gone.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import weakref
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from . import _arrays, _core, plans
+from .errors import Error
+
+_open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
+
+
+class World(_core.World):
+    """The ranks of a job. Every parameter (`onstream info`) is a keyword; None leaves its default.
+
+    Who this rank is comes from the launcher (onstream run, torchrun, mpirun, srun), or from `launch`. Blocks until all
+    ranks of the job are there.
+    """
+
+    def __init__(self, *, launch: _core.Launch | None = None, **parameters: Any) -> None:
+        settings = {name: _text(value) for name, value in parameters.items() if value is not None}
+        super().__init__(launch, settings)
+        _open_worlds.add(self)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is not None and not self.closed:
+            self.abort(_end_reason(self, error))
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<World: closed>"
+        return f"<World: rank {self.rank} of {self.size} on {self.device}>"
+
+    # --- memory ---
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
+        """An array in memory that peers reach directly: kind "device" or "pinned" (also "managed" on cuda, "host").
+
+        A numpy array for memory that the CPU reaches; else a cupy array, a torch tensor, or a DeviceArray, whichever
+        library is there. The memory lives as long as the array or a view of it.
+        """
+        extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+        nbytes = _arrays.item_bytes_of(dtype)
+        for extent in extents:
+            if extent < 0:
+                raise ValueError(f"shape {extents} has a negative extent")
+            nbytes *= extent
+        return _arrays.view_of(self.allocate(nbytes, kind), extents, dtype)
+
+    def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
+        """empty(), which is zeroed anyway; for programs that say what they mean."""
+        return self.empty(shape, dtype, kind=kind)
+
+    def segment(self, nbytes: int, kind: str = "device") -> Segment:
+        """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
+        return Segment(self._segment(nbytes, kind))
+
+    # --- messages ---
+
+    def wait_all(self, requests: Iterable[_core.Request], stream: Any = None) -> None:
+        """Waits for every request, as Request.wait() does; then raises the first error among them."""
+        first: Error | None = None
+        for request in requests:
+            try:
+                request.wait(stream)
+            except Error as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    # --- plans ---
+
+    def plan(self, name: str = "plan") -> plans.PlanBuilder:
+        """Starts a plan: add operations, build() it on every rank, launch() it any number of times."""
+        return plans.PlanBuilder(self, name)
+
+    def halo(
+        self,
+        arrays: Any,
+        *,
+        ghost: int | Sequence[int] = 1,
+        grid: Sequence[int] | None = None,
+        periodic: bool | Sequence[bool] = False,
+        corners: bool = False,
+        lane: int = 0,
+        name: str = "halo",
+    ) -> plans.Plan:
+        """A plan that fills the ghost cells of one array, or of a list of them, from the neighbours. Collective.
+
+        Each local array (1 to 4 dimensions, any strides, any element type) holds this rank's block with `ghost` cells on
+        both sides of every dimension; a width of 0 means no exchange along that dimension. The ranks lie in `grid`,
+        row-major; without one, choose_grid() picks it for the largest local block. `corners` also fills edges and
+        corners.
+        """
+        builder = plans.PlanBuilder(self, name)
+        for array in arrays if isinstance(arrays, (list, tuple)) else [arrays]:
+            builder.halo(array, ghost=ghost, grid=grid, periodic=periodic, corners=corners, lane=lane)
+        return builder.build()
+
+    # --- capture ---
+
+    @contextmanager
+    def capture(self, stream: _core.Stream) -> Iterator[_core.Graph]:
+        """Captures what is enqueued on the stream inside the `with` block; nothing of it runs until graph.launch()."""
+        graph = _core.Graph()
+        stream._begin_capture()
+        try:
+            yield graph
+        finally:
+            stream._end_capture(graph)
+
+
+class Segment:
+    """Symmetric memory of a world. Views keep it alive."""
+
+    def __init__(self, blocks: _core.SegmentBlocks) -> None:
+        self._blocks = blocks
+
+    def local(self, dtype: Any = "uint8") -> Any:
+        """This rank's part as a 1-dimensional array."""
+        return _whole(self._blocks.local(), dtype)
+
+    def peer(self, rank: int, dtype: Any = "uint8") -> Any:
+        """A peer's part as a 1-dimensional array that this rank's device addresses: where a plan's put() goes."""
+        return _whole(self._blocks.peer(rank), dtype)
+
+
+def init(*, launch: _core.Launch | None = None, **parameters: Any) -> World:
+    """Joins the job: a World with these parameters. Collective."""
+    return World(launch=launch, **parameters)
+
+
+def _whole(block: _core.Block, dtype: Any) -> Any:
+    return _arrays.view_of(block, block.nbytes // _arrays.item_bytes_of(dtype), dtype)
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _end_reason(world: World, error: BaseException) -> str:
+    return f"rank {world.rank} ended by {type(error).__name__}: {error}"
+
+
+@atexit.register
+def _close_open_worlds() -> None:
+    error = getattr(sys, "last_value", None)
+    for world in list(_open_worlds):
+        if not world.closed:
+            if error is not None:
+                world.abort(_end_reason(world, error))
+            world.close()

@@ -1,0 +1,27 @@
+// From Python arguments to what a message needs.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <optional>
+
+#include "holds.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream::python {
+
+enum class Access { read, write };
+
+struct MessageBuffer {
+  void* address = nullptr;
+  std::size_t bytes = 0;
+  Hold hold;
+  std::optional<Stream> natural;  // the current stream of a device array's own library
+};
+
+// The memory of a contiguous array. `world` is the Python World, for errors that name its device. Throws
+// invalid_argument or TypeError with the reason.
+MessageBuffer message_buffer(nanobind::handle array, Access access, nanobind::handle world);
+
+}  // namespace onstream::python

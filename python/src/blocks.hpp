@@ -1,0 +1,23 @@
+// Block: a piece of onstream's memory that a Python array views. Holding it keeps the memory alive.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "onstream/device/device.hpp"
+
+namespace onstream::python {
+
+struct Block {
+  std::shared_ptr<void> owner;  // the Memory or Segment
+  std::byte* address = nullptr;
+  std::size_t bytes = 0;
+  bool on_host = true;          // the CPU may load and store it
+  int device_index = 0;         // of the device that addresses it, unless on_host
+};
+
+inline bool cpu_can_touch(const Device& device, MemoryKind kind) {
+  return device.kind() == DeviceKind::host || kind != MemoryKind::device;
+}
+
+}  // namespace onstream::python

@@ -1,0 +1,73 @@
+// Exceptions are Python classes (onstream/errors.py); here they are found by name and raised.
+#include "errors.hpp"
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+#include <string>
+
+#include "bind.hpp"
+
+namespace onstream::python {
+namespace {
+
+const char* class_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_argument: return "InvalidArgumentError";
+    case ErrorCode::unsupported: return "UnsupportedError";
+    case ErrorCode::system: return "SystemError";
+    case ErrorCode::timeout: return "TimeoutError";
+    case ErrorCode::aborted: return "AbortedError";
+    case ErrorCode::closed: return "ClosedError";
+  }
+  return "Error";
+}
+
+const char* class_of(Status status) {
+  switch (status) {
+    case Status::truncated: return "TruncatedError";
+    case Status::timeout: return "TimeoutError";
+    case Status::aborted: return "AbortedError";
+    case Status::misused: return "MisusedError";
+    case Status::ok:
+    case Status::pending: break;
+  }
+  return "Error";
+}
+
+void set_error(const char* class_name, const std::string& text) {
+  const nb::object errors = nb::module_::import_("onstream.errors");
+  PyErr_SetString(nb::object(errors.attr(class_name)).ptr(), text.c_str());
+}
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    set_error(class_of(error.code()), error.what());
+  }
+}
+
+}  // namespace
+
+void raise_unless_ok(const World& world, const FaultReport& fault) {
+  if (fault.status == Status::ok) return;
+  std::string text = describe(fault);
+  if (fault.status == Status::aborted || fault.status == Status::timeout) {
+    if (const auto failure = world.failure()) text += "\n" + failure->story;
+  }
+  set_error(class_of(fault.status), text);
+  throw nb::python_error();
+}
+
+void raise_faults(const std::vector<FaultReport>& faults) {
+  if (faults.empty()) return;
+  std::string text;
+  for (const FaultReport& fault : faults) text += (text.empty() ? "" : "\n") + describe(fault);
+  set_error(class_of(faults.front().status), text);
+  throw nb::python_error();
+}
+
+void bind_errors(nb::module_&) { nb::register_exception_translator(translate, nullptr); }
+
+}  // namespace onstream::python

@@ -1,0 +1,32 @@
+// What `onstream info` shows: devices and parameters.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bind.hpp"
+#include "onstream/base/parameters.hpp"
+#include "onstream/device/devices.hpp"
+
+namespace onstream::python {
+
+void bind_info(nb::module_& m) {
+  nb::class_<DeviceRow>(m, "DeviceRow", "A device of this machine.")
+      .def_prop_ro("kind", [](const DeviceRow& row) { return name_of(row.kind); })
+      .def_ro("index", &DeviceRow::index)
+      .def_ro("name", &DeviceRow::name)
+      .def_ro("memory_bytes", &DeviceRow::memory_bytes);
+  nb::class_<ParameterRow>(m, "ParameterRow", "One parameter: its value, and who set it.")
+      .def_ro("name", &ParameterRow::name)
+      .def_ro("variable", &ParameterRow::variable, "The environment variable that sets it.")
+      .def_ro("value", &ParameterRow::value)
+      .def_ro("default_value", &ParameterRow::default_value)
+      .def_ro("unit", &ParameterRow::unit)
+      .def_ro("doc", &ParameterRow::doc)
+      .def_ro("set_by", &ParameterRow::set_by);
+  m.def("devices", &list_devices, "Every device of this machine, GPUs first.");
+  m.def("no_cuda_reason", &no_cuda_reason, "Why there are no cuda devices; empty if there are some.");
+  m.def("parameters", [] { return Parameters::from_environment().rows(); },
+        "Every parameter with its value in this environment.");
+}
+
+}  // namespace onstream::python

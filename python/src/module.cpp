@@ -1,0 +1,14 @@
+// The Python module onstream._core: thin classes over the C++ library. onstream/*.py makes them comfortable.
+#include "bind.hpp"
+
+NB_MODULE(_core, m) {
+  namespace python = onstream::python;
+  m.doc() = "The compiled part of onstream. Import onstream instead.";
+  python::bind_errors(m);
+  python::bind_blocks(m);
+  python::bind_streams(m);
+  python::bind_requests(m);
+  python::bind_worlds(m);
+  python::bind_plans(m);
+  python::bind_info(m);
+}

@@ -1,0 +1,150 @@
+// Plans for onstream/plans.py, which reads arrays and hands their numbers down.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bind.hpp"
+#include "onstream/base/error.hpp"
+#include "onstream/halo/halo.hpp"
+#include "streams.hpp"
+#include "waiting.hpp"
+#include "worlds.hpp"
+
+namespace onstream::python {
+namespace {
+
+// Numbers of an array, as _arrays.Span has them.
+struct Elements {
+  std::uintptr_t address = 0;
+  std::size_t item_bytes = 0;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+
+  void* pointer() const { return reinterpret_cast<void*>(address); }
+  Layout layout() const { return Layout::strided(item_bytes, shape, strides); }
+};
+
+struct PyPlan {
+  std::shared_ptr<WorldState> state;
+  std::shared_ptr<Plan> plan;
+
+  void launch(nb::handle stream) {
+    const auto world = state->open();
+    const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
+    onstream::require(choice.stream.has_value(), "a plan is launched on a stream; launch() without one blocks on the host");
+    {
+      const nb::gil_scoped_release release;
+      plan->launch(*choice.stream);
+    }
+    if (choice.keeper != nullptr) choice.keeper->keep(Hold(nb::find(*this)));
+  }
+};
+
+struct PyBuilder {
+  std::shared_ptr<WorldState> state;
+  PlanBuilder builder;
+
+  PyPlan build() {
+    state->open();
+    return {state, run_interruptible([mine = builder]() mutable { return mine.build(); })};
+  }
+};
+
+PyBuilder make_builder(const PyWorld& world, const std::string& name) {
+  return {world.state(), world.open()->plan(name)};
+}
+
+void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::int64_t>& ghost,
+                 const std::vector<int>& grid, const std::vector<bool>& periodic, bool corners, int lane) {
+  const HaloSpec spec{.shape = array.shape,
+                      .strides_bytes = array.strides,
+                      .element_bytes = array.item_bytes,
+                      .ghost = ghost,
+                      .grid = grid,
+                      .periodic = periodic,
+                      .corners = corners,
+                      .lane = lane};
+  add_halo(self.builder, *self.state->open()->fabric(), array.pointer(), spec);
+}
+
+void bind_builder(nb::module_& m) {
+  nb::class_<Elements>(m, "Elements", "Where the elements of an array lie.")
+      .def(nb::init<std::uintptr_t, std::size_t, std::vector<std::int64_t>, std::vector<std::int64_t>>(),
+           nb::arg("address"), nb::arg("item_bytes"), nb::arg("shape"), nb::arg("strides"));
+  nb::class_<PyBuilder>(m, "PlanBuilder", "Collects the operations of a plan. Use World.plan().")
+      .def("send",
+           [](PyBuilder& self, const Elements& source, int peer, int lane, const std::string& note) {
+             self.builder.send(source.pointer(), source.layout(), peer, lane, note);
+           },
+           nb::arg("source"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
+      .def("recv",
+           [](PyBuilder& self, const Elements& destination, int peer, int lane, const std::string& note) {
+             self.builder.recv(destination.pointer(), destination.layout(), peer, lane, note);
+           },
+           nb::arg("destination"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
+      .def("put",
+           [](PyBuilder& self, const Elements& remote, const Elements& source, int peer, const std::string& note) {
+             self.builder.put(remote.pointer(), remote.layout(), source.pointer(), source.layout(), peer, note);
+           },
+           nb::arg("remote"), nb::arg("source"), nb::arg("peer"), nb::arg("note"))
+      .def("signal",
+           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, int peer, const std::string& note) {
+             self.builder.signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
+           },
+           nb::arg("counter"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
+      .def("wait",
+           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, const std::string& note) {
+             self.builder.wait(reinterpret_cast<std::uint64_t*>(counter), value, note);
+           },
+           nb::arg("counter"), nb::arg("value"), nb::arg("note"))
+      .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
+           nb::arg("corners"), nb::arg("lane"))
+      .def("use_path",
+           [](PyBuilder& self, const std::string& path) {
+             self.builder.use_path(path == "auto" ? Path::automatic : path_from(path));
+           },
+           nb::arg("path"))
+      .def("build", &PyBuilder::build, "Collective: matches, validates and compiles. Ctrl-C works.");
+  m.def("plan_builder", &make_builder, nb::arg("world"), nb::arg("name"));
+}
+
+}  // namespace
+
+void bind_plans(nb::module_& m) {
+  nb::class_<OpTime>(m, "OpTime", "Where the time of one operation of a plan went, on the device's clock.")
+      .def_ro("what", &OpTime::what)
+      .def_ro("wait_ns", &OpTime::wait_ns, "Waiting for the peer, over all launches.")
+      .def_ro("move_ns", &OpTime::move_ns, "Moving bytes, over all launches.")
+      .def_ro("launches", &OpTime::launches);
+  nb::class_<PlanOp>(m, "PlanOp", "One operation of a plan, and how its bytes travel.")
+      .def_prop_ro("kind", [](const PlanOp& row) { return name_of(row.op.kind); })
+      .def_prop_ro("peer", [](const PlanOp& row) { return row.op.peer; })
+      .def_prop_ro("lane", [](const PlanOp& row) { return row.op.lane; })
+      .def_prop_ro("nbytes", [](const PlanOp& row) { return row.op.layout.bytes(); })
+      .def_prop_ro("layout", [](const PlanOp& row) { return row.op.layout.describe(); })
+      .def_prop_ro("note", [](const PlanOp& row) { return row.op.note; })
+      .def_prop_ro("path", [](const PlanOp& row) { return name_of(row.path); })
+      .def_ro("why", &PlanOp::why);
+  nb::class_<PyPlan>(m, "Plan", "Operations compiled once and launched many times. Use World.plan() or World.halo().")
+      .def("launch", &PyPlan::launch, nb::arg("stream"))
+      .def("explain", [](const PyPlan& self) { return self.plan->explain(); })
+      .def("times", [](const PyPlan& self) { return self.plan->times(); })
+      .def("reset_times", [](PyPlan& self) { self.plan->reset_times(); })
+      .def_prop_ro("name", [](const PyPlan& self) { return self.plan->name(); })
+      .def_prop_ro("ops", [](const PyPlan& self) { return self.plan->ops(); })
+      .def_prop_ro("kernels_per_launch", [](const PyPlan& self) { return self.plan->kernels_per_launch(); });
+  bind_builder(m);
+  m.def("choose_grid", &choose_grid, nb::arg("size"), nb::arg("shape"),
+        "Ranks per dimension for `size` ranks over a global array of `shape`, minimising the cells exchanged.");
+  m.def("coordinates_of", &coordinates_of, nb::arg("rank"), nb::arg("grid"), "A rank's place in a grid of ranks.");
+  m.def("rank_at", &rank_at, nb::arg("coordinates"), nb::arg("grid"), nb::arg("periodic"),
+        "The rank at a place of a grid; -1 outside a non-periodic one.");
+}
+
+}  // namespace onstream::python

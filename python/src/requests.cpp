@@ -1,0 +1,162 @@
+#include "requests.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "bind.hpp"
+#include "errors.hpp"
+#include "onstream/base/error.hpp"
+#include "waiting.hpp"
+
+namespace onstream::python {
+
+std::shared_ptr<World> WorldState::open() const {
+  if (world == nullptr) fail(ErrorCode::closed, "this world is closed; make a new one with onstream.init()");
+  return world;
+}
+
+void WorldState::reap() {
+  std::erase_if(abandoned, [this](const Abandoned& item) { return world->test(item.request) != Status::pending; });
+}
+
+std::vector<FaultReport> WorldState::take_faults() {
+  std::vector<FaultReport> all = std::exchange(faults, {});
+  const std::vector<FaultReport> recent = open()->take_faults();
+  all.insert(all.end(), recent.begin(), recent.end());
+  return all;
+}
+
+void WorldState::forget(const FaultReport& told) {
+  faults = take_faults();
+  const auto same = [&told](const FaultReport& fault) {
+    return fault.rank == told.rank && fault.op == told.op && fault.peer == told.peer && fault.lane == told.lane &&
+           fault.bytes == told.bytes && fault.status == told.status && fault.plan == 0;
+  };
+  if (const auto found = std::find_if(faults.begin(), faults.end(), same); found != faults.end()) faults.erase(found);
+}
+
+void raise_message_fault(WorldState& state, const FaultReport& fault) {
+  if (fault.status == Status::ok) return;
+  const auto world = state.open();
+  if (fault.status == Status::truncated || fault.status == Status::misused) state.forget(fault);
+  raise_unless_ok(*world, fault);
+}
+
+void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane) {
+  world.abort(concat("rank ", world.rank(), " was interrupted during a ", name_of(kind), " of ", bytes, " B with rank ",
+                     peer, " on lane ", lane));
+}
+
+PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted)
+    : state_(std::move(state)), request_(std::move(request)), hold_(std::move(hold)), posted_(std::move(posted)) {}
+
+PyRequest::~PyRequest() {
+  if (request_ == nullptr || waited_ || state_->world == nullptr) return;
+  state_->abandoned.push_back({std::move(request_), std::move(hold_)});
+}
+
+void PyRequest::finish(World& world, Status status) {
+  status_ = status;
+  waited_ = true;
+  received_ = posted_.kind == OpKind::recv ? world.received(request_) : posted_.bytes;
+  hold_ = Hold();
+}
+
+FaultReport PyRequest::report(const World& world) const {
+  return {.rank = world.rank(),
+          .status = status_,
+          .op = posted_.kind,
+          .peer = posted_.peer,
+          .lane = posted_.lane,
+          .bytes = posted_.bytes,
+          .extra = received_,
+          .plan = 0};
+}
+
+namespace {
+
+// On cuda the wait is a kernel on a stream of our own, which the host polls; a second thread takes another stream.
+Status wait_by_stream(WorldState& state, World& world, const std::shared_ptr<Request>& request) {
+  std::unique_ptr<PyStream> stream;
+  if (state.waiters.empty()) {
+    stream = std::make_unique<PyStream>(world.fabric());
+  } else {
+    stream = std::move(state.waiters.back());
+    state.waiters.pop_back();
+  }
+  {
+    const nb::gil_scoped_release release;
+    world.wait(request, stream->stream());
+  }
+  poll_until([&] { return world.device().idle(stream->stream()); }, world.fabric()->parameters().host_spin_us);
+  state.waiters.push_back(std::move(stream));
+  const nb::gil_scoped_release release;
+  return world.wait(request);  // has ended: only collects
+}
+
+}  // namespace
+
+void PyRequest::wait_on_host() {
+  const auto world = state_->open();
+  if (status_ == Status::pending) {
+    const auto on_interrupt = [&] {
+      abort_interrupted(*world, posted_.kind, posted_.bytes, posted_.peer, posted_.lane);
+    };
+    if (world->device().kind() == DeviceKind::host) {
+      finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));
+    } else {
+      try {
+        finish(*world, wait_by_stream(*state_, *world, request_));
+      } catch (const nb::python_error&) {
+        on_interrupt();
+        throw;
+      }
+    }
+  }
+  raise_message_fault(*state_, report(*world));
+}
+
+void PyRequest::wait(nb::handle given) {
+  const auto world = state_->open();
+  const StreamChoice choice = choose_stream(given, posted_.stream, world->device());
+  if (!choice.stream) return wait_on_host();
+  if (waited_) return;
+  {
+    const nb::gil_scoped_release release;
+    world->wait(request_, *choice.stream);
+  }
+  waited_ = true;
+  PyStream* keeper = choice.keeper;
+  if (keeper == nullptr && given.is_none() && posted_.keeper.is_valid()) keeper = nb::cast<PyStream*>(posted_.keeper);
+  if (keeper != nullptr) keeper->keep(std::exchange(hold_, Hold()));
+}
+
+bool PyRequest::test() {
+  const auto world = state_->open();
+  if (status_ == Status::pending) {
+    const Status status = world->test(request_);
+    if (status == Status::pending) return false;
+    finish(*world, status);
+  }
+  raise_message_fault(*state_, report(*world));
+  return true;
+}
+
+std::size_t PyRequest::received() const {
+  require(status_ != Status::pending, "how many bytes came is known once wait() on the host, or test(), has returned");
+  return received_;
+}
+
+void bind_requests(nb::module_& m) {
+  nb::class_<PyRequest>(m, "Request", "A message on its way. Made by World.isend() and World.irecv().")
+      .def("wait", &PyRequest::wait, nb::arg("stream") = nb::none(),
+           "Completes the message: on a stream (then it does not block), or, with stream='host' or for host arrays, by\n"
+           "blocking until it has ended. Without a stream it uses the one that the message was posted on.")
+      .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
+      .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
+      .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })
+      .def_prop_ro("lane", [](const PyRequest& self) { return self.posted().lane; })
+      .def_prop_ro("nbytes", [](const PyRequest& self) { return self.posted().bytes; }, "Size of the buffer.");
+}
+
+}  // namespace onstream::python

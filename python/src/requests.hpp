@@ -1,0 +1,81 @@
+// What a world, its requests and its plans share in Python, and the request itself.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "holds.hpp"
+#include "onstream/world/world.hpp"
+#include "streams.hpp"
+
+namespace onstream::python {
+
+namespace nb = nanobind;
+
+// A buffer that an unfinished message still uses although its request is gone (garbage, or Ctrl-C during a wait).
+struct Abandoned {
+  std::shared_ptr<Request> request;
+  Hold hold;
+};
+
+// What all Python objects of one world share. Used with the GIL.
+struct WorldState {
+  std::shared_ptr<World> world;  // empty once closed
+  std::vector<Abandoned> abandoned;
+  std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
+  std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams for waits of the host on cuda
+
+  // The open world. Throws closed.
+  std::shared_ptr<World> open() const;
+  // Lets go of abandoned buffers whose messages have finished since.
+  void reap();
+  std::vector<FaultReport> take_faults();
+  // Takes a fault back that an exception has told already.
+  void forget(const FaultReport& told);
+};
+
+// Throws the exception that tells how a message of this world ended, unless it ended well.
+void raise_message_fault(WorldState& state, const FaultReport& fault);
+
+// Ends the world because Ctrl-C broke off a message, whose buffer a peer may be using.
+void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane);
+
+// One isend or irecv. Keeps its buffer in place until it has finished, whatever becomes of this object.
+class PyRequest {
+ public:
+  struct Posted {
+    OpKind kind = OpKind::none;
+    int peer = -1;
+    int lane = 0;
+    std::size_t bytes = 0;
+    std::optional<Stream> stream;  // that it was posted on; nothing for the host form
+    nb::object keeper;             // the PyStream, if it is one of ours
+  };
+  PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted);
+  ~PyRequest();
+  PyRequest(PyRequest&&) = default;
+
+  void wait(nb::handle stream);
+  bool test();
+  std::size_t received() const;
+  // Blocks on the host and raises unless it ended well. Ctrl-C aborts the world: a peer may be writing to the buffer.
+  void wait_on_host();
+  const Posted& posted() const { return posted_; }
+
+ private:
+  void finish(World& world, Status status);
+  FaultReport report(const World& world) const;
+  std::shared_ptr<WorldState> state_;
+  std::shared_ptr<Request> request_;
+  Hold hold_;
+  Posted posted_;
+  bool waited_ = false;              // its wait has returned or is on a stream
+  Status status_ = Status::pending;  // how it ended, once the host knows
+  std::size_t received_ = 0;
+};
+
+}  // namespace onstream::python

@@ -1,0 +1,138 @@
+#include "streams.hpp"
+
+#include <string>
+#include <utility>
+
+#include "bind.hpp"
+#include "onstream/base/error.hpp"
+#include "waiting.hpp"
+
+namespace onstream::python {
+
+PyStream::PyStream(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)), stream_(device().create_stream()) {}
+
+PyStream::~PyStream() {
+  const nb::gil_scoped_release release;
+  try {
+    device().synchronize(stream_);
+    device().destroy_stream(stream_);
+  } catch (const Error&) {  // a destructor has nobody to tell; the world knows that its streams failed
+  }
+}
+
+void PyStream::keep(Hold hold) {
+  recent_.push_back(std::move(hold));
+  if (recent_.size() < kBatch || device().capturing(stream_)) return;
+  batches_.push_back({device().record(stream_), std::exchange(recent_, {})});
+  while (!batches_.empty() && batches_.front().event->done()) batches_.pop_front();
+}
+
+void PyStream::release_finished() {
+  if (device().capturing(stream_)) return;
+  batches_.clear();
+  recent_.clear();
+}
+
+std::vector<Hold> PyStream::take_captured() { return std::exchange(recent_, {}); }
+
+namespace {
+
+std::optional<void*> foreign_handle(nb::handle given) {
+  if (nb::hasattr(given, "__cuda_stream__")) {
+    const nb::object pair = given.attr("__cuda_stream__")();
+    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(pair[1]));
+  }
+  for (const char* name : {"cuda_stream", "ptr"}) {  // torch's and cupy's names for the handle
+    if (nb::hasattr(given, name)) return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(given.attr(name)));
+  }
+  if (PyLong_Check(given.ptr())) return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(given));
+  return std::nullopt;
+}
+
+std::string device_text(const Device& device) {
+  return device.kind() == DeviceKind::host ? "host" : concat("cuda:", device.index());
+}
+
+void synchronize(PyStream& self) {
+  Device& device = self.device();
+  poll_until([&] { return device.idle(self.stream()); }, self.fabric()->parameters().host_spin_us);
+  self.release_finished();
+  const nb::gil_scoped_release release;
+  device.synchronize(self.stream());
+  self.fabric()->check();
+}
+
+void begin_capture(PyStream& self) {
+  Device& device = self.device();
+  require(!device.capturing(self.stream()), "this stream is already being captured");
+  device.begin_capture(self.stream());
+}
+
+void end_capture(PyStream& self, PyGraph& graph) {
+  graph.fabric = self.fabric();
+  graph.graph = self.device().end_capture(self.stream());
+  graph.holds = self.take_captured();
+}
+
+void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
+  const auto& self = nb::cast<const PyGraph&>(handle);
+  require(self.graph != nullptr, "this graph is still being captured: launch it after its `with` block");
+  Device& device = *self.fabric->device();
+  const StreamChoice choice = choose_stream(stream, std::nullopt, device);
+  require(choice.stream.has_value(), "launching a graph needs the stream that orders it: graph.launch(stream)");
+  {
+    const nb::gil_scoped_release release;
+    device.launch(self.graph, *choice.stream);
+  }
+  if (choice.keeper != nullptr) choice.keeper->keep(Hold(nb::borrow(handle)));
+}
+
+}  // namespace
+
+StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const Device& device) {
+  if (given.is_none()) return {natural, nullptr};
+  if (nb::isinstance<PyStream>(given)) {
+    auto* mine = nb::cast<PyStream*>(given);
+    const Device& theirs = mine->device();
+    require(theirs.kind() == device.kind() && theirs.index() == device.index(), "the stream belongs to ",
+            device_text(theirs), ", but the world's device is ", device_text(device));
+    return {mine->stream(), mine};
+  }
+  if (nb::isinstance<nb::str>(given)) {
+    const auto text = nb::cast<std::string>(given);
+    require(text == "host", "stream='", text, "' means nothing; give a stream, or 'host' to wait on the host");
+    return {};
+  }
+  const auto handle = foreign_handle(given);
+  if (!handle) {
+    throw nb::type_error(concat("stream= takes a Stream of World.stream(), a torch or cupy stream, an object with "
+                                "__cuda_stream__, a CUDA stream's address, or 'host', not a ",
+                                nb::type_name(given.type()).c_str())
+                             .c_str());
+  }
+  require(device.kind() == DeviceKind::cuda,
+          "a CUDA stream was given, but the world's device is host; use World.stream()");
+  return {Stream{*handle}, nullptr};
+}
+
+void bind_streams(nb::module_& m) {
+  nb::class_<PyStream>(m, "Stream", "A queue of work on a world's device. Made by World.stream().")
+      .def("synchronize", &synchronize,
+           "Blocks until all work enqueued so far has finished; then raises if the world has failed. Ctrl-C works.")
+      .def_prop_ro("idle", [](const PyStream& self) { return self.device().idle(self.stream()); },
+                   "Whether all enqueued work has finished.")
+      .def_prop_ro("handle", [](const PyStream& self) { return reinterpret_cast<std::uintptr_t>(self.stream().handle); },
+                   "The device's own handle: a cudaStream_t on cuda.")
+      .def("__cuda_stream__",
+           [](const PyStream& self) {
+             require(self.device().kind() == DeviceKind::cuda, "a stream of the host device is no CUDA stream");
+             return nb::make_tuple(0, reinterpret_cast<std::uintptr_t>(self.stream().handle));
+           })
+      .def("_begin_capture", &begin_capture)
+      .def("_end_capture", &end_capture, nb::arg("graph"));
+  nb::class_<PyGraph>(m, "Graph", "Captured work of one stream, launched any number of times. Made by World.capture().")
+      .def(nb::init<>())
+      .def("launch", &launch, nb::arg("stream"), "Enqueues everything that was captured. Does not block.");
+}
+
+}  // namespace onstream::python

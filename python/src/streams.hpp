@@ -1,0 +1,70 @@
+// Stream and Graph as Python holds them, and which stream a `stream=` argument means.
+//
+// A Stream keeps alive the arrays of the operations enqueued on it until that work has finished; while it is captured,
+// the Graph takes them and keeps them for its own life. All members are called with the GIL.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "holds.hpp"
+#include "onstream/device/device.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::python {
+
+namespace nb = nanobind;
+
+class PyStream {
+ public:
+  explicit PyStream(std::shared_ptr<Fabric> fabric);
+  ~PyStream();
+  PyStream(const PyStream&) = delete;
+  PyStream& operator=(const PyStream&) = delete;
+
+  Stream stream() const { return stream_; }
+  const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
+  Device& device() const { return *fabric_->device(); }
+
+  void keep(Hold hold);               // until the work enqueued so far has finished
+  void release_finished();            // after a synchronisation
+  std::vector<Hold> take_captured();  // what was kept since the capture began
+
+ private:
+  static constexpr std::size_t kBatch = 32;
+  struct Batch {
+    std::shared_ptr<Event> event;
+    std::vector<Hold> holds;
+  };
+  std::shared_ptr<Fabric> fabric_;
+  Stream stream_;
+  std::deque<Batch> batches_;  // oldest first, each with the event behind its work
+  std::vector<Hold> recent_;   // not in a batch yet
+};
+
+struct PyGraph {
+  PyGraph() = default;
+  PyGraph(const PyGraph&) = delete;
+  PyGraph& operator=(const PyGraph&) = delete;
+
+  std::shared_ptr<Fabric> fabric;
+  std::shared_ptr<Graph> graph;  // empty while the capture lasts
+  std::vector<Hold> holds;
+};
+
+// A `stream=` argument, resolved. Without a stream the caller waits on the host.
+struct StreamChoice {
+  std::optional<Stream> stream;
+  PyStream* keeper = nullptr;  // if the stream is one of ours
+};
+
+// `given` is None (then `natural`: the array library's own current stream, or nothing for a host array), "host", a
+// Stream of this world's device, a torch or cupy stream, anything with __cuda_stream__, or a CUDA stream's address.
+// Throws invalid_argument or TypeError with the reason.
+StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const Device& device);
+
+}  // namespace onstream::python

@@ -1,0 +1,339 @@
+#include "worlds.hpp"
+
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "arguments.hpp"
+#include "bind.hpp"
+#include "errors.hpp"
+#include "waiting.hpp"
+
+namespace onstream::python {
+
+PyWorld::PyWorld(const Launch& launch, const Parameters& parameters) : state_(std::make_shared<WorldState>()) {
+  state_->world = run_interruptible([launch, parameters] { return World::create(launch, parameters); });
+}
+
+PyWorld::~PyWorld() {
+  std::shared_ptr<World> world = std::exchange(state_->world, nullptr);
+  {
+    const nb::gil_scoped_release release;
+    world.reset();
+  }
+  state_->abandoned.clear();
+}
+
+void PyWorld::close() {
+  if (closed()) return;
+  run_interruptible([world = std::exchange(state_->world, nullptr)]() mutable { world.reset(); });
+  state_->abandoned.clear();  // only now: the world's end waited for the messages that used them
+}
+
+std::string PyWorld::device() const {
+  const Device& device = open()->device();
+  return device.kind() == DeviceKind::host ? "host" : concat("cuda:", device.index());
+}
+
+namespace {
+
+using WorldHandle = nb::handle_t<PyWorld>;
+
+MemoryKind kind_from(const std::string& name) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host}) {
+    if (name == name_of(kind)) return kind;
+  }
+  fail(ErrorCode::invalid_argument, "kind='", name, "' is none of device, pinned, managed, host");
+}
+
+// --- messages ---
+
+struct Message {
+  std::shared_ptr<World> world;
+  MessageBuffer buffer;
+  MessageOptions options;
+  StreamChoice choice;
+};
+
+Message message_from(WorldHandle handle, OpKind kind, nb::handle array, int lane, const std::string& path,
+                     nb::handle stream) {
+  Message message;
+  message.world = nb::cast<PyWorld&>(handle).open();
+  message.buffer = message_buffer(array, kind == OpKind::recv ? Access::write : Access::read, handle);
+  message.options.lane = lane;
+  if (path != "auto") message.options.path = path_from(path);
+  message.choice = choose_stream(stream, message.buffer.natural, message.world->device());
+  return message;
+}
+
+PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer, nb::handle stream) {
+  const auto& state = nb::cast<PyWorld&>(handle).state();
+  if (!state->abandoned.empty()) state->reap();
+  World& world = *message.world;
+  const MessageOptions& options = message.options;
+  const MessageBuffer& buffer = message.buffer;
+  const auto& on = message.choice.stream;
+  const auto start = [&] {
+    if (kind == OpKind::recv) {
+      return on ? world.irecv(buffer.address, buffer.bytes, peer, options, *on)
+                : world.irecv(buffer.address, buffer.bytes, peer, options);
+    }
+    return on ? world.isend(buffer.address, buffer.bytes, peer, options, *on)
+              : world.isend(buffer.address, buffer.bytes, peer, options);
+  };
+  // Waits only if so many sends have run ahead that the lane's ring is full.
+  auto request = interruptible(start, [&] { abort_interrupted(world, kind, buffer.bytes, peer, options.lane); });
+  PyRequest::Posted posted{.kind = kind,
+                           .peer = peer,
+                           .lane = options.lane,
+                           .bytes = buffer.bytes,
+                           .stream = on,
+                           .keeper = message.choice.keeper ? nb::borrow(stream) : nb::object()};
+  return PyRequest(state, std::move(request), std::move(message.buffer.hold), std::move(posted));
+}
+
+// The host device's own blocking forms: no request, nothing allocated. Returns the message's bytes.
+std::size_t block_on(WorldState& state, OpKind kind, const Message& message, int peer) {
+  World& world = *message.world;
+  const MessageOptions& options = message.options;
+  const MessageBuffer& buffer = message.buffer;
+  std::size_t received = buffer.bytes;
+  const auto run = [&] {
+    return kind == OpKind::recv ? world.recv(buffer.address, buffer.bytes, peer, options, &received)
+                                : world.send(buffer.address, buffer.bytes, peer, options);
+  };
+  const Status status =
+      interruptible(run, [&] { abort_interrupted(world, kind, buffer.bytes, peer, options.lane); });
+  raise_message_fault(state, {.rank = world.rank(),
+                              .status = status,
+                              .op = kind,
+                              .peer = peer,
+                              .lane = options.lane,
+                              .bytes = buffer.bytes,
+                              .extra = received,
+                              .plan = 0});
+  return received;
+}
+
+std::size_t block(WorldHandle handle, OpKind kind, Message message, int peer, nb::handle stream) {
+  const std::shared_ptr<WorldState> state = nb::cast<PyWorld&>(handle).state();
+  if (message.world->device().kind() == DeviceKind::host) return block_on(*state, kind, message, peer);
+  PyRequest request = post(handle, kind, std::move(message), peer, stream);
+  request.wait_on_host();
+  return request.received();
+}
+
+void on_stream(OpKind kind, Message message, int peer) {
+  {
+    const nb::gil_scoped_release release;
+    const MessageBuffer& buffer = message.buffer;
+    if (kind == OpKind::recv) {
+      message.world->recv(buffer.address, buffer.bytes, peer, message.options, *message.choice.stream);
+    } else {
+      message.world->send(buffer.address, buffer.bytes, peer, message.options, *message.choice.stream);
+    }
+  }
+  if (message.choice.keeper != nullptr) message.choice.keeper->keep(std::move(message.buffer.hold));
+}
+
+void send(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
+  Message message = message_from(self, OpKind::send, array, lane, path, stream);
+  if (message.choice.stream) return on_stream(OpKind::send, std::move(message), peer);
+  block(self, OpKind::send, std::move(message), peer, stream);
+}
+
+std::optional<std::size_t> recv(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path,
+                                nb::handle stream) {
+  Message message = message_from(self, OpKind::recv, array, lane, path, stream);
+  if (message.choice.stream) {
+    on_stream(OpKind::recv, std::move(message), peer);
+    return std::nullopt;
+  }
+  return block(self, OpKind::recv, std::move(message), peer, stream);
+}
+
+PyRequest isend(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
+  return post(self, OpKind::send, message_from(self, OpKind::send, array, lane, path, stream), peer, stream);
+}
+
+PyRequest irecv(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
+  return post(self, OpKind::recv, message_from(self, OpKind::recv, array, lane, path, stream), peer, stream);
+}
+
+// --- memory ---
+
+Block allocate(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
+  const auto world = self.open();
+  const MemoryKind kind = kind_from(kind_name);
+  const nb::gil_scoped_release release;
+  // One byte for an empty array: an allocation of nothing has no address.
+  auto memory = world->allocate(std::max<std::size_t>(bytes, 1), kind);
+  std::byte* address = memory->data();
+  Device& device = world->device();
+  return {std::move(memory), address, bytes, cpu_can_touch(device, kind), device.index()};
+}
+
+std::string place_of(PyWorld& self, std::uintptr_t address) {
+  const auto world = self.open();
+  const MemoryInfo info = world->device().inspect(reinterpret_cast<const void*>(address));
+  return info.kind == MemoryKind::device ? concat("cuda:", info.device_index) : name_of(info.kind);
+}
+
+struct PySegment {
+  std::shared_ptr<World> world;
+  std::shared_ptr<Segment> segment;
+  MemoryKind kind;
+
+  Block part(std::byte* address) const {
+    Device& device = world->device();
+    return {segment, address, segment->bytes(), cpu_can_touch(device, kind), device.index()};
+  }
+  Block local() const { return part(segment->local()); }
+  Block peer(int rank) const {
+    require(rank >= 0 && rank < world->size(), "rank ", rank, " is not in this world of ", world->size(), " ranks");
+    return part(segment->peer(rank));
+  }
+};
+
+PySegment make_segment(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
+  const auto world = self.open();
+  const MemoryKind kind = kind_from(kind_name);
+  auto segment = run_interruptible([world, bytes, kind] { return world->segment(bytes, kind); });
+  return {world, std::move(segment), kind};
+}
+
+// --- the job ---
+
+void check(PyWorld& self) {
+  self.open()->fabric()->check();
+  raise_faults(self.state()->take_faults());
+}
+
+void synchronize(PyWorld& self, nb::handle stream) {
+  const auto world = self.open();
+  const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
+  require(choice.stream.has_value(), "synchronize() takes a stream, or None for the device's default stream");
+  poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);
+  if (choice.keeper != nullptr) choice.keeper->release_finished();
+  {
+    const nb::gil_scoped_release release;
+    world->device().synchronize(*choice.stream);
+  }
+  check(self);
+}
+
+std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, const std::string& mine) {
+  const auto world = self.open();
+  return run_interruptible([world, topic, mine] { return world->fabric()->all_gather(topic, mine); });
+}
+
+void bind_launch(nb::module_& m) {
+  nb::class_<Launch>(m, "Launch", "Who this process is in the job, and where the job meets.")
+      .def("__init__",
+           [](Launch* self, int rank, int size, int port, const std::string& secret, const std::string& address) {
+             new (self) Launch{.rank = rank, .size = size, .local_rank = rank, .local_size = size, .address = address,
+                               .port = port, .secret = secret, .launcher = "threads"};
+           },
+           nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1")
+      .def_ro("rank", &Launch::rank)
+      .def_ro("size", &Launch::size)
+      .def_ro("local_rank", &Launch::local_rank)
+      .def_ro("local_size", &Launch::local_size)
+      .def_ro("address", &Launch::address)
+      .def_ro("port", &Launch::port)
+      .def_ro("launcher", &Launch::launcher);
+  m.def("launch_from_environment", &launch_from_environment,
+        "Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.");
+}
+
+void bind_failures(nb::module_& m) {
+  nb::class_<FaultReport>(m, "Fault", "One operation that did not end well, on one rank.")
+      .def_ro("rank", &FaultReport::rank, "Where the operation ran.")
+      .def_prop_ro("status", [](const FaultReport& fault) { return name_of(fault.status); })
+      .def_prop_ro("op", [](const FaultReport& fault) { return name_of(fault.op); })
+      .def_ro("peer", &FaultReport::peer)
+      .def_ro("lane", &FaultReport::lane)
+      .def_ro("nbytes", &FaultReport::bytes)
+      .def("__str__", [](const FaultReport& fault) { return describe(fault); })
+      .def("__repr__", [](const FaultReport& fault) { return concat("<Fault: ", describe(fault), ">"); });
+  nb::class_<Failure>(m, "Failure", "Why a world is broken.")
+      .def_ro("reason", &Failure::reason, "The first cause.")
+      .def_ro("faults", &Failure::faults, "What every rank reported, this rank's own first.")
+      .def_ro("story", &Failure::story, "All of it, for the screen.")
+      .def("__str__", [](const Failure& failure) { return failure.story; })
+      .def("__repr__", [](const Failure& failure) { return concat("<Failure: ", failure.reason, ">"); });
+}
+
+void bind_messages(nb::class_<PyWorld>& world) {
+  world
+      .def("send", &send, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
+           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
+           "Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that\n"
+           "stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks\n"
+           "until the array may be reused. stream='host' blocks for any array.")
+      .def("recv", &recv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
+           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
+           "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
+           "None. A larger message raises TruncatedError; the next messages are intact.")
+      .def("isend", &isend, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
+           nb::arg("path") = "auto", nb::arg("stream") = nb::none(), "Starts a send; complete it with Request.wait().")
+      .def("irecv", &irecv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
+           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
+           "Starts a receive; complete it with Request.wait().");
+}
+
+}  // namespace
+
+void bind_worlds(nb::module_& m) {
+  bind_launch(m);
+  bind_failures(m);
+  nb::class_<PySegment>(m, "SegmentBlocks", "A segment's parts, one a rank.")
+      .def("local", &PySegment::local)
+      .def("peer", &PySegment::peer, nb::arg("rank"));
+  nb::class_<PyWorld> world(m, "World", "The ranks of a job and all they share. Use onstream.World, which adds arrays.",
+                            nb::dynamic_attr(), nb::is_weak_referenceable());
+  world
+      .def("__init__",
+           [](PyWorld* self, const Launch* launch, const std::map<std::string, std::string>& parameters) {
+             Parameters mine = Parameters::from_environment();
+             for (const auto& [name, value] : parameters) mine.set(name, value);
+             new (self) PyWorld(launch != nullptr ? *launch : launch_from_environment(), mine);
+           },
+           nb::arg("launch").none(), nb::arg("parameters"))
+      .def_prop_ro("rank", [](const PyWorld& self) { return self.open()->rank(); })
+      .def_prop_ro("size", [](const PyWorld& self) { return self.open()->size(); })
+      .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
+      .def_prop_ro("closed", &PyWorld::closed)
+      .def("close", &PyWorld::close,
+           "Waits for the work enqueued through this world, then leaves it. Idempotent; not collective.")
+      .def("allocate", &allocate, nb::arg("nbytes"), nb::arg("kind") = "device",
+           "Zeroed memory that peers reach directly. World.empty() gives it as an array.")
+      .def("place_of", &place_of, nb::arg("address"), "Where an address lies: cuda:N, pinned, managed or host.")
+      .def("stream", [](const PyWorld& self) { return std::make_unique<PyStream>(self.open()->fabric()); },
+           "A new stream of this world's device.")
+      .def("barrier", [](const PyWorld& self) { run_interruptible([world = self.open()] { world->barrier(); }); },
+           "Blocks until every rank's host has come here.")
+      .def("synchronize", &synchronize, nb::arg("stream") = nb::none(),
+           "Blocks until the stream's work has finished, then raises if the world has failed.")
+      .def("abort", [](const PyWorld& self, const std::string& reason) { self.open()->abort(reason); },
+           nb::arg("reason"), nb::call_guard<nb::gil_scoped_release>(), "Ends the world on every rank: streams drain.")
+      .def("check", &check,
+           "Raises the world's failure, or the oldest fault of a stream-ordered message.")
+      .def("failure", [](const PyWorld& self) { return self.open()->failure(); }, "Why the world failed, or None.")
+      .def("take_faults", [](const PyWorld& self) { return self.state()->take_faults(); },
+           "Faults that did not fail the world (truncated messages), oldest first; each is given once.")
+      .def("describe", [](const PyWorld& self) { return self.open()->describe(); },
+           "Ranks, devices, who reaches whom, memory held.")
+      .def("_segment", &make_segment, nb::arg("nbytes"), nb::arg("kind"))
+      .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));
+  bind_messages(world);
+}
+
+}  // namespace onstream::python

@@ -1,0 +1,29 @@
+// World as Python holds it: the base class of onstream.World, which adds arrays, plans and context managers in Python.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "blocks.hpp"
+#include "requests.hpp"
+
+namespace onstream::python {
+
+class PyWorld {
+ public:
+  PyWorld(const Launch& launch, const Parameters& parameters);  // blocks until all ranks are there; Ctrl-C works
+  ~PyWorld();
+  PyWorld(const PyWorld&) = delete;
+  PyWorld& operator=(const PyWorld&) = delete;
+
+  std::shared_ptr<World> open() const { return state_->open(); }
+  const std::shared_ptr<WorldState>& state() const { return state_; }
+  bool closed() const { return state_->world == nullptr; }
+  void close();
+  std::string device() const;
+
+ private:
+  std::shared_ptr<WorldState> state_;
+};
+
+}  // namespace onstream::python
