@@ -61,6 +61,8 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         options.append("-DONSTREAM_CUDA=OFF")
     else:
         options += ["-DONSTREAM_CUDA=ON", f"-DCMAKE_CUDA_COMPILER={nvcc}"]
+        if Path(nvcc).is_relative_to(VENV):  # else CMake may take libraries of another toolkit
+            options.append(f"-DCUDAToolkit_ROOT={Path(nvcc).parent.parent}")
         architectures = gpu_architectures()
         if architectures:
             options.append("-DONSTREAM_CUDA_ARCHITECTURES=" + ";".join(architectures))
