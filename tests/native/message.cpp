@@ -74,6 +74,12 @@ CASE(every_size_arrives_whole_on_path_ll) {
 CASE(every_size_arrives_whole_on_path_store) {
   on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::store, MemoryKind::device); });
 }
+CASE(every_size_arrives_whole_on_path_copy) {
+  on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::copy, MemoryKind::device); });
+}
+CASE(every_size_arrives_whole_on_path_load) {
+  on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::load, MemoryKind::device); });
+}
 CASE(every_size_arrives_whole_on_path_stage) {
   on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::stage, MemoryKind::device); });
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "onstream/base/error.hpp"
+#include "onstream/message/copy_thread.hpp"
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
 #include "onstream/message/streams.hpp"
@@ -46,7 +47,8 @@ class Messages::Implementation {
         tickets_(std::make_shared<Tickets>(device_)),
         bounces_(device_),
         router_(*fabric_, lanes_, bounces_),
-        streams_(device_) {
+        streams_(device_),
+        copies_(device_) {
     for (const Kernel* kernel : {&lane::send_kernel(), &lane::await_send_kernel(), &lane::receive_kernel(),
                                  &lane::post_kernel(), &lane::await_receive_kernel()}) {
       device_->load(*kernel);
@@ -62,8 +64,10 @@ class Messages::Implementation {
   void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::ordered);
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::ordered);
+    if (route.copy_engine) body.copier = copies_.take();
     if (route.copy_first) device_->copy(route.bounce->data(), source, bytes, stream);
     launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
+    if (route.copy_engine) copies_.give_back(body.copier, stream);
     if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce), stream);
   }
 
@@ -273,6 +277,7 @@ class Messages::Implementation {
   Grid send_grid(const lane::Send& body) const {
     if (body.bytes <= body.ring_max) return {1, threads_for_ring(body.bytes)};
     const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
+    if (body.copier != nullptr) return {1, 32};
     return {alone ? 1 : bulk_blocks(body.bytes, fabric_->parameters().max_blocks), kThreads};
   }
   Grid receive_grid(std::size_t bytes, std::size_t offer_min) const {
@@ -347,6 +352,7 @@ class Messages::Implementation {
   BouncePool bounces_;
   Router router_;
   StreamPool streams_;
+  CopyThread copies_;
 };
 
 Messages::Messages(std::shared_ptr<Fabric> fabric) : implementation_(std::make_unique<Implementation>(std::move(fabric))) {}

@@ -44,10 +44,8 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
       return lanes_.ring_capacity();
     case Path::store:
     case Path::load:
-    case Path::stage: return 0;
     case Path::copy:
-      require(on_host_, "path copy carries plan transfers; a message on cuda takes ll, store, load or stage");
-      return 0;
+    case Path::stage: return 0;
     case Path::net: break;
   }
   fail(ErrorCode::unsupported, "path ", name_of(path), " needs a network transport, which this build does not have");
@@ -95,6 +93,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   if (small) return route;
   route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
   const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
+  route.copy_engine = path == Path::copy && completion == lane::Completion::ordered;
   if (path == Path::load) {
     require(route.peer_source != 0, "path load needs a source that rank ", peer, " can address: ", fabric_.why_not(source, peer));
     route.announce = lane::Header::pull;

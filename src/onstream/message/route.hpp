@@ -23,6 +23,7 @@ struct SendRoute {
   std::shared_ptr<Memory> bounce;      // a copy of the whole buffer, or the two chunks of a staged send
   bool copy_first = false;             // the buffer is to be copied to `bounce` before the op
   std::uint64_t peer_bounce = 0;
+  bool copy_engine = false;
 };
 
 struct RecvRoute {

@@ -2,6 +2,7 @@
 // once) and AwaitSend (the wait of a posted send). Protocol and memory: lane.hpp.
 #pragma once
 
+#include "onstream/plan/copy_slot.hpp"
 #include "onstream/plan/lane.hpp"
 
 namespace onstream::lane {
@@ -24,6 +25,7 @@ struct Send {
   std::byte* bounce = nullptr;      // stage: two chunks that the peer can load, and where it sees them
   std::uint64_t peer_bounce = 0;
   std::uint64_t chunk_bytes = 0;
+  CopySlot* copier = nullptr;       // path copy: the copy engine writes into the destination, asked by one block
   Ticket ticket;
 
   template <class Group>
@@ -157,7 +159,12 @@ struct Send {
     status = agree(group, answer.status);
     const bool fits = status == Status::ok && answer.answer != Answer::refused && bytes <= answer.room;
     if (fits && answer.answer == Answer::here) {
-      group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
+      if (copier == nullptr) {
+        group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
+      } else {
+        if (group.rank() == 0) status = copy_through(group, wait, copier, answer.address, source, bytes);
+        status = agree(group, status);
+      }
       units = 2;
     } else if (fits && first) {
       status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);

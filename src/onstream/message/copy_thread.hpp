@@ -1,0 +1,47 @@
+// The copy thread: runs transfers that kernels ask for on the copy engine (path copy). It uses no SM but the one waiting
+// warp of the asking op. Started by the first op that takes this path; one a world.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+#include "onstream/plan/copy_slot.hpp"
+
+namespace onstream {
+
+class CopyThread {
+ public:
+  explicit CopyThread(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  ~CopyThread();
+  CopyThread(const CopyThread&) = delete;
+  CopyThread& operator=(const CopyThread&) = delete;
+
+  // A slot for one op to be enqueued now.
+  CopySlot* take();
+  // After the op was enqueued on `stream`: the slot serves another op once this one has passed. A captured op keeps it.
+  void give_back(CopySlot* slot, Stream stream);
+
+ private:
+  struct Entry {
+    CopySlot* slot;
+    std::uint64_t issued = 0;
+    std::shared_ptr<Event> copied;   // of the transfer under way
+    std::shared_ptr<Event> retired;  // passed: the slot is free
+    bool in_use = true;
+  };
+  void serve();
+  bool serve(Entry& entry);
+
+  std::shared_ptr<Device> device_;
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+  std::vector<std::shared_ptr<Memory>> memory_;
+  Stream stream_;
+  std::thread thread_;
+  bool stopping_ = false;
+};
+
+}  // namespace onstream
