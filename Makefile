@@ -2,12 +2,13 @@
 #
 # Every target sets up what it needs first: `.venv` and `build/`, tools and libraries from PyPI. Nothing is installed
 # outside this folder. Variables: PYTHON, BUILD (build folder), JOBS, ARGS (for the demo and pytest), OUT (gpu-bench),
-# CUDA (1: build it, with nvcc from PyPI if there is none; 0: host only; empty: if nvcc or a GPU is here),
-# ONSTREAM_OFFLINE=1 (download nothing; use the packages of PYTHON).
+# STRICT (1: a compiler's warning is an error, as in .ci/run), CUDA (1: build it, with nvcc from PyPI if there is none;
+# 0: host only; empty: if nvcc or a GPU is here), ONSTREAM_OFFLINE=1 (download nothing; use the packages of PYTHON).
 PYTHON ?= python3
 BUILD ?= build
 JOBS ?= $(shell nproc)
 CUDA ?=
+STRICT ?=
 ARGS ?=
 OUT ?= out/bench
 VENV := .venv
@@ -44,7 +45,7 @@ setup-check: python
 	@$(PYTHON) tools/setup.py --venv $(VENV) --cuda "$(CUDA)" --check
 
 build: setup
-	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)"
+	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)" --strict "$(STRICT)"
 
 lint: setup-check build
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)

@@ -66,6 +66,7 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         architectures = gpu_architectures()
         if architectures:
             options.append("-DONSTREAM_CUDA_ARCHITECTURES=" + ";".join(architectures))
+    options.append(f"-DONSTREAM_STRICT={'ON' if arguments.strict == '1' else 'OFF'}")
     if shutil.which("ccache"):
         languages = ["CXX", "CUDA"] if nvcc else ["CXX"]
         options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in languages]
@@ -126,6 +127,7 @@ def main() -> None:
     parser.add_argument("--build", required=True, help="folder of the build tree")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--cuda", default="", help="0, 1 or empty: if a compiler is here")
+    parser.add_argument("--strict", default="", help="1: a compiler's warning is an error")
     parser.add_argument("--sanitize", default="", help="address,undefined or thread")
     arguments = parser.parse_args()
     build(arguments)
