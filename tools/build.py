@@ -22,9 +22,8 @@ VENV = Path(sys.prefix)
 
 
 def tool(name: str) -> str:
-    """A program of .venv, of the Python below it, or of PATH."""
-    folders = [str(VENV / "bin"), str(Path(sys.base_prefix) / "bin"), os.environ.get("PATH", "")]
-    found = shutil.which(name, path=os.pathsep.join(folders))
+    """A program of .venv, else of PATH."""
+    found = shutil.which(name, path=os.pathsep.join([str(VENV / "bin"), os.environ.get("PATH", "")]))
     if found is None:
         stop(f"{name} is not here although the set-up ended well.", "Remove .venv and run again.")
     return found

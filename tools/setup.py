@@ -114,7 +114,8 @@ def missing_modules(modules):
 
 def missing_tools():
     """Build tools that neither PATH nor this Python has."""
-    return [name for name in ("cmake", "ninja") if not shutil.which(name) and missing_modules([name])]
+    beside = Path(sys.executable).parent
+    return [name for name in ("cmake", "ninja") if not shutil.which(name) and not (beside / name).exists()]
 
 
 def install(venv, groups):
@@ -139,10 +140,23 @@ def use_own_packages(venv, why):
             "set HTTPS_PROXY), or install them there, and run again.",
         )
     make_venv(venv, system_packages=True)
+    share_packages(venv)
     print("onstream: %s Using the packages of %s." % (why, sys.executable), flush=True)
     absent = missing_modules(OTHER_MODULES)
     if absent:
         print("onstream: without %s, what needs them does not run." % ", ".join(absent), flush=True)
+
+
+def share_packages(venv):
+    """Shows the venv what this Python has: its packages, also where it is a venv itself, and its programs."""
+    site = next(venv.glob("lib/python*/site-packages"))
+    folders = sorted({sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]})
+    lines = ["import site; site.addsitedir(%r)\n" % folder for folder in folders]
+    (site / "onstream-shared.pth").write_text("".join(lines))
+    for name in ("cmake", "ninja"):
+        beside = Path(sys.executable).parent / name
+        if beside.exists():
+            (venv / "bin" / name).symlink_to(beside)
 
 
 def nvcc_here():
