@@ -8,6 +8,7 @@ as long as the array does. Nothing here blocks or touches the data.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,8 +67,8 @@ def span_of(array: Any) -> Span:
         return _torch_span(array)
     if root != "torch" and hasattr(kind, "__cuda_array_interface__"):
         return _cuda_interface_span(array)
-    if hasattr(kind, "__array_interface__"):
-        return _numpy_span(np.asarray(array), array)
+    if isinstance(array, np.ndarray):
+        return _numpy_span(array, array)
     try:
         view = memoryview(array)
     except (TypeError, ValueError, BufferError):
@@ -76,6 +77,8 @@ def span_of(array: Any) -> Span:
         return _numpy_span(np.asarray(view), array)
     if hasattr(kind, "__dlpack__"):
         return _dlpack_span(array)
+    if isinstance(getattr(array, "__array_interface__", {}).get("data"), tuple):  # an address; else numpy would copy
+        return _numpy_span(np.asarray(array), array)
     raise TypeError(
         f"onstream cannot address a {kind.__module__}.{kind.__qualname__}: it needs an array (numpy, torch, cupy, "
         "DLPack, __cuda_array_interface__) or an object with the buffer protocol (bytes, bytearray, memoryview)"
@@ -102,8 +105,8 @@ def checked_span(array: Any, writable: bool, world: _core.World) -> Span:
     span = span_of(array)
     if writable and not span.writable:
         raise InvalidArgumentError(
-            f"the destination is read-only ({span.library} {type(array).__name__} of {span.nbytes} bytes); receive into "
-            "a writable array, such as numpy.empty(...) or a bytearray"
+            f"the destination is read-only ({span.library} {type(array).__name__} of {span.nbytes} bytes); receive "
+            "into a writable array, such as numpy.empty(...) or a bytearray"
         )
     _check_device(span, world)
     return span
@@ -138,7 +141,7 @@ def _torch_span(tensor: Any) -> Span:
     if tensor.layout is not torch.strided:
         raise InvalidArgumentError(f"onstream needs a dense tensor, not one of layout {tensor.layout}; call to_dense()")
     if tensor.is_conj() or tensor.is_neg():
-        raise InvalidArgumentError("the tensor is a lazy conjugate or negation; call resolve_conj().resolve_neg() first")
+        raise InvalidArgumentError("the tensor is a lazy conjugate or negation; call resolve_conj() or resolve_neg()")
     if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidArgumentError(f"onstream cannot address a tensor on {tensor.device}; it knows cpu and cuda")
     on_cuda = tensor.device.type == "cuda"
@@ -182,6 +185,8 @@ def _cuda_interface_span(array: Any) -> Span:
 
 
 def _numpy_span(array: np.ndarray[Any, Any], source: Any) -> Span:
+    if isinstance(source, np.ma.MaskedArray):
+        raise InvalidArgumentError("onstream cannot send a mask; give the array's data and mask separately")
     if array.dtype.hasobject:
         raise TypeError(f"onstream moves bytes, but elements of dtype {array.dtype} are references to Python objects")
     return Span(
@@ -320,9 +325,8 @@ def item_bytes_of(dtype: Any) -> int:
     return size if isinstance(size, int) else np.dtype(dtype).itemsize
 
 
+@functools.cache
 def _importable(name: str) -> bool:
-    if name in sys.modules:
-        return sys.modules[name] is not None
     try:
         __import__(name)
     except Exception:  # a broken GPU library must not break ours: any failure to import means "not there"

@@ -80,7 +80,7 @@ def info(
     try:
         from rich.console import Console
     except ImportError as error:
-        raise typer.BadParameter(f"the tables need rich ({error}): python -m pip install rich, or use --json") from error
+        raise typer.BadParameter(f"the tables need rich ({error}); pip install rich, or use --json") from error
     facts.render(collected, Console())
 
 

@@ -22,11 +22,11 @@ class UnsupportedError(Error):
     """This machine or this build lacks what was asked for; the text says what."""
 
 
-class SystemError(Error, OSError):  # noqa: A001 - named after ErrorCode::system; never imported with *
+class SystemError(Error, OSError):
     """The operating system or the driver refused a call."""
 
 
-class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 - it is one
+class TimeoutError(Error, builtins.TimeoutError):
     """A deadline passed (parameter timeout_s, or bootstrap_timeout_s while a world starts)."""
 
 

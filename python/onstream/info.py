@@ -61,13 +61,14 @@ def path_rows() -> list[PathRow]:
     else:
         alone = "yes"
     any_gpu = "yes" if gpus else alone
+    one_host = "not in this version: all ranks on one host"
     return [
         PathRow("ll", "data and flag in one store, through the lane's ring", "yes", alone),
         PathRow("store", "the sender's kernel stores into the destination", "yes", alone),
         PathRow("load", "the receiver's kernel loads from the source", "yes", alone),
         PathRow("copy", "copy engine", "yes, as a memory copy", alone),
         PathRow("stage", "through memory that both sides reach", "yes", any_gpu),
-        PathRow("net", "network", "not in this version: all ranks on one host", "not in this version: all ranks on one host"),
+        PathRow("net", "network", one_host, one_host),
     ]
 
 

@@ -89,8 +89,8 @@ class PlanBuilder:
         span = self._span(counter, writable=True)
         if span.nbytes != 8:
             raise InvalidArgumentError(
-                f"a counter is one 64-bit integer of a segment, such as segment.peer(1, 'uint64')[:1], not {span.nbytes} "
-                "bytes"
+                f"a counter is one 64-bit integer of a segment, such as segment.peer(1, 'uint64')[:1], not "
+                f"{span.nbytes} bytes"
             )
         return span.address
 

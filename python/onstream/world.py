@@ -103,8 +103,8 @@ class World(_core.World):
     ) -> plans.Plan:
         """A plan that fills the ghost cells of one array, or of a list of them, from the neighbours. Collective.
 
-        Each local array (1 to 4 dimensions, any strides, any element type) holds this rank's block with `ghost` cells on
-        both sides of every dimension; a width of 0 means no exchange along that dimension. The ranks lie in `grid`,
+        Each local array (1 to 4 dimensions, any strides, any element type) holds this rank's block with `ghost` cells
+        on both sides of every dimension; a width of 0 means no exchange along that dimension. The ranks lie in `grid`,
         row-major; without one, choose_grid() picks it for the largest local block. `corners` also fills edges and
         corners.
         """

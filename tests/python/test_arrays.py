@@ -1,0 +1,283 @@
+"""What onstream sees of an array: every library's kind of object, and a clear refusal of the rest."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onstream import InvalidArgumentError, _arrays
+
+HOST_WORLD: Any = SimpleNamespace(device="host")
+
+
+def cuda_world(place: str) -> Any:
+    """A world on cuda:0 that finds every unknown address at `place`."""
+    return SimpleNamespace(device="cuda:0", place_of=lambda address: place)
+
+
+class OnlyDlpack:
+    """An array that speaks DLPack and nothing else."""
+
+    def __init__(self, inner: np.ndarray) -> None:
+        self.inner = inner
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.inner.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.inner.__dlpack_device__()
+
+
+class OnlyCudaInterface:
+    """What numba and others hand out."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "data": (0x7000_0000, False),
+            "shape": (4, 6),
+            "typestr": "<f4",
+            "strides": None,
+            **changes,
+        }
+
+
+DTYPES = [
+    "?",
+    "i1",
+    "u1",
+    "i2",
+    "u2",
+    "i4",
+    "u4",
+    "i8",
+    "u8",
+    "f2",
+    "f4",
+    "f8",
+    "c8",
+    "c16",
+    "m8[s]",
+    "M8[ns]",
+    "S5",
+    "U3",
+]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, [("Offset", "f4"), ("n", "i8")]], ids=str)
+def test_every_numpy_dtype_has_a_span(dtype: Any) -> None:
+    values = np.zeros((3, 4), dtype=dtype)
+    span = _arrays.span_of(values)
+    assert span.address == values.ctypes.data
+    assert (span.shape, span.strides) == (values.shape, values.strides)
+    assert span.nbytes == values.nbytes
+    assert span.contiguous
+    assert span.writable
+    assert span.device == "host"
+
+
+@given(
+    shape=st.lists(st.integers(0, 5), min_size=0, max_size=4),
+    steps=st.lists(st.sampled_from([1, 2, 3, -1, -2]), min_size=4, max_size=4),
+    order=st.sampled_from("CF"),
+)
+def test_contiguous_agrees_with_numpy(shape: list[int], steps: list[int], order: Any) -> None:
+    values = np.zeros(shape, dtype="i4", order=order)[tuple(slice(None, None, step) for step in steps[: len(shape)])]
+    assert _arrays.span_of(values).contiguous == values.flags.c_contiguous
+
+
+@given(shape=st.lists(st.integers(0, 7), max_size=4), item=st.integers(1, 16))
+def test_row_major_strides_are_those_of_numpy(shape: list[int], item: int) -> None:
+    values = np.zeros(shape, dtype=f"V{item}")
+    if values.size:
+        assert _arrays.row_major(shape, item) == values.strides
+
+
+@pytest.mark.parametrize(
+    ("value", "nbytes", "writable"),
+    [
+        (b"seven b", 7, False),
+        (bytearray(9), 9, True),
+        (memoryview(bytearray(8))[2:5], 3, True),
+        (array.array("d", [1.0, 2.0]), 16, True),
+        ((ctypes.c_int * 3)(), 12, True),
+        (np.float64(3.5), 8, False),
+    ],
+    ids=["bytes", "bytearray", "memoryview", "array", "ctypes", "scalar"],
+)
+def test_buffers_are_read_without_copy(value: Any, nbytes: int, writable: bool) -> None:
+    span = _arrays.span_of(value)
+    assert span.nbytes == nbytes
+    assert span.device == "host"
+    assert span.writable == writable
+
+
+def test_a_span_of_a_bytearray_is_the_bytearray_itself() -> None:
+    value = bytearray(b"abcd")
+    span = _arrays.span_of(value)
+    ctypes.memset(span.address, ord("x"), 2)
+    assert value == b"xxcd"
+
+
+def test_dlpack_alone_is_enough() -> None:
+    values = np.arange(12, dtype="f4").reshape(3, 4)[:, ::2]
+    span = _arrays.span_of(OnlyDlpack(values))
+    assert (span.address, span.shape, span.strides) == (values.ctypes.data, values.shape, values.strides)
+    assert span.item_bytes == 4
+    assert span.device == "host"
+
+
+def test_an_address_in_array_interface_is_enough() -> None:
+    values = np.arange(6, dtype="i2")
+    only = type("Foreign", (), {"__array_interface__": values.__array_interface__})()
+    assert _arrays.span_of(only).address == values.ctypes.data
+
+
+def test_an_interface_that_would_be_copied_is_refused() -> None:
+    values = np.arange(6, dtype="i2")
+    copied = type("Picture", (), {"__array_interface__": {**values.__array_interface__, "data": values.tobytes()}})()
+    with pytest.raises(TypeError, match="Picture"):
+        _arrays.span_of(copied)
+
+
+def test_a_masked_numpy_array_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="mask"):
+        _arrays.span_of(np.ma.masked_array([1, 2], mask=[True, False]))
+
+
+def test_cuda_array_interface_is_read() -> None:
+    class Foreign:
+        __cuda_array_interface__ = OnlyCudaInterface().__cuda_array_interface__
+
+    span = _arrays.span_of(Foreign())
+    assert (span.address, span.shape, span.strides) == (0x7000_0000, (4, 6), (24, 4))
+    assert span.device == "cuda"
+    assert span.contiguous
+    assert span.stream == 0
+
+
+def cuda_object(**changes: Any) -> Any:
+    return type("Foreign", (), {"__cuda_array_interface__": OnlyCudaInterface(**changes).__cuda_array_interface__})()
+
+
+def test_cuda_memory_does_not_enter_a_host_world() -> None:
+    with pytest.raises(InvalidArgumentError, match="the array is on cuda, but this world's device is host"):
+        _arrays.checked_span(cuda_object(), False, HOST_WORLD)
+
+
+def test_memory_of_another_gpu_is_refused_by_name() -> None:
+    with pytest.raises(InvalidArgumentError, match="the array is on cuda:1, but this world's device is cuda:0"):
+        _arrays.checked_span(cuda_object(), False, cuda_world("cuda:1"))
+
+
+@pytest.mark.parametrize("place", ["cuda:0", "managed", "pinned"])
+def test_memory_that_the_gpu_reaches_is_accepted(place: str) -> None:
+    assert _arrays.checked_span(cuda_object(), False, cuda_world(place)).nbytes == 96
+
+
+def test_read_only_cuda_memory_is_no_destination() -> None:
+    with pytest.raises(InvalidArgumentError, match="read-only"):
+        _arrays.checked_span(cuda_object(data=(0x7000_0000, True)), True, cuda_world("cuda:0"))
+
+
+def test_a_masked_cuda_array_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="mask"):
+        _arrays.span_of(cuda_object(mask=object()))
+
+
+@pytest.mark.parametrize("destination", [b"bytes", memoryview(b"view"), np.frombuffer(b"12345678", dtype="u8")])
+def test_a_read_only_destination_is_refused(destination: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="read-only"):
+        _arrays.checked_span(destination, True, HOST_WORLD)
+
+
+def test_a_strided_message_names_its_strides_and_the_way_out() -> None:
+    values = np.zeros((4, 4), dtype="f8")[:, 1]
+    with pytest.raises(InvalidArgumentError, match=r"strides \(32,\) bytes.*World\.plan.*World\.halo"):
+        _arrays.message_span(values, False, HOST_WORLD)
+
+
+@pytest.mark.parametrize("value", [3, "text", None, [1.0, 2.0], {"a": 1}, object()], ids=repr)
+def test_what_is_no_array_is_a_type_error(value: Any) -> None:
+    with pytest.raises(TypeError, match="onstream cannot address a builtins"):
+        _arrays.span_of(value)
+
+
+@pytest.mark.parametrize("dtype", [object, [("name", object), ("n", "i4")]], ids=["object", "record"])
+def test_python_objects_are_refused(dtype: Any) -> None:
+    with pytest.raises(TypeError, match="references to Python objects"):
+        _arrays.span_of(np.zeros(3, dtype=dtype))
+
+
+class FakeTensor:
+    """A torch tensor as far as onstream looks at one."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.layout, self.requires_grad, self.is_leaf = "strided", False, True
+        self.device = SimpleNamespace(type="cuda", index=1)
+        self.shape, self.lazy = (2, 3), False
+        vars(self).update(changes)
+
+    def data_ptr(self) -> int:
+        return 0x7000_0000
+
+    def element_size(self) -> int:
+        return 2
+
+    def stride(self) -> tuple[int, ...]:
+        return (1, 2)
+
+    def is_conj(self) -> bool:
+        return self.lazy
+
+    def is_neg(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def fake_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = SimpleNamespace(current_stream=lambda device: SimpleNamespace(cuda_stream=0x100 + device.index))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=FakeTensor, strided="strided", cuda=cuda))
+
+
+@pytest.mark.usefixtures("fake_torch")
+def test_a_gpu_tensor_brings_its_device_and_torchs_current_stream() -> None:
+    span = _arrays.span_of(FakeTensor())
+    assert (span.device, span.stream, span.strides, span.item_bytes) == ("cuda:1", 0x101, (2, 4), 2)
+
+
+@pytest.mark.usefixtures("fake_torch")
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"layout": "sparse_coo"}, "dense"),
+        ({"lazy": True}, "resolve_conj"),
+        ({"device": SimpleNamespace(type="meta", index=0)}, "cpu and cuda"),
+    ],
+    ids=["sparse", "lazy", "meta"],
+)
+def test_a_tensor_without_plain_memory_is_refused(changes: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        _arrays.span_of(FakeTensor(**changes))
+
+
+def test_a_torch_tensor_has_a_span() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    tensor = torch.arange(12, dtype=torch.bfloat16).reshape(3, 4).t()
+    span = _arrays.span_of(tensor)
+    assert (span.address, span.shape, span.strides) == (tensor.data_ptr(), (4, 3), (2, 8))
+    assert (span.item_bytes, span.library, span.device) == (2, "torch", "host")
+
+
+def test_a_torch_leaf_that_requires_grad_is_no_destination() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    with pytest.raises(InvalidArgumentError, match="read-only"):
+        _arrays.checked_span(torch.zeros(3, requires_grad=True), True, HOST_WORLD)
