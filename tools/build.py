@@ -15,7 +15,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from setup import nvcc_here, stop
+from setup import find_compiler, nvcc_here, stop
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(sys.prefix)
@@ -59,7 +59,12 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
     if nvcc is None:
         options.append("-DONSTREAM_CUDA=OFF")
     else:
-        options += ["-DONSTREAM_CUDA=ON", f"-DCMAKE_CUDA_COMPILER={nvcc}"]
+        host_compiler = shutil.which(find_compiler().split()[0])
+        options += [
+            "-DONSTREAM_CUDA=ON",
+            f"-DCMAKE_CUDA_COMPILER={nvcc}",
+            f"-DCMAKE_CUDA_HOST_COMPILER={host_compiler}",
+        ]
         if Path(nvcc).is_relative_to(VENV):  # else CMake may take libraries of another toolkit
             options.append(f"-DCUDAToolkit_ROOT={Path(nvcc).parent.parent}")
         architectures = gpu_architectures()
