@@ -1,0 +1,308 @@
+// The cuda device: one GPU behind the device contract. Thread-safe; Device objects of one GPU share its Gpu.
+//
+// What lies on the way of an op (launch, copy, record, wait) makes one driver call to see that the GPU is current in
+// this thread, and the CUDA call itself. All of it works on a stream that somebody else captures.
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "onstream/device/cuda/check.hpp"
+#include "onstream/device/cuda/cuda.hpp"
+#include "onstream/device/cuda/gpu.hpp"
+#include "onstream/device/cuda/memory.hpp"
+
+namespace onstream {
+namespace cuda {
+
+namespace {
+
+cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
+
+class CudaEvent final : public Event {
+ public:
+  CudaEvent(Gpu& gpu, bool captured) : gpu_(gpu), event_(gpu.take_event()), captured_(captured) {}
+  ~CudaEvent() override { gpu_.give_event(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  cudaEvent_t handle() const { return event_; }
+
+  // Recorded in a capture: a point of the graph. Asking CUDA about it would break the capture.
+  bool captured() const { return captured_; }
+
+  bool done() const override {
+    require(!captured_, "done: the event was recorded in a capture, so it marks a point of the graph, not of a stream");
+    const ControlPath path(gpu_);
+    const cudaError_t result = cudaEventQuery(event_);
+    if (result == cudaErrorNotReady) {
+      forget_error();
+      return false;
+    }
+    check(result, "asking GPU ", gpu_.ordinal(), " whether an event is done");
+    return true;
+  }
+
+ private:
+  Gpu& gpu_;
+  cudaEvent_t event_;
+  bool captured_;
+};
+
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(Gpu& gpu, cudaGraphExec_t graph) : gpu_(gpu), graph_(graph) {}
+  ~CudaGraph() override {
+    try {
+      const ControlPath path(gpu_);
+      if (cudaGraphExecDestroy(graph_) != cudaSuccess) forget_error();  // launches in flight finish all the same
+    } catch (...) {
+      // Only while the process ends: CUDA is gone already.
+    }
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void launch(cudaStream_t stream) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    check(cudaGraphLaunch(graph_, stream), "launching a graph on GPU ", gpu_.ordinal());
+  }
+
+ private:
+  Gpu& gpu_;
+  cudaGraphExec_t graph_;
+  mutable std::mutex mutex_;  // CUDA leaves it to the caller that one thread at a time touches a graph
+};
+
+// A graph as captured, until it is made executable.
+class Template {
+ public:
+  explicit Template(cudaGraph_t graph) : graph_(graph) {}
+  ~Template() {
+    if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(graph_));
+  }
+  Template(const Template&) = delete;
+  Template& operator=(const Template&) = delete;
+  cudaGraph_t get() const { return graph_; }
+
+ private:
+  cudaGraph_t graph_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)) {}
+
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+  int index() const override { return gpu_.ordinal(); }
+  std::string name() const override { return gpu_.name(); }
+  int max_blocks() const override { return gpu_.multiprocessors(); }
+
+  std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override {
+    return cuda::allocate(gpu_, bytes, kind);
+  }
+  MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
+  Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
+  std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
+    return cuda::import_memory(gpu_, record, std::move(fd));
+  }
+
+  Stream create_stream() override;
+  void destroy_stream(Stream stream) override;
+  bool idle(Stream stream) const override;
+  void synchronize(Stream stream) override;
+  std::shared_ptr<Event> record(Stream stream) override;
+  void wait(Stream stream, const std::shared_ptr<Event>& event) override;
+
+  void load(const Kernel& kernel) override;
+  void copy(void* destination, const void* source, std::size_t bytes, Stream stream) override;
+  void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) override;
+  void call(void (*function)(void*), void* argument, Stream stream) override;
+
+  void begin_capture(Stream stream) override;
+  std::shared_ptr<Graph> end_capture(Stream stream) override;
+  bool capturing(Stream stream) const override;
+  void launch(const std::shared_ptr<Graph>& graph, Stream stream) override;
+
+ private:
+  bool capturing_here(Stream stream) const;  // with the GPU current already
+
+  Gpu& gpu_;
+};
+
+Stream CudaDevice::create_stream() {
+  const ControlPath path(gpu_);
+  cudaStream_t stream = nullptr;
+  // Non-blocking: never ordered against the default stream, which may hold a wait.
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream on GPU ", gpu_.ordinal());
+  return Stream{stream};
+}
+
+void CudaDevice::destroy_stream(Stream stream) {
+  require(stream.handle != nullptr, "destroy_stream: the default stream cannot be destroyed");
+  const ControlPath path(gpu_);
+  if (capturing_here(stream)) {  // what was captured is dropped
+    cudaGraph_t captured = nullptr;
+    if (cudaStreamEndCapture(handle_of(stream), &captured) != cudaSuccess) forget_error();
+    const Template dropped(captured);
+  }
+  const cudaError_t finished = cudaStreamSynchronize(handle_of(stream));
+  const cudaError_t destroyed = cudaStreamDestroy(handle_of(stream));
+  check(finished, "finishing a stream of GPU ", gpu_.ordinal(), " before destroying it");
+  check(destroyed, "destroying a stream of GPU ", gpu_.ordinal());
+}
+
+bool CudaDevice::idle(Stream stream) const {
+  const ControlPath path(gpu_);
+  // Asking a capturing stream would break the capture.
+  require(!capturing_here(stream), "idle: the stream is capturing; end the capture first");
+  const cudaError_t result = cudaStreamQuery(handle_of(stream));
+  if (result == cudaErrorNotReady) {
+    forget_error();
+    return false;
+  }
+  check(result, "asking GPU ", gpu_.ordinal(), " whether a stream is idle");
+  return true;
+}
+
+void CudaDevice::synchronize(Stream stream) {
+  const ControlPath path(gpu_);
+  require(!capturing_here(stream), "synchronize: the stream is capturing; end the capture first");
+  check(cudaStreamSynchronize(handle_of(stream)), "synchronising a stream of GPU ", gpu_.ordinal());
+}
+
+std::shared_ptr<Event> CudaDevice::record(Stream stream) {
+  const Current current(gpu_);
+  auto event = std::make_shared<CudaEvent>(gpu_, capturing_here(stream));
+  check(cudaEventRecord(event->handle(), handle_of(stream)), "recording an event on GPU ", gpu_.ordinal());
+  return event;
+}
+
+void CudaDevice::wait(Stream stream, const std::shared_ptr<Event>& event) {
+  const auto* mine = dynamic_cast<const CudaEvent*>(event.get());
+  require(mine != nullptr, "wait: ", event ? "the event belongs to another kind of device" : "the event is null");
+  const Current current(gpu_);
+  const cudaError_t result = cudaStreamWaitEvent(handle_of(stream), mine->handle(), 0);
+  if (result != cudaSuccess && mine->captured()) {
+    forget_error();
+    fail(ErrorCode::invalid_argument, "wait: the event was recorded in a capture that has ended, or that another stream ",
+         "cannot join: ", text_of(result));
+  }
+  check(result, "making a stream of GPU ", gpu_.ordinal(), " wait for an event");
+}
+
+void CudaDevice::load(const Kernel& kernel) {
+  if (kernel.cuda == nullptr) fail(ErrorCode::unsupported, "kernel ", kernel.name, " was not built for CUDA");
+  const ControlPath path(gpu_);
+  cudaFuncAttributes attributes{};
+  const cudaError_t result = cudaFuncGetAttributes(&attributes, kernel.cuda);
+  if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
+    forget_error();
+    fail(ErrorCode::unsupported, "kernel ", kernel.name, " holds no code for GPU ", gpu_.ordinal(), " (", gpu_.name(),
+         "): build with -DONSTREAM_CUDA_ARCHITECTURES=", gpu_.capability());
+  }
+  check(result, "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+}
+
+void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream stream) {
+  if (bytes == 0) return;
+  require(destination != nullptr && source != nullptr, "copy of ", bytes, " B: the ",
+          destination == nullptr ? "destination" : "source", " is null");
+  const Current current(gpu_);
+  check(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, handle_of(stream)), "copying ", bytes, " B from ",
+        source, " to ", destination, " on GPU ", gpu_.ordinal());
+}
+
+void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) {
+  if (kernel.cuda == nullptr) fail(ErrorCode::unsupported, "kernel ", kernel.name, " was not built for CUDA");
+  require(grid.blocks > 0 && grid.threads > 0, "kernel ", kernel.name, ": a grid of ", grid.blocks, " blocks of ",
+          grid.threads, " threads");
+  require(arguments != nullptr, "kernel ", kernel.name, ": the arguments are null");
+  const Current current(gpu_);
+  void* parameters[] = {const_cast<void*>(arguments)};
+  check(cudaLaunchKernel(kernel.cuda, dim3(static_cast<unsigned>(grid.blocks)), dim3(static_cast<unsigned>(grid.threads)),
+                         parameters, 0, handle_of(stream)),
+        "launching kernel ", kernel.name, " (", bytes, " B of arguments, ", grid.blocks, " blocks of ", grid.threads,
+        " threads) on GPU ", gpu_.ordinal());
+}
+
+void CudaDevice::call(void (*function)(void*), void* argument, Stream stream) {
+  require(function != nullptr, "call: the function is null");
+  const Current current(gpu_);
+  check(cudaLaunchHostFunc(handle_of(stream), function, argument), "enqueueing a host function on GPU ", gpu_.ordinal());
+}
+
+void CudaDevice::begin_capture(Stream stream) {
+  require(stream.handle != nullptr, "begin_capture: CUDA cannot capture the default stream; use create_stream()");
+  const Current current(gpu_);
+  require(!capturing_here(stream), "begin_capture: the stream is capturing already");
+  // Thread-local: what other threads of the process do meanwhile (allocate, ask) is their own affair.
+  check(cudaStreamBeginCapture(handle_of(stream), cudaStreamCaptureModeThreadLocal), "beginning a capture on GPU ",
+        gpu_.ordinal());
+}
+
+std::shared_ptr<Graph> CudaDevice::end_capture(Stream stream) {
+  const Current current(gpu_);
+  require(capturing_here(stream), "end_capture: the stream is not capturing");
+  cudaGraph_t captured = nullptr;
+  check(cudaStreamEndCapture(handle_of(stream), &captured), "ending a capture on GPU ", gpu_.ordinal());
+  const Template graph(captured);
+  const ControlPath path(gpu_);
+  cudaGraphExec_t executable = nullptr;
+  check(cudaGraphInstantiate(&executable, graph.get(), 0), "making a captured graph executable on GPU ", gpu_.ordinal());
+  auto out = std::make_shared<CudaGraph>(gpu_, executable);
+  gpu_.upload(executable);  // now rather than within the first launch
+  return out;
+}
+
+bool CudaDevice::capturing(Stream stream) const {
+  const Current current(gpu_);
+  return capturing_here(stream);
+}
+
+bool CudaDevice::capturing_here(Stream stream) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t result = cudaStreamIsCapturing(handle_of(stream), &status);
+  if (result == cudaErrorStreamCaptureImplicit) {  // the default stream, while another one is captured
+    forget_error();
+    return false;
+  }
+  check(result, "asking GPU ", gpu_.ordinal(), " whether a stream is being captured");
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void CudaDevice::launch(const std::shared_ptr<Graph>& graph, Stream stream) {
+  const auto* mine = dynamic_cast<const CudaGraph*>(graph.get());
+  require(mine != nullptr, "launch: ", graph ? "the graph belongs to another kind of device" : "the graph is null");
+  const Current current(gpu_);
+  mine->launch(handle_of(stream));
+}
+
+}  // namespace
+}  // namespace cuda
+
+std::shared_ptr<Device> open_cuda(int ordinal) { return std::make_shared<cuda::CudaDevice>(ordinal); }
+
+std::vector<DeviceRow> list_cuda() {
+  std::vector<DeviceRow> rows;
+  std::string why_none;
+  const int count = cuda::count_gpus(why_none);
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, i) != cudaSuccess) {
+      cuda::forget_error();
+      rows.push_back({DeviceKind::cuda, i, "unreadable GPU", 0});
+      continue;
+    }
+    rows.push_back({DeviceKind::cuda, i, properties.name, properties.totalGlobalMem});
+  }
+  return rows;
+}
+
+std::string why_no_cuda() {
+  std::string why_none;
+  return cuda::count_gpus(why_none) > 0 ? std::string() : why_none;
+}
+
+}  // namespace onstream

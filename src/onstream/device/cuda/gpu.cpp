@@ -1,0 +1,207 @@
+#include "onstream/device/cuda/gpu.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+
+#include "onstream/device/cuda/check.hpp"
+
+namespace onstream::cuda {
+
+namespace {
+
+// Read by the driver when it starts, so set before this library's first CUDA call; a value that the user chose stays.
+void prepare_environment() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // Streams share hardware queues, 8 unless told otherwise. Work queued behind a kernel that waits for a peer would
+    // wait too, and the peer may be waiting for that very work. 32 is the most there are.
+    ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    // A kernel loaded on its first launch may need the GPU to be idle, which it never becomes while a kernel on it
+    // waits for what the first launch would send.
+    ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  });
+}
+
+bool attribute(CUdevice device, CUdevice_attribute which) {
+  int value = 0;
+  check(driver().device_get_attribute(&value, which, device), "reading attribute ", static_cast<int>(which), " of GPU ",
+        device);
+  return value != 0;
+}
+
+}  // namespace
+
+int count_gpus(std::string& why_none) {
+  prepare_environment();
+  int driver_version = 0;
+  if (cudaDriverGetVersion(&driver_version) != cudaSuccess || driver_version == 0) {
+    forget_error();
+    why_none = "no NVIDIA driver on this machine";
+    return 0;
+  }
+  int count = 0;
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result == cudaSuccess && count > 0) return count;
+  forget_error();
+  if (result == cudaSuccess || result == cudaErrorNoDevice) {
+    why_none = "the NVIDIA driver shows no GPU; is CUDA_VISIBLE_DEVICES empty?";
+  } else if (result == cudaErrorInsufficientDriver) {
+    why_none = concat("the NVIDIA driver is too old: it supports CUDA ", driver_version / 1000, ".",
+                      driver_version % 1000 / 10, ", onstream was built with CUDA ", CUDART_VERSION / 1000, ".",
+                      CUDART_VERSION % 1000 / 10);
+  } else if (result == cudaErrorInitializationError) {
+    why_none = concat("CUDA did not start (", text_of(result),
+                      "); a process forked after its parent used CUDA cannot use it: start a new program instead");
+  } else {
+    why_none = concat("CUDA did not start (", text_of(result), ")");
+  }
+  return 0;
+}
+
+Gpu& Gpu::of(int ordinal) {
+  // Never destroyed: what refers to a Gpu may outlive every static object.
+  static std::mutex* mutex = new std::mutex;
+  static std::map<int, Gpu*>* gpus = new std::map<int, Gpu*>;
+
+  std::string why_none;
+  const int count = count_gpus(why_none);
+  if (count == 0) fail(ErrorCode::unsupported, "cuda:", ordinal, " cannot be opened: ", why_none);
+  if (ordinal < 0 || ordinal >= count) {
+    fail(ErrorCode::unsupported, "cuda:", ordinal, " cannot be opened: there ", count == 1 ? "is " : "are ", count,
+         count == 1 ? " GPU, cuda:0" : concat(" GPUs, cuda:0 to cuda:", count - 1));
+  }
+  const std::lock_guard<std::mutex> lock(*mutex);
+  Gpu*& entry = (*gpus)[ordinal];
+  if (entry == nullptr) entry = new Gpu(ordinal);
+  CUcontext current = nullptr;
+  check(driver().ctx_get_current(&current), "asking for this thread's current GPU");
+  if (current == nullptr) check(driver().ctx_set_current(entry->context_), "making GPU ", ordinal, " current");
+  return *entry;
+}
+
+Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
+  CUcontext previous = nullptr;
+  int previous_ordinal = 0;
+  check(driver().ctx_get_current(&previous), "asking for this thread's current GPU");
+  if (previous != nullptr) check(cudaGetDevice(&previous_ordinal), "asking for this thread's current GPU");
+
+  check(cudaSetDevice(ordinal), "starting GPU ", ordinal);
+  check(driver().ctx_get_current(&context_), "reading the context of GPU ", ordinal);
+  if (previous != nullptr) {
+    check(cudaSetDevice(previous_ordinal), "going back to GPU ", previous_ordinal);
+    check(driver().ctx_set_current(previous), "going back to the context of GPU ", previous_ordinal);
+  }
+  if (context_ == nullptr) fail(ErrorCode::system, "GPU ", ordinal, " has no context after cudaSetDevice");
+
+  const ControlPath path(*this);
+  read_properties();
+  find_peers();
+  check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream on GPU ", ordinal);
+}
+
+void Gpu::read_properties() {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, ordinal_), "reading the properties of GPU ", ordinal_);
+  name_ = properties.name;
+  multiprocessors_ = properties.multiProcessorCount;
+  capability_ = properties.major * 10 + properties.minor;
+  memory_bytes_ = properties.totalGlobalMem;
+  one_host_address_ = properties.canUseHostPointerForRegisteredMem != 0;
+  check(driver().device_get(&device_, ordinal_), "asking the driver for GPU ", ordinal_);
+  exports_by_fd_ = attribute(device_, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
+                   attribute(device_, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  rdma_ = attribute(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+}
+
+void Gpu::find_peers() {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "counting GPUs");
+  reached_by_ = {ordinal_};
+  may_reach_ = {ordinal_};
+  for (int other = 0; other < count; ++other) {
+    int there = 0;
+    int back = 0;
+    if (other == ordinal_) continue;
+    check(cudaDeviceCanAccessPeer(&there, ordinal_, other), "asking whether GPU ", ordinal_, " reaches GPU ", other);
+    check(cudaDeviceCanAccessPeer(&back, other, ordinal_), "asking whether GPU ", other, " reaches GPU ", ordinal_);
+    if (there != 0) may_reach_.push_back(other);
+    if (back != 0) reached_by_.push_back(other);
+  }
+}
+
+bool Gpu::may_reach(int other) const { return std::find(may_reach_.begin(), may_reach_.end(), other) != may_reach_.end(); }
+
+void Gpu::enable_peer(int other) {
+  if (reaches(other)) return;
+  if (!may_reach(other)) {
+    fail(ErrorCode::unsupported, "GPU ", ordinal_, " (", name_, ") cannot address the memory of GPU ", other,
+         ": no NVLink or PCIe peer access between them");
+  }
+  const ControlPath path(*this);
+  const cudaError_t result = cudaDeviceEnablePeerAccess(other, 0);
+  if (result == cudaErrorPeerAccessAlreadyEnabled) {
+    forget_error();
+  } else {
+    check(result, "letting GPU ", ordinal_, " address the memory of GPU ", other);
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  peers_.insert(other);
+}
+
+bool Gpu::reaches(int other) const {
+  if (other == ordinal_) return true;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return peers_.count(other) != 0;
+}
+
+void Gpu::zero(void* address, std::size_t bytes) {
+  check(cudaMemsetAsync(address, 0, bytes, own_stream_), "clearing ", bytes, " B on GPU ", ordinal_);
+  check(cudaStreamSynchronize(own_stream_), "clearing ", bytes, " B on GPU ", ordinal_);
+}
+
+void Gpu::upload(cudaGraphExec_t graph) {
+  check(cudaGraphUpload(graph, own_stream_), "uploading a graph to GPU ", ordinal_);
+  check(cudaStreamSynchronize(own_stream_), "uploading a graph to GPU ", ordinal_);
+}
+
+cudaEvent_t Gpu::take_event() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!events_.empty()) {
+      const cudaEvent_t event = events_.back();
+      events_.pop_back();
+      return event;
+    }
+  }
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event on GPU ", ordinal_);
+  return event;
+}
+
+void Gpu::give_event(cudaEvent_t event) noexcept {
+  try {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    events_.push_back(event);
+  } catch (...) {
+    // No memory to remember it with: an event without a context is freed by its own.
+    static_cast<void>(cudaEventDestroy(event));
+  }
+}
+
+Current::Current(const Gpu& gpu) : mine_(gpu.context()) {
+  check(driver().ctx_get_current(&previous_), "asking for this thread's current GPU");
+  if (previous_ != mine_) check(driver().ctx_set_current(mine_), "making GPU ", gpu.ordinal(), " current");
+}
+
+Current::~Current() {
+  if (previous_ != mine_) static_cast<void>(driver().ctx_set_current(previous_));
+}
+
+ControlPath::ControlPath(const Gpu& gpu) : current_(gpu) {
+  check(cudaThreadExchangeStreamCaptureMode(&mode_), "leaving the thread's capture mode");
+}
+
+ControlPath::~ControlPath() { static_cast<void>(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+
+}  // namespace onstream::cuda

@@ -1,0 +1,111 @@
+// A Gpu: what this process knows and holds of one GPU, whatever number of Device objects share it.
+//
+// Made on first use and kept until the process ends, as the CUDA runtime itself keeps a GPU's primary context; so every
+// Memory, Event and Graph may refer to it for ever. Current and ControlPath are the two ways to call CUDA on it.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "onstream/device/cuda/driver.hpp"
+
+namespace onstream::cuda {
+
+class Gpu {
+ public:
+  // The GPU of that ordinal, its context made if need be. Leaves the calling thread's current GPU as it was; a thread
+  // without one gets this GPU, as from cudaSetDevice, so that its later calls need not switch. Throws.
+  static Gpu& of(int ordinal);
+
+  int ordinal() const { return ordinal_; }
+  CUdevice device() const { return device_; }
+  CUcontext context() const { return context_; }
+  const std::string& name() const { return name_; }
+  int multiprocessors() const { return multiprocessors_; }
+  int capability() const { return capability_; }  // 90 for compute capability 9.0
+  std::uint64_t memory_bytes() const { return memory_bytes_; }
+  // Registered host memory has one address for host and kernels.
+  bool one_host_address() const { return one_host_address_; }
+  bool exports_by_fd() const { return exports_by_fd_; }
+  bool rdma() const { return rdma_; }
+  // The GPUs that can address this one's memory, itself first.
+  const std::vector<int>& reached_by() const { return reached_by_; }
+
+  // Lets this GPU's kernels address plain cudaMalloc memory of another GPU of the process. Throws unsupported if the
+  // machine cannot. Any number of times.
+  void enable_peer(int other);
+  bool reaches(int other) const;  // plain memory: enable_peer() was called, or `other` is itself
+  bool may_reach(int other) const;  // memory that other GPUs were given access to when it was made
+
+  // On a stream of its own, never behind anybody's work, and finished when the call returns: sets memory to zero; makes
+  // a graph resident.
+  void zero(void* address, std::size_t bytes);
+  void upload(cudaGraphExec_t graph);
+
+  // Timing-free events, kept for reuse: making one costs more than recording it.
+  cudaEvent_t take_event();
+  void give_event(cudaEvent_t event) noexcept;
+
+ private:
+  explicit Gpu(int ordinal);
+  void read_properties();
+  void find_peers();
+
+  int ordinal_;
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  std::string name_;
+  int multiprocessors_ = 0;
+  int capability_ = 0;
+  std::uint64_t memory_bytes_ = 0;
+  bool one_host_address_ = false;
+  bool exports_by_fd_ = false;
+  bool rdma_ = false;
+  std::vector<int> reached_by_;
+  std::vector<int> may_reach_;
+  cudaStream_t own_stream_ = nullptr;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::set<int> peers_;
+  std::vector<cudaEvent_t> events_;
+};
+
+// How many GPUs there are, after setting what must be set before CUDA starts; zero and the reason in `why_none` if none.
+// Never throws.
+int count_gpus(std::string& why_none);
+
+// The GPU's context is current in this thread for a scope. A driver call and not cudaSetDevice, which on the way back
+// would make a context on GPU 0 for a thread that never chose a GPU.
+class Current {
+ public:
+  explicit Current(const Gpu& gpu);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  CUcontext previous_ = nullptr;
+  CUcontext mine_;
+};
+
+// The same, and calls that a capture forbids in the meantime (allocating, mapping, querying) are allowed: they touch no
+// stream that anybody captures, and the capture may be another thread's.
+class ControlPath {
+ public:
+  explicit ControlPath(const Gpu& gpu);
+  ~ControlPath();
+  ControlPath(const ControlPath&) = delete;
+  ControlPath& operator=(const ControlPath&) = delete;
+
+ private:
+  Current current_;
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+}  // namespace onstream::cuda

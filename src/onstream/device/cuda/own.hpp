@@ -1,0 +1,37 @@
+// The memory that this library allocated in this process and can export: found again from any address inside it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "onstream/base/fd.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream::cuda {
+
+// How an ExportRecord's memory travels.
+enum class Flavour : std::uint32_t {
+  legacy_ipc = 1,  // handle: a cudaIpcMemHandle_t; the driver finds the memory
+  gpu_fd,          // a descriptor of GPU memory; handle: its mapped bytes
+  host_fd,         // a descriptor of shared host memory; handle: its mapped bytes
+};
+
+struct Own {
+  MemoryInfo info;
+  Flavour flavour = Flavour::gpu_fd;
+  std::size_t mapped_bytes = 0;    // whole pages, at least info.bytes
+  std::function<Fd()> export_fd;   // valid while the allocation lives
+};
+
+// Adds an allocation and gives it its id. Thread-safe, as all here.
+void add_own(Own own);
+void remove_own(const std::byte* base) noexcept;
+// What is known about the allocation around an address. A table look-up, no driver call.
+std::optional<MemoryInfo> find_own(const void* address);
+// Exports the allocation with this base and id, which cannot be freed in the meantime. Throws invalid_argument if it is
+// gone.
+Export export_own(const MemoryInfo& info);
+
+}  // namespace onstream::cuda

@@ -1,0 +1,210 @@
+#include "onstream/device/cuda/ranges.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "onstream/device/cuda/check.hpp"
+
+namespace onstream::cuda {
+
+namespace {
+
+std::size_t round_up(std::size_t bytes, std::size_t unit, const char* what) {
+  if (bytes > std::numeric_limits<std::size_t>::max() - unit) {
+    fail(ErrorCode::invalid_argument, what, " of ", bytes, " B: no machine has that much");
+  }
+  return (bytes + unit - 1) / unit * unit;
+}
+
+CUmemAllocationProp shareable(const Gpu& gpu) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.location.id = gpu.ordinal();
+  properties.allocFlags.gpuDirectRDMACapable = gpu.rdma() ? 1 : 0;
+  return properties;
+}
+
+std::size_t granularity_of(const Gpu& gpu, const CUmemAllocationProp& properties) {
+  std::size_t granularity = 0;
+  check(driver().mem_get_allocation_granularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+        "asking GPU ", gpu.ordinal(), " for its allocation granularity");
+  return granularity;
+}
+
+std::string free_memory() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (cudaMemGetInfo(&free, &total) != cudaSuccess) {
+    forget_error();
+    return "free memory unknown";
+  }
+  return concat(human_bytes(free), " of ", human_bytes(total), " free");
+}
+
+std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)); }
+
+}  // namespace
+
+GpuRange GpuRange::create(Gpu& gpu, std::size_t bytes) {
+  if (!gpu.exports_by_fd()) {
+    fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " (", gpu.name(),
+         ") cannot share memory by file descriptor (virtual memory management)");
+  }
+  const ControlPath path(gpu);
+  const CUmemAllocationProp properties = shareable(gpu);
+  const std::size_t granularity = granularity_of(gpu, properties);
+  const std::size_t mapped = round_up(bytes, granularity, "device memory");
+  CUmemGenericAllocationHandle handle = 0;
+  const CUresult result = driver().mem_create(&handle, mapped, &properties, 0);
+  if (result != CUDA_SUCCESS) {
+    check(result, "allocating ", human_bytes(mapped), " on GPU ", gpu.ordinal(), " (", free_memory(), ")");
+  }
+  GpuRange range(gpu, handle, mapped);
+  range.map(granularity);
+  range.allow(gpu.reached_by());
+  return range;
+}
+
+GpuRange GpuRange::import(Gpu& gpu, const Fd& fd, std::size_t mapped_bytes) {
+  require(fd.valid(), "importing GPU memory: its file descriptor did not arrive");
+  const ControlPath path(gpu);
+  CUmemGenericAllocationHandle handle = 0;
+  check(driver().mem_import(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get())),
+                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        "importing ", human_bytes(mapped_bytes), " of another process's GPU memory on GPU ", gpu.ordinal());
+  GpuRange range(gpu, handle, mapped_bytes);
+  range.map(granularity_of(gpu, shareable(gpu)));
+  range.allow({gpu.ordinal()});
+  return range;
+}
+
+void GpuRange::map(std::size_t alignment) {
+  check(driver().mem_address_reserve(&address_, bytes_, alignment, 0, 0), "reserving ", bytes_, " B of address space");
+  check(driver().mem_map(address_, bytes_, 0, handle_, 0), "mapping ", bytes_, " B of GPU memory");
+  mapped_at_ = address_;
+}
+
+void GpuRange::allow(const std::vector<int>& ordinals) {
+  for (const int ordinal : ordinals) {
+    CUmemAccessDesc access{};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access.location.id = ordinal;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const CUresult result = driver().mem_set_access(address_, bytes_, &access, 1);
+    if (result == CUDA_SUCCESS) continue;
+    fail(ErrorCode::unsupported, "GPU ", ordinal, " cannot be given access to ", human_bytes(bytes_),
+         " of GPU memory (no NVLink or PCIe peer access?): ", text_of(result));
+  }
+}
+
+GpuRange::GpuRange(GpuRange&& other) noexcept
+    : gpu_(std::exchange(other.gpu_, nullptr)),
+      handle_(other.handle_),
+      bytes_(other.bytes_),
+      address_(other.address_),
+      mapped_at_(other.mapped_at_) {}
+
+GpuRange::~GpuRange() {
+  if (gpu_ == nullptr) return;
+  try {
+    const ControlPath path(*gpu_);
+    if (mapped_at_ != 0) static_cast<void>(driver().mem_unmap(mapped_at_, bytes_));
+    if (address_ != 0) static_cast<void>(driver().mem_address_free(address_, bytes_));
+    static_cast<void>(driver().mem_release(handle_));
+  } catch (...) {
+    // Only while the process ends: CUDA is gone already and has freed everything.
+  }
+}
+
+Fd GpuRange::export_fd() const {
+  const ControlPath path(*gpu_);
+  int fd = -1;
+  check(driver().mem_export(&fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "exporting ",
+        human_bytes(bytes_), " of GPU ", gpu_->ordinal());
+  return Fd(fd);
+}
+
+HostRange::HostRange(Gpu& gpu, Fd fd, std::size_t bytes) : gpu_(&gpu), fd_(std::move(fd)), bytes_(bytes) {
+  if (!gpu.one_host_address()) {
+    fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " (", gpu.name(),
+         ") has its own addresses for registered host memory; onstream needs one address for both");
+  }
+}
+
+HostRange HostRange::create(Gpu& gpu, std::size_t bytes) {
+  const std::size_t mapped = round_up(bytes, page_bytes(), "pinned memory");
+  Fd fd(::memfd_create("onstream pinned", MFD_CLOEXEC));
+  if (!fd.valid()) fail_errno("memfd_create for pinned memory");
+  if (mapped > static_cast<std::size_t>(std::numeric_limits<off_t>::max())) {
+    fail(ErrorCode::invalid_argument, "pinned memory of ", bytes, " B: no machine has that much");
+  }
+  if (::ftruncate(fd.get(), static_cast<off_t>(mapped)) != 0) {
+    fail_errno(concat("ftruncate of pinned memory to ", mapped, " B"));
+  }
+  HostRange range(gpu, std::move(fd), mapped);
+  range.register_pages();
+  return range;
+}
+
+HostRange HostRange::import(Gpu& gpu, Fd fd, std::size_t mapped_bytes) {
+  require(fd.valid(), "importing pinned memory: its file descriptor did not arrive");
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) fail_errno("fstat of imported pinned memory");
+  // Touching pages past the end of a file ends the process, so the sender's word is not enough.
+  require(mapped_bytes > 0 && static_cast<std::uint64_t>(status.st_size) >= mapped_bytes, "importing pinned memory: ",
+          mapped_bytes, " B announced, ", status.st_size, " B behind the file descriptor");
+  HostRange range(gpu, std::move(fd), mapped_bytes);
+  range.register_pages();
+  return range;
+}
+
+void HostRange::register_pages() {
+  void* address = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (address == MAP_FAILED) fail_errno(concat("mmap of ", bytes_, " B of pinned memory"));
+  address_ = address;
+  const ControlPath path(*gpu_);
+  check(cudaHostRegister(address_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped), "registering ",
+        human_bytes(bytes_), " of host memory on GPU ", gpu_->ordinal());
+  registered_ = true;
+  void* on_gpu = nullptr;
+  check(cudaHostGetDevicePointer(&on_gpu, address_, 0), "asking for the GPU's address of pinned memory");
+  if (on_gpu != address_) {
+    fail(ErrorCode::unsupported, "GPU ", gpu_->ordinal(), " sees pinned memory at ", on_gpu, ", the host at ", address_,
+         "; onstream needs one address for both");
+  }
+}
+
+HostRange::HostRange(HostRange&& other) noexcept
+    : gpu_(other.gpu_),
+      fd_(std::move(other.fd_)),
+      bytes_(other.bytes_),
+      address_(std::exchange(other.address_, nullptr)),
+      registered_(std::exchange(other.registered_, false)) {}
+
+HostRange::~HostRange() {
+  try {
+    if (registered_) {
+      const ControlPath path(*gpu_);
+      if (cudaHostUnregister(address_) != cudaSuccess) forget_error();
+    }
+  } catch (...) {
+    // Only while the process ends: CUDA is gone already and has let go of the pages.
+  }
+  if (address_ != nullptr) ::munmap(address_, bytes_);
+}
+
+Fd HostRange::export_fd() const {
+  const int fd = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) fail_errno("duplicating the file descriptor of pinned memory");
+  return Fd(fd);
+}
+
+}  // namespace onstream::cuda
