@@ -180,11 +180,14 @@ def wants_cuda_wheels(cuda):
 
 
 def link_cuda_libraries(venv):
-    """The wheels keep libraries in lib/, where nvcc and CMake look in lib64/ too."""
+    """The wheels keep libraries in lib/ under their run-time names; CMake and nvcc look in lib64/ for libcudart.so."""
     for root in venv.glob("lib/python*/site-packages/nvidia/cu*"):
-        link = root / "lib64"
-        if (root / "lib").is_dir() and not link.exists():
-            link.symlink_to("lib")
+        names = {root / "lib64": "lib"}
+        for library in (root / "lib").glob("libcudart.so.*"):
+            names[library.parent / "libcudart.so"] = library.name
+        for link, target in names.items():
+            if not link.exists():
+                link.symlink_to(target)
 
 
 def stamp_of(groups, offline):
