@@ -39,18 +39,17 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
-// Spins, then yields, until `ready()` or kSpinNs have passed; returns the last answer.
+// Spins and yields until `ready()`, or until kSpinNs have passed.
 template <class Ready>
-bool spin_until(const Ready& ready) {
+void spin_until(const Ready& ready) {
   const std::uint64_t start = now_ns();
   do {
     for (int i = 0; i < kSpinsPerYield; ++i) {
-      if (ready()) return true;
+      if (ready()) return;
       HostGroup::pause(0);
     }
     sched_yield();
   } while (now_ns() - start < kSpinNs);
-  return ready();
 }
 
 }  // namespace
@@ -176,11 +175,11 @@ void Stream::synchronize() {
       continue;
     }
     lock.unlock();
-    const bool seen = spin_until(reached);
+    spin_until(reached);
     lock.lock();
-    if (seen || executable()) continue;
+    if (reached() || executable()) continue;
     next_waited_ = std::min(next_waited_, target);
-    progress_.wait(lock, reached);
+    progress_.wait(lock);  // whoever wakes the sleepers forgets their targets, so each looks again and says its own
   }
   if (executable()) wake_worker();
 }

@@ -71,7 +71,6 @@ class Stream {
   void refuse_while_capturing(const char* call) const;
 
   void work();
-  bool spin_for(std::uint64_t finished) const;
 
   mutable std::mutex mutex_;  // guards everything below
   std::list<Task> queue_;
