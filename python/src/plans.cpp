@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,17 +31,32 @@ struct Elements {
   Layout layout() const { return Layout::strided(item_bytes, shape, strides); }
 };
 
+struct PlanSlot : Closable {
+  std::shared_ptr<Plan> plan;
+  void close() override { plan.reset(); }
+};
+
+struct BuilderSlot : Closable {
+  std::optional<PlanBuilder> builder;
+  void close() override { builder.reset(); }
+};
+
 struct PyPlan {
   std::shared_ptr<WorldState> state;
-  std::shared_ptr<Plan> plan;
+  std::shared_ptr<PlanSlot> slot;
 
+  Plan& plan() const {
+    state->open();
+    return *slot->plan;
+  }
   void launch(nb::handle stream) {
     const auto world = state->open();
     const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
-    onstream::require(choice.stream.has_value(), "a plan is launched on a stream; launch() without one blocks on the host");
+    onstream::require(choice.stream.has_value(),
+                      "a plan is launched on a stream; launch() of host arrays without one blocks on the host");
     {
       const nb::gil_scoped_release release;
-      plan->launch(*choice.stream);
+      plan().launch(*choice.stream);
     }
     if (choice.keeper != nullptr) choice.keeper->keep(Hold(nb::find(*this)));
   }
@@ -48,16 +64,25 @@ struct PyPlan {
 
 struct PyBuilder {
   std::shared_ptr<WorldState> state;
-  PlanBuilder builder;
+  std::shared_ptr<BuilderSlot> slot;
 
-  PyPlan build() {
+  PlanBuilder& builder() const {
     state->open();
-    return {state, run_interruptible([mine = builder]() mutable { return mine.build(); })};
+    return *slot->builder;
+  }
+  PyPlan build() {
+    auto made = std::make_shared<PlanSlot>();
+    made->plan = run_interruptible([mine = builder()]() mutable { return mine.build(); });
+    state->add(made);
+    return {state, std::move(made)};
   }
 };
 
-PyBuilder make_builder(const PyWorld& world, const std::string& name) {
-  return {world.state(), world.open()->plan(name)};
+PyBuilder make_builder(PyWorld& world, const std::string& name) {
+  auto slot = std::make_shared<BuilderSlot>();
+  slot->builder.emplace(world.open()->plan(name));
+  world.state()->add(slot);
+  return {world.state(), std::move(slot)};
 }
 
 void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::int64_t>& ghost,
@@ -70,7 +95,7 @@ void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::
                       .periodic = periodic,
                       .corners = corners,
                       .lane = lane};
-  add_halo(self.builder, *self.state->open()->fabric(), array.pointer(), spec);
+  add_halo(self.builder(), *self.state->open()->fabric(), array.pointer(), spec);
 }
 
 void bind_builder(nb::module_& m) {
@@ -80,34 +105,34 @@ void bind_builder(nb::module_& m) {
   nb::class_<PyBuilder>(m, "PlanBuilder", "Collects the operations of a plan. Use World.plan().")
       .def("send",
            [](PyBuilder& self, const Elements& source, int peer, int lane, const std::string& note) {
-             self.builder.send(source.pointer(), source.layout(), peer, lane, note);
+             self.builder().send(source.pointer(), source.layout(), peer, lane, note);
            },
            nb::arg("source"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
       .def("recv",
            [](PyBuilder& self, const Elements& destination, int peer, int lane, const std::string& note) {
-             self.builder.recv(destination.pointer(), destination.layout(), peer, lane, note);
+             self.builder().recv(destination.pointer(), destination.layout(), peer, lane, note);
            },
            nb::arg("destination"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
       .def("put",
            [](PyBuilder& self, const Elements& remote, const Elements& source, int peer, const std::string& note) {
-             self.builder.put(remote.pointer(), remote.layout(), source.pointer(), source.layout(), peer, note);
+             self.builder().put(remote.pointer(), remote.layout(), source.pointer(), source.layout(), peer, note);
            },
            nb::arg("remote"), nb::arg("source"), nb::arg("peer"), nb::arg("note"))
       .def("signal",
            [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, int peer, const std::string& note) {
-             self.builder.signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
+             self.builder().signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
            },
            nb::arg("counter"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
       .def("wait",
            [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, const std::string& note) {
-             self.builder.wait(reinterpret_cast<std::uint64_t*>(counter), value, note);
+             self.builder().wait(reinterpret_cast<std::uint64_t*>(counter), value, note);
            },
            nb::arg("counter"), nb::arg("value"), nb::arg("note"))
       .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
            nb::arg("corners"), nb::arg("lane"))
       .def("use_path",
            [](PyBuilder& self, const std::string& path) {
-             self.builder.use_path(path == "auto" ? Path::automatic : path_from(path));
+             self.builder().use_path(path == "auto" ? Path::automatic : path_from(path));
            },
            nb::arg("path"))
       .def("build", &PyBuilder::build, "Collective: matches, validates and compiles. Ctrl-C works.");
@@ -133,12 +158,12 @@ void bind_plans(nb::module_& m) {
       .def_ro("why", &PlanOp::why);
   nb::class_<PyPlan>(m, "Plan", "Operations compiled once and launched many times. Use World.plan() or World.halo().")
       .def("launch", &PyPlan::launch, nb::arg("stream"))
-      .def("explain", [](const PyPlan& self) { return self.plan->explain(); })
-      .def("times", [](const PyPlan& self) { return self.plan->times(); })
-      .def("reset_times", [](PyPlan& self) { self.plan->reset_times(); })
-      .def_prop_ro("name", [](const PyPlan& self) { return self.plan->name(); })
-      .def_prop_ro("ops", [](const PyPlan& self) { return self.plan->ops(); })
-      .def_prop_ro("kernels_per_launch", [](const PyPlan& self) { return self.plan->kernels_per_launch(); });
+      .def("explain", [](const PyPlan& self) { return self.plan().explain(); })
+      .def("times", [](const PyPlan& self) { return self.plan().times(); })
+      .def("reset_times", [](PyPlan& self) { self.plan().reset_times(); })
+      .def_prop_ro("name", [](const PyPlan& self) { return self.plan().name(); })
+      .def_prop_ro("ops", [](const PyPlan& self) { return self.plan().ops(); })
+      .def_prop_ro("kernels_per_launch", [](const PyPlan& self) { return self.plan().kernels_per_launch(); });
   bind_builder(m);
   m.def("choose_grid", &choose_grid, nb::arg("size"), nb::arg("shape"),
         "Ranks per dimension for `size` ranks over a global array of `shape`, minimising the cells exchanged.");

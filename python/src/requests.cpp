@@ -19,6 +19,16 @@ void WorldState::reap() {
   std::erase_if(abandoned, [this](const Abandoned& item) { return world->test(item.request) != Status::pending; });
 }
 
+void WorldState::check() {
+  open()->fabric()->check();
+  raise_faults(take_faults());
+}
+
+void WorldState::add(const std::shared_ptr<Closable>& closable) {
+  std::erase_if(closables, [](const auto& known) { return known.expired(); });
+  closables.push_back(closable);
+}
+
 std::vector<FaultReport> WorldState::take_faults() {
   std::vector<FaultReport> all = std::exchange(faults, {});
   const std::vector<FaultReport> recent = open()->take_faults();
@@ -79,7 +89,7 @@ namespace {
 Status wait_by_stream(WorldState& state, World& world, const std::shared_ptr<Request>& request) {
   std::unique_ptr<PyStream> stream;
   if (state.waiters.empty()) {
-    stream = std::make_unique<PyStream>(world.fabric());
+    stream = std::make_unique<PyStream>(world.fabric()->device(), nullptr);
   } else {
     stream = std::move(state.waiters.back());
     state.waiters.pop_back();
@@ -88,7 +98,7 @@ Status wait_by_stream(WorldState& state, World& world, const std::shared_ptr<Req
     const nb::gil_scoped_release release;
     world.wait(request, stream->stream());
   }
-  poll_until([&] { return world.device().idle(stream->stream()); }, world.fabric()->parameters().host_spin_us);
+  poll_until([&] { return world.device().idle(stream->stream()); }, state.spin_us);
   state.waiters.push_back(std::move(stream));
   const nb::gil_scoped_release release;
   return world.wait(request);  // has ended: only collects

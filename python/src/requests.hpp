@@ -22,15 +22,28 @@ struct Abandoned {
   Hold hold;
 };
 
+// A part of the C++ library that ends with its world, whatever Python still holds.
+class Closable {
+ public:
+  virtual ~Closable() = default;
+  virtual void close() = 0;
+};
+
 // What all Python objects of one world share. Used with the GIL.
 struct WorldState {
   std::shared_ptr<World> world;  // empty once closed
+  double spin_us = 0;            // parameter host_spin_us
   std::vector<Abandoned> abandoned;
   std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
   std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams for waits of the host on cuda
 
+  std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
+
   // The open world. Throws closed.
   std::shared_ptr<World> open() const;
+  // Throws aborted with the story if the world has failed, or the exception of the faults since the last look.
+  void check();
+  void add(const std::shared_ptr<Closable>& closable);
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
   std::vector<FaultReport> take_faults();

@@ -1,15 +1,19 @@
 #include "streams.hpp"
 
+#include <nanobind/stl/pair.h>
+
 #include <string>
 #include <utility>
 
 #include "bind.hpp"
 #include "onstream/base/error.hpp"
+#include "requests.hpp"
 #include "waiting.hpp"
 
 namespace onstream::python {
 
-PyStream::PyStream(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)), stream_(device().create_stream()) {}
+PyStream::PyStream(std::shared_ptr<Device> device, std::shared_ptr<WorldState> state)
+    : device_(std::move(device)), state_(std::move(state)), stream_(device_->create_stream()) {}
 
 PyStream::~PyStream() {
   const nb::gil_scoped_release release;
@@ -55,11 +59,13 @@ std::string device_text(const Device& device) {
 
 void synchronize(PyStream& self) {
   Device& device = self.device();
-  poll_until([&] { return device.idle(self.stream()); }, self.fabric()->parameters().host_spin_us);
+  poll_until([&] { return device.idle(self.stream()); }, self.state()->spin_us);
   self.release_finished();
-  const nb::gil_scoped_release release;
-  device.synchronize(self.stream());
-  self.fabric()->check();
+  {
+    const nb::gil_scoped_release release;
+    device.synchronize(self.stream());
+  }
+  if (self.state()->world != nullptr) self.state()->check();
 }
 
 void begin_capture(PyStream& self) {
@@ -69,7 +75,7 @@ void begin_capture(PyStream& self) {
 }
 
 void end_capture(PyStream& self, PyGraph& graph) {
-  graph.fabric = self.fabric();
+  graph.state = self.state();
   graph.graph = self.device().end_capture(self.stream());
   graph.holds = self.take_captured();
 }
@@ -77,7 +83,8 @@ void end_capture(PyStream& self, PyGraph& graph) {
 void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   const auto& self = nb::cast<const PyGraph&>(handle);
   require(self.graph != nullptr, "this graph is still being captured: launch it after its `with` block");
-  Device& device = *self.fabric->device();
+  const auto world = self.state->open();  // the graph's kernels use the world's memory
+  Device& device = world->device();
   const StreamChoice choice = choose_stream(stream, std::nullopt, device);
   require(choice.stream.has_value(), "launching a graph needs the stream that orders it: graph.launch(stream)");
   {
@@ -118,7 +125,8 @@ StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, cons
 void bind_streams(nb::module_& m) {
   nb::class_<PyStream>(m, "Stream", "A queue of work on a world's device. Made by World.stream().")
       .def("synchronize", &synchronize,
-           "Blocks until all work enqueued so far has finished; then raises if the world has failed. Ctrl-C works.")
+           "Blocks until all work enqueued so far has finished; then raises if the world has failed\n"
+           "or a message did not end well. Ctrl-C works.")
       .def_prop_ro("idle", [](const PyStream& self) { return self.device().idle(self.stream()); },
                    "Whether all enqueued work has finished.")
       .def_prop_ro("handle", [](const PyStream& self) { return reinterpret_cast<std::uintptr_t>(self.stream().handle); },
@@ -126,7 +134,7 @@ void bind_streams(nb::module_& m) {
       .def("__cuda_stream__",
            [](const PyStream& self) {
              require(self.device().kind() == DeviceKind::cuda, "a stream of the host device is no CUDA stream");
-             return nb::make_tuple(0, reinterpret_cast<std::uintptr_t>(self.stream().handle));
+             return std::pair(0, reinterpret_cast<std::uintptr_t>(self.stream().handle));
            })
       .def("_begin_capture", &begin_capture)
       .def("_end_capture", &end_capture, nb::arg("graph"));

@@ -13,22 +13,23 @@
 
 #include "holds.hpp"
 #include "onstream/device/device.hpp"
-#include "onstream/transport/fabric.hpp"
 
 namespace onstream::python {
 
 namespace nb = nanobind;
 
+struct WorldState;
+
 class PyStream {
  public:
-  explicit PyStream(std::shared_ptr<Fabric> fabric);
+  PyStream(std::shared_ptr<Device> device, std::shared_ptr<WorldState> state);
   ~PyStream();
   PyStream(const PyStream&) = delete;
   PyStream& operator=(const PyStream&) = delete;
 
   Stream stream() const { return stream_; }
-  const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
-  Device& device() const { return *fabric_->device(); }
+  Device& device() const { return *device_; }
+  const std::shared_ptr<WorldState>& state() const { return state_; }
 
   void keep(Hold hold);               // until the work enqueued so far has finished
   void release_finished();            // after a synchronisation
@@ -40,7 +41,8 @@ class PyStream {
     std::shared_ptr<Event> event;
     std::vector<Hold> holds;
   };
-  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<WorldState> state_;  // a stream may outlive its world, but not keep it from closing
   Stream stream_;
   std::deque<Batch> batches_;  // oldest first, each with the event behind its work
   std::vector<Hold> recent_;   // not in a batch yet
@@ -51,7 +53,7 @@ struct PyGraph {
   PyGraph(const PyGraph&) = delete;
   PyGraph& operator=(const PyGraph&) = delete;
 
-  std::shared_ptr<Fabric> fabric;
+  std::shared_ptr<WorldState> state;
   std::shared_ptr<Graph> graph;  // empty while the capture lasts
   std::vector<Hold> holds;
 };

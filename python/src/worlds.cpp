@@ -20,21 +20,32 @@ namespace onstream::python {
 
 PyWorld::PyWorld(const Launch& launch, const Parameters& parameters) : state_(std::make_shared<WorldState>()) {
   state_->world = run_interruptible([launch, parameters] { return World::create(launch, parameters); });
+  state_->spin_us = parameters.host_spin_us;
 }
 
 PyWorld::~PyWorld() {
-  std::shared_ptr<World> world = std::exchange(state_->world, nullptr);
+  auto end = take_world();
   {
     const nb::gil_scoped_release release;
-    world.reset();
+    end();
   }
   state_->abandoned.clear();
 }
 
 void PyWorld::close() {
   if (closed()) return;
-  run_interruptible([world = std::exchange(state_->world, nullptr)]() mutable { world.reset(); });
+  run_interruptible(take_world());
   state_->abandoned.clear();  // only now: the world's end waited for the messages that used them
+}
+
+std::function<void()> PyWorld::take_world() {
+  state_->waiters.clear();
+  return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
+    for (const auto& weak : closables) {
+      if (const auto closable = weak.lock()) closable->close();
+    }
+    world.reset();
+  };
 }
 
 std::string PyWorld::device() const {
@@ -187,17 +198,17 @@ std::string place_of(PyWorld& self, std::uintptr_t address) {
 }
 
 struct PySegment {
-  std::shared_ptr<World> world;
+  std::shared_ptr<Device> device;
+  int size;  // of the world
   std::shared_ptr<Segment> segment;
   MemoryKind kind;
 
   Block part(std::byte* address) const {
-    Device& device = world->device();
-    return {segment, address, segment->bytes(), cpu_can_touch(device, kind), device.index()};
+    return {segment, address, segment->bytes(), cpu_can_touch(*device, kind), device->index()};
   }
   Block local() const { return part(segment->local()); }
   Block peer(int rank) const {
-    require(rank >= 0 && rank < world->size(), "rank ", rank, " is not in this world of ", world->size(), " ranks");
+    require(rank >= 0 && rank < size, "rank ", rank, " is not in this world of ", size, " ranks");
     return part(segment->peer(rank));
   }
 };
@@ -206,15 +217,10 @@ PySegment make_segment(PyWorld& self, std::size_t bytes, const std::string& kind
   const auto world = self.open();
   const MemoryKind kind = kind_from(kind_name);
   auto segment = run_interruptible([world, bytes, kind] { return world->segment(bytes, kind); });
-  return {world, std::move(segment), kind};
+  return {world->fabric()->device(), world->size(), std::move(segment), kind};
 }
 
 // --- the job ---
-
-void check(PyWorld& self) {
-  self.open()->fabric()->check();
-  raise_faults(self.state()->take_faults());
-}
 
 void synchronize(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
@@ -226,7 +232,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
     const nb::gil_scoped_release release;
     world->device().synchronize(*choice.stream);
   }
-  check(self);
+  self.state()->check();
 }
 
 std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, const std::string& mine) {
@@ -316,7 +322,8 @@ void bind_worlds(nb::module_& m) {
       .def("allocate", &allocate, nb::arg("nbytes"), nb::arg("kind") = "device",
            "Zeroed memory that peers reach directly. World.empty() gives it as an array.")
       .def("place_of", &place_of, nb::arg("address"), "Where an address lies: cuda:N, pinned, managed or host.")
-      .def("stream", [](const PyWorld& self) { return std::make_unique<PyStream>(self.open()->fabric()); },
+      .def("stream", [](const PyWorld& self) { return new PyStream(self.open()->fabric()->device(), self.state()); },
+           nb::rv_policy::take_ownership,
            "A new stream of this world's device.")
       .def("barrier", [](const PyWorld& self) { run_interruptible([world = self.open()] { world->barrier(); }); },
            "Blocks until every rank's host has come here.")
@@ -324,7 +331,7 @@ void bind_worlds(nb::module_& m) {
            "Blocks until the stream's work has finished, then raises if the world has failed.")
       .def("abort", [](const PyWorld& self, const std::string& reason) { self.open()->abort(reason); },
            nb::arg("reason"), nb::call_guard<nb::gil_scoped_release>(), "Ends the world on every rank: streams drain.")
-      .def("check", &check,
+      .def("check", [](const PyWorld& self) { self.state()->check(); },
            "Raises the world's failure, or the oldest fault of a stream-ordered message.")
       .def("failure", [](const PyWorld& self) { return self.open()->failure(); }, "Why the world failed, or None.")
       .def("take_faults", [](const PyWorld& self) { return self.state()->take_faults(); },

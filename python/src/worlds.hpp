@@ -1,6 +1,7 @@
 // World as Python holds it: the base class of onstream.World, which adds arrays, plans and context managers in Python.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,8 @@ class PyWorld {
   std::string device() const;
 
  private:
+  // What ends the world, to be called without the GIL.
+  std::function<void()> take_world();
   std::shared_ptr<WorldState> state_;
 };
 

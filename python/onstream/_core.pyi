@@ -1,0 +1,442 @@
+"""The compiled part of onstream. Import onstream instead."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+
+class Block:
+    """
+    A piece of onstream's memory; it lives as long as this object or an array over it.
+    """
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def on_host(self) -> bool:
+        """Whether the CPU may load and store it."""
+
+    @property
+    def device_index(self) -> int: ...
+
+    def bytes_view(self) -> NDArray[numpy.uint8]:
+        """The block as a numpy array of bytes. Only if on_host."""
+
+    def exchange(self, shape: Sequence[int], dtype_code: int, dtype_bits: int) -> Any:
+        """The block as a DLPack producer on cuda."""
+
+class Import:
+    """
+    What DLPack says of a foreign array, which stays alive as long as this object.
+    """
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def shape(self) -> list[int]: ...
+
+    @property
+    def strides(self) -> list[int]:
+        """In bytes."""
+
+    @property
+    def item_bytes(self) -> int: ...
+
+    @property
+    def read_only(self) -> bool: ...
+
+    @property
+    def device(self) -> tuple[int, int]: ...
+
+def import_dlpack(array: object) -> Import:
+    """Describes any object with __dlpack__."""
+
+class Stream:
+    """A queue of work on a world's device. Made by World.stream()."""
+
+    def synchronize(self) -> None:
+        """
+        Blocks until all work enqueued so far has finished; then raises if the world has failed
+        or a message did not end well. Ctrl-C works.
+        """
+
+    @property
+    def idle(self) -> bool:
+        """Whether all enqueued work has finished."""
+
+    @property
+    def handle(self) -> int:
+        """The device's own handle: a cudaStream_t on cuda."""
+
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+    def _begin_capture(self) -> None: ...
+
+    def _end_capture(self, graph: Graph) -> None: ...
+
+class Graph:
+    """
+    Captured work of one stream, launched any number of times. Made by World.capture().
+    """
+
+    def __init__(self) -> None: ...
+
+    def launch(self, stream: object) -> None:
+        """Enqueues everything that was captured. Does not block."""
+
+class Request:
+    """A message on its way. Made by World.isend() and World.irecv()."""
+
+    def wait(self, stream: object | None = None) -> None:
+        """
+        Completes the message: on a stream (then it does not block), or, with stream='host' or for host arrays, by
+        blocking until it has ended. Without a stream it uses the one that the message was posted on.
+        """
+
+    def test(self) -> bool:
+        """
+        Whether the message has ended; raises if it ended badly. Does not block.
+        """
+
+    @property
+    def received(self) -> int:
+        """Bytes of the message that came, once it has ended."""
+
+    @property
+    def peer(self) -> int: ...
+
+    @property
+    def lane(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the buffer."""
+
+class Launch:
+    """Who this process is in the job, and where the job meets."""
+
+    def __init__(self, rank: int, size: int, port: int, secret: str, address: str = '127.0.0.1') -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def local_rank(self) -> int: ...
+
+    @property
+    def local_size(self) -> int: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def launcher(self) -> str: ...
+
+def launch_from_environment() -> Launch:
+    """
+    Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.
+    """
+
+class Fault:
+    """One operation that did not end well, on one rank."""
+
+    @property
+    def rank(self) -> int:
+        """Where the operation ran."""
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def op(self) -> str: ...
+
+    @property
+    def peer(self) -> int: ...
+
+    @property
+    def lane(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+class Failure:
+    """Why a world is broken."""
+
+    @property
+    def reason(self) -> str:
+        """The first cause."""
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What every rank reported, this rank's own first."""
+
+    @property
+    def story(self) -> str:
+        """All of it, for the screen."""
+
+    def __str__(self) -> str: ...
+
+    def __repr__(self) -> str: ...
+
+class SegmentBlocks:
+    """A segment's parts, one a rank."""
+
+    def local(self) -> Block: ...
+
+    def peer(self, rank: int) -> Block: ...
+
+class World:
+    """
+    The ranks of a job and all they share. Use onstream.World, which adds arrays.
+    """
+
+    def __init__(self, launch: Launch | None, parameters: Mapping[str, str]) -> None: ...
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def device(self) -> str:
+        """"host", or "cuda:N"."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def close(self) -> None:
+        """
+        Waits for the work enqueued through this world, then leaves it. Idempotent; not collective.
+        """
+
+    def allocate(self, nbytes: int, kind: str = 'device') -> Block:
+        """
+        Zeroed memory that peers reach directly. World.empty() gives it as an array.
+        """
+
+    def place_of(self, address: int) -> str:
+        """Where an address lies: cuda:N, pinned, managed or host."""
+
+    def stream(self) -> Stream:
+        """A new stream of this world's device."""
+
+    def barrier(self) -> None:
+        """Blocks until every rank's host has come here."""
+
+    def synchronize(self, stream: object | None = None) -> None:
+        """
+        Blocks until the stream's work has finished, then raises if the world has failed.
+        """
+
+    def abort(self, reason: str) -> None:
+        """Ends the world on every rank: streams drain."""
+
+    def check(self) -> None:
+        """
+        Raises the world's failure, or the oldest fault of a stream-ordered message.
+        """
+
+    def failure(self) -> Failure | None:
+        """Why the world failed, or None."""
+
+    def take_faults(self) -> list[Fault]:
+        """
+        Faults that did not fail the world (truncated messages), oldest first; each is given once.
+        """
+
+    def describe(self) -> str:
+        """Ranks, devices, who reaches whom, memory held."""
+
+    def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
+
+    def _all_gather(self, topic: str, mine: str) -> list[str]: ...
+
+    def send(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> None:
+        """
+        Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that
+        stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks
+        until the array may be reused. stream='host' blocks for any array.
+        """
+
+    def recv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
+        """
+        Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
+        None. A larger message raises TruncatedError; the next messages are intact.
+        """
+
+    def isend(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
+        """Starts a send; complete it with Request.wait()."""
+
+    def irecv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
+        """Starts a receive; complete it with Request.wait()."""
+
+class OpTime:
+    """Where the time of one operation of a plan went, on the device's clock."""
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def wait_ns(self) -> int:
+        """Waiting for the peer, over all launches."""
+
+    @property
+    def move_ns(self) -> int:
+        """Moving bytes, over all launches."""
+
+    @property
+    def launches(self) -> int: ...
+
+class PlanOp:
+    """One operation of a plan, and how its bytes travel."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def peer(self) -> int: ...
+
+    @property
+    def lane(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def layout(self) -> str: ...
+
+    @property
+    def note(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def why(self) -> str: ...
+
+class Plan:
+    """
+    Operations compiled once and launched many times. Use World.plan() or World.halo().
+    """
+
+    def launch(self, stream: object) -> None: ...
+
+    def explain(self) -> str: ...
+
+    def times(self) -> list[OpTime]: ...
+
+    def reset_times(self) -> None: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ops(self) -> list[PlanOp]: ...
+
+    @property
+    def kernels_per_launch(self) -> int: ...
+
+class Elements:
+    """Where the elements of an array lie."""
+
+    def __init__(self, address: int, item_bytes: int, shape: Sequence[int], strides: Sequence[int]) -> None: ...
+
+class PlanBuilder:
+    """Collects the operations of a plan. Use World.plan()."""
+
+    def send(self, source: Elements, peer: int, lane: int, note: str) -> None: ...
+
+    def recv(self, destination: Elements, peer: int, lane: int, note: str) -> None: ...
+
+    def put(self, remote: Elements, source: Elements, peer: int, note: str) -> None: ...
+
+    def signal(self, counter: int, value: int, peer: int, note: str) -> None: ...
+
+    def wait(self, counter: int, value: int, note: str) -> None: ...
+
+    def halo(self, array: Elements, ghost: Sequence[int], grid: Sequence[int], periodic: Sequence[bool], corners: bool, lane: int) -> None: ...
+
+    def use_path(self, path: str) -> None: ...
+
+    def build(self) -> Plan:
+        """Collective: matches, validates and compiles. Ctrl-C works."""
+
+def plan_builder(world: World, name: str) -> PlanBuilder: ...
+
+def choose_grid(size: int, shape: Sequence[int]) -> list[int]:
+    """
+    Ranks per dimension for `size` ranks over a global array of `shape`, minimising the cells exchanged.
+    """
+
+def coordinates_of(rank: int, grid: Sequence[int]) -> list[int]:
+    """A rank's place in a grid of ranks."""
+
+def rank_at(coordinates: Sequence[int], grid: Sequence[int], periodic: Sequence[bool]) -> int:
+    """The rank at a place of a grid; -1 outside a non-periodic one."""
+
+class DeviceRow:
+    """A device of this machine."""
+
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def index(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+class ParameterRow:
+    """One parameter: its value, and who set it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def variable(self) -> str:
+        """The environment variable that sets it."""
+
+    @property
+    def value(self) -> str: ...
+
+    @property
+    def default_value(self) -> str: ...
+
+    @property
+    def unit(self) -> str: ...
+
+    @property
+    def doc(self) -> str: ...
+
+    @property
+    def set_by(self) -> str: ...
+
+def devices() -> list[DeviceRow]:
+    """Every device of this machine, GPUs first."""
+
+def no_cuda_reason() -> str:
+    """Why there are no cuda devices; empty if there are some."""
+
+def parameters() -> list[ParameterRow]:
+    """Every parameter with its value in this environment."""
