@@ -7,6 +7,7 @@
 //   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
 //   load_relaxed, load_acquire, store_relaxed, store_release   on 64-bit words that other ranks may touch (system scope)
 //   add, exchange, compare_swap    atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
+//   add_system            relaxed add to a 64-bit word that other ranks may touch (system scope)
 //   load_line, store_line          16 bytes in one access; each 8-byte half is atomic, the pair need not be
 //   fence()               orders all earlier accesses of this thread before its later ones, system-wide
 //   now_ns(), pause(n, spins)    a nanosecond clock; what a waiting thread does on its n-th round (true: it slept)
@@ -72,6 +73,9 @@ class HostGroup {
 
   static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
     return ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
+  static void add_system(std::uint64_t* word, std::uint64_t value) {
+    ref(word).fetch_add(value, std::memory_order_acq_rel);
   }
   static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) {
     return ref(word).exchange(value, std::memory_order_acq_rel);

@@ -14,9 +14,12 @@
 
 namespace onstream {
 
+// Threads of a block: a bound known to the compiler leaves each thread 128 registers, and bodies do not spill.
+constexpr int kMaxThreads = 512;
+
 struct Grid {
   int blocks = 1;
-  int threads = 1;  // of each block; ignored by the host device
+  int threads = 1;  // of each block, at most kMaxThreads; ignored by the host device
 };
 
 struct Kernel {

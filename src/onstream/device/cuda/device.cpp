@@ -216,8 +216,8 @@ void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, 
 
 void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) {
   if (kernel.cuda == nullptr) fail(ErrorCode::unsupported, "kernel ", kernel.name, " was not built for CUDA");
-  require(grid.blocks > 0 && grid.threads > 0, "kernel ", kernel.name, ": a grid of ", grid.blocks, " blocks of ",
-          grid.threads, " threads");
+  require(grid.blocks > 0 && grid.threads > 0 && grid.threads <= kMaxThreads, "kernel ", kernel.name, ": a grid of ",
+          grid.blocks, " blocks of ", grid.threads, " threads; at least 1 block of 1 to ", kMaxThreads, " threads");
   require(arguments != nullptr, "kernel ", kernel.name, ": the arguments are null");
   const Current current(gpu_);
   void* parameters[] = {const_cast<void*>(arguments)};

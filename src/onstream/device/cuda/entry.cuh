@@ -2,11 +2,12 @@
 #pragma once
 
 #include "onstream/device/cuda/group.cuh"
+#include "onstream/device/kernel.hpp"
 
 namespace onstream {
 
 template <class Body>
-__global__ void cuda_entry(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kMaxThreads) cuda_entry(const __grid_constant__ Body body) {
   body(CudaGroup());
 }
 

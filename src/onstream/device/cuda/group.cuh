@@ -42,6 +42,9 @@ class CudaGroup {
   ONSTREAM_BODY static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
   }
+  ONSTREAM_BODY static void add_system(std::uint64_t* word, std::uint64_t value) {
+    atomicAdd_system(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
+  }
   ONSTREAM_BODY static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) {
     return atomicExch(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
   }
@@ -75,49 +78,70 @@ class CudaGroup {
     return false;
   }
 
-  // Loads bypass L1, which other GPUs' stores do not invalidate while a kernel runs.
-  // 16-byte accesses, four in flight a thread, where both sides and the size allow; then 8-byte, then single bytes.
+  // As wide as the distance between both sides allows, eight accesses in flight a thread: what few blocks need to fill
+  // a link whose answers take a microsecond. Loads bypass L1, which the stores of other GPUs do not invalidate while a
+  // kernel runs.
   ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
     const std::size_t first = static_cast<std::size_t>(block()) * size() + rank();
     share(destination, source, bytes, first, static_cast<std::size_t>(blocks()) * size());
   }
   ONSTREAM_BODY void copy_alone(void* destination, const void* source, std::size_t bytes) const {
-    share(destination, source, bytes, rank(), size());
+    share(destination, source, bytes, static_cast<std::size_t>(rank()), static_cast<std::size_t>(size()));
   }
 
  private:
+  // The share of thread `first` of `step` threads.
   ONSTREAM_BODY static void share(void* destination, const void* source, std::size_t bytes, std::size_t first,
                                   std::size_t step) {
-    const std::uintptr_t bits = reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
-    std::size_t done = 0;
-    if (bits % 16 == 0) {
-      done = copy_as<uint4>(destination, source, bytes, first, step);
-    } else if (bits % 8 == 0) {
-      done = copy_as<unsigned long long>(destination, source, bytes, first, step);
-    } else if (bits % 4 == 0) {
-      done = copy_as<std::uint32_t>(destination, source, bytes, first, step);
-    }
     auto* to = static_cast<unsigned char*>(destination);
     const auto* from = static_cast<const unsigned char*>(source);
-    for (std::size_t i = done + first; i < bytes; i += step) to[i] = __ldcg(from + i);
+    const std::uintptr_t distance = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
+    if (distance % sizeof(uint4) == 0) {
+      share_as<uint4>(to, from, bytes, first, step);
+    } else if (distance % sizeof(std::uint64_t) == 0) {
+      share_as<unsigned long long>(to, from, bytes, first, step);
+    } else if (distance % sizeof(std::uint32_t) == 0) {
+      share_as<unsigned>(to, from, bytes, first, step);
+    } else {
+      share_words(to, from, bytes, first, step);
+    }
+  }
+
+  // Bytes up to the first whole word, the words, the bytes behind the last one.
+  template <class Word>
+  ONSTREAM_BODY static void share_as(unsigned char* to, const unsigned char* from, std::size_t bytes,
+                                     std::size_t first, std::size_t step) {
+    const std::size_t unaligned = (0 - reinterpret_cast<std::uintptr_t>(to)) % sizeof(Word);
+    const std::size_t head = unaligned < bytes ? unaligned : bytes;
+    const std::size_t count = (bytes - head) / sizeof(Word);
+    const std::size_t tail = head + count * sizeof(Word);
+    share_words(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), count, first, step);
+    for (std::size_t i = first; i < head; i += step) to[i] = __ldcg(from + i);
+    for (std::size_t i = tail + first; i < bytes; i += step) to[i] = __ldcg(from + i);
   }
 
   template <class Word>
-  ONSTREAM_BODY static std::size_t copy_as(void* destination, const void* source, std::size_t bytes, std::size_t first,
-                                           std::size_t step) {
-    const std::size_t count = bytes / sizeof(Word);
-    auto* to = static_cast<Word*>(destination);
-    const auto* from = static_cast<const Word*>(source);
+  ONSTREAM_BODY static void share_words(Word* to, const Word* from, std::size_t count, std::size_t first,
+                                        std::size_t step) {
+    constexpr int kFlight = 8;
     std::size_t i = first;
-    for (; i + 3 * step < count; i += 4 * step) {
-      const Word a = __ldcg(from + i), b = __ldcg(from + i + step), c = __ldcg(from + i + 2 * step), d = __ldcg(from + i + 3 * step);
-      to[i] = a;
-      to[i + step] = b;
-      to[i + 2 * step] = c;
-      to[i + 3 * step] = d;
+    for (; i + (kFlight - 1) * step < count; i += kFlight * step) move<kFlight>(to + i, from + i, step, kFlight);
+    // What is left is less than one full flight: all of it at once too.
+    if (i < count) move<kFlight>(to + i, from + i, step, static_cast<int>((count - i + step - 1) / step));
+  }
+
+  // `here` words, `step` apart: all loads, then all stores.
+  template <int kFlight, class Word>
+  ONSTREAM_BODY static void move(Word* to, const Word* from, std::size_t step, int here) {
+    Word held[kFlight];
+#pragma unroll
+    for (int k = 0; k < kFlight; ++k) {
+      if (k < here) held[k] = __ldcg(from + k * step);
     }
-    for (; i < count; i += step) to[i] = __ldcg(from + i);
-    return count * sizeof(Word);
+#pragma unroll
+    for (int k = 0; k < kFlight; ++k) {
+      if (k < here) to[k * step] = held[k];
+    }
   }
 };
 
