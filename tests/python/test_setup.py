@@ -1,0 +1,87 @@
+"""The set-up's messages: whoever lacks something reads what it is and what to do, on one screen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def setup(tmp_path: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs tools/setup.py for a venv in tmp_path, with an index that nobody serves."""
+    base = {key: value for key, value in os.environ.items() if not key.startswith(("PIP_", "ONSTREAM_", "CXX"))}
+    base |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_CONFIG_FILE": os.devnull}
+    command = [sys.executable, str(ROOT / "tools" / "setup.py"), "--venv", str(tmp_path / "venv"), *options]
+    return subprocess.run(command, env=base | environment, capture_output=True, text=True, timeout=110)
+
+
+def program(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_text(text)
+    file.chmod(0o755)
+    return file
+
+
+def test_no_compiler_is_told_with_what_to_install(tmp_path: Path) -> None:
+    result = setup(tmp_path, PATH=str(tmp_path))
+    assert result.returncode == 1
+    assert "no C++ compiler" in result.stderr
+    assert "apt install g++" in result.stderr
+
+
+def test_a_compiler_without_cpp20_is_told_with_its_words(tmp_path: Path) -> None:
+    old = program(tmp_path, "old", "#!/bin/sh\necho 'old 4.8: unrecognized option -std=c++20' >&2\nexit 1\n")
+    result = setup(tmp_path, CXX=str(old))
+    assert result.returncode == 1
+    assert "C++20" in result.stderr
+    assert "unrecognized option" in result.stderr
+
+
+def test_a_cxx_that_is_no_program_is_told(tmp_path: Path) -> None:
+    result = setup(tmp_path, CXX="no-such-compiler")
+    assert result.returncode == 1
+    assert "'no-such-compiler'" in result.stderr
+
+
+def test_a_wrong_cuda_choice_is_told_with_the_choices(tmp_path: Path) -> None:
+    result = setup(tmp_path, "--cuda", "yes")
+    assert result.returncode == 1
+    assert "0 (host only), 1" in result.stderr
+
+
+@pytest.mark.parametrize("offline", ["0", "1"])
+def test_without_an_index_the_packages_of_python_serve(tmp_path: Path, offline: str) -> None:
+    result = setup(tmp_path, ONSTREAM_OFFLINE=offline)
+    assert result.returncode == 0, result.stderr
+    assert "Using the packages of" in result.stdout
+    seen = [str(tmp_path / "venv" / "bin" / "python"), "-c", "import nanobind, numpy, pytest"]
+    assert subprocess.run(seen, timeout=60).returncode == 0
+
+
+def test_a_second_run_does_nothing(tmp_path: Path) -> None:
+    assert setup(tmp_path, ONSTREAM_OFFLINE="1").returncode == 0
+    again = setup(tmp_path, ONSTREAM_OFFLINE="1", PATH=str(tmp_path))
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == ""
+
+
+def test_without_an_index_and_packages_the_message_says_what_to_do(tmp_path: Path) -> None:
+    # -S hides the packages of this Python, as on a fresh machine.
+    shim = program(tmp_path, "python", f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    command = [str(shim), str(ROOT / "tools" / "setup.py"), "--venv", str(tmp_path / "venv")]
+    environment = {"PATH": os.environ["PATH"], "ONSTREAM_OFFLINE": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+    assert result.returncode == 1
+    assert "lacks nanobind, numpy, pytest" in result.stderr
+    assert "Connect to a network with PyPI" in result.stderr
+
+
+def test_formatters_are_not_promised_offline(tmp_path: Path) -> None:
+    result = setup(tmp_path, "--check", ONSTREAM_OFFLINE="1")
+    assert result.returncode == 1
+    assert "make check" in result.stderr
