@@ -69,11 +69,11 @@ class HostDevice final : public Device {
   bool capturing(onstream::Stream stream) const override { return of(stream).capturing(); }
   void launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) override;
 
+ private:
   Stream& of(onstream::Stream stream) const {
     return stream.handle == nullptr ? default_stream_ : *static_cast<Stream*>(stream.handle);
   }
 
- private:
   mutable Stream default_stream_;
   std::mutex mutex_;
   std::unordered_map<void*, std::unique_ptr<Stream>> streams_;
@@ -138,12 +138,6 @@ std::uint64_t memory_bytes() {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page_bytes = sysconf(_SC_PAGESIZE);
   return pages > 0 && page_bytes > 0 ? static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page_bytes) : 0;
-}
-
-Stream& stream_of(const Device& device, onstream::Stream stream) {
-  const auto* host = dynamic_cast<const HostDevice*>(&device);
-  require(host != nullptr, "the device ", device.name(), " is not a host device");
-  return host->of(stream);
 }
 
 }  // namespace onstream::host

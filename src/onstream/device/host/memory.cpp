@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/process_id.hpp"
 
 namespace onstream::host {
 namespace {
@@ -25,16 +25,6 @@ constexpr std::size_t kPopulateBytes = std::size_t{64} << 20;
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
-// Drawn once: tells this process from one with the same pid in another namespace.
-std::uint64_t process_id() {
-  static const std::uint64_t id = [] {
-    std::uint64_t drawn = 0;
-    if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) fail_errno("getrandom");
-    return drawn;
-  }();
-  return id;
 }
 
 std::byte* map_pages(std::size_t bytes, int flags, int fd) {

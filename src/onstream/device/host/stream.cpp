@@ -144,20 +144,6 @@ void Stream::work() {
   }
 }
 
-bool Stream::begin_inline() {
-  const std::lock_guard lock(mutex_);
-  if (running_ || !queue_.empty() || in_capture()) return false;
-  running_ = true;
-  enqueued_.store(enqueued_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  return true;
-}
-
-void Stream::end_inline() {
-  const std::lock_guard lock(mutex_);
-  finish_one();
-  if (!queue_.empty()) wake_worker();
-}
-
 bool Stream::idle() const {
   const std::lock_guard lock(mutex_);
   refuse_while_capturing("idle()");

@@ -29,16 +29,6 @@ class Stream {
   // Runs `task` after all earlier ones, or adds it to the capture. Does not block on earlier work.
   void enqueue(Task task);
 
-  // Runs callable() now, in the calling thread, in place of an enqueued task, if the stream is idle and not capturing;
-  // else returns false and runs nothing. What others enqueue meanwhile waits for it.
-  template <class Callable>
-  bool try_run_inline(const Callable& callable) {
-    if (!begin_inline()) return false;
-    const InlineRun run{*this};
-    callable();
-    return true;
-  }
-
   // Nothing enqueued is unfinished. Throws invalid_argument while capturing.
   bool idle() const;
   // Blocks until all that was enqueued before the call has finished, executing it where the worker has not begun.
@@ -53,14 +43,6 @@ class Stream {
   bool capturing() const;
 
  private:
-  struct InlineRun {
-    Stream& stream;
-    ~InlineRun() { stream.end_inline(); }
-  };
-
-  bool begin_inline();
-  void end_inline();
-
   // With mutex_ held by `lock`:
   bool executable() const { return !running_ && !queue_.empty(); }
   void execute_front(std::unique_lock<std::mutex>& lock);

@@ -1,0 +1,247 @@
+// What the host device promises beyond the contract that device_conformance.cpp tests: nothing left behind, memory that
+// is checked before it is mapped, workers that keep out of the program's way, waiters that never miss their wake.
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "onstream/base/error.hpp"
+#include "onstream/device/devices.hpp"
+#include "onstream/device/group.hpp"
+
+using namespace onstream;
+
+namespace {
+
+// Not atomic: right only if nothing else runs at the same time.
+struct Increment {
+  std::uint64_t* word;
+  template <class Group>
+  void operator()(const Group&) const {
+    *word += 1;
+  }
+};
+
+const Kernel kIncrement{"increment", &host_entry<Increment>, nullptr};
+
+struct HostCase {
+  std::shared_ptr<Device> device = open_device("host", 0);
+  Stream stream = device->create_stream();
+  ~HostCase() { device->destroy_stream(stream); }
+
+  void increment(std::uint64_t* word) const { launch(*device, kIncrement, Increment{word}, {1, 1}, stream); }
+};
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir("/proc/self/fd"), &closedir);
+  while (readdir(folder.get()) != nullptr) ++count;
+  return count;
+}
+
+std::size_t mappings_of_memory() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("/memfd:onstream") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+// An export as another process would see it.
+ExportRecord foreign(ExportRecord record) {
+  record.process_id ^= 1;
+  return record;
+}
+
+CASE(freed_memory_leaves_no_descriptor_and_no_mapping) {
+  const HostCase host;
+  const std::size_t descriptors = open_descriptors();
+  CHECK(mappings_of_memory() == 0);
+  {
+    const std::shared_ptr<Memory> memory = host.device->allocate(1 << 20, MemoryKind::device);
+    Export exported = host.device->export_memory(host.device->inspect(memory->data()));
+    const std::shared_ptr<Mapping> mapping =
+        host.device->import_memory(foreign(exported.record), std::move(exported.fd));
+    CHECK(mapping->data() != memory->data());
+    *reinterpret_cast<std::uint64_t*>(mapping->data()) = 7;
+    CHECK(*reinterpret_cast<std::uint64_t*>(memory->data()) == 7);
+    CHECK(mappings_of_memory() == 2);
+    CHECK(open_descriptors() > descriptors);
+  }
+  CHECK(open_descriptors() == descriptors);
+  CHECK(mappings_of_memory() == 0);
+}
+
+CASE(imported_memory_is_known_and_cannot_be_exported_again) {
+  const HostCase host;
+  const std::shared_ptr<Memory> memory = host.device->allocate(5000, MemoryKind::pinned);
+  Export exported = host.device->export_memory(host.device->inspect(memory->data()));
+  const std::shared_ptr<Mapping> mapping = host.device->import_memory(foreign(exported.record), std::move(exported.fd));
+  const MemoryInfo info = host.device->inspect(mapping->data() + 4999);
+  CHECK(info.base == mapping->data());
+  CHECK(info.bytes == 5000);
+  CHECK(info.kernel_access);
+  CHECK(!info.exportable);
+  CHECK_THROWS((void)host.device->export_memory(info), "imported from another process");
+}
+
+CASE(a_mapping_outlives_the_memory_that_was_exported) {
+  const HostCase host;
+  std::shared_ptr<Memory> memory = host.device->allocate(4096, MemoryKind::device);
+  *memory->data() = std::byte{5};
+  Export own = host.device->export_memory(host.device->inspect(memory->data()));
+  Export other = host.device->export_memory(host.device->inspect(memory->data()));
+  const std::shared_ptr<Mapping> alias = host.device->import_memory(own.record, std::move(own.fd));
+  const std::shared_ptr<Mapping> mapping = host.device->import_memory(foreign(other.record), std::move(other.fd));
+  memory.reset();
+  CHECK(*alias->data() == std::byte{5});
+  CHECK(*mapping->data() == std::byte{5});
+}
+
+CASE(an_export_of_freed_memory_of_this_process_is_refused) {
+  const HostCase host;
+  std::shared_ptr<Memory> memory = host.device->allocate(4096, MemoryKind::device);
+  Export exported = host.device->export_memory(host.device->inspect(memory->data()));
+  memory.reset();
+  CHECK_THROWS((void)host.device->import_memory(exported.record, std::move(exported.fd)), "freed before");
+}
+
+CASE(a_descriptor_that_does_not_hold_what_the_record_says_is_refused) {
+  const HostCase host;
+  const std::shared_ptr<Memory> memory = host.device->allocate(4096, MemoryKind::device);
+  const ExportRecord record = foreign(host.device->export_memory(host.device->inspect(memory->data())).record);
+  CHECK_THROWS((void)host.device->import_memory(record, Fd()), "came without its file descriptor");
+  Fd small(memfd_create("small", MFD_CLOEXEC));
+  CHECK(ftruncate(small.get(), 100) == 0);
+  CHECK_THROWS((void)host.device->import_memory(record, std::move(small)), "holds 100 B");
+  ExportRecord nothing = record;
+  nothing.bytes = 0;
+  CHECK_THROWS((void)host.device->import_memory(nothing, Fd(memfd_create("nothing", MFD_CLOEXEC))), "says 0 B");
+  ExportRecord gpu = record;
+  gpu.device = DeviceKind::cuda;
+  CHECK_THROWS((void)host.device->import_memory(gpu, Fd()), "cannot map the device memory of cuda device");
+}
+
+CASE(every_synchronize_returns_when_its_own_work_is_done) {
+  constexpr int kThreads = 6;
+  constexpr int kRounds = 3000;
+  const HostCase host;
+  std::vector<std::uint64_t> done(kThreads * 16);
+  std::vector<int> early(kThreads);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&host, &done, &early, t] {
+      for (std::uint64_t round = 1; round <= kRounds; ++round) {
+        host.increment(&done[t * 16]);
+        host.device->synchronize(host.stream);
+        if (done[t * 16] != round) early[t] += 1;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(early == std::vector<int>(kThreads, 0));
+}
+
+CASE(replays_of_one_graph_never_overlap) {
+  constexpr std::uint64_t kReplays = 2000;
+  const HostCase one;
+  const HostCase two;
+  std::uint64_t word = 0;
+  one.device->begin_capture(one.stream);
+  for (int i = 0; i < 10; ++i) one.increment(&word);
+  const std::shared_ptr<Graph> graph = one.device->end_capture(one.stream);
+  for (std::uint64_t replay = 0; replay < kReplays; ++replay) {
+    one.device->launch(graph, one.stream);
+    two.device->launch(graph, two.stream);
+  }
+  one.device->synchronize(one.stream);
+  two.device->synchronize(two.stream);
+  CHECK(word == 2 * 10 * kReplays);
+}
+
+CASE(a_capture_ends_on_the_stream_on_which_it_began) {
+  const HostCase one;
+  const HostCase two;
+  one.device->begin_capture(one.stream);
+  one.device->wait(two.stream, one.device->record(one.stream));
+  CHECK_THROWS((void)one.device->end_capture(two.stream), "must end there");
+  (void)one.device->end_capture(one.stream);
+  CHECK(!two.device->capturing(two.stream));
+}
+
+CASE(destroying_what_is_no_stream_is_an_error) {
+  const HostCase host;
+  CHECK_THROWS(host.device->destroy_stream(Stream{}), "no stream that this device created");
+  const Stream stream = host.device->create_stream();
+  host.device->destroy_stream(stream);
+  CHECK_THROWS(host.device->destroy_stream(stream), "destroyed already");
+}
+
+CASE(a_device_that_goes_ends_its_streams_after_their_work) {
+  std::uint64_t word = 0;
+  {
+    const std::shared_ptr<Device> device = open_device("host", 0);
+    const Stream stream = device->create_stream();
+    for (int i = 0; i < 1000; ++i) launch(*device, kIncrement, Increment{&word}, {1, 1}, stream);
+  }
+  CHECK(word == 1000);
+}
+
+CASE(signals_go_to_the_threads_of_the_program) {
+  static volatile sig_atomic_t caught;
+  caught = 0;
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { caught = 1; };
+  sigaction(SIGUSR1, &action, &before);
+  sigset_t usr1;
+  sigemptyset(&usr1);
+  sigaddset(&usr1, SIGUSR1);
+  const HostCase host;
+  std::uint64_t word = 0;
+  host.increment(&word);
+  pthread_sigmask(SIG_BLOCK, &usr1, nullptr);
+  kill(getpid(), SIGUSR1);
+  host.increment(&word);
+  host.device->synchronize(host.stream);
+  sigset_t pending;
+  sigpending(&pending);
+  CHECK(sigismember(&pending, SIGUSR1) == 1);
+  CHECK(caught == 0);
+  pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
+  CHECK(caught == 1);
+  sigaction(SIGUSR1, &before, nullptr);
+}
+
+CASE(idle_streams_use_no_processor) {
+  std::vector<std::unique_ptr<HostCase>> hosts;
+  std::uint64_t word = 0;
+  for (int i = 0; i < 8; ++i) {
+    hosts.push_back(std::make_unique<HostCase>());
+    hosts.back()->increment(&word);
+    hosts.back()->device->synchronize(hosts.back()->stream);
+  }
+  const auto used_ns = [] {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) * 1e9 + static_cast<double>(used.tv_nsec);
+  };
+  const timespec settle{0, 20'000'000};
+  const timespec watched{0, 100'000'000};
+  nanosleep(&settle, nullptr);
+  const double before_ns = used_ns();
+  nanosleep(&watched, nullptr);
+  CHECK(used_ns() - before_ns < 20e6);  // one spinning worker alone would use 100e6
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
