@@ -32,12 +32,18 @@ class _Rank(threading.Thread):
 
     def run(self) -> None:
         try:
-            self.world = World(launch=self.launch, **self.parameters)
-            with self.world as world:
-                self.result = self.function(world)
+            with World(launch=self.launch, **self.parameters) as self.world:
+                self.result = self._call(self.world)
         except BaseException as error:  # whatever it is, the caller's thread raises it
             self.error = error
-            self.failed_at = time.monotonic()
+            self.failed_at = self.failed_at or time.monotonic()
+
+    def _call(self, world: World) -> Any:
+        try:
+            return self.function(world)
+        except BaseException:
+            self.failed_at = time.monotonic()  # before this rank's end makes others fail
+            raise
 
     def abort(self, reason: str) -> None:
         if self.world is not None and not self.world.closed:

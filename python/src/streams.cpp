@@ -1,6 +1,7 @@
 #include "streams.hpp"
 
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 
 #include <string>
 #include <utility>

@@ -1,0 +1,115 @@
+"""The `onstream` command, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from jobs import run_job
+
+import onstream
+
+
+def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "onstream", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200", **environment},
+    )
+
+
+def test_version_is_printed() -> None:
+    assert command("--version").stdout == f"onstream {onstream.__version__}\n"
+
+
+def test_help_lists_the_commands() -> None:
+    text = command("--help").stdout
+    for name in ("run", "demo", "bench", "info"):
+        assert name in text
+
+
+def test_info_as_json_has_everything() -> None:
+    facts = json.loads(command("info", "--json", ONSTREAM_LANES="32").stdout)
+    assert facts["devices"][-1]["kind"] == "host"
+    assert {row["path"] for row in facts["paths"]} == {"ll", "store", "load", "copy", "stage", "net"}
+    lanes = next(row for row in facts["parameters"] if row["name"] == "lanes")
+    assert (lanes["value"], lanes["set_by"], lanes["variable"]) == ("32", "environment", "ONSTREAM_LANES")
+    assert facts["launch"]["launcher"] == "none"
+    if not any(row["kind"] == "cuda" for row in facts["devices"]):
+        assert facts["no_cuda_reason"]
+        assert facts["peer_access"] == []
+
+
+def test_info_is_readable() -> None:
+    ended = command("info", ONSTREAM_LANES="32")
+    assert ended.returncode == 0, ended.stderr
+    for word in ("Devices", "Paths", "Parameters", "timeout_s", "ONSTREAM_LANES", "Launcher: none, rank 0 of 1"):
+        assert word in ended.stdout
+
+
+def test_info_works_without_the_command_line_libraries() -> None:
+    ended = subprocess.run([sys.executable, "-m", "onstream.info"], capture_output=True, text=True, timeout=60)
+    assert json.loads(ended.stdout)["onstream"] == onstream.__version__
+
+
+def test_a_missing_typer_says_what_to_install() -> None:
+    program = "import sys; sys.modules['typer'] = None; import onstream.cli"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert "pip install typer rich" in ended.stderr
+
+
+def test_a_misspelt_variable_is_an_error_and_not_a_traceback() -> None:
+    ended = command("info", ONSTREAM_LANE="3")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("onstream: ")
+    assert "ONSTREAM_LANE" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_run_gives_every_rank_its_number_and_prefix(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        3,
+        """
+        import sys
+        import onstream as ons
+
+        with ons.init(device="host") as world:
+            total = 0
+            for peer in range(world.size):
+                world.send(bytes([world.rank]), peer)
+            for peer in range(world.size):
+                box = bytearray(1)
+                world.recv(box, peer)
+                total += box[0]
+            print("rank", world.rank, "of", world.size, "got", total, sys.argv[1:])
+        """,
+    )
+    assert outcome.code == 0, outcome.err
+    for rank in range(3):
+        assert f"rank {rank} of 3 got 3 []" in outcome.out
+
+
+def test_run_returns_the_failing_ranks_code(tmp_path: Path) -> None:
+    program = "import os, sys\nsys.exit(7 if os.environ['ONSTREAM_RANK'] == '1' else 0)\n"
+    assert run_job(tmp_path, 2, program).code == 7
+
+
+def test_run_passes_options_on_to_the_program() -> None:
+    ended = command(
+        "run", "-n", "1", "--no-prefix", sys.executable, "-c", "import sys; print(sys.argv[1:])", "-n", "--json"
+    )
+    assert "['-n', '--json']" in ended.stdout
+
+
+def test_run_of_a_missing_program_says_so() -> None:
+    ended = command("run", "-n", "2", "/no/such/program")
+    assert ended.returncode != 0
+    assert "/no/such/program" in ended.stderr
+    assert "Traceback" not in ended.stderr

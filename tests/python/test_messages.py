@@ -1,0 +1,407 @@
+"""Messages from Python: every type and size arrives whole, lanes are queues of their own, and errors are by name."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onstream as ons
+
+DTYPES = ["?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16", "M8[ns]", "S5"]
+EDGES = [4096, 8192, 16384, 32768, 65536]
+SIZES = sorted({0, 1, 7, 8, 9, 63, 64, 65, *(edge + off for edge in EDGES for off in (-1, 0, 1)), 2**20 + 3})
+
+
+def pair(first: Callable[[ons.World], Any], second: Callable[[ons.World], Any], **parameters: Any) -> list[Any]:
+    """Runs one function a rank in a world of two."""
+    return ons.run_threads(2, lambda world: (first, second)[world.rank](world), device="host", **parameters)
+
+
+def pattern(nbytes: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, nbytes, dtype="u1")
+
+
+def test_every_dtype_arrives() -> None:
+    values = {dtype: pattern(17 * np.dtype(dtype).itemsize).view(dtype) for dtype in DTYPES}
+
+    def receive(world: ons.World) -> None:
+        for dtype, sent in values.items():
+            got = np.zeros(17, dtype)
+            assert world.recv(got, 0) == sent.nbytes
+            assert got.tobytes() == sent.tobytes()
+
+    pair(lambda world: [world.send(value, 1) for value in values.values()], receive)
+
+
+@pytest.mark.parametrize("form", ["blocking", "requests", "stream"])
+@pytest.mark.parametrize("memory", ["numpy", "device"])
+def test_every_size_arrives_whole(form: str, memory: str) -> None:
+    def buffer(world: ons.World, size: int) -> np.ndarray:
+        array: np.ndarray = np.zeros(size, "u1") if memory == "numpy" else world.empty(size, "u1")
+        return array
+
+    def send(world: ons.World) -> None:
+        stream = world.stream() if form == "stream" else None
+        for size in SIZES:
+            data = buffer(world, size)
+            data[:] = pattern(size, size)
+            if form == "requests":
+                world.isend(data, 1).wait()
+            else:
+                world.send(data, 1, stream=stream)
+        if stream is not None:
+            stream.synchronize()
+
+    def receive(world: ons.World) -> None:
+        stream = world.stream() if form == "stream" else None
+        for size in SIZES:
+            data = buffer(world, size)
+            if form == "requests":
+                request = world.irecv(data, 0)
+                request.wait()
+                assert request.received == size
+            else:
+                world.recv(data, 0, stream=stream)
+            if stream is not None:
+                stream.synchronize()
+            assert np.array_equal(data, pattern(size, size)), f"{size} bytes"
+
+    pair(send, receive)
+
+
+def test_every_alignment_arrives() -> None:
+    def send(world: ons.World) -> None:
+        for offset in range(9):
+            world.send(pattern(6000)[offset : offset + 5001], 1)
+
+    def receive(world: ons.World) -> None:
+        for offset in range(9):
+            box = np.zeros(6000, "u1")[8 - offset :][:5001]
+            world.recv(box, 0)
+            assert np.array_equal(box, pattern(6000)[offset : offset + 5001])
+
+    pair(send, receive)
+
+
+def test_lanes_are_independent_queues() -> None:
+    def send(world: ons.World) -> None:
+        for turn in range(3):
+            for lane in range(8):
+                world.send(np.array([turn, lane], "i4"), 1, lane=lane)
+
+    def receive(world: ons.World) -> None:
+        for lane in reversed(range(8)):
+            for turn in range(3):
+                box = np.zeros(2, "i4")
+                world.recv(box, 0, lane=lane)
+                assert box.tolist() == [turn, lane]
+
+    pair(send, receive)
+
+
+def test_small_sends_run_ahead_of_their_receives() -> None:
+    count = 100
+
+    def send(world: ons.World) -> None:
+        for turn in range(count):
+            world.send(np.array([turn], "i8"), 1)
+        world.barrier()
+
+    def receive(world: ons.World) -> list[int]:
+        world.barrier()  # every send has returned before the first receive
+        boxes = np.zeros(count, "i8")
+        for turn in range(count):
+            world.recv(boxes[turn : turn + 1], 0)
+        return [int(value) for value in boxes]
+
+    assert pair(send, receive)[1] == list(range(count))
+
+
+def test_receives_posted_ahead_absorb_large_messages() -> None:
+    def send(world: ons.World) -> None:
+        world.barrier()
+        for turn in range(4):
+            world.send(pattern(300_000, turn), 1)
+        world.barrier()
+
+    def receive(world: ons.World) -> None:
+        boxes = [np.zeros(300_000, "u1") for _ in range(4)]
+        requests = [world.irecv(box, 0) for box in boxes]
+        world.barrier()
+        world.wait_all(requests)
+        for turn, box in enumerate(boxes):
+            assert np.array_equal(box, pattern(300_000, turn))
+        world.barrier()
+
+    pair(send, receive)
+
+
+def test_a_shorter_message_is_fine_and_tells_its_size() -> None:
+    def receive(world: ons.World) -> None:
+        box = bytearray(b"\xff" * 10)
+        assert world.recv(box, 0) == 3
+        assert box == b"abc" + b"\xff" * 7
+
+    pair(lambda world: world.send(b"abc", 1), receive)
+
+
+@pytest.mark.parametrize("size", [16, 100_000])
+def test_truncation_leaves_later_messages_intact(size: int) -> None:
+    def send(world: ons.World) -> None:
+        if size > 8192:  # such a send waits for its receive, so it knows
+            with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 on lane 2"):
+                world.send(pattern(size), 1, lane=2)
+        else:
+            world.send(pattern(size), 1, lane=2)
+        world.send(b"next", 1, lane=2)
+        world.barrier()
+
+    def receive(world: ons.World) -> None:
+        with pytest.raises(ons.TruncatedError, match=f"recv of 8 B from rank 0 on lane 2.*{size} B"):
+            world.recv(bytearray(8), 0, lane=2)
+        box = bytearray(4)
+        world.recv(box, 0, lane=2)
+        assert box == b"next"
+        world.check()  # the exception told it; nothing is left to tell
+        world.barrier()
+
+    pair(send, receive)
+
+
+def test_a_truncated_message_of_a_stream_is_told_by_synchronize() -> None:
+    def receive(world: ons.World) -> None:
+        stream = world.stream()
+        world.recv(bytearray(2), 0, stream=stream)
+        with pytest.raises(ons.TruncatedError, match="recv of 2 B from rank 0"):
+            world.synchronize(stream)
+        world.check()
+
+    pair(lambda world: world.send(b"too long", 1), receive)
+
+
+def test_test_never_blocks() -> None:
+    def send(world: ons.World) -> None:
+        world.barrier()
+        world.send(b"now", 1)
+
+    def receive(world: ons.World) -> None:
+        box = bytearray(3)
+        request = world.irecv(box, 0)
+        assert not request.test()
+        world.barrier()
+        while not request.test():
+            pass
+        assert box == b"now"
+        assert request.received == 3
+        request.wait()
+        assert (request.peer, request.lane, request.nbytes) == (0, 0, 3)
+
+    pair(send, receive)
+
+
+def test_wait_all_waits_for_all_and_raises_the_first_error() -> None:
+    def send(world: ons.World) -> None:
+        for lane, text in enumerate([b"good", b"too long", b"fine"]):
+            world.send(text, 1, lane=lane)
+
+    def receive(world: ons.World) -> None:
+        boxes = [bytearray(4) for _ in range(3)]
+        requests = [world.irecv(box, 0, lane=lane) for lane, box in enumerate(boxes)]
+        with pytest.raises(ons.TruncatedError, match="lane 1"):
+            world.wait_all(requests)
+        assert boxes[0] == b"good"
+        assert boxes[2] == b"fine"
+
+    pair(send, receive)
+
+
+def test_a_pending_receive_holds_its_bytearray() -> None:
+    def receive(world: ons.World) -> None:
+        box = bytearray(4)
+        request = world.irecv(box, 0)
+        with pytest.raises(BufferError):
+            box.append(1)
+        world.barrier()
+        request.wait()
+        box.append(1)
+        assert box == b"data\x01"
+
+    def send(world: ons.World) -> None:
+        world.barrier()
+        world.send(b"data", 1)
+
+    pair(send, receive)
+
+
+def test_a_forgotten_request_still_receives_into_living_memory() -> None:
+    def receive(world: ons.World) -> None:
+        world.irecv(bytearray(50_000), 0)
+        gc.collect()
+        world.barrier()
+        box = bytearray(4)
+        world.recv(box, 0)
+        assert box == b"next"
+
+    def send(world: ons.World) -> None:
+        world.barrier()
+        world.send(pattern(50_000), 1)
+        world.send(b"next", 1)
+
+    pair(send, receive)
+
+
+def test_a_rank_may_send_to_itself() -> None:
+    def both(world: ons.World) -> None:
+        box = bytearray(100_000)
+        request = world.irecv(box, world.rank)
+        world.send(pattern(100_000), world.rank)
+        request.wait()
+        assert box == pattern(100_000).tobytes()
+
+    pair(both, both)
+
+
+@pytest.mark.parametrize("cells", [1, 400, 2000, 50_000])
+def test_a_captured_exchange_replays_and_mixes_with_eager_calls(cells: int) -> None:
+    replays = 25
+
+    def rank(world: ons.World) -> list[float]:
+        peer = 1 - world.rank
+        stream = world.stream()
+        mine, theirs = world.zeros(cells, "f8"), world.zeros(cells, "f8")
+        with world.capture(stream) as graph:
+            request = world.irecv(theirs, peer, stream=stream)
+            world.send(mine, peer, stream=stream)
+            request.wait()
+        assert not theirs.any()
+        seen = []
+        for turn in range(replays):
+            mine[:] = 1000 * world.rank + turn
+            graph.launch(stream)
+            stream.synchronize()
+            assert (theirs == theirs[0]).all()
+            seen.append(float(theirs[0]))
+            world.send(mine[:1], peer)
+            world.recv(theirs[:1], peer)
+            assert theirs[0] == 1000 * peer + turn
+        return seen
+
+    for number, seen in enumerate(ons.run_threads(2, rank, device="host")):
+        assert seen == [1000 * (1 - number) + turn for turn in range(replays)]
+
+
+def test_a_graph_keeps_its_arrays_alive() -> None:
+    def rank(world: ons.World) -> bool:
+        stream = world.stream()
+        box = world.zeros(100, "i8")
+        with world.capture(stream) as graph:
+            world.send(np.arange(100), 1 - world.rank, stream=stream)
+            world.recv(box, 1 - world.rank, stream=stream)
+        gc.collect()
+        graph.launch(stream)
+        stream.synchronize()
+        return bool((box == np.arange(100)).all())
+
+    assert ons.run_threads(2, rank, device="host") == [True, True]
+
+
+def test_an_unfinished_graph_cannot_be_launched() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        stream = world.stream()
+        with world.capture(stream) as graph, pytest.raises(ons.InvalidArgumentError, match="still being captured"):
+            graph.launch(stream)
+
+
+def test_many_messages_of_random_sizes_and_lanes_arrive_in_order() -> None:
+    rng = np.random.default_rng(7)
+    plan = [(int(rng.integers(0, 5)), int(rng.integers(0, 20_000))) for _ in range(400)]
+
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        boxes = [bytearray(size) for _, size in plan]
+        for start in range(0, len(plan), 40):
+            batch = range(start, min(start + 40, len(plan)))
+            receives = [world.irecv(boxes[i], peer, lane=plan[i][0]) for i in batch]
+            sends = [world.isend(pattern(plan[i][1], i), peer, lane=plan[i][0]) for i in batch]
+            world.wait_all(reversed(receives))
+            world.wait_all(sends)
+        for i, box in enumerate(boxes):
+            assert box == pattern(plan[i][1], i).tobytes(), f"message {i}"
+
+    pair(rank, rank)
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda w: w.send(b"x", 2), "rank 2 does not exist"),
+        (lambda w: w.recv(bytearray(1), -1), "rank -1 does not exist"),
+        (lambda w: w.send(b"x", 0, lane=64), "lane 64 does not exist"),
+        (lambda w: w.irecv(bytearray(1), 0, lane=-1), "lane -1 does not exist"),
+        (lambda w: w.send(b"x", 0, path="pigeon"), "pigeon"),
+        (lambda w: w.recv(b"read only", 0), "read-only"),
+        (lambda w: w.send(np.zeros((4, 4))[:, 0], 0), "contiguous"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_their_values(call: Callable[[ons.World], Any], reason: str) -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        with pytest.raises(ons.InvalidArgumentError, match=reason):
+            call(world)
+        world.send(b"still well", 0)
+        assert world.recv(bytearray(10), 0) == 10
+
+
+def test_a_request_of_an_unfinished_message_does_not_know_its_size() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        request = world.irecv(bytearray(1), 0)
+        with pytest.raises(ons.InvalidArgumentError, match="once"):
+            _ = request.received
+        world.send(b"x", 0)
+        request.wait()
+
+
+INTERRUPTED = {
+    "recv": lambda world, stream: world.recv(bytearray(8), 1),
+    "large send": lambda world, stream: world.send(bytes(10**6), 1),
+    "sends that ran ahead": lambda world, stream: [world.send(bytes(1000), 1) for _ in range(10_000)],
+    "wait": lambda world, stream: world.irecv(bytearray(8), 1).wait(),
+    "synchronize": lambda world, stream: (world.recv(bytearray(8), 1, stream=stream), stream.synchronize()),
+    "barrier": lambda world, stream: world.barrier(),
+}
+
+
+@pytest.mark.parametrize("what", INTERRUPTED)
+def test_ctrl_c_ends_a_wait(what: str) -> None:
+    from onstream.threads import _free_port
+
+    port = _free_port()
+    ready, over = threading.Event(), threading.Event()
+
+    def silent_peer() -> None:
+        with ons.init(launch=ons.Launch(1, 2, port, "s"), device="host"):
+            ready.set()
+            over.wait(60)
+
+    peer = threading.Thread(target=silent_peer)
+    peer.start()
+    world = ons.init(launch=ons.Launch(0, 2, port, "s"), device="host")
+    assert ready.wait(30)
+    stream = world.stream()
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    timer = threading.Timer(0.3, signal.pthread_kill, (main_thread, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        INTERRUPTED[what](world, stream)
+    timer.join()
+    world.abort("the test is over")
+    over.set()
+    peer.join(60)
+    world.close()
+    assert not peer.is_alive()

@@ -1,0 +1,236 @@
+"""Plans and halos from Python, against plain numpy."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onstream as ons
+
+GHOST = -1.0  # what ghost cells hold before an exchange
+
+
+def test_a_plan_moves_strided_arrays() -> None:
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        source = np.arange(48, dtype="f4").reshape(6, 8) + 100 * world.rank
+        target = np.zeros((8, 6), "f4")
+        plan = world.plan("columns").send(source[:, 2:5], peer).recv(target.T[:, 1:4], peer).build()
+        for _ in range(5):
+            source += 1
+            target[:] = 0
+            world.barrier()
+            plan.launch()
+            expected = np.zeros((6, 8), "f4")
+            expected[:, 1:4] = (np.arange(48, dtype="f4").reshape(6, 8) + 100 * peer)[:, 2:5]
+            difference = target.T - expected
+            assert (difference[:, 1:4] == source[0, 0] - 100 * world.rank).all()
+            assert not difference[:, [0, 4, 5, 6, 7]].any()
+            world.barrier()
+
+    ons.run_threads(2, rank, device="host")
+
+
+def test_a_plan_explains_itself() -> None:
+    def rank(world: ons.World) -> tuple[str, list[Any], int]:
+        peer = 1 - world.rank
+        builder = world.plan("exchange")
+        builder.send(np.zeros(100), peer, note="there").recv(np.zeros(100), peer, note="and back")
+        plan = builder.build()
+        plan.launch()
+        assert repr(plan) == "<Plan exchange: 2 operations>"
+        assert sum(time.launches for time in plan.times()) > 0
+        return plan.explain(), [(op.kind, op.peer, op.nbytes, op.note) for op in plan.ops], plan.kernels_per_launch
+
+    for number, (text, ops, kernels) in enumerate(ons.run_threads(2, rank, device="host")):
+        assert "exchange" in text
+        assert "there" in text
+        assert ops == [("send", 1 - number, 800, "there"), ("recv", 1 - number, 800, "and back")]
+        assert kernels == 1
+
+
+def test_an_unmatched_operation_is_refused_on_every_rank() -> None:
+    def rank(world: ons.World) -> str:
+        builder = world.plan("lonely")
+        if world.rank == 0:
+            builder.send(np.zeros(4), 1, lane=3)
+        with pytest.raises(ons.InvalidArgumentError) as caught:
+            builder.build()
+        world.send(b"the world is well", world.rank)
+        return str(caught.value)
+
+    for text in ons.run_threads(2, rank, device="host"):
+        assert "rank 0" in text
+        assert "lane 3" in text
+
+
+def test_sizes_that_differ_are_refused_naming_both() -> None:
+    def rank(world: ons.World) -> str:
+        builder = world.plan("sizes")
+        if world.rank == 0:
+            builder.send(np.zeros(4), 1)
+        else:
+            builder.recv(np.zeros(5), 0)
+        with pytest.raises(ons.InvalidArgumentError) as caught:
+            builder.build()
+        return str(caught.value)
+
+    for text in ons.run_threads(2, rank, device="host"):
+        assert "32" in text
+        assert "40" in text
+
+
+@pytest.mark.parametrize(
+    ("add", "reason"),
+    [
+        (lambda b: b.send(np.zeros(3), 9), "rank 9"),
+        (lambda b: b.recv(np.zeros(3), 0, lane=999), "lane 999"),
+        (lambda b: b.recv(np.frombuffer(b"12345678", "u8"), 0), "read-only"),
+        (lambda b: b.recv(np.lib.stride_tricks.as_strided(np.zeros(4), (3, 2), (8, 8)), 0), "overlap"),
+        (lambda b: b.signal(np.zeros(3, "u8"), 0), "64-bit"),
+        (lambda b: b.halo(np.zeros((4, 4)), ghost=[1]), "ghost"),
+        (lambda b: b.halo(np.zeros((6, 6)), grid=[5, 5]), "grid"),
+        (lambda b: b.use_path("pigeon"), "pigeon"),
+    ],
+)
+def test_wrong_operations_are_refused_at_once(add: Any, reason: str) -> None:
+    with (
+        ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world,
+        pytest.raises(ons.InvalidArgumentError, match=reason),
+    ):
+        add(world.plan())
+
+
+def test_puts_and_signals_reach_the_peers_segment() -> None:
+    launches = 10
+
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        data, counters = world.segment(8 * 16), world.segment(8 * 4)
+        source = np.zeros((16, 2))
+        plan = (
+            world.plan("put")
+            .put(data.peer(peer, "f8"), source[:, 0], peer)
+            .signal(counters.peer(peer, "u8")[2:3], peer)
+            .wait(counters.local("u8")[2:3])
+            .build()
+        )
+        for turn in range(launches):
+            source[:, 0] = 100 * world.rank + turn
+            plan.launch()
+            assert (data.local("f8") == 100 * peer + turn).all()
+            world.barrier()
+        assert counters.local("u8").tolist() == [0, 0, launches, 0]
+
+    ons.run_threads(2, rank, device="host")
+
+
+def test_a_captured_plan_replays() -> None:
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        source, target = world.zeros(1000), world.zeros(1000)
+        plan = world.plan().send(source, peer).recv(target, peer).build()
+        stream = world.stream()
+        with world.capture(stream) as graph:
+            plan.launch(stream)
+        for turn in range(10):
+            source[:] = 10 * turn + world.rank
+            graph.launch(stream)
+            stream.synchronize()
+            assert (target == 10 * turn + peer).all()
+
+    ons.run_threads(2, rank, device="host")
+
+
+def expected_halo(
+    whole: np.ndarray, start: list[int], shape: list[int], ghost: list[int], periodic: list[bool], corners: bool
+) -> np.ndarray:
+    """What a rank's local array must hold after an exchange, cell by cell from the global array."""
+    local = np.full([n + 2 * g for n, g in zip(shape, ghost, strict=True)], GHOST)
+    for cell in np.ndindex(*local.shape):
+        inside = [g <= c < g + n for c, g, n in zip(cell, ghost, shape, strict=True)]
+        if not corners and inside.count(False) > 1:
+            continue
+        place = [s + c - g for s, c, g in zip(start, cell, ghost, strict=True)]
+        for axis, size in enumerate(whole.shape):
+            if periodic[axis]:
+                place[axis] %= size
+        if all(0 <= p < size for p, size in zip(place, whole.shape, strict=True)):
+            local[cell] = whole[tuple(place)]
+    return local
+
+
+CASES = [
+    ((12,), (3,), 1, False, False),
+    ((12,), (3,), 2, True, False),
+    ((8, 10), (2, 2), 1, False, False),
+    ((8, 10), (2, 2), 2, True, True),
+    ((9, 4), (3, 1), (1, 0), (True, False), False),
+    ((6, 6), (1, 1), 1, True, True),
+    ((4, 6, 4), (2, 1, 2), 1, (False, True, True), True),
+    ((4, 4, 2, 4), (2, 1, 1, 2), 1, True, False),
+]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("size", "grid", "ghost", "periodic", "corners"), CASES)
+def test_a_halo_fills_the_ghost_cells(
+    size: Any, grid: Any, ghost: Any, periodic: Any, corners: bool, order: Any
+) -> None:
+    dims = len(size)
+    widths = [ghost] * dims if isinstance(ghost, int) else list(ghost)
+    wraps = [periodic] * dims if isinstance(periodic, bool) else list(periodic)
+    shape = [n // g for n, g in zip(size, grid, strict=True)]
+    whole = np.arange(float(np.prod(size))).reshape(size)
+
+    def rank(world: ons.World) -> None:
+        place = ons.coordinates_of(world.rank, grid)
+        start = [c * n for c, n in zip(place, shape, strict=True)]
+        local = np.full([n + 2 * g for n, g in zip(shape, widths, strict=True)], GHOST, order=order)
+        interior = tuple(slice(g, g + n) for g, n in zip(widths, shape, strict=True))
+        plan = world.halo(local, ghost=ghost, grid=grid, periodic=periodic, corners=corners)
+        for turn in range(3):
+            field = whole + 1000 * turn
+            local[interior] = field[tuple(slice(s, s + n) for s, n in zip(start, shape, strict=True))]
+            plan.launch()
+            expected = expected_halo(field, start, shape, widths, wraps, corners)
+            assert np.array_equal(local, expected), f"rank {world.rank}, launch {turn}"
+            world.barrier()
+
+    ons.run_threads(int(np.prod(grid)), rank, device="host")
+
+
+def test_several_arrays_share_one_plan_and_one_kernel() -> None:
+    def rank(world: ons.World) -> None:
+        heights, speeds = np.full((6, 4), GHOST), np.full((4, 6), GHOST, "f4")
+        heights[1:-1, 1:-1] = world.rank
+        speeds[1:-1, 1:-1] = 10 + world.rank
+        plan = world.halo([heights, speeds], ghost=1, grid=[1, 2])
+        plan.launch()
+        ghost = 0 if world.rank else -1
+        assert (heights[1:-1, ghost] == 1 - world.rank).all()
+        assert (speeds[1:-1, ghost] == 11 - world.rank).all()
+        assert plan.kernels_per_launch == 1
+
+    ons.run_threads(2, rank, device="host")
+
+
+def test_a_halo_without_a_grid_chooses_one_for_unequal_blocks() -> None:
+    def rank(world: ons.World) -> int:
+        local = np.full((10 + world.rank % 2 + 2, 6), GHOST)
+        local[1:-1, 1:-1] = world.rank
+        return len(world.halo(local[: 12 if world.size > 2 else None]).ops)
+
+    assert all(count > 0 for count in ons.run_threads(2, rank, device="host"))
+
+
+@pytest.mark.parametrize(("size", "shape"), itertools.product([1, 2, 6, 7], [(64, 64), (100, 10), (30, 20, 10)]))
+def test_a_chosen_grid_uses_every_rank(size: int, shape: tuple[int, ...]) -> None:
+    grid = ons.choose_grid(size, list(shape))
+    assert int(np.prod(grid)) == size
+    assert len(grid) == len(shape)
+    for rank in range(size):
+        assert ons.rank_at(ons.coordinates_of(rank, grid), grid, [False] * len(grid)) == rank

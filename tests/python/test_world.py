@@ -1,0 +1,209 @@
+"""A world in Python: how it starts, what memory it gives, how it ends, and what run_threads() promises."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onstream as ons
+
+
+def alone(**parameters: Any) -> ons.World:
+    return ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", **parameters)
+
+
+def test_a_program_without_a_launcher_is_a_world_of_one() -> None:
+    with ons.init(device="host") as world:
+        assert (world.rank, world.size, world.device) == (0, 1, "host")
+        assert repr(world) == "<World: rank 0 of 1 on host>"
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ons.InvalidArgumentError, match=r"lane_byts.*lane_bytes"):
+        alone(lane_byts=4096)
+
+
+def test_an_unreadable_value_is_refused_by_name() -> None:
+    with pytest.raises(ons.InvalidArgumentError, match="lanes"):
+        alone(lanes="many")
+
+
+def test_a_parameter_set_to_none_keeps_its_default() -> None:
+    with alone(lanes=None) as world:
+        world.send(b"", 0, lane=63)
+        assert world.recv(bytearray(1), 0, lane=63) == 0
+
+
+def test_parameters_reach_the_world() -> None:
+    with alone(lanes=2) as world, pytest.raises(ons.InvalidArgumentError, match="lane 2"):
+        world.send(b"x", 0, lane=2)
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned"])
+@pytest.mark.parametrize("dtype", ["u1", "f8", "c16", "?"])
+def test_empty_is_a_zeroed_numpy_array(kind: str, dtype: str) -> None:
+    with alone() as world:
+        array = world.empty((3, 5), dtype, kind=kind)
+        assert isinstance(array, np.ndarray)
+        assert (array.shape, array.dtype) == ((3, 5), np.dtype(dtype))
+        assert not array.any()
+        array[:] = 1
+        assert array.all()
+
+
+@pytest.mark.parametrize("shape", [0, (), (4, 0), 7])
+def test_any_shape_can_be_allocated(shape: Any) -> None:
+    with alone() as world:
+        assert world.zeros(shape, "i4").shape == np.zeros(shape).shape
+
+
+def test_memory_outlives_its_world() -> None:
+    world = alone()
+    view = world.empty(1000, "i8")[10:20]
+    view[:] = 7
+    world.close()
+    del world
+    gc.collect()
+    assert view.sum() == 70
+
+
+@pytest.mark.parametrize(("shape", "kind"), [((2, -1), "device"), (3, "shared")])
+def test_wrong_memory_is_refused(shape: Any, kind: str) -> None:
+    with alone() as world, pytest.raises(ValueError, match=r"negative extent|kind='shared'"):
+        world.empty(shape, "f4", kind=kind)
+
+
+def test_a_closed_world_says_so() -> None:
+    world = alone()
+    world.close()
+    world.close()
+    assert world.closed
+    assert repr(world) == "<World: closed>"
+    for call in (lambda: world.rank, world.barrier, lambda: world.send(b"", 0), world.stream, world.check):
+        with pytest.raises(ons.ClosedError, match="closed"):
+            call()
+
+
+def test_worlds_live_side_by_side_and_one_after_the_other() -> None:
+    for _ in range(2):
+        with alone() as first, alone() as second:
+            first.send(b"one", 0)
+            second.send(b"two", 0)
+            boxes = bytearray(3), bytearray(3)
+            first.recv(boxes[0], 0)
+            second.recv(boxes[1], 0)
+            assert boxes == (b"one", b"two")
+
+
+def test_missing_ranks_are_named() -> None:
+    with pytest.raises(ons.TimeoutError, match="rank 1"):
+        ons.init(launch=ons.Launch(0, 2, free_port(), "secret"), device="host", bootstrap_timeout_s=0.5)
+
+
+def free_port() -> int:
+    from onstream.threads import _free_port
+
+    return _free_port()
+
+
+def test_run_threads_returns_results_in_rank_order() -> None:
+    assert ons.run_threads(3, lambda world: (world.rank, world.size), device="host") == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_run_threads_raises_the_first_exception_and_ends_the_others() -> None:
+    def ranks(world: ons.World) -> None:
+        if world.rank == 1:
+            raise KeyError("the cause")
+        world.recv(bytearray(8), 1)
+
+    with pytest.raises(KeyError, match="the cause") as caught:
+        ons.run_threads(3, ranks, device="host")
+    assert caught.value.rank == 1  # type: ignore[attr-defined]
+
+
+def test_run_threads_needs_a_rank() -> None:
+    with pytest.raises(ValueError, match="at least one rank"):
+        ons.run_threads(0, lambda world: None)
+
+
+def test_a_barrier_waits_for_everyone() -> None:
+    arrived: list[int] = []
+
+    def ranks(world: ons.World) -> int:
+        arrived.append(world.rank)
+        world.barrier()
+        return len(arrived)
+
+    assert ons.run_threads(4, ranks, device="host") == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned"])
+def test_a_segment_is_seen_by_its_peers(kind: str) -> None:
+    def ranks(world: ons.World) -> list[int]:
+        segment = world.segment(8 * world.size, kind)
+        assert not segment.local("i8").any()
+        world.barrier()
+        for peer in range(world.size):
+            segment.peer(peer, "i8")[world.rank] = 10 * world.rank + peer
+        world.barrier()
+        return [int(value) for value in segment.local("i8")]
+
+    assert ons.run_threads(3, ranks, device="host") == [[0, 10, 20], [1, 11, 21], [2, 12, 22]]
+
+
+def test_segments_of_different_sizes_are_refused_on_every_rank() -> None:
+    def ranks(world: ons.World) -> str:
+        with pytest.raises(ons.InvalidArgumentError) as caught:
+            world.segment(64 if world.rank else 128)
+        return str(caught.value)
+
+    assert all("64" in text and "128" in text for text in ons.run_threads(2, ranks, device="host"))
+
+
+def test_a_rank_outside_the_world_has_no_segment() -> None:
+    with alone() as world, pytest.raises(ons.InvalidArgumentError, match="rank 3"):
+        world.segment(8).peer(3)
+
+
+def test_streams_run_and_become_idle() -> None:
+    with alone() as world:
+        stream = world.stream()
+        box = world.empty(1, "i8")
+        world.send(np.full(1, 5, "i8"), 0, stream=stream)
+        world.recv(box, 0, stream=stream)
+        stream.synchronize()
+        assert stream.idle
+        assert box[0] == 5
+
+
+@pytest.mark.parametrize("stream", [7, "later", 1.5, object()], ids=repr)
+def test_what_is_no_stream_is_refused(stream: Any) -> None:
+    with alone() as world, pytest.raises((ons.InvalidArgumentError, TypeError), match=r"stream|means nothing"):
+        world.send(b"x", 0, stream=stream)
+
+
+def test_a_world_may_be_used_from_several_threads() -> None:
+    with alone() as world:
+        boxes = [bytearray(8) for _ in range(4)]
+
+        def lane(number: int) -> None:
+            for turn in range(50):
+                world.send(turn.to_bytes(8, "little"), 0, lane=number)
+                world.recv(boxes[number], 0, lane=number)
+                assert int.from_bytes(boxes[number], "little") == turn
+
+        threads = [threading.Thread(target=lane, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=60)
+        assert all(int.from_bytes(box, "little") == 49 for box in boxes)
+
+
+def test_a_world_describes_itself() -> None:
+    with alone() as world:
+        assert "rank 0 of 1" in world.describe()
