@@ -302,8 +302,8 @@ def _cupy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any])
 def _torch_view(block: _core.Block, shape: tuple[int, ...], dtype: Any) -> Any:
     import torch
 
-    flat = DeviceArray(block, (block.nbytes,), np.dtype(np.uint8))
-    tensor = torch.as_tensor(flat, device=f"cuda:{block.device_index}")
+    # DLPack, not __cuda_array_interface__: with that, torch would copy a peer's memory to this rank's GPU.
+    tensor = torch.from_dlpack(DeviceArray(block, (block.nbytes,), np.dtype(np.uint8)))
     return tensor.view(_torch_dtype(dtype)).view(shape)
 
 

@@ -20,6 +20,8 @@ except ImportError as error:
         "Without them: python -m onstream.launcher -n 4 PROGRAM..., and python -m onstream.info"
     ) from error
 
+from .bench import bench_app
+
 app = typer.Typer(
     name="onstream",
     help="Communication as one more operation on a GPU stream.",
@@ -28,6 +30,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+app.add_typer(bench_app, name="bench")
 
 
 def _print_version(wanted: bool) -> None:

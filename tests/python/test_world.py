@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import onstream as ons
+from onstream import _arrays
 
 
 def alone(**parameters: Any) -> ons.World:
@@ -59,6 +60,20 @@ def test_empty_is_a_zeroed_numpy_array(kind: str, dtype: str) -> None:
 def test_any_shape_can_be_allocated(shape: Any) -> None:
     with alone() as world:
         assert world.zeros(shape, "i4").shape == np.zeros(shape).shape
+
+
+def test_device_memory_is_offered_to_every_library() -> None:
+    """What a GPU without cupy and torch gets, here over host memory that nobody loads as a GPU's."""
+    with alone() as world:
+        block = world.allocate(48)
+        array = ons.DeviceArray(block, (2, 3), np.dtype("f8"))
+        assert array.nbytes == 48
+        assert array.__cuda_array_interface__["data"] == (block.address, False)
+        assert array.__cuda_array_interface__["typestr"] == "<f8"
+        assert array.__dlpack_device__() == (2, 0)
+        span = _arrays._dlpack_span(array)
+        assert (span.address, span.shape, span.strides) == (block.address, (2, 3), (24, 8))
+        assert (span.device, span.writable, span.item_bytes) == ("cuda:0", True, 8)
 
 
 def test_memory_outlives_its_world() -> None:
