@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
         os.environ,
         ASAN_OPTIONS=f"{halt}:detect_stack_use_after_return=1",
         UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
-        TSAN_OPTIONS=f"{halt}:second_deadlock_stack=1",
+        TSAN_OPTIONS=f"{halt}:second_deadlock_stack=1:die_after_fork=0",
     )
 
 

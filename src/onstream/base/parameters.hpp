@@ -12,13 +12,13 @@
 namespace onstream {
 
 struct ParameterRow {
-  std::string name;           // as in C++ and Python: ll_max_bytes
-  std::string variable;       // ONSTREAM_LL_MAX_BYTES
+  std::string name;      // as in C++ and Python: ll_max_bytes
+  std::string variable;  // ONSTREAM_LL_MAX_BYTES
   std::string value;
   std::string default_value;
   std::string unit;
   std::string doc;
-  std::string set_by;         // "default", "environment" or "call"
+  std::string set_by;  // "default", "environment" or "call"
 };
 
 struct Parameters {
@@ -26,8 +26,9 @@ struct Parameters {
 #include "onstream/base/parameter_table.inc"
 #undef ONSTREAM_PARAMETER
 
-  // Defaults overridden by ONSTREAM_* variables. Throws invalid_argument naming the variable whose value cannot be read,
-  // and for a variable that starts with ONSTREAM_ but names no parameter and no launcher variable (a misspelling).
+  // Defaults overridden by ONSTREAM_* variables. Throws invalid_argument naming the variable whose value cannot be
+  // read, and for a variable that starts with ONSTREAM_ but names no parameter and no launcher variable (a
+  // misspelling).
   static Parameters from_environment();
 
   // Sets one by name, as a call would. Throws invalid_argument for an unknown name (with the nearest known one) or an
