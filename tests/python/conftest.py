@@ -1,4 +1,4 @@
-"""What every Python test may rely on: the build folder, a time limit, and no inherited onstream settings.
+"""What every Python test may rely on: the build folder, a time limit, and no inherited settings or job.
 
 A test that runs past its limit fails; one that cannot even be interrupted ends the run with every thread's stack, so
 nothing hangs. A test states a longer limit with `@pytest.mark.limit(seconds)`.
@@ -23,6 +23,10 @@ GRACE_S = 30  # between the limit and the end of a run that cannot be interrupte
 # Settings of the Makefile, which no world reads.
 HOUSE_VARIABLES = {"ONSTREAM_BUILD", "ONSTREAM_OFFLINE", "ONSTREAM_CUDA"}
 
+# What launchers set. Tests that run inside somebody's job must not take themselves for its ranks.
+LAUNCHER_VARIABLES = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+LAUNCHER_PREFIXES = ("ONSTREAM_", "OMPI_", "PMIX_", "PMI_", "MPI_", "SLURM_", "TORCHELASTIC_")
+
 
 def build_folder() -> Path:
     """The CMake tree under test: $ONSTREAM_BUILD, or build/."""
@@ -34,7 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A copy of standard error that pytest does not capture.
     config.stash[STDERR] = os.fdopen(os.dup(2), "w")
     for name in list(os.environ):
-        if name.startswith("ONSTREAM_") and name not in HOUSE_VARIABLES:
+        inherited = name.startswith(LAUNCHER_PREFIXES) or name in LAUNCHER_VARIABLES
+        if inherited and name not in HOUSE_VARIABLES:
             del os.environ[name]
 
 
