@@ -672,6 +672,7 @@ RULE(misuse_of_a_capture_is_an_error_and_harms_nothing) {
   CHECK_THROWS((void)device.idle(stream), "capturing");
   const std::shared_ptr<Graph> graph = device.end_capture(stream);
   CHECK_THROWS((void)device.end_capture(stream), "not capturing");
+  CHECK_THROWS(device.begin_capture(Stream{}), "default stream");
   device.launch(graph, stream);
   device.synchronize(stream);
   CHECK(read_word(device, memory->data()) == 1);

@@ -25,8 +25,8 @@ namespace onstream {
 
 enum class DeviceKind : std::int32_t { host, cuda };
 
-// device: the device's own memory. pinned: host memory that the device can access. managed: migrating (cuda only).
-// host: plain pageable host memory. On the host device `device` and `pinned` are both shareable host memory.
+// device: the device's own memory. pinned: host memory that the device can access. managed: migrating between both.
+// host: plain pageable host memory. On the host device all but `host` are shareable host memory.
 enum class MemoryKind : std::int32_t { device, pinned, managed, host };
 
 const char* name_of(DeviceKind kind);
@@ -137,7 +137,9 @@ class Device {
   virtual void call(void (*function)(void*), void* argument, Stream stream) = 0;
 
   // --- capture and replay ---
-  // Between begin and end nothing enqueued on the stream runs; it becomes the graph.
+  // Between begin and end nothing enqueued on the stream runs; it becomes the graph. Not for the default stream. A stream
+  // that waits for an event of the capture joins it, until the end on the stream that began. While capturing, idle() and
+  // synchronize() throw, and an event is a point of the graph: done() throws. Replays of one graph never overlap.
   virtual void begin_capture(Stream stream) = 0;
   virtual std::shared_ptr<Graph> end_capture(Stream stream) = 0;
   virtual bool capturing(Stream stream) const = 0;

@@ -64,7 +64,11 @@ class HostDevice final : public Device {
   void call(void (*function)(void*), void* argument, onstream::Stream stream) override;
 
   // --- capture and replay ---
-  void begin_capture(onstream::Stream stream) override { of(stream).begin_capture(); }
+  void begin_capture(onstream::Stream stream) override {
+    require(stream.handle != nullptr,
+            "begin_capture() of the default stream: CUDA cannot do that, so no device does; use create_stream()");
+    of(stream).begin_capture();
+  }
   std::shared_ptr<onstream::Graph> end_capture(onstream::Stream stream) override { return of(stream).end_capture(); }
   bool capturing(onstream::Stream stream) const override { return of(stream).capturing(); }
   void launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) override;
