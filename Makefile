@@ -15,12 +15,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 
-.PHONY: help demo test check format lint rules sanitize docs gpu-check gpu-bench build setup setup-check python clean
+.PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build setup setup-check python clean
 
 help:
 	@echo "make demo       the tsunami over real sea floor (ARGS: options of 'onstream demo')"
 	@echo "make test       every test, no GPU needed (ARGS: options of pytest)"
-	@echo "make check      format, lint, types, rules, sanitizers"
+	@echo "make check      format, lint, types, rules, installation, sanitizers"
 	@echo "make format     formats C++ and Python in place"
 	@echo "make docs       generates docs/parameters.md"
 	@echo "make gpu-check  the same tests on a machine with GPUs"
@@ -33,7 +33,7 @@ demo: build
 test: build
 	$(BIN)/python -m pytest tests/python $(ARGS)
 
-check: lint rules sanitize
+check: lint rules install-check sanitize
 
 python:
 	@command -v $(PYTHON) >/dev/null || { echo "onstream: there is no '$(PYTHON)' here. Install Python 3.10 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
@@ -61,6 +61,13 @@ format: setup-check
 rules: build
 	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py
 
+# `pip install .` into a venv of its own, as a user would, without CUDA to be quick.
+install-check: setup
+	rm -rf $(BUILD)-install
+	$(PYTHON) -m venv $(BUILD)-install
+	$(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check -C cmake.define.ONSTREAM_CUDA=OFF .
+	cd $(BUILD)-install && bin/python -c "import onstream" && bin/onstream info
+
 # The native tests of the host device under the address and undefined behaviour sanitizers, then under the thread one.
 sanitize: setup
 	@$(BIN)/python tools/build.py --build $(BUILD)-address --jobs $(JOBS) --cuda 0 --sanitize address,undefined
@@ -80,4 +87,4 @@ gpu-bench: build
 	bash tools/gpu_bench.sh "$(OUT)"
 
 clean:
-	rm -rf $(VENV) $(BUILD) $(BUILD)-address $(BUILD)-thread
+	rm -rf $(VENV) $(BUILD) $(BUILD)-install $(BUILD)-address $(BUILD)-thread
