@@ -177,10 +177,14 @@ class IpcMapping final : public Mapping {
     static_assert(sizeof(handle) == sizeof(record.handle));
     std::memcpy(&handle, record.handle.data(), sizeof(handle));
     const cudaError_t result = cudaIpcOpenMemHandle(&address_, handle, cudaIpcMemLazyEnablePeerAccess);
-    if (result == cudaSuccess) return;
-    forget_error();
-    fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " cannot map ", human_bytes(record.bytes), " of process ",
-         record.pid, ", its GPU ", record.device_index, " (CUDA IPC): ", text_of(result));
+    if (result != cudaSuccess) {
+      forget_error();
+      fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " cannot map ", human_bytes(record.bytes), " of process ",
+           record.pid, ", its GPU ", record.device_index, " (CUDA IPC): ", text_of(result));
+    }
+    // Opening has let this GPU reach the other one; inspect() shall know. Not if this process cannot see that GPU.
+    const int owner = static_cast<int>(attributes_of(address_).ordinal);
+    if (gpu.may_reach(owner)) gpu.enable_peer(owner);
   }
   ~IpcMapping() override {
     try {

@@ -1,0 +1,456 @@
+// What the cuda device promises beyond the contract that every device keeps (device_conformance.cpp): the user's own
+// memory, streams, captures and current GPU, two processes over CUDA IPC, two GPUs in one process.
+//
+// The second process is this program again, started as `--child` with a socket.
+#include "check.hpp"
+#include "onstream/device/devices.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+#ifndef ONSTREAM_WITH_CUDA
+
+namespace {
+CASE(the_cuda_device_is_tested_where_it_is_built) { SKIP("no cuda device: " + no_cuda_reason()); }
+}  // namespace
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
+
+#else
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cuda_device_kernels.hpp"
+#include "onstream/base/error.hpp"
+#include "onstream/device/device.hpp"
+
+namespace {
+
+constexpr int kPatience_ms = 60'000;
+constexpr std::size_t kBytes = std::size_t{1} << 20;
+
+std::shared_ptr<Device> gpu(int ordinal = 0) {
+  if (const std::string why = no_cuda_reason(); !why.empty()) SKIP("no cuda device: " + why);
+  const int count = static_cast<int>(list_devices().size()) - 1;
+  if (ordinal >= count) SKIP("needs " + std::to_string(ordinal + 1) + " GPUs, this machine has " + std::to_string(count));
+  return open_device("cuda:" + std::to_string(ordinal), 0);
+}
+
+void add(Device& device, void* word, std::uint64_t value, Stream stream) {
+  const Kernel kernel{"add_to", &host_entry<AddTo>, add_to_entry()};
+  launch(device, kernel, AddTo{static_cast<std::uint64_t*>(word), value}, {1, 32}, stream);
+}
+
+// The first word at an address, read through a stream of the device's own.
+std::uint64_t word_at(Device& device, const void* address) {
+  std::uint64_t out = 0;
+  const Stream stream = device.create_stream();
+  device.copy(&out, address, sizeof(out), stream);
+  device.synchronize(stream);
+  device.destroy_stream(stream);
+  return out;
+}
+
+void set_word(Device& device, void* address, std::uint64_t value) {
+  const Stream stream = device.create_stream();
+  device.copy(address, &value, sizeof(value), stream);
+  device.synchronize(stream);
+  device.destroy_stream(stream);
+}
+
+void add_and_wait(Device& device, void* word, std::uint64_t value) {
+  const Stream stream = device.create_stream();
+  add(device, word, value, stream);
+  device.synchronize(stream);
+  device.destroy_stream(stream);
+}
+
+// The user's memory, freed with the object.
+class Users {
+ public:
+  Users(void* address, void (*release)(void*)) : address_(address), release_(release) {}
+  ~Users() { release_(address_); }
+  Users(const Users&) = delete;
+  Users& operator=(const Users&) = delete;
+  std::byte* get() const { return static_cast<std::byte*>(address_); }
+
+ private:
+  void* address_;
+  void (*release_)(void*);
+};
+
+class UsersStream {
+ public:
+  UsersStream() : stream_{user::make_stream()} {}
+  ~UsersStream() { user::destroy_stream(stream_.handle); }
+  UsersStream(const UsersStream&) = delete;
+  UsersStream& operator=(const UsersStream&) = delete;
+  operator Stream() const { return stream_; }
+  void* handle() const { return stream_.handle; }
+
+ private:
+  Stream stream_;
+};
+
+// --- the user's memory ---
+
+CASE(memory_of_cuda_malloc_is_known_and_exportable) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const Users memory(user::malloc_device(kBytes), &user::free_device);
+  const MemoryInfo info = device->inspect(memory.get() + 1000);
+  CHECK(info.kind == MemoryKind::device);
+  CHECK(info.device_index == 0);
+  CHECK(info.base == memory.get());
+  CHECK(info.bytes == kBytes);
+  CHECK(info.id != 0);
+  CHECK(info.exportable);
+  CHECK(info.kernel_access);
+  Export exported = device->export_memory(info);
+  CHECK(exported.record.has_fd == 0 && !exported.fd.valid());
+  CHECK(device->import_memory(exported.record, Fd())->data() == memory.get());
+}
+
+CASE(freed_memory_of_cuda_malloc_is_noticed) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  void* first = user::malloc_device(kBytes);
+  const MemoryInfo before = device->inspect(first);
+  user::free_device(first);
+  CHECK(device->inspect(first).id != before.id);
+  CHECK_THROWS((void)device->export_memory(before), "freed");
+  const Users second(user::malloc_device(kBytes), &user::free_device);  // as a rule at the same address
+  CHECK(device->inspect(second.get()).id != before.id);
+}
+
+CASE(memory_of_a_pool_is_usable_but_not_exportable_and_the_reason_is_given) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const Users memory(user::malloc_pool(kBytes), &user::free_pool);
+  const MemoryInfo info = device->inspect(memory.get());
+  CHECK(info.kind == MemoryKind::device);
+  CHECK(info.kernel_access);
+  CHECK(!info.exportable);
+  CHECK_THROWS((void)device->export_memory(info), "cudaMallocAsync");
+}
+
+CASE(pinned_memory_of_the_user_is_usable_but_not_exportable) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const Users memory(user::malloc_pinned(kBytes), &user::free_pinned);
+  const MemoryInfo info = device->inspect(memory.get() + 8);
+  CHECK(info.kind == MemoryKind::pinned);
+  CHECK(info.kernel_access);
+  CHECK(!info.exportable);
+  *reinterpret_cast<std::uint64_t*>(memory.get()) = 40;
+  add_and_wait(*device, memory.get(), 2);
+  CHECK(*reinterpret_cast<std::uint64_t*>(memory.get()) == 42);
+  CHECK_THROWS((void)device->export_memory(info), "pinned");
+}
+
+CASE(managed_memory_is_known_as_such) {
+  const std::shared_ptr<Device> device = gpu();
+  const std::shared_ptr<Memory> memory = device->allocate(kBytes, MemoryKind::managed);
+  const MemoryInfo info = device->inspect(memory->data() + 100);
+  CHECK(info.kind == MemoryKind::managed);
+  CHECK(info.kernel_access);
+  CHECK(!info.exportable);
+  CHECK_THROWS((void)device->export_memory(info), "managed");
+}
+
+// --- the user's streams, captures and current GPU ---
+
+CASE(a_stream_of_the_user_is_used_as_it_is) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const UsersStream stream;
+  const std::shared_ptr<Memory> memory = device->allocate(8, MemoryKind::device);
+  for (int i = 0; i < 10; ++i) add(*device, memory->data(), 1, stream);
+  device->synchronize(stream);
+  CHECK(device->idle(stream));
+  CHECK(word_at(*device, memory->data()) == 10);
+}
+
+CASE(everything_on_the_way_of_an_op_works_in_a_capture_of_the_user) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const UsersStream stream;
+  const UsersStream side;
+  const std::shared_ptr<Memory> memory = device->allocate(2 * 8, MemoryKind::device);
+  std::byte* second = memory->data() + 8;
+  device->load({"add_to", &host_entry<AddTo>, add_to_entry()});
+  user::begin_global_capture(stream.handle());
+  CHECK(device->capturing(stream));
+  CHECK(!device->capturing(side));
+  add(*device, memory->data(), 1, stream);
+  device->wait(side, device->record(stream));
+  CHECK(device->capturing(side));
+  device->copy(second, memory->data(), 8, side);
+  device->wait(stream, device->record(side));
+  add(*device, second, 100, stream);
+  user::end_capture(stream.handle(), 3);
+  CHECK(word_at(*device, memory->data()) == 3);
+  CHECK(word_at(*device, second) == 103);
+  CHECK(!user::error_left());
+}
+
+// PyTorch captures in the global mode, in which CUDA refuses to allocate, map or query anywhere in the process.
+CASE(the_control_path_works_while_the_user_captures) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const UsersStream stream;
+  const Stream other = device->create_stream();
+  const std::shared_ptr<Memory> memory = device->allocate(8, MemoryKind::device);
+  const Users users(user::malloc_device(kBytes), &user::free_device);
+  std::shared_ptr<Memory> late;
+  user::begin_global_capture(stream.handle());
+  add(*device, memory->data(), 1, stream);
+  const auto work = [&] {
+    late = device->allocate(kBytes, MemoryKind::device);
+    CHECK(device->inspect(late->data()).exportable);
+    CHECK(device->export_memory(device->inspect(late->data())).fd.valid());
+    CHECK(device->export_memory(device->inspect(users.get())).record.bytes == kBytes);
+    (void)device->allocate(kBytes, MemoryKind::pinned);
+    const std::shared_ptr<Event> event = device->record(other);
+    device->synchronize(other);
+    CHECK(device->idle(other) && event->done());
+  };
+  work();
+  std::exception_ptr thrown;
+  std::thread elsewhere([&] {
+    try {
+      work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  });
+  elsewhere.join();
+  if (thrown) std::rethrow_exception(thrown);
+  user::end_capture(stream.handle(), 2);
+  device->destroy_stream(other);
+  CHECK(word_at(*device, memory->data()) == 2);
+}
+
+CASE(the_callers_current_gpu_stays_and_no_error_is_left) {
+  const std::shared_ptr<Device> first = gpu(0);
+  const std::shared_ptr<Device> second = gpu(1);
+  for (const int mine : {0, 1}) {
+    user::use_gpu(mine);
+    for (Device* device : {first.get(), second.get()}) {
+      const std::shared_ptr<Memory> memory = device->allocate(kBytes, MemoryKind::device);
+      add_and_wait(*device, memory->data(), 5);
+      CHECK(word_at(*device, memory->data()) == 5);
+      CHECK(user::current_gpu() == mine);
+      CHECK_THROWS(device->copy(memory->data(), nullptr, 8, Stream{}), "null");
+      CHECK(!user::error_left());
+    }
+  }
+  CHECK(user::current_gpu() == 1);
+  (void)gpu(0);
+  CHECK(user::current_gpu() == 1);
+}
+
+CASE(a_thread_that_never_chose_a_gpu_may_use_any) {
+  const std::shared_ptr<Device> device = gpu(1);
+  const std::shared_ptr<Memory> memory = device->allocate(8, MemoryKind::device);
+  std::exception_ptr thrown;
+  std::thread thread([&] {
+    try {
+      add_and_wait(*device, memory->data(), 7);
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  });
+  thread.join();
+  if (thrown) std::rethrow_exception(thrown);
+  CHECK(word_at(*device, memory->data()) == 7);
+}
+
+// --- two GPUs of one process ---
+
+CASE(gpus_of_one_process_reach_each_others_memory_at_its_own_address) {
+  const std::shared_ptr<Device> first = gpu(0);
+  const std::shared_ptr<Device> second = gpu(1);
+  user::use_gpu(0);
+  const Users users(user::malloc_device(kBytes), &user::free_device);
+  const std::shared_ptr<Memory> ours = first->allocate(kBytes, MemoryKind::device);
+  for (std::byte* address : {users.get(), ours->data()}) {
+    Export exported = first->export_memory(first->inspect(address));
+    const std::shared_ptr<Mapping> mapping = second->import_memory(exported.record, std::move(exported.fd));
+    CHECK(mapping->data() == address);
+    CHECK(second->inspect(address).kernel_access);
+    set_word(*first, address, 30);
+    add_and_wait(*second, mapping->data(), 4);
+    CHECK(word_at(*first, address) == 34);
+  }
+}
+
+// --- another process ---
+
+constexpr int kChildSocket = 3;
+
+void send_export(int socket, const Export& exported) {
+  ExportRecord record = exported.record;
+  iovec part{&record, sizeof record};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (exported.fd.valid()) {
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = exported.fd.get();
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  }
+  if (sendmsg(socket, &message, MSG_NOSIGNAL) != sizeof record) fail_errno("sending an export to the child");
+}
+
+Export receive_export(int socket) {
+  Export out;
+  iovec part{&out.record, sizeof out.record};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof out.record) fail_errno("receiving an export");
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+    out.fd = Fd(fd);
+  }
+  return out;
+}
+
+// Adds 1000 to the first word of what it is sent, twice mapped, on the GPU that `spec` names.
+int child(const char* spec) {
+  try {
+    const std::shared_ptr<Device> device = open_device(spec, 0);
+    const Export exported = receive_export(kChildSocket);
+    const auto map = [&] { return device->import_memory(exported.record, Fd(fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 0))); };
+    std::shared_ptr<Mapping> mapping = map();
+    std::shared_ptr<Mapping> again = map();
+    require(device->inspect(mapping->data()).kernel_access, "kernels cannot access the mapping");
+    add_and_wait(*device, mapping->data(), 400);
+    mapping.reset();  // the other one stays whole
+    add_and_wait(*device, again->data(), 500);
+    again.reset();
+    mapping = map();
+    add_and_wait(*device, mapping->data(), 100);
+    const char done = 'k';
+    return send(kChildSocket, &done, 1, MSG_NOSIGNAL) == 1 ? 0 : 3;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "child: %s\n", error.what());
+    return 2;
+  }
+}
+
+// Lets another process, on the GPU that `spec` names, add to exported memory; throws unless it ended well.
+void add_in_another_process(const std::string& spec, const Export& exported) {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) fail_errno("socketpair");
+  const Fd mine(ends[0]);
+  const Fd theirs(fcntl(ends[1], F_DUPFD_CLOEXEC, kChildSocket + 1));  // dup2 of a descriptor to itself keeps CLOEXEC
+  ::close(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, theirs.get(), kChildSocket);
+  std::string program = "/proc/self/exe", flag = "--child", device = spec;
+  std::array<char*, 4> arguments = {program.data(), flag.data(), device.data(), nullptr};
+  pid_t pid = 0;
+  const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  require(error == 0, "cannot start ", program, ": ", std::strerror(error));
+  send_export(mine.get(), exported);
+  pollfd readable{mine.get(), POLLIN, 0};
+  const bool answered = poll(&readable, 1, kPatience_ms) == 1;
+  char word = 0;
+  const bool well = answered && recv(mine.get(), &word, 1, MSG_DONTWAIT) == 1 && word == 'k';
+  if (!well) kill(pid, SIGKILL);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  require(well, answered ? "the child failed; see standard error" : "the child did not answer");
+  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with status ", status);
+}
+
+void another_process_adds(Device& device, std::byte* address, const std::string& spec) {
+  set_word(device, address, 11);
+  add_in_another_process(spec, device.export_memory(device.inspect(address)));
+  CHECK(word_at(device, address) == 1011);
+}
+
+CASE(another_process_on_the_same_gpu_uses_memory_of_cuda_malloc) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const Users users(user::malloc_device(kBytes), &user::free_device);
+  const Users small(user::malloc_device(512), &user::free_device);  // shares a block of the driver's with others
+  another_process_adds(*device, users.get(), "cuda:0");
+  another_process_adds(*device, small.get(), "cuda:0");
+}
+
+CASE(another_process_on_another_gpu_uses_memory_of_every_exportable_kind) {
+  const std::shared_ptr<Device> device = gpu();
+  (void)gpu(1);
+  user::use_gpu(0);
+  const Users users(user::malloc_device(kBytes), &user::free_device);
+  const std::shared_ptr<Memory> ours = device->allocate(kBytes, MemoryKind::device);
+  const std::shared_ptr<Memory> pinned = device->allocate(kBytes, MemoryKind::pinned);
+  for (std::byte* address : {users.get(), ours->data(), pinned->data()}) another_process_adds(*device, address, "cuda:1");
+}
+
+// --- refusals ---
+
+CASE(what_the_gpu_cannot_give_is_an_error_with_the_values) {
+  const std::shared_ptr<Device> device = gpu();
+  CHECK_THROWS((void)device->allocate(std::size_t{1} << 50, MemoryKind::device), "free");
+  CHECK_THROWS((void)device->allocate(std::size_t{1} << 50, MemoryKind::managed), "free");
+  const Stream stream = device->create_stream();
+  const std::shared_ptr<Memory> memory = device->allocate(8, MemoryKind::device);
+  const Kernel kernel{"add_to", &host_entry<AddTo>, add_to_entry()};
+  const AddTo body{reinterpret_cast<std::uint64_t*>(memory->data()), 1};
+  CHECK_THROWS(launch(*device, kernel, body, {1, kMaxThreads + 1}, stream), "513 threads");
+  const Kernel host_only{"host_only", &host_entry<AddTo>, nullptr};
+  CHECK_THROWS(launch(*device, host_only, body, {1, 32}, stream), "host_only was not built for CUDA");
+  CHECK_THROWS(device->load(host_only), "host_only was not built for CUDA");
+  CHECK_THROWS(device->begin_capture(Stream{}), "default stream");
+  CHECK_THROWS(device->destroy_stream(Stream{}), "default stream");
+  CHECK(!user::error_left());
+  add(*device, memory->data(), 1, stream);  // and all works on
+  device->synchronize(stream);
+  device->destroy_stream(stream);
+  CHECK(word_at(*device, memory->data()) == 1);
+}
+
+CASE(memory_of_a_host_device_rank_is_refused) {
+  const std::shared_ptr<Device> device = gpu();
+  const std::shared_ptr<Device> host = open_device("host", 0);
+  const std::shared_ptr<Memory> memory = host->allocate(4096, MemoryKind::device);
+  Export exported = host->export_memory(host->inspect(memory->data()));
+  CHECK_THROWS((void)device->import_memory(exported.record, std::move(exported.fd)), "host device");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::string(argv[1]) == "--child") return child(argv[2]);
+  return onstream::test::run(argc, argv);
+}
+
+#endif

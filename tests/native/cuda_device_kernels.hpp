@@ -1,0 +1,51 @@
+// What the tests of the cuda device need of CUDA itself: memory, streams and captures that onstream did not make.
+// CUDA headers stay in cuda_device_kernels.cu, which a build with CUDA has.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "onstream/device/group.hpp"
+#include "onstream/device/kernel.hpp"
+
+namespace onstream::test {
+
+// *word += value, by one thread.
+struct AddTo {
+  std::uint64_t* word;
+  std::uint64_t value;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.block() == 0 && group.rank() == 0) group.store_relaxed(word, group.load_relaxed(word) + value);
+  }
+};
+
+const void* add_to_entry();
+
+// The user's own calls. Each throws Error with CUDA's words when CUDA refuses.
+namespace user {
+
+int current_gpu();
+void use_gpu(int ordinal);
+
+void* malloc_device(std::size_t bytes);  // cudaMalloc
+void free_device(void* address);
+void* malloc_pool(std::size_t bytes);  // cudaMallocAsync on the default stream
+void free_pool(void* address);
+void* malloc_pinned(std::size_t bytes);
+void free_pinned(void* address);
+
+void* make_stream();
+void destroy_stream(void* stream);
+
+// A capture in the strictest mode, which PyTorch uses: global. end_capture() launches the graph `launches` times, waits
+// for it and drops it.
+void begin_global_capture(void* stream);
+void end_capture(void* stream, int launches);
+
+// Whether CUDA has an error left over for the next cudaGetLastError of the program.
+bool error_left();
+
+}  // namespace user
+}  // namespace onstream::test
