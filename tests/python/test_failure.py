@@ -115,6 +115,7 @@ def test_an_abort_drains_streams_and_tells_everyone() -> None:
         stream = world.stream()
         for lane in range(10):
             world.recv(bytearray(8), 1 - world.rank, lane=lane, stream=stream)
+        world.barrier()
         if world.rank == 1:
             world.abort("the cat")
         started = time.monotonic()

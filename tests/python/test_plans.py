@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import onstream as ons
 
@@ -32,6 +34,34 @@ def test_a_plan_moves_strided_arrays() -> None:
             world.barrier()
 
     ons.run_threads(2, rank, device="host")
+
+
+@st.composite
+def views(draw: st.DrawFn, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of this shape whose elements lie far apart, backwards or transposed."""
+    order = draw(st.permutations(range(len(shape))))
+    steps = draw(st.lists(st.sampled_from([1, 1, 2, 3, -1, -2]), min_size=len(shape), max_size=len(shape)))
+    whole = np.zeros([shape[axis] * abs(steps[axis]) + 1 for axis in order], draw(st.sampled_from(["i4", "f8"])))
+    picked = whole[
+        tuple(slice(1, None, steps[axis]) if steps[axis] > 0 else slice(None, 0, steps[axis]) for axis in order)
+    ]
+    back = picked.transpose(np.argsort(order))
+    return back[tuple(slice(0, extent) for extent in shape)]
+
+
+SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=4).map(tuple)
+
+
+@given(data=st.data(), shape=SHAPES)
+@settings(max_examples=60, deadline=None)
+def test_any_strides_arrive_in_the_order_of_numpy(data: st.DataObject, shape: tuple[int, ...]) -> None:
+    source = data.draw(views(shape))
+    target_shape = data.draw(st.sampled_from([shape, (source.size,), (source.size, 1), shape[::-1]]))
+    target = data.draw(views(target_shape).filter(lambda view: view.dtype == source.dtype))
+    source[...] = np.arange(1, source.size + 1).reshape(shape)
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        world.plan("any").send(source, 0).recv(target, 0).build().launch()
+    assert np.array_equal(target.ravel(), source.ravel())
 
 
 def test_a_plan_explains_itself() -> None:
