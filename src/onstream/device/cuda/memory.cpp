@@ -182,9 +182,6 @@ class IpcMapping final : public Mapping {
       fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " cannot map ", human_bytes(record.bytes), " of process ",
            record.pid, ", its GPU ", record.device_index, " (CUDA IPC): ", text_of(result));
     }
-    // Opening has let this GPU reach the other one; inspect() shall know. Not if this process cannot see that GPU.
-    const int owner = static_cast<int>(attributes_of(address_).ordinal);
-    if (gpu.may_reach(owner)) gpu.enable_peer(owner);
   }
   ~IpcMapping() override {
     try {
@@ -205,6 +202,15 @@ class IpcMapping final : public Mapping {
   std::size_t bytes_;
   void* address_ = nullptr;
 };
+
+std::shared_ptr<Mapping> open_ipc(Gpu& gpu, const ExportRecord& record) {
+  auto mapping = std::make_shared<IpcMapping>(gpu, record);
+  // Opening has let this GPU reach the other one; inspect() shall know. Not if this process cannot see that GPU.
+  const Current current(gpu);
+  const int owner = static_cast<int>(attributes_of(mapping->data()).ordinal);
+  if (gpu.may_reach(owner)) gpu.enable_peer(owner);
+  return mapping;
+}
 
 // The whole pages behind a descriptor, as the exporter mapped them. Throws if that cannot hold the memory announced.
 std::size_t mapped_bytes_of(const ExportRecord& record) {
@@ -319,7 +325,7 @@ std::shared_ptr<Mapping> import_memory(Gpu& gpu, const ExportRecord& record, Fd 
     return own_address(gpu, record);
   }
   switch (static_cast<Flavour>(record.flavour)) {
-    case Flavour::legacy_ipc: return std::make_shared<IpcMapping>(gpu, record);
+    case Flavour::legacy_ipc: return open_ipc(gpu, record);
     case Flavour::gpu_fd:
       return std::make_shared<RangeMapping<GpuRange>>(GpuRange::import(gpu, fd, mapped_bytes_of(record)), record.bytes);
     case Flavour::host_fd:
