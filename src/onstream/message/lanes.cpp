@@ -1,5 +1,7 @@
 #include "onstream/message/lanes.hpp"
 
+#include <bit>
+
 #include "onstream/base/error.hpp"
 
 namespace onstream {
@@ -61,7 +63,7 @@ lane::View Lanes::view(int peer, int lane) const {
   view.peer_postings = reinterpret_cast<lane::Posting*>(remote + postings_offset_) + theirs * receives_;
   view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_) + theirs * receives_;
 
-  view.ring_units = ring_units_;
+  view.ring_shift = static_cast<std::uint64_t>(std::countr_zero(ring_units_));
   view.receives = receives_;
   view.peer = peer;
   view.lane = lane;

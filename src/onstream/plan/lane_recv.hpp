@@ -20,8 +20,8 @@ struct Target {
 // Takes messages out of one lane's ring. First block only; every thread holds the same values.
 class Intake {
  public:
-  ONSTREAM_BODY Intake(const WaitView& wait, const View& lane, Fetcher& fetcher)
-      : wait_(wait), lane_(lane), fetcher_(fetcher), head_(lane.receiving->head), returned_(lane.receiving->returned) {}
+  ONSTREAM_BODY Intake(const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t head, std::uint64_t returned)
+      : wait_(wait), lane_(lane), fetcher_(fetcher), head_(head), returned_(returned) {}
 
   // Tells the sender where message `number` shall go, or what becomes of it.
   template <class Group>
@@ -66,9 +66,9 @@ class Intake {
     switch (header_kind(word)) {
       case Header::data: return take_data(group, target, bytes, own);
       case Header::placed:
-        group.fence();
+        if (group.rank() == 0) group.fence();  // as for `done`
         head_ += 1;
-        return agree(group, Status::ok);
+        return Status::ok;
       case Header::pull: return take_pull(group, target, bytes, address);
       default: return take_announced(group, target, bytes, address, header_kind(word));
     }
@@ -77,15 +77,16 @@ class Intake {
   // Gives credit back in large steps, or at once where it is little. One thread.
   template <class Group>
   ONSTREAM_BODY void give_credit(const Group& group) {
-    if (head_ - returned_ < lane_.ring_units / 4) return;
+    if (head_ - returned_ < std::uint64_t{1} << (lane_.ring_shift - 2)) return;
     returned_ = head_;
     if (group.rank() == 0) group.store_relaxed(&lane_.peer_returned->credit, head_);
   }
 
   // Puts the counters back into memory. First thread.
-  ONSTREAM_BODY void store_counters() const {
-    lane_.receiving->head = head_;
-    lane_.receiving->returned = returned_;
+  template <class Group>
+  ONSTREAM_BODY void store_counters(const Group& group) const {
+    group.store_relaxed(&lane_.receiving->head, head_);
+    group.store_relaxed(&lane_.receiving->returned, returned_);
   }
 
  private:
@@ -155,8 +156,8 @@ class Intake {
       std::uint64_t word = 0;
       std::uint64_t unused = 0;
       Status status = wait_until(group, wait_, [&] { return look(group, head_ + 1, word, unused); });
-      group.fence();  // what the sender wrote before `done` is visible to what runs after this op
       status = agree(group, status);
+      if (group.rank() == 0) group.fence();  // what the sender wrote before `done` is visible to what runs after this op
       if (status == Status::ok) head_ += 2;
       return status;
     }
@@ -226,7 +227,7 @@ ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View&
     if (group.sync_or(through)) return Status::ok;
     if (!group.sync_or(locked)) return Status::pending;
 
-    Intake intake(wait, lane, fetcher);
+    Intake intake(wait, lane, fetcher, state->head, state->returned);
     std::uint64_t next = state->drained;
     while (status == Status::ok && next <= number) {
       const Posted posted = lane.posted[next & (lane.receives - 1)];
@@ -238,7 +239,7 @@ ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View&
       intake.give_credit(group);
       if (group.rank() == 0) {
         if (status != Status::ok) report(group, wait, status, recv_fault(lane, status, posted.capacity, bytes));
-        intake.store_counters();
+        intake.store_counters(group);
         group.fence();
         settle(group, posted.ticket, status, bytes);
         if (status == Status::ok || status == Status::truncated) group.store_release(&state->drained, next + 1);
@@ -280,32 +281,31 @@ ONSTREAM_BODY Status enter(const Group& group, const WaitView& wait, const View&
 }
 
 struct Receive {
-  WaitView wait;
-  View lane;
   void* destination = nullptr;
   std::uint64_t capacity = 0;
   std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;  // the destination as the peer stores to it, or 0 if it cannot
+  View lane;
   Ticket ticket;
+  WaitView wait;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     Fetcher fetcher(wait, lane.crew);
     if (group.block() != 0) return fetcher.help(group);
-    const std::uint64_t number = lane.receiving->posted;
-    const bool others_first = group.sync_or(group.load_acquire(&lane.receiving->drained) != number);
-    if (others_first) {
+    const auto [drained, head] = load_pair(group, &lane.receiving->drained);
+    const auto [number, returned] = load_pair(group, &lane.receiving->posted);
+    if (group.sync_or(drained != number)) {
       queue_up(group, fetcher, number);
     } else {
-      take_now(group, fetcher, number);
+      take_now(group, Intake(wait, lane, fetcher, head, returned), number);
     }
     fetcher.dismiss(group);
   }
 
  private:
   template <class Group>
-  ONSTREAM_BODY void take_now(const Group& group, Fetcher& fetcher, std::uint64_t number) const {
-    Intake intake(wait, lane, fetcher);
+  ONSTREAM_BODY void take_now(const Group& group, Intake intake, std::uint64_t number) const {
     Target target{static_cast<std::byte*>(destination), capacity, number, 0};
     if (capacity > offer_min && peer_destination != 0) {
       Intake::answer(group, lane, number, Answer::here, peer_destination, capacity);
@@ -317,9 +317,9 @@ struct Receive {
     if (group.rank() != 0) return;
     if (status != Status::ok) report(group, wait, status, recv_fault(lane, status, capacity, bytes));
     if (status == Status::ok || status == Status::truncated) {
-      intake.store_counters();
-      lane.receiving->posted = number + 1;
-      group.store_release(&lane.receiving->drained, number + 1);
+      intake.store_counters(group);
+      group.store_relaxed(&lane.receiving->posted, number + 1);
+      group.store_relaxed(&lane.receiving->drained, number + 1);  // nobody waits for this one elsewhere: stream order does
     }
     settle(group, ticket, status, bytes);
   }

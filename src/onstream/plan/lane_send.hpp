@@ -13,12 +13,11 @@ enum class Completion : std::int32_t {
 };
 
 struct Send {
-  WaitView wait;
-  View lane;
   const void* source = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t ring_max = 0;       // largest message that travels in the ring
   std::uint64_t offer_min = 0;      // a larger one goes straight to its destination if the receive is there already
+  View lane;
   std::uint64_t peer_source = 0;    // the source as the peer loads it, or 0 if it cannot
   Header announce = Header::push;   // of a message larger than ring_max: push, pull or stage
   Completion completion = Completion::ordered;
@@ -27,6 +26,7 @@ struct Send {
   std::uint64_t chunk_bytes = 0;
   CopySlot* copier = nullptr;       // path copy: the copy engine writes into the destination, asked by one block
   Ticket ticket;
+  WaitView wait;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -54,7 +54,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
     return wait_until(group, wait, [&] {
-      return head + units - group.load_relaxed(&lane.returned->credit) <= lane.ring_units;
+      return head + units - group.load_relaxed(&lane.returned->credit) <= std::uint64_t{1} << lane.ring_shift;
     });
   }
 
@@ -72,7 +72,7 @@ struct Send {
     const std::uint64_t units = units_for(bytes);
     const std::uint64_t lines = units * kUnitLines;
     std::uint64_t value = rank == 0 ? header_word(Header::data, bytes) : load_payload(source, bytes, rank - 1);
-    const std::uint64_t head = lane.sending->head;
+    const auto [head, number] = load_pair(group, &lane.sending->head);
     Status status = wait_for_room(group, head, units);
     if (status == Status::ok) {
       for (std::uint64_t line = rank; line < lines;) {
@@ -84,9 +84,9 @@ struct Send {
     }
     status = agree(group, status);
     if (rank != 0) return;
-    if (status != Status::ok) return fail(group, status, lane.sending->number);
+    if (status != Status::ok) return fail(group, status, number);
     lane.sending->head = head + units;
-    lane.sending->number += 1;
+    lane.sending->number = number + 1;
     settle(group, ticket, Status::ok, bytes);
   }
 
@@ -101,17 +101,17 @@ struct Send {
   // One block writes into the destination that the receiver has offered.
   template <class Group>
   ONSTREAM_BODY void place(const Group& group) const {
-    const std::uint64_t head = lane.sending->head;
+    const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};
-    (void)answered(group, lane.sending->number, answer);
+    (void)answered(group, number, answer);
     group.copy_alone(reinterpret_cast<void*>(answer.address), source, bytes);
-    group.fence();
     const Status status = agree(group, wait_for_room(group, head, 1));
     if (group.rank() != 0) return;
-    if (status != Status::ok) return fail(group, status, lane.sending->number);
+    if (status != Status::ok) return fail(group, status, number);
+    group.fence();
     store_unit(group, lane, head, header_word(Header::placed, bytes), 0);
     lane.sending->head = head + 1;
-    lane.sending->number += 1;
+    lane.sending->number = number + 1;
     settle(group, ticket, Status::ok, bytes);
   }
 
@@ -121,10 +121,10 @@ struct Send {
     const Posting* posting = lane.postings + (number & (lane.receives - 1));
     const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
     const Line last = group.load_line(&posting->number);
-    if (!flagged(last, flag) || unpack(last) != number) return false;
     const Line address = group.load_line(&posting->address);
     const Line room = group.load_line(&posting->bytes);
     const Line answer = group.load_line(&posting->answer);
+    if (!flagged(last, flag) || unpack(last) != number) return false;
     if (!flagged(address, flag) || !flagged(room, flag) || !flagged(answer, flag)) return false;
     out = {Status::ok, static_cast<Answer>(unpack(answer)), unpack(address), unpack(room)};
     return true;
@@ -140,8 +140,7 @@ struct Send {
   // Staged sends run as one block, so that it alone counts the units. Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
-    const std::uint64_t head = lane.sending->head;
-    const std::uint64_t number = lane.sending->number;
+    const auto [head, number] = load_pair(group, &lane.sending->head);
     const bool first = group.block() == 0;
     Status status = Status::ok;
     if (first && group.rank() == 0) {
@@ -177,8 +176,7 @@ struct Send {
   // Posted large send: push if the receive is there already, else leave it to the receiver. The first block decides.
   template <class Group>
   ONSTREAM_BODY void post(const Group& group) const {
-    const std::uint64_t head = lane.sending->head;
-    const std::uint64_t number = lane.sending->number;
+    const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};
     Status status = Status::ok;
     if (group.block() == 0 && group.rank() == 0) {
@@ -247,9 +245,9 @@ struct Send {
       const std::uint64_t now = bytes - offset < chunk_bytes ? bytes - offset : chunk_bytes;
       std::byte* slot = bounce + (i % 2) * chunk_bytes;
       group.copy_alone(slot, static_cast<const std::byte*>(source) + offset, now);
-      group.fence();
       group.sync();
       if (group.rank() == 0) {
+        group.fence();
         store_unit(group, lane, head + units, header_word(Header::chunk, now), peer_bounce + (i % 2) * chunk_bytes);
       }
       ++units;
