@@ -1,0 +1,136 @@
+"""Results as tables: text for the terminal, Markdown for README. Every table names its mode, submission and memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .cases import GIB, KIB, MIB
+
+TITLES = {"onstream": "onstream", "openmpi": "Open MPI", "mpich": "MPICH"}
+SUBMISSION_TITLES = {
+    "host": "the host waits for each",
+    "eager": "stream-ordered, eager",
+    "captured": "stream-ordered, captured in a graph",
+}
+HEAD_SIZES = (8, KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
+
+
+def size_text(size: int) -> str:
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
+        if size >= unit and size % unit == 0:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def time_text(seconds: float) -> str:
+    us = seconds * 1e6
+    if us < 1:
+        return f"{us * 1e3:.0f} ns"
+    return f"{us:.2f} us" if us < 100 else f"{us:.0f} us"
+
+
+def rate_text(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s < 1e11 else f"{bytes_per_s / 1e9:.0f} GB/s"
+
+
+def lines_of(result: dict[str, Any]) -> list[str]:
+    """The terminal's table: one block for each mode, submission, memory and library."""
+    lines = [heading_of(result)]
+    columns = f"{'size':>10} {'median':>11} {'min':>11} {'p25':>11} {'p75':>11} {'max':>11} {'bandwidth':>12}"
+    group = None
+    for row in result["rows"]:
+        key = (row["who"], row["mode"], row["submission"], row["memory"], row["path"])
+        if key != group:
+            group = key
+            what = "half a round trip" if row["mode"] == "ping-pong" else f"window of {row['window']}"
+            lines += [
+                "",
+                f"{TITLES[row['who']]}: {row['mode']} ({what}), {SUBMISSION_TITLES[row['submission']]}, "
+                f"{row['memory']} memory, path {row['path']}",
+                f"{columns} {'messages/s':>11}",
+            ]
+        times = " ".join(f"{time_text(row[name]):>11}" for name in ("median_s", "min_s", "p25_s", "p75_s", "max_s"))
+        rate = rate_text(row["bytes_per_s"])
+        lines.append(f"{size_text(row['bytes']):>10} {times} {rate:>12} {row['messages_per_s']:>11.3g}")
+    return [*lines, "", *verdict_lines(result)]
+
+
+def heading_of(result: dict[str, Any]) -> str:
+    settings = result["settings"]
+    return (
+        f"{result['device']}, {result['ranks']}; median of {settings['rounds']} rounds of {settings['samples']} "
+        f"samples; {result['onstream']['library']}, {result['onstream']['build_type']} build"
+    )
+
+
+def verdict_lines(result: dict[str, Any]) -> list[str]:
+    lines = []
+    for verdict in result["verdicts"]:
+        word = "holds " if verdict["holds"] else "MISSED"
+        sign = "<=" if verdict["quantity"] == "latency" else ">="
+        unit = verdict["unit"]
+        how = f"{verdict['mode']} {verdict['submission']}, {verdict['memory']} memory"
+        what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how}"
+        figure = f"{verdict['value']:.2f} {unit} (bar: {sign} {verdict['limit']:g})"
+        if verdict["against"]:
+            peer = f"{TITLES[verdict['against']]} {time_text(verdict['peer_median_s'])}"
+            figure += f"; onstream {time_text(verdict['median_s'])}, {peer}"
+        lines.append(f"{word} {what}: {figure}")
+    if not lines:
+        lines.append("no bar was stated for this device, or its cases or peers were not run")
+    for name, why in result["peers_missing"].items():
+        lines.append(f"without {TITLES[name]}: {why}")
+    return lines
+
+
+def markdown_of(result: dict[str, Any], file: str) -> list[str]:
+    """README's table of one result: what was measured where, then a row a mode and size, a column a library."""
+    if result.get("schema") != 1 or result.get("kind") != "message":
+        raise InvalidArgumentError(f"{file} is no result of `onstream bench message` with schema 1")
+    rows = [row for row in result["rows"] if row["bytes"] in HEAD_SIZES and row["mode"] != "bidirectional"]
+    columns = list(dict.fromkeys((row["who"], row["memory"]) for row in rows))
+    where = result["environment"]
+    hardware = result["device"] if result["device_kind"] == "cuda" else f"{where['cpu']}, {where['cores']} cores"
+    peers = "".join(f", {short_version(name, peer['library'])}" for name, peer in result["peers"].items())
+    commit = (where["git"] or {}).get("commit", "unknown")[:10]
+    titles = [f"{TITLES[who]}, {memory} memory" for who, memory in columns]
+    head = [
+        f"Messages between {result['ranks']} on {hardware}, {where['date'][:10]}: median of "
+        f"{result['settings']['rounds']} rounds of {result['settings']['samples']} samples; commit {commit}{peers} ([all figures]({file})).",
+        "",
+        "| mode | submission | size | " + " | ".join(titles) + " |",
+        "|---" * (3 + len(columns)) + "|",
+    ]
+    keys = list(dict.fromkeys((row["mode"], row["submission"], row["bytes"]) for row in rows))
+    return head + [_markdown_row(key, columns, rows) for key in keys]
+
+
+def short_version(name: str, library: str) -> str:
+    """Open MPI and MPICH tell their version in a long line."""
+    words = [word.strip("v,") for word in library.split()]
+    number = next((word for word in words if word[:1].isdigit() and "." in word), "")
+    return f"{TITLES[name]} {number}".strip()
+
+
+def _markdown_row(key: tuple[str, str, int], columns: list[tuple[str, str]], rows: list[dict[str, Any]]) -> str:
+    mode, submission, size = key
+    cells = []
+    for who, memory in columns:
+        row = next((one for one in rows if (one["who"], one["memory"]) == (who, memory) and _key(one) == key), None)
+        cells.append(_figure(row) if row else "-")
+    named = f"{mode}, one way" if mode == "ping-pong" else f"{mode}"
+    return f"| {named} | {SUBMISSION_TITLES[submission]} | {size_text(size)} | " + " | ".join(cells) + " |"
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["mode"], row["submission"], row["bytes"]
+
+
+def _figure(row: dict[str, Any]) -> str:
+    """Times for what is bound by latency, bandwidth for what is bound by bytes."""
+    if row["mode"] == "ping-pong" and row["bytes"] < MIB:
+        return time_text(row["median_s"])
+    if row["bytes"] < KIB:
+        return f"{row['messages_per_s'] / 1e6:.2f} M/s"
+    return rate_text(row["bytes_per_s"])
