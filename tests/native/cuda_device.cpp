@@ -44,7 +44,8 @@ constexpr std::size_t kBytes = std::size_t{1} << 20;
 std::shared_ptr<Device> gpu(int ordinal = 0) {
   if (const std::string why = no_cuda_reason(); !why.empty()) SKIP("no cuda device: " + why);
   const int count = static_cast<int>(list_devices().size()) - 1;
-  if (ordinal >= count) SKIP("needs " + std::to_string(ordinal + 1) + " GPUs, this machine has " + std::to_string(count));
+  if (ordinal >= count)
+    SKIP("needs " + std::to_string(ordinal + 1) + " GPUs, this machine has " + std::to_string(count));
   return open_device("cuda:" + std::to_string(ordinal), 0);
 }
 
@@ -344,7 +345,9 @@ int child(const char* spec) {
   try {
     const std::shared_ptr<Device> device = open_device(spec, 0);
     const Export exported = receive_export(kChildSocket);
-    const auto map = [&] { return device->import_memory(exported.record, Fd(fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 0))); };
+    const auto map = [&] {
+      return device->import_memory(exported.record, Fd(fcntl(exported.fd.get(), F_DUPFD_CLOEXEC, 0)));
+    };
     std::shared_ptr<Mapping> mapping = map();
     std::shared_ptr<Mapping> again = map();
     require(device->inspect(mapping->data()).kernel_access, "kernels cannot access the mapping");
@@ -412,7 +415,8 @@ CASE(another_process_on_another_gpu_uses_memory_of_every_exportable_kind) {
   const Users users(user::malloc_device(kBytes), &user::free_device);
   const std::shared_ptr<Memory> ours = device->allocate(kBytes, MemoryKind::device);
   const std::shared_ptr<Memory> pinned = device->allocate(kBytes, MemoryKind::pinned);
-  for (std::byte* address : {users.get(), ours->data(), pinned->data()}) another_process_adds(*device, address, "cuda:1");
+  for (std::byte* address : {users.get(), ours->data(), pinned->data()})
+    another_process_adds(*device, address, "cuda:1");
 }
 
 // --- refusals ---

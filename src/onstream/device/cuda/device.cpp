@@ -186,7 +186,8 @@ void CudaDevice::wait(Stream stream, const std::shared_ptr<Event>& event) {
   const cudaError_t result = cudaStreamWaitEvent(handle_of(stream), mine->handle(), 0);
   if (result != cudaSuccess && mine->captured()) {
     forget_error();
-    fail(ErrorCode::invalid_argument, "wait: the event was recorded in a capture that has ended, or that another stream ",
+    fail(ErrorCode::invalid_argument,
+         "wait: the event was recorded in a capture that has ended, or that another stream ",
          "cannot join: ", text_of(result));
   }
   check(result, "making a stream of GPU ", gpu_.ordinal(), " wait for an event");
@@ -210,8 +211,8 @@ void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, 
   require(destination != nullptr && source != nullptr, "copy of ", bytes, " B: the ",
           destination == nullptr ? "destination" : "source", " is null");
   const Current current(gpu_);
-  check(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, handle_of(stream)), "copying ", bytes, " B from ",
-        source, " to ", destination, " on GPU ", gpu_.ordinal());
+  check(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, handle_of(stream)), "copying ", bytes,
+        " B from ", source, " to ", destination, " on GPU ", gpu_.ordinal());
 }
 
 void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) {
@@ -221,8 +222,8 @@ void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t
   require(arguments != nullptr, "kernel ", kernel.name, ": the arguments are null");
   const Current current(gpu_);
   void* parameters[] = {const_cast<void*>(arguments)};
-  check(cudaLaunchKernel(kernel.cuda, dim3(static_cast<unsigned>(grid.blocks)), dim3(static_cast<unsigned>(grid.threads)),
-                         parameters, 0, handle_of(stream)),
+  check(cudaLaunchKernel(kernel.cuda, dim3(static_cast<unsigned>(grid.blocks)),
+                         dim3(static_cast<unsigned>(grid.threads)), parameters, 0, handle_of(stream)),
         "launching kernel ", kernel.name, " (", bytes, " B of arguments, ", grid.blocks, " blocks of ", grid.threads,
         " threads) on GPU ", gpu_.ordinal());
 }
@@ -230,7 +231,8 @@ void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t
 void CudaDevice::call(void (*function)(void*), void* argument, Stream stream) {
   require(function != nullptr, "call: the function is null");
   const Current current(gpu_);
-  check(cudaLaunchHostFunc(handle_of(stream), function, argument), "enqueueing a host function on GPU ", gpu_.ordinal());
+  check(cudaLaunchHostFunc(handle_of(stream), function, argument), "enqueueing a host function on GPU ",
+        gpu_.ordinal());
 }
 
 void CudaDevice::begin_capture(Stream stream) {
@@ -250,7 +252,8 @@ std::shared_ptr<Graph> CudaDevice::end_capture(Stream stream) {
   const Template graph(captured);
   const ControlPath path(gpu_);
   cudaGraphExec_t executable = nullptr;
-  check(cudaGraphInstantiate(&executable, graph.get(), 0), "making a captured graph executable on GPU ", gpu_.ordinal());
+  check(cudaGraphInstantiate(&executable, graph.get(), 0), "making a captured graph executable on GPU ",
+        gpu_.ordinal());
   auto out = std::make_shared<CudaGraph>(gpu_, executable);
   gpu_.upload(executable);  // now rather than within the first launch
   return out;

@@ -130,7 +130,9 @@ void Gpu::find_peers() {
   }
 }
 
-bool Gpu::may_reach(int other) const { return std::find(may_reach_.begin(), may_reach_.end(), other) != may_reach_.end(); }
+bool Gpu::may_reach(int other) const {
+  return std::find(may_reach_.begin(), may_reach_.end(), other) != may_reach_.end();
+}
 
 void Gpu::enable_peer(int other) {
   if (reaches(other)) return;

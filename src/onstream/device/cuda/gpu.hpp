@@ -40,7 +40,7 @@ class Gpu {
   // Lets this GPU's kernels address plain cudaMalloc memory of another GPU of the process. Throws unsupported if the
   // machine cannot. Any number of times.
   void enable_peer(int other);
-  bool reaches(int other) const;  // plain memory: enable_peer() was called, or `other` is itself
+  bool reaches(int other) const;    // plain memory: enable_peer() was called, or `other` is itself
   bool may_reach(int other) const;  // memory that other GPUs were given access to when it was made
 
   // On a stream of its own, never behind anybody's work, and finished when the call returns: sets memory to zero; makes
@@ -76,8 +76,8 @@ class Gpu {
   std::vector<cudaEvent_t> events_;
 };
 
-// How many GPUs there are, after setting what must be set before CUDA starts; zero and the reason in `why_none` if none.
-// Never throws.
+// How many GPUs there are, after setting what must be set before CUDA starts; zero and the reason in `why_none` if
+// none. Never throws.
 int count_gpus(std::string& why_none);
 
 // The GPU's context is current in this thread for a scope. A driver call and not cudaSetDevice, which on the way back

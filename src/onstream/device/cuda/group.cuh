@@ -1,8 +1,8 @@
 // The GPU's Group: the threads of one block. The interface is documented in device/group.hpp.
 //
-// System-scope accesses use PTX with explicit semantics (PTX ISA, "Memory Consistency Model"): peers are other GPUs, and
-// the host. 16-byte lines are volatile vector accesses: each 8-byte half is single-copy atomic, which is all that the
-// line protocol needs.
+// System-scope accesses use PTX with explicit semantics (PTX ISA, "Memory Consistency Model"): peers are other GPUs,
+// and the host. 16-byte lines are volatile vector accesses: each 8-byte half is single-copy atomic, which is all that
+// the line protocol needs.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,10 @@ class CudaGroup {
 
   ONSTREAM_BODY static Line load_line(const Line* line) {
     Line value;
-    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];" : "=l"(value.low), "=l"(value.high) : "l"(line) : "memory");
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(value.low), "=l"(value.high)
+                 : "l"(line)
+                 : "memory");
     return value;
   }
   ONSTREAM_BODY static void store_line(Line* line, Line value) {
@@ -91,40 +94,37 @@ class CudaGroup {
   }
 
  private:
-  // The share of thread `first` of `step` threads.
+  // The share of thread `first` of `step` threads. Not inlined: it is large, and kernels that copy in several places
+  // start faster small.
   __device__ __noinline__ static void share(void* destination, const void* source, std::size_t bytes, std::size_t first,
-                                  std::size_t step) {
+                                            std::size_t step) {
     auto* to = static_cast<unsigned char*>(destination);
     const auto* from = static_cast<const unsigned char*>(source);
     const std::uintptr_t distance = reinterpret_cast<std::uintptr_t>(to) - reinterpret_cast<std::uintptr_t>(from);
-    if (distance % sizeof(uint4) == 0) {
-      share_as<uint4>(to, from, bytes, first, step);
-    } else if (distance % sizeof(std::uint64_t) == 0) {
-      share_as<unsigned long long>(to, from, bytes, first, step);
-    } else if (distance % sizeof(std::uint32_t) == 0) {
-      share_as<unsigned>(to, from, bytes, first, step);
-    } else {
-      share_words(to, from, bytes, first, step);
-    }
-  }
-
-  // Bytes up to the first whole word, the words, the bytes behind the last one.
-  template <class Word>
-  ONSTREAM_BODY static void share_as(unsigned char* to, const unsigned char* from, std::size_t bytes,
-                                     std::size_t first, std::size_t step) {
-    const std::size_t unaligned = (0 - reinterpret_cast<std::uintptr_t>(to)) % sizeof(Word);
+    // The widest power of two up to 16 that divides the distance.
+    const std::size_t width = (distance | 16) & (0 - (distance | 16));
+    // Bytes up to the destination's first whole word, the words, the bytes behind the last one.
+    const std::size_t unaligned = (0 - reinterpret_cast<std::uintptr_t>(to)) & (width - 1);
     const std::size_t head = unaligned < bytes ? unaligned : bytes;
-    const std::size_t count = (bytes - head) / sizeof(Word);
-    const std::size_t tail = head + count * sizeof(Word);
-    share_words(reinterpret_cast<Word*>(to + head), reinterpret_cast<const Word*>(from + head), count, first, step);
+    const std::size_t tail = head + ((bytes - head) & ~(width - 1));
+    if (width == 16) {
+      share_words<uint4, 8>(to + head, from + head, (tail - head) / 16, first, step);
+    } else if (width == 8) {
+      share_words<unsigned long long, 8>(to + head, from + head, (tail - head) / 8, first, step);
+    } else if (width == 4) {
+      share_words<unsigned, 4>(to + head, from + head, (tail - head) / 4, first, step);
+    } else {
+      share_words<unsigned char, 4>(to + head, from + head, tail - head, first, step);
+    }
     for (std::size_t i = first; i < head; i += step) to[i] = __ldcg(from + i);
     for (std::size_t i = tail + first; i < bytes; i += step) to[i] = __ldcg(from + i);
   }
 
-  template <class Word>
-  ONSTREAM_BODY static void share_words(Word* to, const Word* from, std::size_t count, std::size_t first,
+  template <class Word, int kFlight>
+  ONSTREAM_BODY static void share_words(void* destination, const void* source, std::size_t count, std::size_t first,
                                         std::size_t step) {
-    constexpr int kFlight = 8;
+    auto* to = static_cast<Word*>(destination);
+    const auto* from = static_cast<const Word*>(source);
     std::size_t i = first;
     for (; i + (kFlight - 1) * step < count; i += kFlight * step) move<kFlight>(to + i, from + i, step, kFlight);
     // What is left is less than one full flight: all of it at once too.

@@ -125,10 +125,14 @@ struct Attributes {
 Attributes attributes_of(const void* address) {
   Attributes out;
   // Some of these are written as 1 or 4 bytes: zeroed 8-byte fields hold any of them on a little-endian machine.
-  std::array<CUpointer_attribute, 8> which = {
-      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,     CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-      CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_BUFFER_ID,
-      CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
+  std::array<CUpointer_attribute, 8> which = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                              CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                              CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                              CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                              CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                              CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                              CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                              CU_POINTER_ATTRIBUTE_DEVICE_POINTER};
   std::array<void*, 8> values = {&out.memory_type, &out.managed, &out.ordinal,    &out.base,
                                  &out.bytes,       &out.id,      &out.legacy_ipc, &out.on_gpu};
   check(driver().pointer_get_attributes(static_cast<unsigned>(which.size()), which.data(), values.data(),
@@ -140,8 +144,8 @@ Attributes attributes_of(const void* address) {
 // For memory of other GPUs that was mapped for this one: imported, or another library's.
 bool current_gpu_accesses(const void* address) {
   unsigned long long flags = 0;
-  const CUresult result = driver().pointer_get_attribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS,
-                                                         reinterpret_cast<CUdeviceptr>(address));
+  const CUresult result =
+      driver().pointer_get_attribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, reinterpret_cast<CUdeviceptr>(address));
   return result == CUDA_SUCCESS && flags == CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
 }
 
@@ -289,8 +293,8 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
 
 Export export_memory(Gpu& gpu, const MemoryInfo& info) {
   if (!info.exportable) {
-    fail(ErrorCode::unsupported, "export of ", name_of(info.kind), " memory at ",
-         static_cast<const void*>(info.base), ": ", why_not_exportable(info.kind));
+    fail(ErrorCode::unsupported, "export of ", name_of(info.kind), " memory at ", static_cast<const void*>(info.base),
+         ": ", why_not_exportable(info.kind));
   }
   require(inspect(gpu, info.base).id == info.id, "export of ", name_of(info.kind), " memory at ",
           static_cast<const void*>(info.base), ": it was freed since it was inspected");
@@ -329,8 +333,8 @@ std::shared_ptr<Mapping> import_memory(Gpu& gpu, const ExportRecord& record, Fd 
     case Flavour::gpu_fd:
       return std::make_shared<RangeMapping<GpuRange>>(GpuRange::import(gpu, fd, mapped_bytes_of(record)), record.bytes);
     case Flavour::host_fd:
-      return std::make_shared<RangeMapping<HostRange>>(
-          HostRange::import(gpu, std::move(fd), mapped_bytes_of(record)), record.bytes);
+      return std::make_shared<RangeMapping<HostRange>>(HostRange::import(gpu, std::move(fd), mapped_bytes_of(record)),
+                                                       record.bytes);
   }
   fail(ErrorCode::invalid_argument, "import of ", record.bytes, " B from process ", record.pid, ": handle of kind ",
        record.flavour, " is unknown; do all ranks run the same onstream?");

@@ -21,8 +21,8 @@ enum class Flavour : std::uint32_t {
 struct Own {
   MemoryInfo info;
   Flavour flavour = Flavour::gpu_fd;
-  std::size_t mapped_bytes = 0;    // whole pages, at least info.bytes
-  std::function<Fd()> export_fd;   // valid while the allocation lives
+  std::size_t mapped_bytes = 0;   // whole pages, at least info.bytes
+  std::function<Fd()> export_fd;  // valid while the allocation lives
 };
 
 // Adds an allocation and gives it its id. Thread-safe, as all here.

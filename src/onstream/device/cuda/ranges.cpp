@@ -156,11 +156,11 @@ HostRange HostRange::create(Gpu& gpu, std::size_t bytes) {
 
 HostRange HostRange::import(Gpu& gpu, Fd fd, std::size_t mapped_bytes) {
   require(fd.valid(), "importing pinned memory: its file descriptor did not arrive");
-  struct stat status {};
+  struct stat status{};
   if (::fstat(fd.get(), &status) != 0) fail_errno("fstat of imported pinned memory");
   // Touching pages past the end of a file ends the process, so the sender's word is not enough.
-  require(mapped_bytes > 0 && static_cast<std::uint64_t>(status.st_size) >= mapped_bytes, "importing pinned memory: ",
-          mapped_bytes, " B announced, ", status.st_size, " B behind the file descriptor");
+  require(mapped_bytes > 0 && static_cast<std::uint64_t>(status.st_size) >= mapped_bytes,
+          "importing pinned memory: ", mapped_bytes, " B announced, ", status.st_size, " B behind the file descriptor");
   HostRange range(gpu, std::move(fd), mapped_bytes);
   range.register_pages();
   return range;

@@ -1,7 +1,7 @@
 // Address ranges that one process can hand to another: GPU memory behind a file descriptor, and host memory behind one.
 //
-// Each owns its pages and its mapping, and undoes both in the reverse order. Nothing here waits for work that still uses
-// a range: the owner lets go after that work.
+// Each owns its pages and its mapping, and undoes both in the reverse order. Nothing here waits for work that still
+// uses a range: the owner lets go after that work.
 #pragma once
 
 #include <cuda.h>
@@ -31,7 +31,8 @@ class GpuRange {
   Fd export_fd() const;  // a new descriptor each time
 
  private:
-  GpuRange(Gpu& gpu, CUmemGenericAllocationHandle handle, std::size_t bytes) : gpu_(&gpu), handle_(handle), bytes_(bytes) {}
+  GpuRange(Gpu& gpu, CUmemGenericAllocationHandle handle, std::size_t bytes)
+      : gpu_(&gpu), handle_(handle), bytes_(bytes) {}
   void map(std::size_t alignment);
   void allow(const std::vector<int>& ordinals);
 
