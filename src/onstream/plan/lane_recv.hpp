@@ -63,6 +63,7 @@ class Intake {
     status = agree(group, status);
     if (status != Status::ok) return status;
     bytes = header_bytes(word);
+    through_ring_ = header_kind(word) == Header::data;
     switch (header_kind(word)) {
       case Header::data: return take_data(group, target, bytes, own);
       case Header::placed:
@@ -73,6 +74,9 @@ class Intake {
       default: return take_announced(group, target, bytes, address, header_kind(word));
     }
   }
+
+  // Whether the message taken last came through the ring: then its sender was gone before it could learn of a truncation.
+  ONSTREAM_BODY bool through_ring() const { return through_ring_; }
 
   // Gives credit back in large steps, or at once where it is little. One thread.
   template <class Group>
@@ -194,11 +198,13 @@ class Intake {
   Fetcher& fetcher_;
   std::uint64_t head_;
   std::uint64_t returned_;
+  bool through_ring_ = false;
 };
 
-ONSTREAM_BODY Fault recv_fault(const View& lane, Status status, std::uint64_t capacity, std::uint64_t bytes) {
+ONSTREAM_BODY Fault recv_fault(const View& lane, const Intake& intake, Status status, std::uint64_t capacity,
+                               std::uint64_t bytes) {
   Fault fault = fault_of(OpKind::recv, lane, capacity, bytes);
-  fault.tell = status == Status::truncated ? 1 : 0;
+  fault.tell = status == Status::truncated && intake.through_ring() ? 1 : 0;
   return fault;
 }
 
@@ -221,7 +227,7 @@ ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View&
     }
     status = agree(group, status);
     if (status != Status::ok) {
-      if (group.rank() == 0) report(group, wait, status, recv_fault(lane, status, 0, number));
+      if (group.rank() == 0) report(group, wait, status, fault_of(OpKind::recv, lane, 0, number));
       return status;
     }
     if (group.sync_or(through)) return Status::ok;
@@ -238,7 +244,7 @@ ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View&
       status = intake.take(group, target, bytes);
       intake.give_credit(group);
       if (group.rank() == 0) {
-        if (status != Status::ok) report(group, wait, status, recv_fault(lane, status, posted.capacity, bytes));
+        if (status != Status::ok) report(group, wait, status, recv_fault(lane, intake, status, posted.capacity, bytes));
         intake.store_counters(group);
         group.fence();
         settle(group, posted.ticket, status, bytes);
@@ -315,7 +321,7 @@ struct Receive {
     const Status status = intake.take(group, target, bytes);
     intake.give_credit(group);
     if (group.rank() != 0) return;
-    if (status != Status::ok) report(group, wait, status, recv_fault(lane, status, capacity, bytes));
+    if (status != Status::ok) report(group, wait, status, recv_fault(lane, intake, status, capacity, bytes));
     if (status == Status::ok || status == Status::truncated) {
       intake.store_counters(group);
       group.store_relaxed(&lane.receiving->posted, number + 1);
