@@ -1,7 +1,7 @@
 """The compiled part of onstream. Import onstream instead."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -337,7 +337,7 @@ class Plan:
     Operations compiled once and launched many times. Use World.plan() or World.halo().
     """
 
-    def launch(self, stream: object) -> None: ...
+    def launch(self, stream: object | None) -> None: ...
 
     def explain(self) -> str: ...
 
@@ -440,3 +440,44 @@ def no_cuda_reason() -> str:
 
 def parameters() -> list[ParameterRow]:
     """Every parameter with its value in this environment."""
+
+def tsunami_grid(ranks: int, rows: int, columns: int) -> list[int]:
+    """Ranks per dimension."""
+
+def tsunami_block(rank: int, ranks: int, rows: int, columns: int) -> tuple:
+    """
+    First row, last row, first column and last column (one past) that a rank owns.
+    """
+
+class Tsunami:
+    """
+    One rank's part of a wave over a sea. Collective over the world's ranks.
+    """
+
+    def __init__(self, world: World, *, depth_m: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], elevation_m: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], width_m: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], face_width_m: Annotated[NDArray[numpy.float64], dict(order='C', device='cpu', writable=False)], height_m: float, time_step_s: float, gravity: float, rows: int, columns: int, gauges: Sequence[int], steps: int, capture: bool) -> None: ...
+
+    def run(self, steps: int) -> None:
+        """Advances by so many steps and waits for them."""
+
+    def gather(self, field: str = 'elevation') -> NDArray[numpy.float64] | None:
+        """Rank 0: the whole sea's elevation or highest; else None."""
+
+    def gauge(self, index: int) -> NDArray[numpy.float64] | None:
+        """Rank 0: a gauge's elevation after every step; else None."""
+
+    def times(self) -> dict:
+        """Where this rank's time went since reset_times()."""
+
+    def reset_times(self) -> None: ...
+
+    def explain(self) -> str:
+        """The halo plan's table."""
+
+    def exchanges(self) -> list:
+        """
+        The halo plan's operations: kind, peer, note, bytes, layout, path, why.
+        """
+
+    @property
+    def grid(self) -> list[int]:
+        """Ranks per dimension."""

@@ -154,6 +154,8 @@ class Plan:
         self._core.reset_times()
 
     def __repr__(self) -> str:
+        if self._world.closed:
+            return "<Plan: its world is closed>"
         return f"<Plan {self.name}: {len(self.ops)} operations>"
 
 

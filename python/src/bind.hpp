@@ -3,6 +3,10 @@
 
 #include <nanobind/nanobind.h>
 
+namespace onstream {
+void bind_tsunami(nanobind::module_& m);  // tsunami.cpp, for onstream.demo
+}
+
 namespace onstream::python {
 
 namespace nb = nanobind;

@@ -11,4 +11,5 @@ NB_MODULE(_core, m) {
   python::bind_worlds(m);
   python::bind_plans(m);
   python::bind_info(m);
+  onstream::bind_tsunami(m);
 }

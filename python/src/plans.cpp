@@ -157,7 +157,7 @@ void bind_plans(nb::module_& m) {
       .def_prop_ro("path", [](const PlanOp& row) { return name_of(row.path); })
       .def_ro("why", &PlanOp::why);
   nb::class_<PyPlan>(m, "Plan", "Operations compiled once and launched many times. Use World.plan() or World.halo().")
-      .def("launch", &PyPlan::launch, nb::arg("stream"))
+      .def("launch", &PyPlan::launch, nb::arg("stream").none())
       .def("explain", [](const PyPlan& self) { return self.plan().explain(); })
       .def("times", [](const PyPlan& self) { return self.plan().times(); })
       .def("reset_times", [](PyPlan& self) { self.plan().reset_times(); })

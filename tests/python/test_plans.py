@@ -257,7 +257,7 @@ def test_a_halo_without_a_grid_chooses_one_for_unequal_blocks() -> None:
     assert all(count > 0 for count in ons.run_threads(2, rank, device="host"))
 
 
-@pytest.mark.parametrize(("size", "shape"), itertools.product([1, 2, 6, 7], [(64, 64), (100, 10), (30, 20, 10)]))
+@pytest.mark.parametrize(("size", "shape"), list(itertools.product([1, 2, 6, 7], [(64, 64), (100, 10), (30, 20, 10)])))
 def test_a_chosen_grid_uses_every_rank(size: int, shape: tuple[int, ...]) -> None:
     grid = ons.choose_grid(size, list(shape))
     assert int(np.prod(grid)) == size
