@@ -32,7 +32,8 @@ std::vector<int> coordinates_of(int rank, const std::vector<int>& grid);
 int rank_at(std::vector<int> coordinates, const std::vector<int>& grid, const std::vector<bool>& periodic);
 
 // Adds the ops that exchange `array`. Several arrays can share one plan: add each to the same builder.
-// Throws invalid_argument naming the field of spec that cannot work, with its value.
+// Throws invalid_argument naming the field of spec that cannot work, with its value. A block narrower than its ghost
+// cells is an error of the builder's build() instead, on every rank, since blocks may differ in size.
 void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const HaloSpec& spec);
 
 }  // namespace onstream

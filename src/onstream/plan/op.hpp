@@ -7,14 +7,9 @@
 
 #include "onstream/base/status.hpp"
 #include "onstream/layout/layout.hpp"
+#include "onstream/tuner/path.hpp"
 
 namespace onstream {
-
-// How bytes travel. automatic leaves it to the tuner.
-enum class Path : std::int32_t { automatic = 0, ll, store, load, copy, stage, net };
-
-const char* name_of(Path path);
-Path path_from(const std::string& name);  // throws invalid_argument listing the known names
 
 struct Op {
   OpKind kind = OpKind::none;

@@ -9,7 +9,8 @@
 // outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is done, sent
 // buffers may be reused and received data is there. Ops of one launch run concurrently, except that a signal follows the
 // puts added before it, and a wait precedes nothing but the end of the launch. Every rank launches a plan the same number
-// of times; a rank that does not is named at the deadline. A Plan keeps alive its resources; buffers stay the caller's.
+// of times; a rank that does not is named at the deadline. A Plan keeps alive its resources; buffers stay the caller's. Let
+// go of a Plan only after its launches, and the graphs that captured some, have finished.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,7 @@ struct PlanOp {               // one row of explain()
 
 class Plan {
  public:
+  class Implementation;  // implementation.hpp
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -54,7 +56,6 @@ class Plan {
 
  private:
   friend class PlanBuilder;
-  class Implementation;
   explicit Plan(std::unique_ptr<Implementation> implementation);
   std::unique_ptr<Implementation> implementation_;
 };
@@ -74,16 +75,24 @@ class PlanBuilder {
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
   PlanBuilder& use_path(Path path);      // for all sends, receives and puts of the plan
+  // Something that only this rank can see is wrong: build() throws it on every rank, instead of leaving them waiting.
+  PlanBuilder& refuse(const std::string& problem);
 
   // Collective. Throws invalid_argument on every rank, naming both sides: unmatched send or receive, sizes that differ,
   // destinations of this rank that overlap, paths that cannot work with the reason.
   std::shared_ptr<Plan> build();
 
  private:
+  void check_peer(const char* what, int peer) const;
+  void check_lane(const char* what, int lane) const;
+  void check_buffer(const char* what, const void* address, const Layout& layout) const;
+  void check_destination(const char* what, const Layout& layout) const;
+
   std::shared_ptr<Fabric> fabric_;
   std::string name_;
   Path path_ = Path::automatic;
   std::vector<Op> ops_;
+  std::string problems_;  // one a line
 };
 
 }  // namespace onstream

@@ -1,0 +1,91 @@
+// The grid of ranks: how many along each dimension, and who sits where.
+#include <algorithm>
+#include <limits>
+
+#include "onstream/base/error.hpp"
+#include "onstream/halo/halo.hpp"
+
+namespace onstream {
+
+namespace {
+
+// Cells that one block exchanges per unit of ghost width: two faces along every cut dimension.
+double cells_exchanged(const std::vector<int>& grid, const std::vector<std::int64_t>& shape) {
+  double total = 0;
+  for (std::size_t d = 0; d < grid.size(); ++d) {
+    if (grid[d] == 1) continue;
+    double face = 2;
+    for (std::size_t other = 0; other < grid.size(); ++other) {
+      if (other != d) face *= static_cast<double>(shape[other]) / grid[other];
+    }
+    total += face;
+  }
+  return total;
+}
+
+struct Search {
+  const std::vector<std::int64_t>& shape;
+  std::vector<int> grid;
+  std::vector<int> best;
+  double best_cells = std::numeric_limits<double>::infinity();
+
+  // Tries all ways to write `left` as a product over the dimensions from `d` on. Of equals the first wins, which cuts
+  // the outer dimensions more, where faces are contiguous.
+  void run(std::size_t d, int left) {
+    if (d + 1 == shape.size()) {
+      grid[d] = left;
+      if (left > shape[d]) return;
+      const double cells = cells_exchanged(grid, shape);
+      if (cells < best_cells * (1 - 1e-12)) {
+        best_cells = cells;
+        best = grid;
+      }
+      return;
+    }
+    for (int ranks = left; ranks >= 1; --ranks) {
+      if (left % ranks != 0 || ranks > shape[d]) continue;
+      grid[d] = ranks;
+      run(d + 1, left / ranks);
+    }
+  }
+};
+
+std::string listed(const std::vector<std::int64_t>& numbers) {
+  std::string text;
+  for (std::int64_t number : numbers) text += concat(text.empty() ? "" : " x ", number);
+  return text;
+}
+
+}  // namespace
+
+std::vector<int> choose_grid(int size, const std::vector<std::int64_t>& shape) {
+  require(size >= 1, "a grid needs at least one rank, not ", size);
+  require(!shape.empty(), "a grid needs an array of at least one dimension");
+  for (std::int64_t extent : shape) require(extent >= 1, "a grid over an array of ", listed(shape), " cells has nothing to cut");
+  Search search{shape, std::vector<int>(shape.size(), 1), {}};
+  search.run(0, size);
+  require(!search.best.empty(), size, " ranks do not fit an array of ", listed(shape),
+          " cells with a cell each along every dimension; use fewer ranks or a larger array");
+  return search.best;
+}
+
+std::vector<int> coordinates_of(int rank, const std::vector<int>& grid) {
+  std::vector<int> coordinates(grid.size());
+  for (std::size_t d = grid.size(); d-- > 0;) {
+    coordinates[d] = rank % grid[d];
+    rank /= grid[d];
+  }
+  return coordinates;
+}
+
+int rank_at(std::vector<int> coordinates, const std::vector<int>& grid, const std::vector<bool>& periodic) {
+  int rank = 0;
+  for (std::size_t d = 0; d < grid.size(); ++d) {
+    if (d < periodic.size() && periodic[d]) coordinates[d] = (coordinates[d] % grid[d] + grid[d]) % grid[d];
+    if (coordinates[d] < 0 || coordinates[d] >= grid[d]) return -1;
+    rank = rank * grid[d] + coordinates[d];
+  }
+  return rank;
+}
+
+}  // namespace onstream

@@ -1,0 +1,389 @@
+// The body of a plan's kernel: one launch runs all ops of the plan, over tables made at build (view.hpp).
+//
+// Each block, in this order: announces that the launch has started (first block only), packs and moves, and then unpacks
+// and awaits. No deadlock: an announcement waits for nothing; movers wait for nothing but announcements; finishers wait
+// for movers. Blocks with movers have lower numbers than blocks with finishers only, so wherever a device starts blocks
+// in order, a waiting block never keeps a mover from running, however few blocks fit at once (one, on the host).
+//
+// Slots of path ll are two, used by turns, and written without asking. The sender may write a slot in launch e when the
+// receiver is through with launch e - 2, which holds when the receiver has started launch e - 1. Either the sender's
+// launch e - 1, finished by now, waited for something that the receiver did in its own launch e - 1 (lower.cpp finds
+// out), or the task waits for the announcement of e - 1.
+#pragma once
+
+#include "onstream/layout/walk.hpp"
+#include "onstream/plan/view.hpp"
+
+namespace onstream::plan {
+
+// Two words of 4 bytes data and 4 bytes flag; the flag is the low half of the epoch. A slot is written whole at every
+// use, so what it held before is the flag of two launches ago.
+ONSTREAM_BODY Line flag_line(std::uint64_t data, std::uint32_t flag) {
+  const std::uint64_t high = static_cast<std::uint64_t>(flag) << 32;
+  return {high | (data & 0xffffffffu), high | (data >> 32)};
+}
+ONSTREAM_BODY bool has_flag(const Line& line, std::uint32_t flag) {
+  return static_cast<std::uint32_t>(line.low >> 32) == flag && static_cast<std::uint32_t>(line.high >> 32) == flag;
+}
+ONSTREAM_BODY std::uint64_t line_data(const Line& line) { return (line.low & 0xffffffffu) | line.high << 32; }
+
+// Counters only grow; the difference survives a wrap.
+ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
+  return static_cast<std::int64_t>(counter - target) >= 0;
+}
+
+constexpr std::uint64_t kLineData = 8;
+constexpr int kLinesInFlight = 4;
+
+struct Body {
+  View view;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    const std::uint64_t epoch = group.load_relaxed(&view.state->epoch) + 1;
+    bool failed = group.load_relaxed(&view.state->failed) != 0;
+    const Block& block = view.blocks[view.first_block + static_cast<std::uint32_t>(group.block())];
+    const bool first = group.block() == 0 && view.begins != 0;
+    std::uint64_t running = 0;
+    if (first) {
+      if (group.rank() == group.size() - 1) running = group.exchange(&view.state->running, 1);
+      if (!failed) announce(group, epoch);
+    }
+    failed |= !pack(group, block.packs, epoch, failed);
+    failed |= !move(group, block, epoch, failed);
+    // Looked at only here: the answer of the exchange takes most of a microsecond.
+    if (running != 0) failed |= !misused(group, epoch);
+    failed |= !unpack(group, block.unpacks, epoch, failed);
+    failed |= !await(group, block, epoch, failed);
+    group.sync();  // every thread has read the epoch
+    if (group.rank() == 0 && view.ends != 0) end(group, epoch);
+  }
+
+ private:
+  // Tells the peers that wait for it that this launch runs: its destinations may be written, its sources are ready.
+  // Relaxed is enough for the former, as whatever read a destination has finished with its kernel.
+  template <class Group>
+  ONSTREAM_BODY void announce(const Group& group, std::uint64_t epoch) const {
+    for (std::uint32_t i = group.rank(); i < view.announce_count; i += group.size()) {
+      if (view.announce_release != 0) {
+        group.store_release(view.announce[i], epoch);  // pairs with move()'s acquire
+      } else {
+        group.store_relaxed(view.announce[i], epoch);
+      }
+    }
+    if (group.rank() == 0 && view.lone_signals != 0) send_signals(group, {0, view.lone_signals});
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void send_signals(const Group& group, Span signals) const {
+    group.fence();  // pairs with the acquire of whoever waits for the counter
+    for (std::uint32_t i = signals.first; i < signals.last; ++i) {
+      group.add_system(view.signals[i].counter, view.signals[i].value);
+    }
+  }
+
+  // --- path ll ---
+
+  template <class Group>
+  ONSTREAM_BODY bool pack(const Group& group, Span items, std::uint64_t epoch, bool failed) const {
+    const Team team(group);
+    bool good = true;
+    for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      const std::uint64_t start_ns = timer(group, team, item);
+      if (task.started != nullptr) {
+        good = wait(group, task, epoch, [&] { return reached(group.load_relaxed(task.started), epoch - 1); });
+      }
+      if (good) pack_lines(group, team, item, task, epoch);
+      if (start_ns != 0) group.add(&view.ops[task.op].move_ns, group.now_ns() - start_ns);
+    }
+    return good;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY bool unpack(const Group& group, Span items, std::uint64_t epoch, bool failed) const {
+    const Team team(group);
+    bool good = true;
+    for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      std::uint64_t start_ns = timer(group, team, item);
+      good = unpack_lines(group, team, item, task, epoch, start_ns);
+      if (start_ns != 0) group.add(&view.ops[task.op].move_ns, group.now_ns() - start_ns);
+    }
+    return good;
+  }
+
+  template <class Team, class Group>
+  ONSTREAM_BODY void pack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
+                                std::uint64_t epoch) const {
+    Line* slot = task.slots + (epoch & 1) * task.slot_lines;
+    const std::uint32_t flag = static_cast<std::uint32_t>(epoch);
+    if constexpr (kSerial<Group>) {
+      Cursor cursor(task.from_layout, item.begin * kLineData);
+      for (std::uint64_t line = item.begin; line < item.end; ++line) {
+        std::uint64_t data = 0;
+        cursor.read(&data, task.from, line_bytes(task, line));
+        group.store_line(slot + line, flag_line(data, flag));
+      }
+    } else {
+      for (std::uint64_t line = item.begin + team.lane; line < item.end; line += kLinesInFlight * team.width) {
+        std::uint64_t data[kLinesInFlight];
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end) data[k] = gather(task, line + k * team.width);
+        }
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end) group.store_line(slot + line + k * team.width, flag_line(data[k], flag));
+        }
+      }
+    }
+  }
+
+  template <class Team, class Group>
+  ONSTREAM_BODY bool unpack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
+                                  std::uint64_t epoch, std::uint64_t& start_ns) const {
+    const Line* slot = task.slots + (epoch & 1) * task.slot_lines;
+    const std::uint32_t flag = static_cast<std::uint32_t>(epoch);
+    bool timing = start_ns != 0;
+    for (std::uint64_t line = item.begin + team.lane; line < item.end; line += kLinesInFlight * team.width) {
+      Line got[kLinesInFlight];
+      const bool good = wait(group, task, epoch, [&] {
+        bool all = true;
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end) got[k] = group.load_line(slot + line + k * team.width);
+        }
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end) all = all && has_flag(got[k], flag);
+        }
+        return all;
+      });
+      if (!good) return false;
+      if (timing) {
+        timing = false;
+        const std::uint64_t now_ns = group.now_ns();
+        group.add(&view.ops[task.op].wait_ns, now_ns - start_ns);
+        start_ns = now_ns;
+      }
+      for (int k = 0; k < kLinesInFlight; ++k) {
+        if (line + k * team.width < item.end) scatter(group, task, line + k * team.width, line_data(got[k]));
+      }
+    }
+    return true;
+  }
+
+  ONSTREAM_BODY static std::uint64_t line_bytes(const Task& task, std::uint64_t line) {
+    const std::uint64_t left = task.bytes - line * kLineData;
+    return left < kLineData ? left : kLineData;
+  }
+
+  ONSTREAM_BODY static std::uint64_t gather(const Task& task, std::uint64_t line) {
+    const std::uint64_t position = line * kLineData;
+    if (task.grain >= kLineData) {
+      return *reinterpret_cast<const std::uint64_t*>(task.from + offset_of(task.from_layout, position));
+    }
+    const std::uint64_t count = line_bytes(task, line);
+    std::uint64_t data = 0;
+    for (std::uint64_t b = 0; b < count; b += task.grain) {
+      const std::byte* from = task.from + offset_of(task.from_layout, position + b);
+      std::uint64_t piece;
+      if (task.grain == 4) {
+        piece = *reinterpret_cast<const std::uint32_t*>(from);
+      } else if (task.grain == 2) {
+        piece = *reinterpret_cast<const std::uint16_t*>(from);
+      } else {
+        piece = *reinterpret_cast<const std::uint8_t*>(from);
+      }
+      data |= piece << (8 * b);
+    }
+    return data;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY static void scatter(const Group&, const Task& task, std::uint64_t line, std::uint64_t data) {
+    const std::uint64_t position = line * kLineData;
+    const std::uint64_t count = line_bytes(task, line);
+    if constexpr (kSerial<Group>) {
+      Cursor(task.to_layout, position).write(&data, task.to, count);
+      return;
+    }
+    if (task.grain >= kLineData) {
+      *reinterpret_cast<std::uint64_t*>(task.to + offset_of(task.to_layout, position)) = data;
+      return;
+    }
+    for (std::uint64_t b = 0; b < count; b += task.grain) {
+      std::byte* to = task.to + offset_of(task.to_layout, position + b);
+      const std::uint64_t piece = data >> (8 * b);
+      if (task.grain == 4) {
+        *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(piece);
+      } else if (task.grain == 2) {
+        *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(piece);
+      } else {
+        *reinterpret_cast<std::uint8_t*>(to) = static_cast<std::uint8_t>(piece);
+      }
+    }
+  }
+
+  // --- straight from layout to layout ---
+
+  template <class Group>
+  ONSTREAM_BODY bool move(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
+    const Span items = block.moves;
+    if (items.first == items.last) return true;
+    bool good = !failed;
+    for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
+      const Task& task = view.tasks[view.items[i].task];
+      const bool times = view.items[i].begin == 0 && task.to != nullptr;
+      const std::uint64_t start_ns = times ? group.now_ns() : 0;
+      if (task.started != nullptr) {
+        // A push needs only to know; a pull loads what the peer's earlier kernels stored. Both cost the same once here.
+        good = wait(group, task, epoch, [&] { return reached(group.load_acquire(task.started), epoch); });
+      }
+      if (times) note_ready(group, task, start_ns);
+    }
+    if (block.moves_wait != 0) good = !group.sync_or(!good);
+    for (std::uint32_t i = items.first; i < items.last && good; ++i) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      if (task.to != nullptr) {
+        copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.grain, item.begin,
+                  task.parts);
+      }
+      if constexpr (kSerial<Group>) complete(group, task, epoch);
+    }
+    if constexpr (!kSerial<Group>) {
+      good = !group.sync_or(!good);
+      for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
+        complete(group, view.tasks[view.items[i].task], epoch);
+      }
+    }
+    return good;
+  }
+
+  // One part of a move is through, and all threads of the block have been at a barrier since. The last part tells.
+  template <class Group>
+  ONSTREAM_BODY void complete(const Group& group, const Task& task, std::uint64_t epoch) const {
+    OpState& op = view.ops[task.op];
+    group.fence();
+    if (task.parts > 1) {
+      if (group.add(&op.done, 1) + 1 == task.parts) {
+        group.store_relaxed(&op.done, 0);
+        group.fence();
+        tell(group, task, op, epoch);
+      }
+    } else {
+      tell(group, task, op, epoch);
+    }
+    if (task.chain == kNone) return;
+    const Chain& chain = view.chains[task.chain];
+    if (group.add(chain.done, 1) + 1 != chain.parts) return;
+    group.store_relaxed(chain.done, 0);
+    send_signals(group, chain.signals);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void tell(const Group& group, const Task& task, OpState& op, std::uint64_t epoch) const {
+    if (task.flag != nullptr) group.store_relaxed(task.flag, epoch);  // after a fence; pairs with await()'s acquire
+    if (task.to != nullptr) group.add(&op.move_ns, group.now_ns() - group.load_relaxed(&op.ready_ns));
+  }
+
+  template <class Group>
+  ONSTREAM_BODY bool await(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
+    const Span items = block.awaits;
+    if (items.first == items.last) return true;
+    bool good = !failed;
+    for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
+      const Task& task = view.tasks[view.items[i].task];
+      const bool times = view.items[i].begin == 0;
+      const std::uint64_t start_ns = times ? group.now_ns() : 0;
+      const std::uint64_t target = task.base + task.value * epoch;
+      good = wait(group, task, epoch, [&] { return reached(group.load_acquire(task.flag), target); });
+      if (times) note_ready(group, task, start_ns);
+    }
+    if (block.awaits_copy == 0) return good;
+    good = !group.sync_or(!good);
+    for (std::uint32_t i = items.first; i < items.last && good; ++i) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      if (task.to == nullptr) continue;
+      copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.grain, item.begin,
+                task.parts);
+      if (group.rank() == 0 && item.begin == 0) {
+        group.add(&view.ops[task.op].move_ns, group.now_ns() - group.load_relaxed(&view.ops[task.op].ready_ns));
+      }
+    }
+    return good;
+  }
+
+  // --- waiting, timing, ending ---
+
+  // A warp, or the host's one thread.
+  struct Team {
+    template <class Group>
+    ONSTREAM_BODY explicit Team(const Group& group)
+        : width(group.size() < 32 ? group.size() : 32),
+          index(static_cast<std::uint32_t>(group.rank()) / width),
+          lane(static_cast<std::uint32_t>(group.rank()) % width),
+          teams(static_cast<std::uint32_t>(group.size()) / width) {}
+    std::uint32_t width;
+    std::uint32_t index;
+    std::uint32_t lane;
+    std::uint32_t teams;
+  };
+
+  // The time, for the one thread that measures an ll task; 0 for all others.
+  template <class Group, class Team>
+  ONSTREAM_BODY static std::uint64_t timer(const Group& group, const Team& team, const Item& item) {
+    return item.begin == 0 && team.lane == 0 ? group.now_ns() : 0;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void note_ready(const Group& group, const Task& task, std::uint64_t start_ns) const {
+    const std::uint64_t now_ns = group.now_ns();
+    group.add(&view.ops[task.op].wait_ns, now_ns - start_ns);
+    group.store_relaxed(&view.ops[task.op].ready_ns, now_ns);
+  }
+
+  template <class Group, class Ready>
+  ONSTREAM_BODY bool wait(const Group& group, const Task& task, std::uint64_t epoch, const Ready& ready) const {
+    const Status status = wait_until(group, view.wait, ready);
+    if (status == Status::ok) return true;
+    group.store_relaxed(&view.state->failed, 1);
+    if (group.exchange(&view.ops[task.op].reported, 1) == 0) {
+      Fault fault;
+      fault.op = static_cast<std::uint64_t>(task.kind);
+      fault.peer = static_cast<std::uint64_t>(task.peer);
+      fault.lane = task.op;
+      fault.bytes = task.bytes;
+      fault.extra = epoch;
+      fault.plan = view.number;
+      report(group, view.wait, status, fault);
+    }
+    return false;
+  }
+
+  // Two launches of one plan share its slots and counters: neither can be trusted.
+  template <class Group>
+  ONSTREAM_BODY bool misused(const Group& group, std::uint64_t epoch) const {
+    group.store_relaxed(&view.state->failed, 1);
+    Fault fault;
+    fault.op = static_cast<std::uint64_t>(OpKind::plan);
+    fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
+    fault.extra = epoch;
+    fault.plan = view.number;
+    report(group, view.wait, Status::misused, fault);
+    return false;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void end(const Group& group, std::uint64_t epoch) const {
+    if (group.blocks() > 1) {
+      if (group.add(&view.state->finished, 1) + 1 != static_cast<std::uint64_t>(group.blocks())) return;
+      group.store_relaxed(&view.state->finished, 0);
+    }
+    group.store_relaxed(&view.state->running, 0);
+    group.store_relaxed(&view.state->epoch, epoch);
+  }
+};
+
+}  // namespace onstream::plan

@@ -1,0 +1,261 @@
+#include "onstream/plan/lower.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "onstream/base/error.hpp"
+#include "onstream/layout/runs.hpp"
+#include "onstream/layout/walk.hpp"
+#include "onstream/plan/spread.hpp"
+
+namespace onstream::plan {
+
+namespace {
+
+std::byte* at_address(std::uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+// The widest access that both ends allow. Two contiguous ends may leave a tail, which copy_part() takes byte by byte.
+std::uint32_t grain_of_copy(const Task& task) {
+  if (task.to_layout.dims == 0 && task.from_layout.dims == 0) {
+    const LayoutView any{16, 0, {}, {}};
+    return std::min(grain_of(task.to, any, 16), grain_of(task.from, any, 16));
+  }
+  return std::min(grain_of(task.to, task.to_layout, 16), grain_of(task.from, task.from_layout, 16));
+}
+
+class Lowerer {
+ public:
+  explicit Lowerer(const Lowering& in) : in_(in) {}
+
+  Program run() {
+    for (const Route& route : *in_.routes) {
+      if (route.edge.source_rank == in_.rank) lower_source(route);
+      if (route.edge.destination_rank == in_.rank && !route.local()) lower_destination(route);
+      note_announcement(route);
+    }
+    lower_signals();
+    for (std::size_t i = 0; i < in_.ops->size(); ++i) {
+      const Op& op = (*in_.ops)[i];
+      if (op.kind == OpKind::put) lower_put(static_cast<int>(i), op);
+      if (op.kind == OpKind::wait) lower_wait(static_cast<int>(i), op);
+    }
+    for (std::uint64_t* word : announce_) program_.announce.push_back(word);
+    spread(program_, lists_, in_.most_blocks, in_.device);
+    return std::move(program_);
+  }
+
+ private:
+  const Op& op(int index) const { return (*in_.ops)[static_cast<std::size_t>(index)]; }
+
+  Task task_for(int index) const {
+    Task task;
+    task.op = static_cast<std::uint32_t>(index);
+    task.kind = op(index).kind;
+    task.peer = op(index).peer;
+    task.bytes = op(index).layout.bytes();
+    return task;
+  }
+  std::uint64_t* word(int owner, std::uint64_t offset) const {
+    return reinterpret_cast<std::uint64_t*>(in_.segment->peer(owner) + offset);
+  }
+  const std::uint64_t* announcement_of(int peer) const { return word(in_.rank, announcement_offset(peer)); }
+
+  // The source as kernels can read it: the buffer itself, or its copy in a bounce buffer.
+  void set_source(Task& task, int index) {
+    std::byte* bounce = (*in_.bounces)[static_cast<std::size_t>(index)];
+    const Op& it = op(index);
+    task.from = static_cast<std::byte*>(it.address);
+    task.from_layout = it.layout.view();
+    if (bounce == nullptr) return;
+    const Layout plain = Layout::contiguous(it.layout.bytes());
+    add_copies(program_.before, bounce, plain.view(), it.address, it.layout.view());
+    task.from = bounce;
+    task.from_layout = plain.view();
+  }
+
+  static void add_copies(std::vector<CopyCommand>& list, void* to, const LayoutView& to_layout, const void* from,
+                         const LayoutView& from_layout) {
+    const auto pieces = pieces_of(to_layout, from_layout, kMaxPieces);
+    for (const Piece& piece : pieces.value()) {
+      list.push_back({static_cast<std::byte*>(to) + piece.to, static_cast<const std::byte*>(from) + piece.from, piece.bytes});
+    }
+  }
+
+  void add(std::vector<std::uint32_t>& list, const Task& task) {
+    list.push_back(static_cast<std::uint32_t>(program_.tasks.size()));
+    program_.tasks.push_back(task);
+  }
+
+  // A move without bytes to move keeps its waits and flags.
+  void add_move(Task task) {
+    if (task.bytes == 0) task.to = task.from = nullptr;
+    if (task.to != nullptr) task.grain = grain_of_copy(task);
+    add(lists_.moves, task);
+  }
+
+  void lower_source(const Route& route) {
+    const int peer = route.edge.destination_rank;
+    Task task = task_for(route.edge.source_op);
+    if (!route.local() && (route.choice.path != Path::ll || route.asks)) task.started = announcement_of(peer);
+    switch (route.choice.path) {
+      case Path::ll:
+        set_source(task, route.edge.source_op);
+        task.grain = task.bytes == 0 ? 1 : grain_of(task.from, task.from_layout, 8);
+        task.slots = reinterpret_cast<Line*>(in_.segment->peer(peer) + route.slots_offset);
+        task.slot_lines = route.slot_lines;
+        return add(lists_.packs, task);
+      case Path::store:
+        set_source(task, route.edge.source_op);
+        set_store_destination(task, route);
+        return add_move(task);
+      case Path::stage:
+        set_source(task, route.edge.source_op);
+        task.to = in_.segment->peer(peer) + route.bounce_offset;
+        task.to_layout = Layout::contiguous(task.bytes).view();
+        task.flag = word(peer, route.flag_offset);
+        return add_move(task);
+      case Path::copy: return lower_copy(route, task);
+      case Path::load: {
+        task.flag = word(in_.rank, route.flag_offset);
+        task.started = nullptr;
+        return add(lists_.awaits, task);
+      }
+      default: fail(ErrorCode::unsupported, "path ", name_of(route.choice.path), " of a plan is not in this build");
+    }
+  }
+
+  void set_store_destination(Task& task, const Route& route) const {
+    if (route.local()) {
+      const Op& recv = op(route.edge.destination_op);
+      task.to = static_cast<std::byte*>(recv.address);
+      task.to_layout = recv.layout.view();
+      return;
+    }
+    task.to = at_address(route.destination_address);
+    task.to_layout = route.destination_layout;
+    task.flag = word(route.edge.destination_rank, route.flag_offset);
+  }
+
+  // The first kernel waits for the peer, the copy engine moves, the second kernel tells.
+  void lower_copy(const Route& route, Task task) {
+    Task placed = task;
+    set_store_destination(placed, route);
+    if (task.bytes > 0) add_copies(program_.middle, placed.to, placed.to_layout, op(route.edge.source_op).address,
+               op(route.edge.source_op).layout.view());
+    if (route.local()) return;
+    add(lists_.moves, task);
+    task.started = nullptr;
+    task.flag = placed.flag;
+    add(lists_.raises, task);
+  }
+
+  void lower_destination(const Route& route) {
+    const int peer = route.edge.source_rank;
+    const int index = route.edge.destination_op;
+    Task task = task_for(index);
+    if (route.choice.path == Path::ll) {
+      task.to = static_cast<std::byte*>(op(index).address);
+      task.to_layout = op(index).layout.view();
+      task.grain = task.bytes == 0 ? 1 : grain_of(task.to, task.to_layout, 8);
+      task.slots = reinterpret_cast<Line*>(in_.segment->local() + route.slots_offset);
+      task.slot_lines = route.slot_lines;
+      return add(lists_.unpacks, task);
+    }
+    if (route.choice.path == Path::load) {
+      task.started = announcement_of(peer);
+      task.flag = word(peer, route.flag_offset);
+      task.to = static_cast<std::byte*>(op(index).address);
+      task.to_layout = op(index).layout.view();
+      task.from = at_address(route.source_address);
+      task.from_layout = route.source_layout;
+      return add_move(task);
+    }
+    task.flag = word(in_.rank, route.flag_offset);
+    if (route.choice.path == Path::stage && task.bytes > 0) {
+      std::byte* bounce = in_.segment->local() + route.bounce_offset;
+      const Layout plain = Layout::contiguous(task.bytes);
+      if (route.transfer.destination.kernel_access) {
+        task.to = static_cast<std::byte*>(op(index).address);
+        task.to_layout = op(index).layout.view();
+        task.from = bounce;
+        task.from_layout = plain.view();
+        task.grain = grain_of_copy(task);
+      } else {
+        add_copies(program_.after, op(index).address, op(index).layout.view(), bounce, plain.view());
+      }
+    }
+    add(lists_.awaits, task);
+  }
+
+  // Who has to hear that this rank's launch has started.
+  void note_announcement(const Route& route) {
+    if (route.local()) return;
+    const int source = route.edge.source_rank, destination = route.edge.destination_rank;
+    const bool pulls = route.choice.path == Path::load;
+    const int speaker = pulls ? source : destination;
+    const int listener = pulls ? destination : source;
+    if (speaker != in_.rank || (route.choice.path == Path::ll && !route.asks)) return;
+    announce_.insert(word(listener, announcement_offset(in_.rank)));
+    if (pulls) program_.announce_release = 1;
+  }
+
+  // Signals of a peer follow all puts to it that this plan makes, which come before them or wait for nothing anyway.
+  void lower_signals() {
+    std::map<int, std::vector<SignalView>> by_peer;
+    std::set<int> put_to;
+    for (const Op& one : *in_.ops) {
+      if (one.kind == OpKind::put) put_to.insert(one.peer);
+      if (one.kind == OpKind::signal) by_peer[one.peer].push_back({static_cast<std::uint64_t*>(one.remote), one.value});
+    }
+    for (const auto& [peer, signals] : by_peer) {
+      if (put_to.contains(peer)) continue;
+      program_.signals.insert(program_.signals.end(), signals.begin(), signals.end());
+    }
+    program_.lone_signals = static_cast<std::uint32_t>(program_.signals.size());
+    for (const auto& [peer, signals] : by_peer) {
+      if (!put_to.contains(peer)) continue;
+      Chain chain;
+      chain.signals.first = static_cast<std::uint32_t>(program_.signals.size());
+      program_.signals.insert(program_.signals.end(), signals.begin(), signals.end());
+      chain.signals.last = static_cast<std::uint32_t>(program_.signals.size());
+      chain_of_[peer] = static_cast<std::uint32_t>(program_.chains.size());
+      program_.chains.push_back(chain);
+    }
+  }
+
+  void lower_put(int index, const Op& put) {
+    Task task = task_for(index);
+    const auto chain = chain_of_.find(put.peer);
+    if (chain != chain_of_.end()) task.chain = chain->second;
+    if ((*in_.planned)[static_cast<std::size_t>(index)].path == Path::copy) {
+      if (task.bytes > 0) add_copies(program_.middle, put.remote, put.remote_layout.view(), put.address, put.layout.view());
+      return add(lists_.raises, task);
+    }
+    task.to = static_cast<std::byte*>(put.remote);
+    task.to_layout = put.remote_layout.view();
+    task.from = static_cast<std::byte*>(put.address);
+    task.from_layout = put.layout.view();
+    add_move(task);
+  }
+
+  void lower_wait(int index, const Op& wait) {
+    Task task = task_for(index);
+    task.flag = static_cast<std::uint64_t*>(wait.address);
+    task.base = (*in_.counter_bases)[static_cast<std::size_t>(index)];
+    task.value = wait.value;
+    add(lists_.awaits, task);
+  }
+
+  const Lowering& in_;
+  Program program_;
+  TaskLists lists_;
+  std::set<std::uint64_t*> announce_;
+  std::map<int, std::uint32_t> chain_of_;
+};
+
+}  // namespace
+
+Program lower(const Lowering& lowering) { return Lowerer(lowering).run(); }
+
+}  // namespace onstream::plan

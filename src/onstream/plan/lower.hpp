@@ -1,0 +1,52 @@
+// Lowering: one rank's routes, puts, signals and waits become the tables that the kernel runs (view.hpp), and the
+// copies that the copy engine makes around it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "onstream/plan/plan.hpp"
+#include "onstream/plan/route.hpp"
+#include "onstream/plan/view.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::plan {
+
+struct CopyCommand {
+  void* to;
+  const void* from;
+  std::uint64_t bytes;
+};
+
+struct Program {
+  std::vector<Task> tasks;
+  std::vector<Item> items;
+  std::vector<Block> blocks;
+  std::vector<Chain> chains;               // done: filled in with the tables
+  std::vector<SignalView> signals;
+  std::vector<std::uint64_t*> announce;
+  std::uint32_t announce_release = 0;
+  std::uint32_t lone_signals = 0;
+  std::vector<CopyCommand> before;         // local, into bounce buffers
+  std::vector<CopyCommand> middle;         // to peers, between the two kernels of a launch
+  std::vector<CopyCommand> after;          // local, out of bounce buffers
+  bool two_kernels = false;
+  int mover_blocks = 0;                    // of the launch's first kernel, or of its only one with all blocks
+  int threads = 1;
+};
+
+struct Lowering {
+  int rank = 0;
+  const std::vector<Op>* ops = nullptr;
+  const std::vector<PlanOp>* planned = nullptr;            // puts: the path that build() chose
+  const std::vector<Route>* routes = nullptr;
+  const std::vector<std::uint64_t>* counter_bases = nullptr;  // waits: the counter's value at build, by op
+  const std::vector<std::byte*>* bounces = nullptr;        // by op: where a source that kernels cannot touch is copied
+  Segment* segment = nullptr;
+  int most_blocks = 1;
+  DeviceKind device = DeviceKind::host;
+};
+
+Program lower(const Lowering& lowering);
+
+}  // namespace onstream::plan

@@ -1,0 +1,178 @@
+#include "onstream/plan/match.hpp"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "onstream/base/error.hpp"
+#include "onstream/layout/runs.hpp"
+
+namespace onstream::plan {
+
+namespace {
+
+constexpr std::size_t kShownProblems = 16;
+
+struct At {
+  int rank;
+  int op;
+};
+
+using Queue = std::tuple<int, int, int>;  // source, destination, lane
+
+struct Meeting {
+  std::vector<At> sends;
+  std::vector<At> recvs;
+};
+
+class Matcher {
+ public:
+  explicit Matcher(const std::vector<Statement>& statements) : statements_(statements) {}
+
+  std::vector<Edge> run() {
+    for (std::size_t rank = 0; rank < statements_.size(); ++rank) note_rank(static_cast<int>(rank));
+    for (const auto& [queue, meeting] : meetings_) pair(meeting);
+    if (!problems_.empty()) throw Error(ErrorCode::invalid_argument, story());
+    std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) {
+      return std::tie(a.source_rank, a.source_op) < std::tie(b.source_rank, b.source_op);
+    });
+    return edges_;
+  }
+
+ private:
+  const StatedOp& op(At at) const {
+    return statements_[static_cast<std::size_t>(at.rank)].ops[static_cast<std::size_t>(at.op)];
+  }
+  std::string told(At at) const { return concat("rank ", at.rank, " op ", at.op, ": ", describe(op(at))); }
+
+  void note_rank(int rank) {
+    const Statement& mine = statements_[static_cast<std::size_t>(rank)];
+    if (mine.name != statements_[0].name) {
+      problems_.push_back(concat("rank ", rank, " builds plan '", mine.name, "' while rank 0 builds plan '",
+                                 statements_[0].name, "'; every rank builds the same plans in the same order"));
+    }
+    if (!mine.problems.empty()) problems_.push_back(mine.problems);
+    for (std::size_t i = 0; i < mine.ops.size(); ++i) {
+      const StatedOp& one = mine.ops[i];
+      const At at{rank, static_cast<int>(i)};
+      if (one.kind == OpKind::send) meetings_[{rank, one.peer, one.lane}].sends.push_back(at);
+      if (one.kind == OpKind::recv) meetings_[{one.peer, rank, one.lane}].recvs.push_back(at);
+    }
+  }
+
+  void pair(const Meeting& meeting) {
+    const std::size_t both = std::min(meeting.sends.size(), meeting.recvs.size());
+    for (std::size_t i = 0; i < both; ++i) meet(meeting.sends[i], meeting.recvs[i]);
+    for (std::size_t i = both; i < meeting.sends.size(); ++i) {
+      const At at = meeting.sends[i];
+      problems_.push_back(concat(told(at), " has no recv: rank ", op(at).peer, " receives ", meeting.recvs.size(),
+                                 " of the ", meeting.sends.size(), " messages from rank ", at.rank, " on lane ",
+                                 op(at).lane));
+    }
+    for (std::size_t i = both; i < meeting.recvs.size(); ++i) {
+      const At at = meeting.recvs[i];
+      problems_.push_back(concat(told(at), " has no send: rank ", op(at).peer, " sends ", meeting.sends.size(),
+                                 " of the ", meeting.recvs.size(), " messages to rank ", at.rank, " on lane ",
+                                 op(at).lane));
+    }
+  }
+
+  void meet(At send, At recv) {
+    if (op(send).bytes != op(recv).bytes) {
+      problems_.push_back(concat(told(send), " meets ", told(recv), ": their sizes differ"));
+      return;
+    }
+    const Path source = op(send).path, destination = op(recv).path;
+    if (source != Path::automatic && destination != Path::automatic && source != destination) {
+      problems_.push_back(concat(told(send), " asks for path ", name_of(source), " but ", told(recv), " asks for path ",
+                                 name_of(destination)));
+      return;
+    }
+    edges_.push_back({send.rank, send.op, recv.rank, recv.op});
+  }
+
+  std::string story() const {
+    std::string text = concat("plan '", statements_[0].name, "' cannot be built:");
+    const std::size_t shown = std::min(problems_.size(), kShownProblems);
+    for (std::size_t i = 0; i < shown; ++i) text += "\n  " + problems_[i];
+    if (shown < problems_.size()) text += concat("\n  and ", problems_.size() - shown, " more");
+    return text;
+  }
+
+  const std::vector<Statement>& statements_;
+  std::map<Queue, Meeting> meetings_;
+  std::vector<Edge> edges_;
+  std::vector<std::string> problems_;
+};
+
+// A destination of this rank, or of a put, in this rank's own address space.
+struct Destination {
+  int op;
+  std::int64_t base;
+  const Layout* layout;
+};
+
+std::string overlap_text(const std::vector<Op>& ops, int rank, std::pair<int, int> pair) {
+  const auto told = [&](int i) {
+    const Op& op = ops[static_cast<std::size_t>(i)];
+    return concat("op ", i, " (", name_of(op.kind), " with rank ", op.peer, op.note.empty() ? "" : ", ", op.note, ")");
+  };
+  return concat("rank ", rank, ": the destinations of ", told(pair.first), " and ", told(pair.second), " overlap");
+}
+
+}  // namespace
+
+std::string describe(const StatedOp& op) {
+  std::string text = concat(name_of(op.kind), " of ", op.bytes, " B ", op.kind == OpKind::recv ? "from" : "to",
+                            " rank ", op.peer);
+  if (op.kind == OpKind::send || op.kind == OpKind::recv) text += concat(" on lane ", op.lane);
+  if (!op.note.empty()) text += concat(" (", op.note, ")");
+  return text;
+}
+
+std::vector<Edge> match(const std::vector<Statement>& statements) { return Matcher(statements).run(); }
+
+Wanted wanted_path(const StatedOp& source, const StatedOp& destination) {
+  const StatedOp& speaker = source.path != Path::automatic ? source : destination;
+  return {speaker.path, speaker.wanted_by};
+}
+
+std::string find_overlaps(const std::vector<Op>& ops, int rank) {
+  std::vector<Destination> destinations;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = ops[i];
+    if (op.kind == OpKind::recv && op.layout.bytes() > 0) {
+      destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.address), &op.layout});
+    } else if (op.kind == OpKind::put && op.layout.bytes() > 0) {
+      destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.remote), &op.remote_layout});
+    }
+  }
+  std::sort(destinations.begin(), destinations.end(), [](const Destination& a, const Destination& b) {
+    return a.base + a.layout->lowest() < b.base + b.layout->lowest();
+  });
+  // Groups of destinations whose byte intervals touch; only within them is anything listed. A group with more runs than
+  // kMaxListedRuns is taken as disjoint.
+  std::size_t i = 0;
+  while (i < destinations.size()) {
+    std::vector<Run> runs;
+    std::uint64_t count = 0;
+    std::int64_t end = destinations[i].base + destinations[i].layout->highest();
+    std::size_t last = i;
+    for (std::size_t k = i; k < destinations.size(); ++k) {
+      if (k > i && destinations[k].base + destinations[k].layout->lowest() >= end) break;
+      end = std::max(end, destinations[k].base + destinations[k].layout->highest());
+      count += run_count(destinations[k].layout->view());
+      last = k;
+    }
+    if (last > i && count <= kMaxListedRuns) {
+      for (std::size_t k = i; k <= last; ++k) {
+        append_runs(destinations[k].layout->view(), destinations[k].base, destinations[k].op, runs);
+      }
+      if (const auto pair = find_overlap(runs)) return overlap_text(ops, rank, *pair);
+    }
+    i = last + 1;
+  }
+  return "";
+}
+
+}  // namespace onstream::plan

@@ -1,0 +1,65 @@
+// Matching: what the ranks of a world say about one plan, and which send meets which receive.
+//
+// A Statement is one rank's list of ops, exchanged at build. match() is a pure function of all statements, so every rank
+// comes to the same edges, or to the same error text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "onstream/plan/op.hpp"
+
+namespace onstream::plan {
+
+struct StatedOp {
+  OpKind kind = OpKind::none;
+  std::int32_t peer = -1;
+  std::int32_t lane = 0;
+  std::int32_t kernel_access = 1;  // to the local memory, by this rank's kernels
+  Path path = Path::automatic;
+  LayoutView layout;
+  std::uint64_t bytes = 0;
+  std::string wanted_by;           // who set path
+  std::string note;
+};
+
+struct Statement {
+  std::string name;                // of the plan
+  std::uint64_t number = 0;        // the rank's proposal for the plan's number
+  std::string device;              // identifies the device, to see which ranks share one
+  std::string problems;            // what this rank alone found wrong
+  std::vector<StatedOp> ops;
+};
+
+std::string pack(const Statement& statement);
+// Throws system for bytes that no pack() made.
+Statement unpack(std::string_view bytes);
+
+// A matched send and receive. Ranks may be equal.
+struct Edge {
+  int source_rank = 0;
+  int source_op = 0;
+  int destination_rank = 0;
+  int destination_op = 0;
+};
+
+// Statements by rank. Edges come in the order of source rank, then its ops. Throws invalid_argument with every problem of
+// every rank, one a line, naming both sides.
+std::vector<Edge> match(const std::vector<Statement>& statements);
+
+// "send of 64 B to rank 1 on lane 3 (halo x+)".
+std::string describe(const StatedOp& op);
+
+// Which path this rank and its peer asked for together; throws nothing: two that differ are a problem of match().
+struct Wanted {
+  Path path = Path::automatic;
+  std::string by;
+};
+Wanted wanted_path(const StatedOp& source, const StatedOp& destination);
+
+// Destinations in the memory of one rank that share a byte: "op 2: recv ... and op 5: ... overlap", or "".
+std::string find_overlaps(const std::vector<Op>& ops, int rank);
+
+}  // namespace onstream::plan

@@ -1,0 +1,55 @@
+// Packing: how what ranks say about a plan travels. Numbers in this machine's order, strings after their lengths.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream::plan {
+
+class Writer {
+ public:
+  template <class T>
+  void number(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  void text(const std::string& value) {
+    number(static_cast<std::uint64_t>(value.size()));
+    bytes_ += value;
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+  template <class T>
+  T number() {
+    T value;
+    std::memcpy(&value, take(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string text() { return std::string(take(number<std::uint64_t>())); }
+  bool empty() const { return bytes_.empty(); }
+
+ private:
+  std::string_view take(std::uint64_t count) {
+    if (count > bytes_.size()) {
+      fail(ErrorCode::system, "what a rank says about a plan ends after ", bytes_.size(), " of ", count, " bytes");
+    }
+    const std::string_view taken = bytes_.substr(0, count);
+    bytes_.remove_prefix(count);
+    return taken;
+  }
+  std::string_view bytes_;
+};
+
+}  // namespace onstream::plan

@@ -1,0 +1,96 @@
+#include "onstream/plan/plan.hpp"
+
+#include <algorithm>
+
+#include "onstream/base/text.hpp"
+#include "onstream/plan/implementation.hpp"
+#include "onstream/plan/kernels.hpp"
+
+namespace onstream {
+
+namespace {
+
+std::string title(const Op& op) {
+  std::string text = name_of(op.kind);
+  if (op.peer >= 0) text += concat(op.kind == OpKind::recv ? " from " : " to ", op.peer);
+  if (!op.note.empty()) text += ", " + op.note;
+  return text;
+}
+
+std::string padded(const std::string& text, std::size_t width) {
+  return text.size() >= width ? text : text + std::string(width - text.size(), ' ');
+}
+
+}  // namespace
+
+Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Plan::~Plan() = default;
+
+void Plan::launch(Stream stream) {
+  const Implementation& it = *implementation_;
+  it.fabric->check();
+  Device& device = *it.fabric->device();
+  for (const plan::CopyCommand& copy : it.before) device.copy(copy.to, copy.from, copy.bytes, stream);
+  plan::View view = it.view;
+  if (it.kernels == 1) {
+    onstream::launch(device, plan::kernel(), view, {it.blocks, it.threads}, stream);
+  } else {
+    view.ends = 0;
+    onstream::launch(device, plan::kernel(), view, {it.mover_blocks, it.threads}, stream);
+    for (const plan::CopyCommand& copy : it.middle) device.copy(copy.to, copy.from, copy.bytes, stream);
+    view.begins = 0;
+    view.ends = 1;
+    view.first_block = static_cast<std::uint32_t>(it.mover_blocks);
+    onstream::launch(device, plan::kernel(), view, {it.blocks - it.mover_blocks, it.threads}, stream);
+  }
+  for (const plan::CopyCommand& copy : it.after) device.copy(copy.to, copy.from, copy.bytes, stream);
+}
+
+const std::string& Plan::name() const { return implementation_->name; }
+const std::vector<PlanOp>& Plan::ops() const { return implementation_->ops; }
+int Plan::kernels_per_launch() const { return implementation_->kernels; }
+
+std::string Plan::explain() const {
+  const Implementation& it = *implementation_;
+  const std::size_t copies = it.before.size() + it.middle.size() + it.after.size();
+  std::string text = concat("plan '", it.name, "' (number ", it.view.number, ") on rank ", it.fabric->rank(), ": ",
+                            it.ops.size(), " ops; a launch is ", it.kernels, it.kernels == 1 ? " kernel of " : " kernels of ",
+                            it.blocks, it.blocks == 1 ? " block" : " blocks");
+  if (it.fabric->device()->kind() == DeviceKind::cuda) text += concat(" of ", it.threads, " threads");
+  if (copies > 0) text += concat(" and ", copies, copies == 1 ? " copy" : " copies");
+  std::vector<std::vector<std::string>> rows{{"op", "what", "bytes", "layout", "path", "why"}};
+  for (std::size_t i = 0; i < it.ops.size(); ++i) {
+    const PlanOp& row = it.ops[i];
+    const bool moves = row.op.kind != OpKind::signal && row.op.kind != OpKind::wait;
+    rows.push_back({std::to_string(i), title(row.op), moves ? std::to_string(row.op.layout.bytes()) : "-",
+                    moves ? row.op.layout.describe() : "-", moves ? name_of(row.path) : "-", row.why});
+  }
+  std::vector<std::size_t> widths(rows[0].size(), 0);
+  for (const auto& row : rows) {
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  }
+  for (const auto& row : rows) {
+    std::string line = "\n ";
+    for (std::size_t c = 0; c < row.size(); ++c) line += " " + (c + 1 == row.size() ? row[c] : padded(row[c], widths[c] + 1));
+    text += line;
+  }
+  return text + "\n";
+}
+
+std::vector<OpTime> Plan::times() const {
+  const Implementation& it = *implementation_;
+  const std::vector<plan::OpState> states = it.tables->read_ops();
+  const std::uint64_t launches = it.tables->read_epoch() - it.epoch_at_reset;
+  std::vector<OpTime> times;
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    times.push_back({title(it.ops[i].op), states[i].wait_ns, states[i].move_ns, launches});
+  }
+  return times;
+}
+
+void Plan::reset_times() {
+  implementation_->tables->reset_times();
+  implementation_->epoch_at_reset = implementation_->tables->read_epoch();
+}
+
+}  // namespace onstream

@@ -1,0 +1,69 @@
+// How a Statement travels.
+#include "onstream/base/error.hpp"
+#include "onstream/plan/match.hpp"
+#include "onstream/plan/packing.hpp"
+
+namespace onstream::plan {
+
+namespace {
+
+LayoutView checked(const LayoutView& view, std::uint64_t bytes) {
+  bool good = view.dims >= 0 && view.dims <= LayoutView::kMaxDims;
+  std::uint64_t total = view.run_bytes;
+  for (int d = 0; good && d < view.dims; ++d) {
+    good = view.counts[d] > 0 && !__builtin_mul_overflow(total, static_cast<std::uint64_t>(view.counts[d]), &total);
+  }
+  if (!good || total != bytes) fail(ErrorCode::system, "a rank's list of ops holds a layout that is none");
+  return view;
+}
+
+}  // namespace
+
+std::string pack(const Statement& statement) {
+  Writer writer;
+  writer.text(statement.name);
+  writer.number(statement.number);
+  writer.text(statement.device);
+  writer.text(statement.problems);
+  writer.number(static_cast<std::uint64_t>(statement.ops.size()));
+  for (const StatedOp& op : statement.ops) {
+    writer.number(op.kind);
+    writer.number(op.peer);
+    writer.number(op.lane);
+    writer.number(op.kernel_access);
+    writer.number(op.path);
+    writer.number(op.layout);
+    writer.number(op.bytes);
+    writer.text(op.wanted_by);
+    writer.text(op.note);
+  }
+  return writer.take();
+}
+
+Statement unpack(std::string_view bytes) {
+  Reader reader(bytes);
+  Statement statement;
+  statement.name = reader.text();
+  statement.number = reader.number<std::uint64_t>();
+  statement.device = reader.text();
+  statement.problems = reader.text();
+  const std::uint64_t count = reader.number<std::uint64_t>();
+  for (std::uint64_t i = 0; i < count; ++i) {
+    StatedOp op;
+    op.kind = reader.number<OpKind>();
+    op.peer = reader.number<std::int32_t>();
+    op.lane = reader.number<std::int32_t>();
+    op.kernel_access = reader.number<std::int32_t>();
+    op.path = reader.number<Path>();
+    op.layout = reader.number<LayoutView>();
+    op.bytes = reader.number<std::uint64_t>();
+    op.layout = checked(op.layout, op.bytes);
+    op.wanted_by = reader.text();
+    op.note = reader.text();
+    statement.ops.push_back(std::move(op));
+  }
+  if (!reader.empty()) fail(ErrorCode::system, "a rank's list of ops has bytes after its end");
+  return statement;
+}
+
+}  // namespace onstream::plan

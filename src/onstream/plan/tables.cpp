@@ -1,0 +1,124 @@
+#include "onstream/plan/tables.hpp"
+
+#include <cstring>
+
+namespace onstream::plan {
+
+namespace {
+
+// Lays arrays one after the other, each aligned, first to count and then to fill.
+class Layer {
+ public:
+  explicit Layer(std::byte* staging) : staging_(staging) {}
+
+  template <class T>
+  std::size_t add(const std::vector<T>& values) {
+    constexpr std::size_t kAlignment = 64;
+    const std::size_t offset = (end_ + kAlignment - 1) / kAlignment * kAlignment;
+    if (staging_ != nullptr && !values.empty()) std::memcpy(staging_ + offset, values.data(), values.size() * sizeof(T));
+    end_ = offset + values.size() * sizeof(T);
+    return offset;
+  }
+  std::size_t end() const { return end_; }
+
+ private:
+  std::byte* staging_;
+  std::size_t end_ = 0;
+};
+
+struct Offsets {
+  std::size_t state, ops, counters, tasks, items, blocks, chains, signals, announce, end;
+};
+
+Offsets lay(std::byte* staging, const Program& program, const std::vector<Chain>& chains, std::size_t op_count) {
+  Layer layer(staging);
+  Offsets at{};
+  at.state = layer.add(std::vector<State>(1));
+  at.ops = layer.add(std::vector<OpState>(op_count));
+  at.counters = layer.add(std::vector<std::uint64_t>(chains.size()));
+  at.tasks = layer.add(program.tasks);
+  at.items = layer.add(program.items);
+  at.blocks = layer.add(program.blocks);
+  at.chains = layer.add(chains);
+  at.signals = layer.add(program.signals);
+  at.announce = layer.add(program.announce);
+  at.end = layer.end();
+  return at;
+}
+
+}  // namespace
+
+Tables::Tables(std::shared_ptr<Device> device, const Program& program, std::size_t op_count)
+    : device_(std::move(device)), op_count_(op_count) {
+  std::vector<Chain> chains = program.chains;
+  const Offsets sizes = lay(nullptr, program, chains, op_count);
+  memory_ = device_->allocate(sizes.end, MemoryKind::device);
+  staging_ = device_->allocate(sizes.end, MemoryKind::pinned);
+  std::byte* base = memory_->data();
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    chains[i].done = reinterpret_cast<std::uint64_t*>(base + sizes.counters) + i;
+  }
+  const Offsets at = lay(staging_->data(), program, chains, op_count);
+  stream_ = device_->create_stream();
+  device_->copy(base, staging_->data(), at.end, stream_);
+  device_->synchronize(stream_);
+
+  view_.state = reinterpret_cast<State*>(base + at.state);
+  view_.ops = reinterpret_cast<OpState*>(base + at.ops);
+  view_.tasks = reinterpret_cast<const Task*>(base + at.tasks);
+  view_.items = reinterpret_cast<const Item*>(base + at.items);
+  view_.blocks = reinterpret_cast<const Block*>(base + at.blocks);
+  view_.chains = reinterpret_cast<const Chain*>(base + at.chains);
+  view_.signals = reinterpret_cast<const SignalView*>(base + at.signals);
+  view_.announce = reinterpret_cast<std::uint64_t* const*>(base + at.announce);
+  view_.announce_count = static_cast<std::uint32_t>(program.announce.size());
+  view_.lone_signals = program.lone_signals;
+}
+
+Tables::~Tables() {
+  try {
+    device_->destroy_stream(stream_);
+  } catch (...) {
+    // A stream that cannot be destroyed is the driver's to clean up.
+  }
+}
+
+void Tables::read(void* to, const void* from, std::size_t bytes) const {
+  device_->copy(staging_->data(), from, bytes, stream_);
+  device_->synchronize(stream_);
+  std::memcpy(to, staging_->data(), bytes);
+}
+
+std::vector<OpState> Tables::read_ops() const {
+  std::vector<OpState> states(op_count_);
+  if (!states.empty()) read(states.data(), view_.ops, states.size() * sizeof(OpState));
+  return states;
+}
+
+std::uint64_t Tables::read_epoch() const {
+  State state;
+  read(&state, view_.state, sizeof state);
+  return state.epoch;
+}
+
+void Tables::reset_times() {
+  std::vector<OpState> states = read_ops();
+  if (states.empty()) return;
+  for (OpState& state : states) state.wait_ns = state.move_ns = 0;
+  std::memcpy(staging_->data(), states.data(), states.size() * sizeof(OpState));
+  device_->copy(view_.ops, staging_->data(), states.size() * sizeof(OpState), stream_);
+  device_->synchronize(stream_);
+}
+
+std::uint64_t Tables::read_word(Device& device, const std::uint64_t* word) {
+  const std::shared_ptr<Memory> pinned = device.allocate(sizeof(std::uint64_t), MemoryKind::pinned);
+  const Stream stream = device.create_stream();
+  device.copy(pinned->data(), word, sizeof(std::uint64_t), stream);
+  device.synchronize(stream);
+  device.destroy_stream(stream);
+  std::uint64_t value;
+  std::memcpy(&value, pinned->data(), sizeof value);
+  return value;
+}
+
+}  // namespace onstream::plan

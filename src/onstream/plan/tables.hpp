@@ -1,0 +1,42 @@
+// Tables: a Program in device memory, with the state that its launches advance. Owns that memory.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+#include "onstream/plan/lower.hpp"
+#include "onstream/plan/view.hpp"
+
+namespace onstream::plan {
+
+class Tables {
+ public:
+  // Uploads, and blocks until it is done.
+  Tables(std::shared_ptr<Device> device, const Program& program, std::size_t op_count);
+  ~Tables();
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
+
+  // All but announce_release, number and wait is filled in; begins and ends stand for a single kernel.
+  const View& view() const { return view_; }
+
+  // Read, and reset, the state of the ops; block until the copy is done. Launches must have finished.
+  std::vector<OpState> read_ops() const;
+  std::uint64_t read_epoch() const;
+  void reset_times();
+  // The value of a counter in device memory.
+  static std::uint64_t read_word(Device& device, const std::uint64_t* word);
+
+ private:
+  void read(void* to, const void* from, std::size_t bytes) const;
+
+  std::shared_ptr<Device> device_;
+  Stream stream_;
+  std::shared_ptr<Memory> staging_;  // pinned, as large as memory_
+  std::shared_ptr<Memory> memory_;
+  std::size_t op_count_;
+  View view_;
+};
+
+}  // namespace onstream::plan

@@ -1,0 +1,109 @@
+// What the plan's kernel sees: tables in device memory, plain data, made once at build by lower.cpp.
+//
+// An op becomes one or two tasks. Movers (pack, move) only wait for peers to have started their launch; finishers (unpack,
+// await) wait for the peers' movers. Blocks with movers have lower numbers than blocks with finishers only; see body.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "onstream/base/status.hpp"
+#include "onstream/device/group.hpp"
+#include "onstream/device/wait.hpp"
+#include "onstream/layout/layout.hpp"
+
+namespace onstream::plan {
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+// One a plan. Launches of a plan run one after the other, so nothing here needs more than relaxed order between them.
+struct State {
+  std::uint64_t epoch = 0;     // launches finished; the running one is epoch + 1, and its last block advances this
+  std::uint64_t failed = 0;    // not 0: a wait failed, nothing is moved any more
+  std::uint64_t running = 0;   // not 0 while a launch runs
+  std::uint64_t finished = 0;  // blocks of the running launch that are through
+};
+
+// One an op.
+struct OpState {
+  std::uint64_t done = 0;      // parts of the running launch that are moved
+  std::uint64_t reported = 0;  // not 0: a fault was left
+  std::uint64_t ready_ns = 0;  // when the running launch's wait ended
+  std::uint64_t wait_ns = 0;   // since reset_times()
+  std::uint64_t move_ns = 0;
+};
+
+struct Task {
+  std::uint32_t op = 0;  // index in the plan
+  std::uint32_t parts = 1;
+  OpKind kind = OpKind::none;
+  std::int32_t peer = -1;
+  std::uint32_t grain = 1;     // bytes of one access
+  std::uint32_t chain = kNone; // puts: whose signals follow
+  std::uint64_t bytes = 0;
+  std::byte* to = nullptr;     // move, unpack, await of a staged receive; null: nothing to copy
+  std::byte* from = nullptr;   // move, pack, await of a staged receive
+  LayoutView to_layout;
+  LayoutView from_layout;
+  const std::uint64_t* started = nullptr;  // move, pack: wait until the peer's launch number is here; null: no need
+  std::uint64_t* flag = nullptr;           // move: set to the epoch when all is moved; await: waited for
+  Line* slots = nullptr;                   // pack, unpack: two slots
+  std::uint64_t slot_lines = 0;            // of one slot
+  std::uint64_t base = 0;                  // await of a counter: until it reached base + value * epoch
+  std::uint64_t value = 1;
+};
+
+// Lines [begin, end) of a pack or unpack task for a team of threads; or part `begin` of a move or await task for a block.
+struct Item {
+  std::uint32_t task;
+  std::uint32_t begin;
+  std::uint32_t end;
+};
+
+struct Span {
+  std::uint32_t first = 0;
+  std::uint32_t last = 0;  // one past
+};
+
+struct Block {
+  Span packs;    // of items
+  Span moves;
+  Span unpacks;
+  Span awaits;
+  std::uint32_t moves_wait = 0;   // some move waits for its peer
+  std::uint32_t awaits_copy = 0;  // some await copies
+};
+
+// The puts of one peer, and the signals that follow them.
+struct Chain {
+  std::uint64_t* done = nullptr;  // parts put in the running launch
+  std::uint64_t parts = 0;
+  Span signals;
+};
+
+struct SignalView {
+  std::uint64_t* counter;
+  std::uint64_t value;
+};
+
+// The whole plan, for one launch. By value to the kernel.
+struct View {
+  State* state = nullptr;
+  OpState* ops = nullptr;
+  const Task* tasks = nullptr;
+  const Item* items = nullptr;
+  const Block* blocks = nullptr;
+  const Chain* chains = nullptr;
+  const SignalView* signals = nullptr;
+  std::uint64_t* const* announce = nullptr;  // words in peers' memory that get the epoch when a launch starts
+  std::uint32_t announce_count = 0;
+  std::uint32_t announce_release = 0;        // some peer loads from here: release what earlier kernels stored
+  std::uint32_t lone_signals = 0;            // signals[0, lone_signals) follow no put
+  std::uint32_t first_block = 0;             // of `blocks`, for block 0 of this grid
+  std::uint32_t begins = 1;                  // this kernel is the launch's first
+  std::uint32_t ends = 1;                    // ... and last
+  std::uint64_t number = 0;                  // of the plan, in faults
+  WaitView wait;
+};
+
+}  // namespace onstream::plan

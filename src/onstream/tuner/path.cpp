@@ -1,0 +1,42 @@
+#include "onstream/tuner/path.hpp"
+
+#include <array>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream {
+
+namespace {
+
+struct NamedPath {
+  Path path;
+  const char* name;
+};
+
+constexpr std::array<NamedPath, 7> kPaths{{{Path::automatic, "auto"},
+                                           {Path::ll, "ll"},
+                                           {Path::store, "store"},
+                                           {Path::load, "load"},
+                                           {Path::copy, "copy"},
+                                           {Path::stage, "stage"},
+                                           {Path::net, "net"}}};
+
+}  // namespace
+
+const char* name_of(Path path) {
+  for (const NamedPath& known : kPaths) {
+    if (known.path == path) return known.name;
+  }
+  return "unknown path";
+}
+
+Path path_from(const std::string& name) {
+  std::string names;
+  for (const NamedPath& known : kPaths) {
+    if (name == known.name) return known.path;
+    names += concat(names.empty() ? "" : ", ", known.name);
+  }
+  fail(ErrorCode::invalid_argument, "'", name, "' is no path; the paths are ", names);
+}
+
+}  // namespace onstream
