@@ -42,6 +42,7 @@ def collect() -> dict[str, Any]:
         "no_cuda_reason": _core.no_cuda_reason(),
         "peer_access": peer_access(),
         "paths": [dataclasses.asdict(row) for row in path_rows()],
+        "transports": [dataclasses.asdict(row) for row in transport_rows()],
         "launch": _launch(),
         "parameters": [
             _fields(row, ("name", "variable", "value", "default_value", "unit", "set_by", "doc"))
@@ -61,14 +62,38 @@ def path_rows() -> list[PathRow]:
     else:
         alone = "yes"
     any_gpu = "yes" if gpus else alone
-    one_host = "not in this version: all ranks on one host"
+    missing = "no network transport in this build"
     return [
         PathRow("ll", "data and flag in one store, through the lane's ring", "yes", alone),
         PathRow("store", "the sender's kernel stores into the destination", "yes", alone),
         PathRow("load", "the receiver's kernel loads from the source", "yes", alone),
         PathRow("copy", "copy engine", "yes, as a memory copy", alone),
         PathRow("stage", "through memory that both sides reach", "yes", any_gpu),
-        PathRow("net", "network", one_host, one_host),
+        PathRow("net", "network", missing, missing),
+    ]
+
+
+@dataclass(frozen=True)
+class TransportRow:
+    """One way in which memory of one rank is reached from another."""
+
+    transport: str
+    joins: str
+    available: str  # "yes", or why not
+
+
+def transport_rows() -> list[TransportRow]:
+    """How ranks reach each other's memory on this machine."""
+    try:
+        os.close(os.memfd_create("onstream-info"))
+        shared = "yes"
+    except OSError as error:
+        shared = f"memfd_create: {error.strerror}"
+    cuda = _core.no_cuda_reason() or "yes"
+    return [
+        TransportRow("shared memory", "host memory of ranks of one host, anonymous, by file descriptor", shared),
+        TransportRow("cuda ipc", "GPU memory of ranks of one host, between GPUs with peer access", cuda),
+        TransportRow("network", "ranks of different hosts", "no network transport in this build"),
     ]
 
 
@@ -94,10 +119,8 @@ def peer_access() -> list[list[bool]]:
 
 def render(facts: dict[str, Any], console: Console) -> None:
     """The tables for a person."""
-    from rich.table import Table
-
     console.print(f"[bold]onstream {facts['onstream']}[/] · Python {facts['python']} · {facts['machine']['system']}")
-    devices = Table("device", "name", "memory", title="Devices", title_justify="left")
+    devices = _table("Devices", "device", "name", "memory")
     for row in facts["devices"]:
         label = "host" if row["kind"] == "host" else f"cuda:{row['index']}"
         devices.add_row(label, row["name"], f"{row['memory_bytes'] / 2**30:.1f} GiB")
@@ -106,26 +129,35 @@ def render(facts: dict[str, Any], console: Console) -> None:
         console.print(f"No cuda device: {facts['no_cuda_reason']}\n")
     if len(facts["peer_access"]) > 1:
         console.print(_peer_table(facts["peer_access"]))
-    paths = Table("path", "how bytes travel", "host", "cuda", title="Paths", title_justify="left")
+    paths = _table("Paths", "path", "how bytes travel", "host", "cuda")
     for path in facts["paths"]:
         paths.add_row(path["path"], path["how"], path["host"], path["cuda"])
     console.print(paths)
+    transports = _table("Transports", "transport", "joins", "available")
+    for row in facts["transports"]:
+        transports.add_row(row["transport"], row["joins"], row["available"])
+    console.print(transports)
     launch = facts["launch"]
     if "error" in launch:
         console.print(f"Launcher: [red]{launch['error']}[/]\n")
     else:
         console.print(f"Launcher: {launch['launcher']}, rank {launch['rank']} of {launch['size']}\n")
-    parameters = Table("parameter", "value", "unit", "set by", "what", title="Parameters", title_justify="left")
+    parameters = _table("Parameters", "parameter", "value", "unit", "set by", "what")
     for row in facts["parameters"]:
         source = row["variable"] if row["set_by"] == "environment" else row["set_by"]
         parameters.add_row(row["name"], row["value"] or "-", row["unit"], source, row["doc"])
     console.print(parameters)
 
 
-def _peer_table(reach: list[list[bool]]) -> Any:
+def _table(title: str, *columns: str) -> Any:
+    from rich import box
     from rich.table import Table
 
-    table = Table("from \\ to", *[f"cuda:{i}" for i in range(len(reach))], title="Peer access", title_justify="left")
+    return Table(*columns, title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+
+
+def _peer_table(reach: list[list[bool]]) -> Any:
+    table = _table("Peer access", "from \\ to", *[f"cuda:{i}" for i in range(len(reach))])
     for index, row in enumerate(reach):
         table.add_row(f"cuda:{index}", *["yes" if ok else "no" for ok in row])
     return table

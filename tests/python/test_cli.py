@@ -48,7 +48,15 @@ def test_info_as_json_has_everything() -> None:
 def test_info_is_readable() -> None:
     ended = command("info", ONSTREAM_LANES="32")
     assert ended.returncode == 0, ended.stderr
-    for word in ("Devices", "Paths", "Parameters", "timeout_s", "ONSTREAM_LANES", "Launcher: none, rank 0 of 1"):
+    for word in (
+        "Devices",
+        "Paths",
+        "Transports",
+        "Parameters",
+        "timeout_s",
+        "ONSTREAM_LANES",
+        "Launcher: none, rank 0 of 1",
+    ):
         assert word in ended.stdout
 
 

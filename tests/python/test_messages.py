@@ -296,6 +296,27 @@ def test_a_captured_exchange_replays_and_mixes_with_eager_calls(cells: int) -> N
         assert seen == [1000 * (1 - number) + turn for turn in range(replays)]
 
 
+def test_a_stream_keeps_the_arrays_of_its_operations_alive() -> None:
+    count, cells = 100, 5000  # too large to run ahead: each waits for its receive
+
+    def send(world: ons.World) -> None:
+        stream = world.stream()
+        for turn in range(count):
+            world.send(np.full(cells, turn, "f8"), 1, stream=stream)
+        gc.collect()
+        world.barrier()
+        stream.synchronize()
+
+    def receive(world: ons.World) -> None:
+        world.barrier()
+        box = np.zeros(cells)
+        for turn in range(count):
+            world.recv(box, 0)
+            assert (box == turn).all()
+
+    pair(send, receive)
+
+
 def test_a_graph_keeps_its_arrays_alive() -> None:
     def rank(world: ons.World) -> bool:
         stream = world.stream()
