@@ -88,6 +88,7 @@ class Contender:
 def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     """Runs everything and returns the result: plain data, what --json writes."""
     settings = wanted.resolved()
+    where = environment.collect()  # before there is load of our own
     contenders = _own(settings)
     missing = _add_peers(contenders, settings, say)
     for number in range(settings.rounds):
@@ -98,7 +99,7 @@ def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
             contender.heading = output.heading
             for case, samples_s in output.samples_s.items():
                 contender.rounds_s.setdefault(case, []).append(samples_s)
-    return _result(settings, contenders, missing)
+    return _result(settings, where, contenders, missing)
 
 
 def _cases(settings: Settings, submissions: tuple[str, ...]) -> list[Case]:
@@ -143,13 +144,15 @@ def _add_peers(contenders: list[Contender], settings: Settings, say: Say) -> dic
     return missing
 
 
-def _result(settings: Settings, contenders: list[Contender], missing: dict[str, str]) -> dict[str, Any]:
+def _result(
+    settings: Settings, where: dict[str, Any], contenders: list[Contender], missing: dict[str, str]
+) -> dict[str, Any]:
     own = contenders[0].heading
     result: dict[str, Any] = {
         "schema": SCHEMA,
         "kind": "message",
         "command": shlex.join(["onstream", *sys.argv[1:]]),
-        "environment": environment.collect(),
+        "environment": where,
         "settings": asdict(settings),
         "device_kind": own["device_kind"],
         "device": own["device"],
