@@ -2,10 +2,10 @@
 //
 //   bench_message [--device SPEC] [--memory device|pinned|host] [--path PATH] [--samples N] [--threads PORT] CASE...
 //
-// Two processes under any launcher, or with --threads two ranks as threads of this process (PORT: a free TCP port of this
-// machine). CASE: see message_case.hpp. Rank 0 prints JSON lines: first what ran, then one a case with all its samples; the
-// statistics are the driver's. Exits with status 1 after any error, wrong data included. All waits end at the deadline of
-// the world (ONSTREAM_TIMEOUT_S).
+// Two processes under any launcher, or with --threads two ranks as threads of this process (PORT: a free TCP port of
+// this machine). CASE: see message_case.hpp. Rank 0 prints JSON lines: first what ran, then one a case with all its
+// samples; the statistics are the driver's. Exits with status 1 after any error, wrong data included. All waits end at
+// the deadline of the world (ONSTREAM_TIMEOUT_S).
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -73,7 +73,8 @@ Options options_from(int argc, char** argv) {
     } else if (word == "--threads") {
       options.threads_port = count_from(word, value, 65535);
     } else {
-      fail(ErrorCode::invalid_argument, "unknown option ", word, "; there are --device, --memory, --path, --samples, --threads");
+      fail(ErrorCode::invalid_argument, "unknown option ", word,
+           "; there are --device, --memory, --path, --samples, --threads");
     }
   }
   require(!options.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
@@ -83,11 +84,12 @@ Options options_from(int argc, char** argv) {
 void print_heading(const World& world, const Options& options, const Parameters& parameters) {
   std::string rows;
   for (const ParameterRow& row : parameters.rows()) {
-    rows += concat(rows.empty() ? "" : ",", "{\"name\":", bench::quoted(row.name), ",\"value\":", bench::quoted(row.value),
-                   ",\"set_by\":", bench::quoted(row.set_by), "}");
+    rows += concat(rows.empty() ? "" : ",", "{\"name\":", bench::quoted(row.name),
+                   ",\"value\":", bench::quoted(row.value), ",\"set_by\":", bench::quoted(row.set_by), "}");
   }
   std::cout << "{\"library\":\"onstream " ONSTREAM_BENCH_VERSION "\",\"build_type\":\"" ONSTREAM_BENCH_BUILD
-               "\",\"compiler\":\"" ONSTREAM_BENCH_COMPILER "\",\"cuda_compiler\":\"" ONSTREAM_BENCH_CUDA "\",\"device\":"
+               "\",\"compiler\":\"" ONSTREAM_BENCH_COMPILER "\",\"cuda_compiler\":\"" ONSTREAM_BENCH_CUDA
+               "\",\"device\":"
             << bench::quoted(world.device().name()) << ",\"device_kind\":\"" << name_of(world.device().kind())
             << "\",\"memory\":\"" << name_of(options.memory) << "\",\"path\":\"" << name_of(options.path)
             << "\",\"world\":" << bench::quoted(world.describe()) << ",\"parameters\":[" << rows << "]}" << std::endl;

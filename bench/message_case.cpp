@@ -27,12 +27,13 @@ std::vector<std::string> split(const std::string& text) {
   return fields;
 }
 
-std::size_t number(const std::string& text, const char* field, const std::string& value, std::size_t least, std::size_t most) {
+std::size_t number(const std::string& text, const char* field, const std::string& value, std::size_t least,
+                   std::size_t most) {
   std::size_t result = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
   const bool whole = error == std::errc() && end == value.data() + value.size();
-  require(whole && result >= least && result <= most, "case '", text, "': ", field, " is '", value, "', not a number from ",
-          least, " to ", most);
+  require(whole && result >= least && result <= most, "case '", text, "': ", field, " is '", value,
+          "', not a number from ", least, " to ", most);
   return result;
 }
 
@@ -68,7 +69,8 @@ const char* name_of(Submission submission) {
 
 Case case_from(const std::string& text) {
   const std::vector<std::string> fields = split(text);
-  require(fields.size() == 5, "case '", text, "' has ", fields.size(), " fields; it is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
+  require(fields.size() == 5, "case '", text, "' has ", fields.size(),
+          " fields; it is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
   Case c;
   c.mode = named(text, "MODE", fields[0], kModes);
   c.submission = named(text, "SUBMISSION", fields[1], kSubmissions);
@@ -90,8 +92,9 @@ std::string json_of(const Case& c, const std::vector<double>& samples_s) {
     std::snprintf(digits.data(), digits.size(), "%.9e", seconds);
     samples += (samples.empty() ? "" : ",") + std::string(digits.data());
   }
-  return concat("{\"mode\":\"", name_of(c.mode), "\",\"submission\":\"", name_of(c.submission), "\",\"bytes\":", c.bytes,
-                ",\"iterations\":", c.iterations, ",\"window\":", c.window, ",\"samples_s\":[", samples, "]}");
+  return concat("{\"mode\":\"", name_of(c.mode), "\",\"submission\":\"", name_of(c.submission),
+                "\",\"bytes\":", c.bytes, ",\"iterations\":", c.iterations, ",\"window\":", c.window,
+                ",\"samples_s\":[", samples, "]}");
 }
 
 std::string quoted(const std::string& text) {

@@ -3,7 +3,8 @@
 //   MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW, for example ping-pong:captured:8:20:100
 //
 // ping-pong      a sample is the seconds of one way, half a round trip; ITERATIONS times WINDOW round trips
-// pipelined      rank 0 sends WINDOW messages, rank 1 acknowledges the window with 8 bytes, ITERATIONS times; a sample is
+// pipelined      rank 0 sends WINDOW messages, rank 1 acknowledges the window with 8 bytes, ITERATIONS times; a sample
+// is
 //                the seconds of one message
 // bidirectional  both ranks send and receive WINDOW messages at once, ITERATIONS times; a sample is the seconds of one
 //                message each way

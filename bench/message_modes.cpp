@@ -107,8 +107,8 @@ void Runner::verify(const Case& c) {
   for (std::size_t i = 0; i < c.bytes; ++i) {
     const std::byte expected = pattern(i, peer_, c.bytes);
     if (values[i] == expected) continue;
-    fail(ErrorCode::system, "rank ", rank_, ": wrong data in ", name_of(c.mode), " ", name_of(c.submission), " of ", c.bytes,
-         " B: byte ", i, " is ", static_cast<int>(values[i]), " instead of ", static_cast<int>(expected));
+    fail(ErrorCode::system, "rank ", rank_, ": wrong data in ", name_of(c.mode), " ", name_of(c.submission), " of ",
+         c.bytes, " B: byte ", i, " is ", static_cast<int>(values[i]), " instead of ", static_cast<int>(expected));
   }
 }
 

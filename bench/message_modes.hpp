@@ -2,8 +2,8 @@
 //
 // Every sample starts with a handshake of the two hosts and is timed by rank 0's steady clock: from the first operation
 // enqueued (or called) to the end of the last one (for a stream: until it is synchronised). One untimed sample goes
-// first. All messages of a window use one buffer, as in the OSU benchmarks. After the timing, outside of it, the data of the
-// last message are compared with the sender's pattern. Every wait ends at the world's deadline.
+// first. All messages of a window use one buffer, as in the OSU benchmarks. After the timing, outside of it, the data
+// of the last message are compared with the sender's pattern. Every wait ends at the world's deadline.
 #pragma once
 
 #include <memory>
