@@ -1,6 +1,7 @@
 // The grid of ranks: how many along each dimension, and who sits where.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/halo/halo.hpp"
@@ -9,25 +10,36 @@ namespace onstream {
 
 namespace {
 
-// Cells that one block exchanges per unit of ghost width: two faces along every cut dimension.
-double cells_exchanged(const std::vector<int>& grid, const std::vector<std::int64_t>& shape) {
-  double total = 0;
+// Cells exchanged per unit of ghost width: by the busiest block, which sets the time, and then by all.
+using Cost = std::pair<double, double>;
+
+Cost cost_of(const std::vector<int>& grid, const std::vector<std::int64_t>& shape) {
+  Cost cost{0, 0};
   for (std::size_t d = 0; d < grid.size(); ++d) {
-    if (grid[d] == 1) continue;
-    double face = 2;
+    double face = 1;
+    double cut = 1;
     for (std::size_t other = 0; other < grid.size(); ++other) {
-      if (other != d) face *= static_cast<double>(shape[other]) / grid[other];
+      if (other == d) continue;
+      face *= static_cast<double>(shape[other]) / grid[other];
+      cut *= static_cast<double>(shape[other]);
     }
-    total += face;
+    cost.first += face * std::min(2, grid[d] - 1);
+    cost.second += cut * (grid[d] - 1);
   }
-  return total;
+  return cost;
+}
+
+bool is_less(const Cost& a, const Cost& b) {
+  constexpr double kEqual = 1e-9;  // of rounding, relative
+  if (a.first < b.first * (1 - kEqual)) return true;
+  return a.first <= b.first * (1 + kEqual) && a.second < b.second * (1 - kEqual);
 }
 
 struct Search {
   const std::vector<std::int64_t>& shape;
   std::vector<int> grid;
   std::vector<int> best;
-  double best_cells = std::numeric_limits<double>::infinity();
+  Cost best_cost{std::numeric_limits<double>::infinity(), 0};
 
   // Tries all ways to write `left` as a product over the dimensions from `d` on. Of equals the first wins, which cuts
   // the outer dimensions more, where faces are contiguous.
@@ -35,9 +47,9 @@ struct Search {
     if (d + 1 == shape.size()) {
       grid[d] = left;
       if (left > shape[d]) return;
-      const double cells = cells_exchanged(grid, shape);
-      if (cells < best_cells * (1 - 1e-12)) {
-        best_cells = cells;
+      const Cost cost = cost_of(grid, shape);
+      if (best.empty() || is_less(cost, best_cost)) {
+        best_cost = cost;
         best = grid;
       }
       return;
