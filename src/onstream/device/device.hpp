@@ -106,6 +106,8 @@ class Device {
   virtual DeviceKind kind() const = 0;
   virtual int index() const = 0;                // ordinal among devices of its kind
   virtual std::string name() const = 0;         // "NVIDIA H200", "AMD EPYC (2 cores)"
+  // The same text for the same piece of hardware, whichever process asks: a GPU's UUID.
+  virtual std::string identity() const { return std::string(name_of(kind())); }
   virtual int max_blocks() const = 0;           // thread blocks that run at the same time (SMs; 1 on the host)
 
   // --- memory ---

@@ -270,7 +270,7 @@ class Messages::Implementation {
 
   int bulk_blocks(std::size_t bytes, std::int64_t most) const {
     const auto wanted = static_cast<std::int64_t>((bytes + block_bytes() - 1) / block_bytes());
-    return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, device_->max_blocks())));
+    return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, fabric_->block_limit())));
   }
   std::size_t block_bytes() const { return static_cast<std::size_t>(fabric_->parameters().block_bytes); }
 

@@ -230,12 +230,7 @@ class Build {
   int most_blocks() const {
     const Device& device = *fabric_->device();
     if (device.kind() == DeviceKind::host) return 1;
-    // Ranks that share a GPU share its blocks, so that all their waiting blocks fit at once.
-    const std::string& mine = statements_[static_cast<std::size_t>(fabric_->rank())].device;
-    const auto sharers = std::count_if(statements_.begin(), statements_.end(),
-                                       [&](const Statement& one) { return one.device == mine; });
-    const std::int64_t fitting = device.max_blocks() / sharers;
-    return static_cast<int>(std::max<std::int64_t>(1, std::min(fabric_->parameters().max_blocks, fitting)));
+    return static_cast<int>(std::min<std::int64_t>(fabric_->parameters().max_blocks, fabric_->block_limit()));
   }
 
   std::vector<std::byte*> make_bounces() {

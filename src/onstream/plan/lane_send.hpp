@@ -143,34 +143,30 @@ struct Send {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const bool first = group.block() == 0;
     Status status = Status::ok;
-    if (first && group.rank() == 0) {
+    if (first && group.rank() == group.size() - 1) {
       status = wait_for_room(group, head, 2);
       if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
     }
-    Answered answer{status, Answer::refused, 0, 0};
-    std::uint64_t units = 1;
-    if (announce == Header::pull) {
-      answer.answer = Answer::mine;
-      answer.room = bytes;
-    } else if (status == Status::ok) {
-      answer = wait_for_answer(group, number);
-    }
-    status = agree(group, answer.status);
-    const bool fits = status == Status::ok && answer.answer != Answer::refused && bytes <= answer.room;
-    if (fits && answer.answer == Answer::here) {
+    Answered answer{Status::ok, Answer::mine, 0, bytes};
+    if (announce != Header::pull && status == Status::ok) answer = wait_for_answer(group, number);
+    if (status == Status::ok) status = answer.status;
+    // Each thread goes on by itself from here: all see the same answer, and the barrier comes after the copy.
+    const bool fits = answer.answer != Answer::refused && bytes <= answer.room;
+    const bool here = fits && answer.answer == Answer::here;
+    if (here && status == Status::ok) {
       if (copier == nullptr) {
         group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
-      } else {
-        if (group.rank() == 0) status = copy_through(group, wait, copier, answer.address, source, bytes);
-        status = agree(group, status);
+      } else if (group.rank() == 0) {
+        status = copy_through(group, wait, copier, answer.address, source, bytes);
       }
-      units = 2;
-    } else if (fits && first) {
+    }
+    status = agree(group, status);
+    std::uint64_t units = here ? 2 : 1;
+    if (fits && !here && first && status == Status::ok) {
       status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
       if (status == Status::ok && group.rank() == 0) settle(group, ticket, Status::ok, bytes);
     }
-    finish(group, head, number, units, status == Status::ok && !fits ? Status::truncated : status,
-           fits && answer.answer == Answer::here);
+    finish(group, head, number, units, status == Status::ok && !fits ? Status::truncated : status, here);
   }
 
   // Posted large send: push if the receive is there already, else leave it to the receiver. The first block decides.

@@ -1,5 +1,6 @@
 #include "onstream/transport/fabric.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
@@ -59,7 +60,10 @@ class Fabric::Implementation {
     mesh_.on_tick([this] { look_at_board(); });
     mesh_.start();
     // Nobody goes on before all listen.
-    (void)mesh_.all_gather("fabric.ready", "", Deadline(parameters.bootstrap_timeout_s));
+    const std::string mine = device_->identity();
+    const auto all = mesh_.all_gather("fabric.ready", mine, Deadline(parameters.bootstrap_timeout_s));
+    const auto sharers = static_cast<int>(std::count(all.begin(), all.end(), mine));
+    block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
   }
 
   // The mesh's thread runs this object's handlers: it ends first.
@@ -166,6 +170,7 @@ class Fabric::Implementation {
   Mesh& mesh_;
   Reach reach_;
   std::atomic<std::size_t> device_bytes_ = 0;
+  int block_limit_ = 1;
 
  private:
   std::mutex board_mutex_;  // held while the board is read
@@ -204,6 +209,7 @@ void Fabric::abort(const std::string& reason) { implementation_->abort("aborted:
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
+int Fabric::block_limit() const { return implementation_->block_limit_; }
 std::size_t Fabric::device_bytes() const { return implementation_->device_bytes_; }
 
 }  // namespace onstream

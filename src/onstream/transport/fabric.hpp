@@ -71,6 +71,10 @@ class Fabric {
   // Per-op faults that did not fail the world (truncated messages): taken out, oldest first.
   std::vector<FaultReport> take_faults();
 
+  // Thread blocks that one kernel of this rank may use: blocks that wait must not keep out those they wait for, so the
+  // ranks that share a GPU share its blocks, and each keeps half of its own for the kernel placed next.
+  int block_limit() const;
+
   // Device memory the library itself holds for this world.
   std::size_t device_bytes() const;
 

@@ -97,6 +97,7 @@ class CudaDevice final : public Device {
   DeviceKind kind() const override { return DeviceKind::cuda; }
   int index() const override { return gpu_.ordinal(); }
   std::string name() const override { return gpu_.name(); }
+  std::string identity() const override { return gpu_.uuid(); }
   int max_blocks() const override { return gpu_.multiprocessors(); }
 
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override {
@@ -222,8 +223,16 @@ void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t
   require(arguments != nullptr, "kernel ", kernel.name, ": the arguments are null");
   const Current current(gpu_);
   void* parameters[] = {const_cast<void*>(arguments)};
-  check(cudaLaunchKernel(kernel.cuda, dim3(static_cast<unsigned>(grid.blocks)),
-                         dim3(static_cast<unsigned>(grid.threads)), parameters, 0, handle_of(stream)),
+  cudaLaunchAttribute early{};  // cuda_entry waits for the stream's earlier work itself
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
+  config.stream = handle_of(stream);
+  config.attrs = &early;
+  config.numAttrs = gpu_.capability() >= 90 ? 1 : 0;
+  check(cudaLaunchKernelExC(&config, kernel.cuda, parameters),
         "launching kernel ", kernel.name, " (", bytes, " B of arguments, ", grid.blocks, " blocks of ", grid.threads,
         " threads) on GPU ", gpu_.ordinal());
 }

@@ -104,6 +104,11 @@ void Gpu::read_properties() {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, ordinal_), "reading the properties of GPU ", ordinal_);
   name_ = properties.name;
+  constexpr const char* kDigits = "0123456789abcdef";
+  for (const char c : properties.uuid.bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    uuid_ += {kDigits[byte / 16], kDigits[byte % 16]};
+  }
   multiprocessors_ = properties.multiProcessorCount;
   capability_ = properties.major * 10 + properties.minor;
   memory_bytes_ = properties.totalGlobalMem;

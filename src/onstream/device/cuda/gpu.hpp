@@ -27,6 +27,7 @@ class Gpu {
   CUdevice device() const { return device_; }
   CUcontext context() const { return context_; }
   const std::string& name() const { return name_; }
+  const std::string& uuid() const { return uuid_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  // 90 for compute capability 9.0
   std::uint64_t memory_bytes() const { return memory_bytes_; }
@@ -61,6 +62,7 @@ class Gpu {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   std::string name_;
+  std::string uuid_;  // 16 bytes as hexadecimal digits
   int multiprocessors_ = 0;
   int capability_ = 0;
   std::uint64_t memory_bytes_ = 0;
