@@ -101,7 +101,7 @@ inline int run(int argc, char** argv) {
     } catch (const std::exception& error) {                                                                     \
       threw = true;                                                                                             \
       if (std::string(error.what()).find(text) == std::string::npos)                                            \
-        ::onstream::test::failed(__FILE__, __LINE__, std::string("threw without '" text "': ") + error.what()); \
+        ::onstream::test::failed(__FILE__, __LINE__, std::string("threw without '") + (text) + "': " + error.what()); \
     }                                                                                                           \
     if (!threw) ::onstream::test::failed(__FILE__, __LINE__, "did not throw: " #call);                          \
   } while (false)
