@@ -92,16 +92,17 @@ inline int run(int argc, char** argv) {
   } while (false)
 #define SKIP(why) \
   throw ::onstream::test::Skipped { why }
-// The call must throw, and its text must contain `text`.
-#define CHECK_THROWS(call, text)                                                                                \
-  do {                                                                                                          \
-    bool threw = false;                                                                                         \
-    try {                                                                                                       \
-      call;                                                                                                     \
-    } catch (const std::exception& error) {                                                                     \
-      threw = true;                                                                                             \
-      if (std::string(error.what()).find(text) == std::string::npos)                                            \
-        ::onstream::test::failed(__FILE__, __LINE__, std::string("threw without '") + (text) + "': " + error.what()); \
-    }                                                                                                           \
-    if (!threw) ::onstream::test::failed(__FILE__, __LINE__, "did not throw: " #call);                          \
+// The call must throw, and its message must contain `text`.
+#define CHECK_THROWS(call, text)                                                                         \
+  do {                                                                                                   \
+    bool threw = false;                                                                                  \
+    try {                                                                                                \
+      call;                                                                                              \
+    } catch (const std::exception& error) {                                                              \
+      threw = true;                                                                                      \
+      const std::string wanted(text);                                                                    \
+      if (std::string(error.what()).find(wanted) == std::string::npos)                                   \
+        ::onstream::test::failed(__FILE__, __LINE__, "threw without '" + wanted + "': " + error.what()); \
+    }                                                                                                    \
+    if (!threw) ::onstream::test::failed(__FILE__, __LINE__, "did not throw: " #call);                   \
   } while (false)
