@@ -9,7 +9,7 @@
 //   add, exchange, compare_swap    atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   add_system            relaxed add to a 64-bit word that other ranks may touch (system scope)
 //   load_line, store_line          16 bytes in one access; each 8-byte half is atomic, the pair need not be
-//   fence()               orders all earlier accesses of this thread before its later ones, system-wide
+//   fence()               acquire and release, system-wide: what was done before it is seen before what is stored after it
 //   now_ns(), pause(n, spins)    a nanosecond clock; what a waiting thread does on its n-th round (true: it slept)
 //   interrupted()         whether this thread shall give its wait up; asked after a sleep
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
@@ -32,9 +32,11 @@
 
 #ifdef __CUDACC__
 #define ONSTREAM_BODY __device__ __forceinline__
+#define ONSTREAM_CALL __device__ __noinline__  // large bodies that are used at several places
 #define ONSTREAM_BOTH __host__ __device__ inline
 #else
 #define ONSTREAM_BODY inline
+#define ONSTREAM_CALL inline
 #define ONSTREAM_BOTH inline
 #endif
 

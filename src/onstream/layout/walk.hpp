@@ -1,8 +1,9 @@
 // Walk: how the threads of a group find their share of a layout, and copy from layout to layout.
 //
-// A position is a byte of the data, counted in the order of the nest. Threads take positions one after the other, so that
-// consecutive threads touch consecutive elements, or, in a column of 8-byte elements, consecutive runs. The accesses are
-// `grain` bytes wide: the largest power of two up to 16 that divides every address a copy touches (grain_of).
+// A position is a byte of the data, counted in the order of the nest. Threads take positions one after the other, so
+// that consecutive threads touch consecutive elements, or, in a column of 8-byte elements, consecutive runs. The
+// accesses are `grain` bytes wide: the largest power of two up to 16 that divides every address a copy touches
+// (grain_of).
 #pragma once
 
 #include <array>
@@ -36,18 +37,30 @@ ONSTREAM_BOTH std::int64_t number(const std::array<std::int64_t, LayoutView::kMa
   return reinterpret_cast<const std::int64_t*>(&numbers)[d];
 }
 
-// Byte offset of data byte `position`.
-ONSTREAM_BOTH std::int64_t offset_of(const LayoutView& view, std::uint64_t position) {
-  if (view.dims == 0) return static_cast<std::int64_t>(position);
+// Byte offset of data byte `position` in a nest. Not inlined on a GPU: it is large, and used at many places.
+#ifdef __CUDACC__
+__host__ __device__ __noinline__ inline
+#else
+inline
+#endif
+    std::int64_t nested_offset(const LayoutView& view, std::uint64_t position) {
   std::uint64_t within;
   std::uint64_t run = divide(position, view.run_bytes, within);
   std::int64_t offset = static_cast<std::int64_t>(within);
+#ifdef __CUDACC__
+#pragma unroll 1
+#endif
   for (int d = view.dims - 1; d > 0; --d) {
     std::uint64_t digit;
     run = divide(run, static_cast<std::uint64_t>(number(view.counts, d)), digit);
     offset += static_cast<std::int64_t>(digit) * number(view.strides, d);
   }
   return offset + static_cast<std::int64_t>(run) * number(view.strides, 0);
+}
+
+// Byte offset of data byte `position`.
+ONSTREAM_BOTH std::int64_t offset_of(const LayoutView& view, std::uint64_t position) {
+  return view.dims == 0 ? static_cast<std::int64_t>(position) : nested_offset(view, position);
 }
 
 // The largest power of two, at most `most`, that divides the address, the run and every stride.
@@ -83,21 +96,25 @@ ONSTREAM_BODY void copy_words(Place to, Place from, std::uint64_t count, std::ui
     return;
   }
   for (; i < count; i += kFlight * step) {
+    // All offsets first: nothing may stand between the loads, or they are not in flight together.
     Word held[kFlight];
+    std::int64_t source[kFlight];
+    std::int64_t destination[kFlight];
     for (int k = 0; k < kFlight; ++k) {
-      const std::uint64_t at = i + k * step;
-      if (at < count) held[k] = *reinterpret_cast<const Word*>(from.address + offset_of(*from.layout, at * sizeof(Word)));
+      const std::uint64_t at = i + k * step < count ? i + k * step : i;
+      source[k] = offset_of(*from.layout, at * sizeof(Word));
+      destination[k] = offset_of(*to.layout, at * sizeof(Word));
     }
+    for (int k = 0; k < kFlight; ++k) held[k] = *reinterpret_cast<const Word*>(from.address + source[k]);
     for (int k = 0; k < kFlight; ++k) {
-      const std::uint64_t at = i + k * step;
-      if (at < count) *reinterpret_cast<Word*>(to.address + offset_of(*to.layout, at * sizeof(Word))) = held[k];
+      if (i + k * step < count) *reinterpret_cast<Word*>(to.address + destination[k]) = held[k];
     }
   }
 }
 
 // Part `part` of `parts` of a copy between layouts of equal bytes. All threads of the group take part; not a barrier.
 template <class Group>
-ONSTREAM_BODY void copy_part(const Group& group, Place to, Place from, std::uint64_t bytes, std::uint32_t grain,
+ONSTREAM_CALL void copy_part(const Group& group, Place to, Place from, std::uint64_t bytes, std::uint32_t grain,
                              std::uint32_t part, std::uint32_t parts) {
   if constexpr (kSerial<Group>) {
     const std::uint64_t share = (bytes / parts + 63) / 64 * 64;
