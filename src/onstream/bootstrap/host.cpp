@@ -1,0 +1,53 @@
+#include "onstream/bootstrap/host.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <fstream>
+
+#include "onstream/base/error.hpp"
+#include "onstream/bootstrap/wire.hpp"
+
+namespace onstream {
+namespace {
+
+std::string target_of(const char* link) {
+  std::array<char, 128> text{};
+  const ssize_t length = ::readlink(link, text.data(), text.size());
+  if (length < 0) fail_errno(concat("cannot read ", link, ", needed to know which processes share this host"));
+  return std::string(text.data(), static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+Host this_host() {
+  Host host;
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) == 0) host.name = name.data();
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  if (!(boot >> host.boot_id)) fail_errno("cannot read /proc/sys/kernel/random/boot_id");
+  host.network_namespace = target_of("/proc/self/ns/net");
+  host.pid_namespace = target_of("/proc/self/ns/pid");
+  return host;
+}
+
+bool same_host(const Host& left, const Host& right) {
+  return left.boot_id == right.boot_id && left.network_namespace == right.network_namespace;
+}
+
+std::string encode(const Host& host) {
+  return wire::Packer().text(host.name).text(host.boot_id).text(host.network_namespace).text(host.pid_namespace).body();
+}
+
+Host decode_host(const std::string& text) {
+  wire::Unpacker body(text);
+  Host host;
+  host.name = body.text();
+  host.boot_id = body.text();
+  host.network_namespace = body.text();
+  host.pid_namespace = body.text();
+  body.end();
+  return host;
+}
+
+}  // namespace onstream

@@ -1,0 +1,136 @@
+#include "onstream/bootstrap/meeting.hpp"
+
+#include <algorithm>
+
+#include "onstream/bootstrap/store_protocol.hpp"
+
+namespace onstream {
+namespace {
+
+using store_protocol::Kind;
+
+MeetingAnswer value_for(int rank, std::uint64_t id, std::string_view value) {
+  return {rank, wire::encode(Kind::value, wire::Packer().u64(id).text(value).body())};
+}
+
+MeetingAnswer failure_for(int rank, std::uint64_t id, ErrorCode code, std::string_view text) {
+  wire::Packer body;
+  body.u64(id);
+  wire::pack_error(body, code, text);
+  return {rank, wire::encode(Kind::failed, body.body())};
+}
+
+}  // namespace
+
+bool Meeting::enter(int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  if (present_[at]) return false;
+  present_[at] = true;
+  return true;
+}
+
+bool Meeting::over() const {
+  return std::none_of(gone_.begin(), gone_.end(), [](Gone how) { return how == Gone::no; });
+}
+
+std::optional<int> Meeting::someone_dead() const {
+  const auto found = std::find(gone_.begin(), gone_.end(), Gone::died);
+  if (found == gone_.end()) return std::nullopt;
+  return static_cast<int>(found - gone_.begin());
+}
+
+MeetingAnswers Meeting::set(std::string_view key, std::string_view value) {
+  values_.insert_or_assign(std::string(key), std::string(value));
+  MeetingAnswers answers;
+  const auto waiting = getters_.find(key);
+  if (waiting == getters_.end()) return answers;
+  for (const Question& question : waiting->second) answers.push_back(value_for(question.rank, question.id, value));
+  getters_.erase(waiting);
+  return answers;
+}
+
+MeetingAnswers Meeting::get(int rank, std::uint64_t id, std::string_view key) {
+  if (const auto found = values_.find(key); found != values_.end()) return {value_for(rank, id, found->second)};
+  if (const std::optional<int> dead = someone_dead())
+    return {failure_for(rank, id, ErrorCode::aborted, concat("rank ", *dead, " died; key '", key, "' was not set"))};
+  getters_[std::string(key)].push_back({rank, id});
+  return {};
+}
+
+MeetingAnswers Meeting::gather(int rank, std::uint64_t id, std::string_view topic, std::string_view value) {
+  MeetingAnswers answers;
+  Gather& gather = gathers_[std::string(topic)];
+  gather.values.resize(gone_.size());
+  std::optional<std::string>& mine = gather.values[static_cast<std::size_t>(rank)];
+  if (mine.has_value())
+    return {failure_for(rank, id, ErrorCode::invalid_argument,
+                        concat("rank ", rank, " gathers topic '", topic, "' a second time; each topic is used once"))};
+  mine = value;
+  gather.askers.push_back({rank, id});
+
+  const bool complete = std::all_of(gather.values.begin(), gather.values.end(), [](const auto& v) { return v.has_value(); });
+  if (complete) {
+    wire::Packer values;
+    values.u32(static_cast<std::uint32_t>(gather.values.size()));
+    for (const auto& one : gather.values) values.text(*one);
+    for (const Question& asker : gather.askers)
+      answers.push_back({asker.rank, wire::encode(Kind::gathered, wire::Packer().u64(asker.id).body() + values.body())});
+    gathers_.erase(gathers_.find(topic));
+  } else if (fail_if_hopeless(topic, gather, answers)) {
+    gather.askers.clear();
+  }
+  return answers;
+}
+
+bool Meeting::fail_if_hopeless(std::string_view topic, const Gather& gather, MeetingAnswers& answers) const {
+  for (std::size_t rank = 0; rank < gone_.size(); ++rank) {
+    if (gone_[rank] == Gone::no || gather.values[rank].has_value()) continue;
+    const bool died = gone_[rank] == Gone::died;
+    const std::string text = died ? concat("rank ", rank, " died before '", topic, "': its connection to the store closed")
+                                  : concat("rank ", rank, " gave up before '", topic, "'; see its own error");
+    for (const Question& asker : gather.askers)
+      answers.push_back(failure_for(asker.rank, asker.id, died ? ErrorCode::aborted : ErrorCode::closed, text));
+    return true;
+  }
+  return false;
+}
+
+MeetingAnswers Meeting::missing(int rank, std::uint64_t id, std::string_view topic) const {
+  std::vector<std::uint32_t> ranks;
+  const auto found = gathers_.find(topic);
+  for (std::uint32_t other = 0; other < gone_.size(); ++other)
+    if (found != gathers_.end() && !found->second.values[other].has_value()) ranks.push_back(other);
+  wire::Packer body;
+  body.u64(id).u32(static_cast<std::uint32_t>(ranks.size()));
+  for (const std::uint32_t other : ranks) body.u32(other);
+  return {{rank, wire::encode(Kind::absent, body.body())}};
+}
+
+void Meeting::cancel(int rank, std::uint64_t id) {
+  const auto asked = [&](const Question& question) { return question.rank == rank && question.id == id; };
+  for (auto& [key, questions] : getters_) std::erase_if(questions, asked);
+  std::erase_if(getters_, [](const auto& entry) { return entry.second.empty(); });
+  for (auto& [topic, gather] : gathers_) std::erase_if(gather.askers, asked);
+}
+
+MeetingAnswers Meeting::go(int rank, Gone how) {
+  gone_[static_cast<std::size_t>(rank)] = how;
+  for (auto& [key, questions] : getters_) std::erase_if(questions, [&](const Question& q) { return q.rank == rank; });
+  MeetingAnswers answers;
+  for (auto& [topic, gather] : gathers_) {
+    std::erase_if(gather.askers, [&](const Question& q) { return q.rank == rank; });
+    if (fail_if_hopeless(topic, gather, answers)) gather.askers.clear();
+  }
+  if (how != Gone::died) return answers;
+  for (const auto& [key, questions] : getters_)
+    for (const Question& question : questions)
+      answers.push_back(failure_for(question.rank, question.id, ErrorCode::aborted,
+                                    concat("rank ", rank, " died; key '", key, "' was not set")));
+  getters_.clear();
+  return answers;
+}
+
+MeetingAnswers Meeting::leave(int rank) { return go(rank, Gone::left); }
+MeetingAnswers Meeting::die(int rank) { return go(rank, Gone::died); }
+
+}  // namespace onstream

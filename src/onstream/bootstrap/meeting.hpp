@@ -1,0 +1,64 @@
+// A meeting: the keys and gathers of one world, as the store's server keeps them. Pure bookkeeping, no sockets.
+//
+// Each question that cannot be answered yet waits here under its asker; every change returns the answers it released.
+// A rank that died, or left, fails the questions that only it could have answered. Owned and used by the server's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace onstream {
+
+// A frame for the rank that asked.
+struct MeetingAnswer {
+  int rank = -1;
+  std::string frame;
+};
+using MeetingAnswers = std::vector<MeetingAnswer>;
+
+class Meeting {
+ public:
+  explicit Meeting(int size) : gone_(static_cast<std::size_t>(size)), present_(static_cast<std::size_t>(size)) {}
+
+  int size() const { return static_cast<int>(gone_.size()); }
+  // False when that rank is here already, or was.
+  bool enter(int rank);
+  // No rank will come back: the meeting can be forgotten.
+  bool over() const;
+
+  MeetingAnswers set(std::string_view key, std::string_view value);
+  MeetingAnswers get(int rank, std::uint64_t id, std::string_view key);
+  MeetingAnswers gather(int rank, std::uint64_t id, std::string_view topic, std::string_view value);
+  MeetingAnswers missing(int rank, std::uint64_t id, std::string_view topic) const;
+  void cancel(int rank, std::uint64_t id);
+  MeetingAnswers leave(int rank);  // said goodbye
+  MeetingAnswers die(int rank);    // the connection ended without one
+
+ private:
+  enum class Gone { no, left, died };
+  struct Question {
+    int rank = -1;
+    std::uint64_t id = 0;
+  };
+  struct Gather {
+    std::vector<std::optional<std::string>> values;
+    std::vector<Question> askers;
+  };
+
+  MeetingAnswers go(int rank, Gone how);
+  // Fails the askers of a gather that a gone rank has not joined; true if there is such a rank.
+  bool fail_if_hopeless(std::string_view topic, const Gather& gather, MeetingAnswers& answers) const;
+  std::optional<int> someone_dead() const;
+
+  std::vector<Gone> gone_;
+  std::vector<bool> present_;
+  std::map<std::string, std::string, std::less<>> values_;
+  std::map<std::string, std::vector<Question>, std::less<>> getters_;
+  std::map<std::string, Gather, std::less<>> gathers_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,528 @@
+#include "onstream/bootstrap/mesh.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "onstream/base/error.hpp"
+#include "onstream/bootstrap/mesh_connect.hpp"
+#include "onstream/bootstrap/mesh_link.hpp"
+#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/bootstrap/socket.hpp"
+
+namespace onstream {
+namespace {
+
+constexpr int kTickMs = 50;
+constexpr double kGoodbyeLimitS = 1.0;
+
+// 1 and 2 are mesh_connect's.
+enum Kind : std::uint8_t {
+  request_kind = 3,  // {id, topic, payload}
+  notify_kind,       // {topic, payload}
+  answer_kind,       // {id, payload}
+  failure_kind,      // {id, error}
+  gather_kind,       // {topic, ordinal, value}
+  goodbye_kind,      // {}
+};
+
+enum class PeerState { alive, left, dead };
+
+}  // namespace
+
+class Mesh::Implementation {
+ public:
+  Implementation(const Launch& launch, Store& store, Deadline deadline)
+      : rank_(launch.rank), waker_(make_waker()), peers_(static_cast<std::size_t>(launch.size)) {
+    if (launch.size == 1) return;
+    std::vector<ConnectedPeer> connected = connect_mesh(launch, store, deadline);
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      peers_[i].link = std::move(connected[i].link);
+      peers_[i].pid = connected[i].pid;
+      peers_[i].process = std::move(connected[i].process);
+    }
+  }
+
+  ~Implementation() {
+    stopping_ = true;
+    for (int peer = 0; peer < size(); ++peer) {
+      if (peer != rank_) enqueue(peer, wire::encode(goodbye_kind, ""), Fd());
+    }
+    wake(waker_);
+    if (thread_.joinable()) thread_.join();
+    else if (size() > 1) say_goodbye();
+    fail_all_waiting();
+  }
+
+  void on(std::string topic, Handler handler) {
+    require_not_started("on");
+    handlers_.insert_or_assign(std::move(topic), std::move(handler));
+  }
+  void on_death(OnDeath function) {
+    require_not_started("on_death");
+    on_death_ = std::move(function);
+  }
+  void on_tick(std::function<void()> function) {
+    require_not_started("on_tick");
+    on_tick_ = std::move(function);
+  }
+
+  void start() {
+    require_not_started("start");
+    started_ = true;
+    if (size() == 1 && !on_tick_) return;
+    thread_ = quiet_thread([this] { serve(); });
+  }
+
+  std::string request(int peer, std::string_view topic, std::string_view payload, Fd fd, Deadline deadline);
+  void notify(int peer, std::string_view topic, std::string_view payload);
+  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline);
+
+  bool alive(int peer) const {
+    const Peer& one = checked(peer);
+    const std::lock_guard lock(mutex_);
+    return one.state == PeerState::alive;
+  }
+
+  int pid(int peer) const {
+    const Peer& one = checked(peer);
+    return peer == rank_ ? static_cast<int>(::getpid()) : one.pid;
+  }
+
+ private:
+  struct Peer {
+    MeshLink link;  // of the mesh's thread
+    Fd process;
+    int pid = 0;
+    PeerState state = PeerState::alive;  // guarded by mutex_, as all below
+    std::string why;                     // it is not alive
+    std::vector<std::pair<std::string, Fd>> queued;
+  };
+
+  // A request that waits for its answer.
+  struct Call {
+    int peer = -1;
+    bool done = false;
+    std::optional<Error> error;
+    std::string answer;
+  };
+
+  using GatherKey = std::pair<std::string, std::uint64_t>;  // topic, ordinal
+  using Gathered = std::vector<std::optional<std::string>>;
+
+  int size() const { return static_cast<int>(peers_.size()); }
+  std::string name_of_peer(int peer) const {
+    return concat("rank ", peer, " (pid ", peers_[static_cast<std::size_t>(peer)].pid, ")");
+  }
+
+  void require_not_started(const char* what) const {
+    require(!started_, "Mesh::", what, " must come before, and only before, start()");
+  }
+  const Peer& checked(int peer) const {
+    require(peer >= 0 && peer < size(), "peer ", peer, " is not a rank of this world of ", size());
+    return peers_[static_cast<std::size_t>(peer)];
+  }
+  void require_other(int peer, std::string_view topic) const {
+    checked(peer);
+    require(peer != rank_, "rank ", rank_, " sends '", topic, "' to itself");
+  }
+  void require_may_block(std::string_view topic) const {
+    require(started_, "'", topic, "' comes before Mesh::start()");
+    require(own_thread_.load() != std::this_thread::get_id(), "'", topic,
+            "' blocks, so it must not be called from a handler in the mesh's own thread");
+  }
+
+  void enqueue(int peer, std::string frame, Fd fd);
+  Error gone_error(int peer, std::string_view topic) const;
+
+  // The mesh's own thread.
+  void serve();
+  void write_all();
+  void exchange(int timeout_ms);
+  void read_from(int peer, bool process_ended);
+  void hear_all(int peer);
+  void hear(int peer, MeshLink::Incoming incoming);
+  void handle_request(int peer, wire::Unpacker& body, MeshLink::Incoming& incoming);
+  void handle_notify(int peer, wire::Unpacker& body);
+  std::string handle(int peer, std::string_view topic, std::string_view payload, MeshLink::Incoming& incoming);
+  void finish_call(int peer, wire::Unpacker& body, bool failed);
+  void take_gathered(int peer, wire::Unpacker& body);
+  void lose(int peer, PeerState state, const std::string& why);
+  void tick_if_due();
+  void say_goodbye();
+  void fail_all_waiting();
+
+  const int rank_;
+  Fd waker_;
+  std::atomic<std::uint64_t> last_call_{0};
+  std::thread thread_;
+  std::atomic<std::thread::id> own_thread_{};  // known to handlers before start() returned
+  std::atomic<bool> started_{false};
+  std::atomic<bool> stopping_{false};
+
+  // Fixed by start().
+  std::map<std::string, Handler, std::less<>> handlers_;
+  OnDeath on_death_;
+  std::function<void()> on_tick_;
+
+  std::uint64_t next_tick_ns_ = 0;  // of the mesh's thread
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;
+  std::map<std::uint64_t, std::shared_ptr<Call>> calls_;
+  std::map<std::string, std::uint64_t, std::less<>> ordinals_;
+  std::map<GatherKey, Gathered> gathers_;
+};
+
+// --- any thread ---
+
+void Mesh::Implementation::enqueue(int peer, std::string frame, Fd fd) {
+  {
+    const std::lock_guard lock(mutex_);
+    Peer& one = peers_[static_cast<std::size_t>(peer)];
+    if (one.state != PeerState::alive) return;
+    one.queued.emplace_back(std::move(frame), std::move(fd));
+  }
+  wake(waker_);
+}
+
+// Needs mutex_.
+Error Mesh::Implementation::gone_error(int peer, std::string_view topic) const {
+  const Peer& one = peers_[static_cast<std::size_t>(peer)];
+  const ErrorCode code = one.state == PeerState::left ? ErrorCode::closed : ErrorCode::aborted;
+  return Error(code, concat("'", topic, "': ", one.why));
+}
+
+std::string Mesh::Implementation::request(int peer, std::string_view topic, std::string_view payload, Fd fd,
+                                          Deadline deadline) {
+  require_other(peer, topic);
+  require_may_block(topic);
+  const double limit_s = limit_of(deadline);
+  const auto call = std::make_shared<Call>();
+  call->peer = peer;
+  const std::uint64_t id = ++last_call_;
+  const std::uint8_t flags = fd.valid() ? wire::kCarriesFd : 0;
+  std::string frame = wire::encode(request_kind, wire::Packer().u64(id).text(topic).text(payload).body(), flags);
+  {
+    const std::lock_guard lock(mutex_);
+    if (peers_[static_cast<std::size_t>(peer)].state != PeerState::alive) throw gone_error(peer, topic);
+    calls_.emplace(id, call);
+  }
+  enqueue(peer, std::move(frame), std::move(fd));
+
+  std::unique_lock lock(mutex_);
+  const bool done =
+      changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] { return call->done; });
+  calls_.erase(id);
+  if (!done)
+    fail(ErrorCode::timeout, name_of_peer(peer), " did not answer '", topic, "' within ", limit_s, " s");
+  if (call->error) throw Error(call->error->code(), call->error->what());
+  return std::move(call->answer);
+}
+
+void Mesh::Implementation::notify(int peer, std::string_view topic, std::string_view payload) {
+  require_other(peer, topic);
+  enqueue(peer, wire::encode(notify_kind, wire::Packer().text(topic).text(payload).body()), Fd());
+}
+
+std::vector<std::string> Mesh::Implementation::all_gather(std::string_view topic, std::string_view mine,
+                                                          Deadline deadline) {
+  if (size() == 1) return {std::string(mine)};
+  require_may_block(topic);
+  const double limit_s = limit_of(deadline);
+  require(topic.size() + mine.size() < wire::kMaxBodyBytes / 2, "'", topic, "' gathers ", mine.size(), " B, the limit is ",
+          wire::kMaxBodyBytes / 2, " B");  // before this rank counts the call
+  GatherKey key(topic, 0);
+  {
+    const std::lock_guard lock(mutex_);
+    key.second = ++ordinals_[key.first];
+    Gathered& values = gathers_[key];
+    values.resize(peers_.size());
+    values[static_cast<std::size_t>(rank_)] = mine;
+  }
+  const std::string frame =
+      wire::encode(gather_kind, wire::Packer().text(topic).u64(key.second).text(mine).body());
+  for (int peer = 0; peer < size(); ++peer)
+    if (peer != rank_) enqueue(peer, frame, Fd());
+
+  std::unique_lock lock(mutex_);
+  std::string absent;
+  std::optional<int> gone;
+  const auto decided = [&] {
+    absent.clear();
+    gone.reset();
+    const Gathered& values = gathers_.at(key);
+    for (int peer = 0; peer < size(); ++peer) {
+      if (values[static_cast<std::size_t>(peer)]) continue;
+      absent += concat(absent.empty() ? "" : ", ", name_of_peer(peer));
+      if (!gone && peers_[static_cast<std::size_t>(peer)].state != PeerState::alive) gone = peer;
+    }
+    return absent.empty() || gone.has_value();
+  };
+  const bool done = changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), decided);
+  if (gone) {
+    gathers_.erase(key);
+    throw gone_error(*gone, topic);
+  }
+  if (!done)
+    fail(ErrorCode::timeout, absent, " of ", size(), " did not come to '", topic, "' within ", limit_s, " s");
+  std::vector<std::string> result;
+  for (std::optional<std::string>& value : gathers_.at(key)) result.push_back(std::move(*value));
+  gathers_.erase(key);
+  return result;
+}
+
+// --- the mesh's own thread ---
+
+void Mesh::Implementation::serve() {
+  own_thread_ = std::this_thread::get_id();
+  // Frames may have come together with the last one of the handshake.
+  for (int peer = 0; peer < size(); ++peer) hear_all(peer);
+  while (!stopping_) {
+    tick_if_due();
+    const std::uint64_t now = now_ns();
+    const int timeout_ms = next_tick_ns_ > now ? static_cast<int>((next_tick_ns_ - now) / 1'000'000 + 1) : 0;
+    exchange(timeout_ms);
+  }
+  say_goodbye();
+}
+
+void Mesh::Implementation::tick_if_due() {
+  const std::uint64_t now = now_ns();
+  if (now < next_tick_ns_) return;
+  next_tick_ns_ = now + std::uint64_t{kTickMs} * 1'000'000;
+  if (on_tick_) on_tick_();
+}
+
+// Moves what callers enqueued to the links and writes what the kernel takes.
+void Mesh::Implementation::write_all() {
+  for (int peer = 0; peer < size(); ++peer) {
+    Peer& one = peers_[static_cast<std::size_t>(peer)];
+    {
+      const std::lock_guard lock(mutex_);
+      for (auto& [frame, fd] : one.queued) one.link.enqueue(std::move(frame), std::move(fd));
+      one.queued.clear();
+    }
+    // A failed write is not yet a death: the goodbye may lie unread. The next read decides.
+    one.link.write_some();
+  }
+}
+
+// One turn: writes, waits for anything to happen, reads.
+void Mesh::Implementation::exchange(int timeout_ms) {
+  write_all();
+  std::vector<pollfd> polled = {{waker_.get(), POLLIN, 0}};
+  struct Slot {
+    int peer;
+    std::size_t link;
+    std::optional<std::size_t> process;
+  };
+  std::vector<Slot> slots;
+  for (int peer = 0; peer < size(); ++peer) {
+    const Peer& one = peers_[static_cast<std::size_t>(peer)];
+    if (!one.link.open()) continue;
+    Slot slot{peer, polled.size(), std::nullopt};
+    const int wants = one.link.has_to_write() ? POLLIN | POLLOUT : POLLIN;
+    polled.push_back({one.link.socket().get(), static_cast<short>(wants), 0});
+    if (one.process.valid()) {
+      slot.process = polled.size();
+      polled.push_back({one.process.get(), POLLIN, 0});
+    }
+    slots.push_back(slot);
+  }
+  poll_some(polled, timeout_ms);
+  if (polled[0].revents != 0) drain(waker_);
+  for (const Slot& slot : slots) {
+    const bool ended = slot.process && polled[*slot.process].revents != 0;
+    if (ended || (polled[slot.link].revents & ~POLLOUT) != 0) read_from(slot.peer, ended);
+  }
+}
+
+void Mesh::Implementation::read_from(int peer, bool process_ended) {
+  Peer& one = peers_[static_cast<std::size_t>(peer)];
+  Received received = one.link.read_some();
+  // A child of the dead process may hold the other end open, so the end of the stream may never come.
+  while (process_ended && received == Received::some) received = one.link.read_some();
+  hear_all(peer);
+  if (!one.link.open()) return;
+  if (received == Received::end) lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its connection closed"));
+  else if (process_ended) lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its process ended"));
+}
+
+void Mesh::Implementation::hear_all(int peer) {
+  Peer& one = peers_[static_cast<std::size_t>(peer)];
+  try {
+    while (one.link.open()) {
+      std::optional<MeshLink::Incoming> incoming = one.link.next();
+      if (!incoming) return;
+      hear(peer, std::move(*incoming));
+    }
+  } catch (const Error& error) {
+    lose(peer, PeerState::dead, concat(name_of_peer(peer), " sent malformed bytes: ", error.what()));
+  }
+}
+
+void Mesh::Implementation::hear(int peer, MeshLink::Incoming incoming) {
+  wire::Unpacker body(incoming.frame.body);
+  switch (incoming.frame.kind) {
+    case request_kind: return handle_request(peer, body, incoming);
+    case notify_kind: return handle_notify(peer, body);
+    case answer_kind: return finish_call(peer, body, false);
+    case failure_kind: return finish_call(peer, body, true);
+    case gather_kind: return take_gathered(peer, body);
+    case goodbye_kind: return lose(peer, PeerState::left, concat(name_of_peer(peer), " left the world"));
+    default: fail(ErrorCode::invalid_argument, "unknown kind ", static_cast<int>(incoming.frame.kind));
+  }
+}
+
+std::string Mesh::Implementation::handle(int peer, std::string_view topic, std::string_view payload,
+                                         MeshLink::Incoming& incoming) {
+  const auto handler = handlers_.find(topic);
+  if (handler == handlers_.end())
+    fail(ErrorCode::unsupported, "rank ", rank_, " has no handler for '", topic, "'; do all ranks run the same build?");
+  if ((incoming.frame.flags & wire::kCarriesFd) != 0 && !incoming.fd.valid())
+    fail(ErrorCode::system, "rank ", rank_, " could not take the file descriptor of '", topic,
+         "': its limit of open files (ulimit -n) is reached");
+  return handler->second(peer, std::string(payload), std::move(incoming.fd));
+}
+
+void Mesh::Implementation::handle_request(int peer, wire::Unpacker& body, MeshLink::Incoming& incoming) {
+  const std::uint64_t id = body.u64();
+  const std::string_view topic = body.text();
+  const std::string_view payload = body.text();
+  body.end();
+  if (stopping_) return;  // what handlers use may be gone already; the goodbye answers
+  std::string frame;
+  const auto fail_with = [&](ErrorCode code, const char* text) {
+    wire::Packer failure;
+    failure.u64(id);
+    wire::pack_error(failure, code, text);
+    frame = wire::encode(failure_kind, failure.body());
+  };
+  try {
+    frame = wire::encode(answer_kind, wire::Packer().u64(id).text(handle(peer, topic, payload, incoming)).body());
+  } catch (const Error& error) {
+    fail_with(error.code(), error.what());
+  } catch (const std::exception& error) {
+    fail_with(ErrorCode::system, error.what());
+  }
+  enqueue(peer, std::move(frame), Fd());
+}
+
+void Mesh::Implementation::handle_notify(int peer, wire::Unpacker& body) {
+  const std::string_view topic = body.text();
+  const std::string_view payload = body.text();
+  body.end();
+  if (stopping_) return;
+  MeshLink::Incoming no_fd;
+  try {
+    handle(peer, topic, payload, no_fd);
+  } catch (const std::exception& error) {
+    // Nobody waits for an answer, so this is the only place that can tell.
+    std::fprintf(stderr, "onstream: rank %d: '%.*s' from rank %d failed: %s\n", rank_, static_cast<int>(topic.size()),
+                 topic.data(), peer, error.what());
+  }
+}
+
+void Mesh::Implementation::finish_call(int peer, wire::Unpacker& body, bool failed) {
+  const std::uint64_t id = body.u64();
+  std::optional<Error> error;
+  std::string answer;
+  if (failed) {
+    error.emplace(wire::unpack_error(body));
+  } else {
+    answer = body.text();
+    body.end();
+  }
+  const std::lock_guard lock(mutex_);
+  const auto call = calls_.find(id);
+  if (call == calls_.end()) return;  // given up at its deadline
+  require(call->second->peer == peer, "an answer to a question that was asked of another rank");
+  call->second->error = std::move(error);
+  call->second->answer = std::move(answer);
+  call->second->done = true;
+  changed_.notify_all();
+}
+
+void Mesh::Implementation::take_gathered(int peer, wire::Unpacker& body) {
+  GatherKey key(body.text(), 0);
+  key.second = body.u64();
+  std::string value(body.text());
+  body.end();
+  const std::lock_guard lock(mutex_);
+  Gathered& values = gathers_[std::move(key)];
+  values.resize(peers_.size());
+  values[static_cast<std::size_t>(peer)] = std::move(value);
+  changed_.notify_all();
+}
+
+void Mesh::Implementation::lose(int peer, PeerState state, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    Peer& one = peers_[static_cast<std::size_t>(peer)];
+    if (one.state != PeerState::alive) return;
+    one.state = state;
+    one.why = why;
+    one.queued.clear();
+    one.link.close();
+    for (auto& [id, call] : calls_) {
+      if (call->peer != peer || call->done) continue;
+      call->error.emplace(gone_error(peer, "request"));
+      call->done = true;
+    }
+    changed_.notify_all();
+  }
+  if (state == PeerState::dead && on_death_ && !stopping_) on_death_(peer, why);
+}
+
+// Writes out what is left, the goodbyes last, while still reading, so that two sides with full sockets do not wait for
+// each other.
+void Mesh::Implementation::say_goodbye() {
+  const Deadline deadline(kGoodbyeLimitS);
+  const auto something_left = [&] {
+    for (const Peer& one : peers_)
+      if (one.link.open() && one.link.has_to_write()) return true;
+    return false;
+  };
+  write_all();
+  while (something_left() && !deadline.passed()) exchange(milliseconds_left(deadline, kTickMs));
+}
+
+void Mesh::Implementation::fail_all_waiting() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, call] : calls_) {
+    if (call->done) continue;
+    call->error.emplace(ErrorCode::closed, concat("rank ", rank_, " left the world while it waited for an answer"));
+    call->done = true;
+  }
+  changed_.notify_all();
+}
+
+Mesh::Mesh(const Launch& launch, Store& store, Deadline deadline)
+    : implementation_(std::make_unique<Implementation>(launch, store, deadline)) {}
+Mesh::~Mesh() = default;
+
+void Mesh::on(std::string topic, Handler handler) { implementation_->on(std::move(topic), std::move(handler)); }
+void Mesh::on_death(OnDeath function) { implementation_->on_death(std::move(function)); }
+void Mesh::on_tick(std::function<void()> function) { implementation_->on_tick(std::move(function)); }
+void Mesh::start() { implementation_->start(); }
+
+std::string Mesh::request(int peer, std::string_view topic, std::string_view payload, Fd fd, Deadline deadline) {
+  return implementation_->request(peer, topic, payload, std::move(fd), deadline);
+}
+void Mesh::notify(int peer, std::string_view topic, std::string_view payload) {
+  implementation_->notify(peer, topic, payload);
+}
+std::vector<std::string> Mesh::all_gather(std::string_view topic, std::string_view mine, Deadline deadline) {
+  return implementation_->all_gather(topic, mine, deadline);
+}
+bool Mesh::alive(int peer) const { return implementation_->alive(peer); }
+int Mesh::pid(int peer) const { return implementation_->pid(peer); }
+
+}  // namespace onstream

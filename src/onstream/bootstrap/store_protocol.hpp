@@ -1,0 +1,64 @@
+// What the store's client and server say to each other: the kinds of frames, their bodies, and the proof of the secret.
+//
+//   server: challenge {nonce}                                        at once after accepting
+//   client: hello {nonce, world, rank, size, proof}                  anything else: dropped without an answer
+//   server: welcome {proof}, or failed {0, error} and the end        the server proves the secret too
+//   client: set {key, value} · get {id, key} · gather {id, topic, value} · missing {id, topic} · cancel {id} · bye {}
+//   server: value {id, value} · gathered {id, count, values} · absent {id, count, ranks} · failed {id, error}
+//
+// `world` counts the stores that a rank has made with one address, port and secret. Keys of different worlds never
+// meet, so a world destroyed and made again finds no stale key.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "onstream/bootstrap/sha256.hpp"
+#include "onstream/bootstrap/wire.hpp"
+
+namespace onstream::store_protocol {
+
+enum Kind : std::uint8_t {
+  challenge = 1,
+  hello,
+  welcome,
+  set,
+  get,
+  gather,
+  missing,
+  cancel,
+  bye,
+  value,
+  gathered,
+  absent,
+  failed,
+};
+
+constexpr std::size_t kNonceBytes = 32;
+
+struct Hello {
+  std::string client_nonce;
+  std::uint64_t world = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t size = 0;
+};
+
+// The purpose is part of what is signed: a server's proof cannot be sent back as a client's.
+inline std::string prove(std::string_view secret, std::string_view purpose, std::string_view server_nonce,
+                         const Hello& hello) {
+  wire::Packer signed_text;
+  signed_text.text(purpose).text(server_nonce).text(hello.client_nonce);
+  signed_text.u64(hello.world).u32(hello.rank).u32(hello.size);
+  return hmac_sha256(secret, signed_text.body());
+}
+
+inline std::string client_proof(std::string_view secret, std::string_view server_nonce, const Hello& hello) {
+  return prove(secret, "onstream store client", server_nonce, hello);
+}
+
+inline std::string server_proof(std::string_view secret, std::string_view server_nonce, const Hello& hello) {
+  return prove(secret, "onstream store server", server_nonce, hello);
+}
+
+}  // namespace onstream::store_protocol

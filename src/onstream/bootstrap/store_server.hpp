@@ -1,0 +1,81 @@
+// The server side of the store: one thread, one poll(), in rank 0's process.
+//
+// A process has at most one server per address, shared by all its worlds (see Meeting) and kept until the last local
+// store let go and the last client went: a fast rank may already be in the next world while rank 0 still leaves this
+// one. A connection that does not prove the secret within 10 s, or sends anything malformed, is closed without an answer
+// and never delays the others.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onstream/base/clock.hpp"
+#include "onstream/base/fd.hpp"
+#include "onstream/bootstrap/launch.hpp"
+#include "onstream/bootstrap/meeting.hpp"
+#include "onstream/bootstrap/socket.hpp"
+#include "onstream/bootstrap/store_protocol.hpp"
+
+namespace onstream {
+
+class StoreServer {
+ public:
+  // This process's server for the launch's address, started if there is none. Throws system when the address is taken.
+  static std::shared_ptr<StoreServer> acquire(const Launch& launch, Deadline deadline);
+  // Balances acquire(). Blocks until all answers given so far are on their way, at most 2 s.
+  void release();
+
+  int port() const { return endpoint_.port; }
+
+  StoreServer(Endpoint endpoint, std::string secret, Fd listener);
+
+ private:
+  // One client; a stranger until it proved the secret.
+  struct Client {
+    Fd socket;
+    std::string nonce;
+    wire::FrameReader reader;
+    std::string out;
+    Deadline proof_deadline{10.0};
+    bool proved = false;
+    bool closing = false;  // close when `out` is empty
+    std::uint64_t world = 0;
+    int rank = -1;
+  };
+
+  void serve();
+  bool finished();  // takes the server out of the registry when nobody needs it
+  void accept_strangers();
+  void attend(Client& client, short events);
+  void hear(Client& client, const wire::Frame& frame);
+  void welcome(Client& client, const wire::Frame& frame);
+  void refuse(Client& client, const std::string& why);
+  void deliver(std::uint64_t world, const MeetingAnswers& answers);
+  void flush(Client& client);
+  void close(Client& client, MeetingAnswers (Meeting::*how)(int));
+  void report_drained();
+
+  Endpoint endpoint_;
+  const std::string secret_;
+  Fd listener_;
+  Fd waker_;
+
+  // Of the serving thread.
+  std::list<Client> clients_;
+  std::map<std::uint64_t, Meeting> meetings_;
+
+  std::mutex mutex_;
+  std::condition_variable drained_changed_;
+  int users_ = 1;                    // local stores, guarded by the registry's mutex
+  std::uint64_t drain_wanted_ = 0;   // guarded by mutex_
+  std::uint64_t drain_reached_ = 0;  // guarded by mutex_
+};
+
+}  // namespace onstream

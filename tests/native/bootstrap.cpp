@@ -1,0 +1,757 @@
+// The store and the mesh: ranks are threads here, and processes where one of them must die.
+//
+// A process rank is this program started again with `--rank`; it learns who it is from ONSTREAM_*, as under a launcher.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <functional>
+#include <future>
+#include <map>
+#include <thread>
+
+#include "check.hpp"
+#include "onstream/base/error.hpp"
+#include "onstream/bootstrap/host.hpp"
+#include "onstream/bootstrap/launch.hpp"
+#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/bootstrap/meeting.hpp"
+#include "onstream/bootstrap/sha256.hpp"
+#include "onstream/bootstrap/socket.hpp"
+#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store_protocol.hpp"
+#include "onstream/bootstrap/wire.hpp"
+
+extern char** environ;
+
+namespace {
+
+using namespace onstream;
+
+constexpr std::uint64_t kNoticeLimitNs = 500'000'000;  // a death is noticed in about 1 ms on an idle machine
+constexpr double kSoonS = 20.0;  // sanitizers on a busy machine; nothing waits for it unless it fails
+
+std::string fresh_name() { return "unix:onstream-test-" + to_hex(random_bytes(8)); }
+
+Launch launch_of(int rank, int size, const std::string& address) {
+  Launch launch;
+  launch.rank = launch.local_rank = rank;
+  launch.size = launch.local_size = size;
+  launch.address = address;
+  launch.secret = "secret of the test";
+  return launch;
+}
+
+// Runs body(rank) in `size` threads and rethrows the first exception.
+void as_ranks(int size, const std::function<void(int)>& body) {
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(std::async(std::launch::async, body, rank));
+  for (std::future<void>& rank : ranks) rank.wait();
+  for (std::future<void>& rank : ranks) rank.get();
+}
+
+struct MeshRank {
+  explicit MeshRank(const Launch& launch) : store(launch, Deadline(kSoonS)), mesh(launch, store, Deadline(kSoonS)) {}
+  Store store;
+  Mesh mesh;
+};
+
+// A mesh of threads: set_up(rank, mesh), start, body(rank, mesh), and all stay until the last is done.
+void as_mesh(int size, const std::function<void(int, Mesh&)>& set_up, const std::function<void(int, Mesh&)>& body) {
+  const std::string address = fresh_name();
+  as_ranks(size, [&](int rank) {
+    MeshRank one(launch_of(rank, size, address));
+    set_up(rank, one.mesh);
+    one.mesh.start();
+    body(rank, one.mesh);
+    one.mesh.all_gather("test/end", "", Deadline(kSoonS));
+  });
+}
+
+void nothing(int, Mesh&) {}
+
+// CHECK_THROWS for a text that is only known at run time.
+void check_throws(const std::function<void()>& call, const std::string& text) {
+  std::string what = "nothing";
+  try {
+    call();
+  } catch (const std::exception& error) {
+    what = error.what();
+  }
+  if (what.find(text) == std::string::npos)
+    onstream::test::failed(__FILE__, __LINE__, "threw '" + what + "', not '" + text + "'");
+}
+
+pid_t spawn_rank(const std::string& role, const Launch& launch) {
+  std::vector<std::string> text = {"ONSTREAM_RANK=" + std::to_string(launch.rank),
+                                   "ONSTREAM_SIZE=" + std::to_string(launch.size),
+                                   "ONSTREAM_ADDRESS=" + launch.address, "ONSTREAM_SECRET=" + launch.secret};
+  std::vector<char*> environment;
+  for (std::string& one : text) environment.push_back(one.data());
+  for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
+  environment.push_back(nullptr);
+  std::string program = "/proc/self/exe";
+  std::string flag = "--rank";
+  std::string mutable_role = role;
+  std::array<char*, 4> arguments = {program.data(), flag.data(), mutable_role.data(), nullptr};
+  pid_t pid = 0;
+  if (::posix_spawn(&pid, program.c_str(), nullptr, nullptr, arguments.data(), environment.data()) != 0)
+    fail_errno("posix_spawn");
+  return pid;
+}
+
+int wait_for_exit(pid_t pid) {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// --- proof and frames ---
+
+CASE(sha256_gives_the_published_digests) {
+  CHECK(to_hex(sha256("")) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(to_hex(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(to_hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
+        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  CHECK(to_hex(sha256(std::string(1000000, 'a'))) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+CASE(hmac_gives_the_digests_of_rfc_4231) {
+  CHECK(to_hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")) ==
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  CHECK(to_hex(hmac_sha256("Jefe", "what do ya want for nothing?")) ==
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  CHECK(to_hex(hmac_sha256(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")) ==
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+CASE(frames_arrive_whole_however_the_stream_is_cut) {
+  const std::string stream = wire::encode(1, "first") + wire::encode(2, "") + wire::encode(3, std::string(3000, 'x'));
+  for (const std::size_t piece : {1U, 2U, 7U, 12U, 13U, 100U, 5000U}) {
+    wire::FrameReader reader;
+    std::vector<wire::Frame> frames;
+    for (std::size_t at = 0; at < stream.size(); at += piece) {
+      reader.feed(std::string_view(stream).substr(at, piece));
+      while (auto frame = reader.next()) frames.push_back(*frame);
+    }
+    CHECK(frames.size() == 3);
+    CHECK(frames[0].kind == 1 && frames[0].body == "first");
+    CHECK(frames[1].kind == 2 && frames[1].body.empty());
+    CHECK(frames[2].kind == 3 && frames[2].body == std::string(3000, 'x'));
+  }
+}
+
+CASE(malformed_frames_are_rejected_with_a_reason) {
+  const auto read = [](const std::string& bytes) {
+    wire::FrameReader reader;
+    reader.feed(bytes);
+    reader.next();
+  };
+  CHECK_THROWS(read("GET / HTTP/1.1\r\n\r\n"), "magic");
+  std::string reserved = wire::encode(1, "x");
+  reserved[6] = 1;
+  CHECK_THROWS(read(reserved), "reserved");
+  CHECK_THROWS(read(wire::encode(1, std::string(wire::kMaxStrangerBodyBytes + 1, 'x'))), "the limit is 4096 B");
+  std::string huge = wire::encode(1, "");
+  huge[11] = '\xff';
+  CHECK_THROWS(read(huge), "announces");
+}
+
+CASE(bodies_of_a_wrong_length_are_rejected) {
+  const std::string body = wire::Packer().u64(7).text("seven").body();
+  for (std::size_t length = 0; length < body.size(); ++length) {
+    const std::string cut = body.substr(0, length);
+    wire::Unpacker unpacker(cut);
+    CHECK_THROWS((unpacker.u64(), unpacker.text()), "too early");
+  }
+  const std::string longer = body + "x";
+  wire::Unpacker unpacker(longer);
+  CHECK(unpacker.u64() == 7 && unpacker.text() == "seven");
+  CHECK_THROWS(unpacker.end(), "1 B too long");
+}
+
+// --- the store ---
+
+void gather_twice(const std::string& address, int port_of_all) {
+  constexpr int kSize = 4;
+  std::promise<int> port;
+  std::shared_future<int> known = port.get_future().share();
+  as_ranks(kSize, [&](int rank) {
+    Launch launch = launch_of(rank, kSize, address);
+    launch.port = rank == 0 ? port_of_all : known.get();
+    Store store(launch, Deadline(kSoonS));
+    if (rank == 0) port.set_value(store.port());
+    for (const char* topic : {"one", "two"}) {
+      const auto values = store.all_gather(topic, concat(topic, rank), Deadline(kSoonS));
+      CHECK(values.size() == kSize);
+      for (int peer = 0; peer < kSize; ++peer) CHECK(values[static_cast<std::size_t>(peer)] == concat(topic, peer));
+    }
+  });
+}
+
+CASE(store_gathers_in_rank_order_over_tcp) { gather_twice("127.0.0.1", 0); }
+CASE(store_gathers_in_rank_order_at_a_host_name) { gather_twice("localhost", 0); }
+CASE(store_gathers_in_rank_order_over_an_abstract_name) { gather_twice(fresh_name(), 0); }
+
+CASE(store_get_waits_until_the_key_is_set) {
+  const std::string address = fresh_name();
+  as_ranks(2, [&](int rank) {
+    Store store(launch_of(rank, 2, address), Deadline(kSoonS));
+    if (rank == 1) {
+      CHECK(store.get("question", Deadline(kSoonS)) == std::string(100000, 'q'));
+      store.set("answer", "42");
+    } else {
+      store.set("question", std::string(100000, 'q'));
+      CHECK(store.get("answer", Deadline(kSoonS)) == "42");
+    }
+    store.all_gather("end", "", Deadline(kSoonS));
+  });
+}
+
+CASE(store_timeouts_name_key_and_absent_ranks_and_leave_the_store_usable) {
+  const std::string address = fresh_name();
+  std::atomic<int> timed_out{0};
+  as_ranks(4, [&](int rank) {
+    Store store(launch_of(rank, 4, address), Deadline(kSoonS));
+    store.all_gather("start", "", Deadline(kSoonS));
+    if (rank < 2) {
+      CHECK_THROWS(store.get("never", Deadline(0.05)), "key 'never' was not set within 0.05 s");
+      CHECK_THROWS(store.all_gather("late", "", Deadline(0.2)), "ranks 2, 3 of 4 did not come to 'late' within 0.2 s");
+      ++timed_out;
+    }
+    if (rank == 3) store.get("go", Deadline(kSoonS));
+    if (rank == 0) {
+      while (timed_out < 2) std::this_thread::yield();
+      store.set("go", "");
+    }
+    if (rank == 2) store.get("go", Deadline(kSoonS));
+    const auto values = store.all_gather("end", concat(rank), Deadline(kSoonS));
+    CHECK(values == (std::vector<std::string>{"0", "1", "2", "3"}));
+  });
+}
+
+CASE(store_without_rank_0_is_a_timeout_that_names_the_address) {
+  Launch launch = launch_of(1, 2, fresh_name());
+  check_throws([&] { Store(launch, Deadline(0.1)); }, launch.address);
+  launch.address = "127.0.0.1";
+  CHECK_THROWS(Store(launch, Deadline(0.1)), "ONSTREAM_PORT");
+  launch.port = 1;
+  CHECK_THROWS(Store(launch, Deadline(0.1)), "127.0.0.1 port 1 within 0.1 s");
+}
+
+CASE(store_refuses_a_wrong_secret_and_still_serves_the_right_one) {
+  const std::string address = fresh_name();
+  as_ranks(2, [&](int rank) {
+    if (rank == 1) {
+      Launch wrong = launch_of(1, 2, address);
+      wrong.secret = "guessed";
+      CHECK_THROWS(Store(wrong, Deadline(0.5)), "secret");
+    }
+    Store store(launch_of(rank, 2, address), Deadline(kSoonS));
+    store.all_gather("end", "", Deadline(kSoonS));
+  });
+}
+
+CASE(store_says_when_two_processes_claim_one_rank_or_sizes_differ) {
+  const std::string address = fresh_name();
+  Store first(launch_of(0, 3, address), Deadline(kSoonS));
+  Store second(launch_of(1, 3, address), Deadline(kSoonS));
+  CHECK_THROWS(Store(launch_of(2, 4, address), Deadline(kSoonS)), "others said 3");
+  // Another process of rank 1 counts its worlds from one again; here the same is said by hand.
+  std::string why;
+  const Fd socket = connect_once({address, 0}, Deadline(kSoonS), why);
+  wire::FrameReader reader;
+  const auto receive = [&] {
+    std::string bytes;
+    while (true) {
+      if (auto frame = reader.next()) return *frame;
+      CHECK(wait_for(socket, POLLIN, Deadline(kSoonS)));
+      CHECK(receive_some(socket, bytes) != Received::end);
+      reader.feed(std::exchange(bytes, ""));
+    }
+  };
+  const wire::Frame challenge = receive();
+  const store_protocol::Hello hello{std::string(32, 'n'), 1, 1, 3};
+  wire::Packer body;
+  body.text(hello.client_nonce).u64(hello.world).u32(hello.rank).u32(hello.size);
+  body.text(store_protocol::client_proof("secret of the test", wire::Unpacker(challenge.body).text(), hello));
+  send_all(socket, wire::encode(store_protocol::hello, body.body()), Deadline(kSoonS));
+  const wire::Frame answer = receive();
+  CHECK(answer.kind == store_protocol::failed);
+  CHECK(answer.body.find("two processes say that they are rank 1 of 3") != std::string::npos);
+}
+
+CASE(strangers_are_dropped_and_delay_nobody) {
+  const std::string address = fresh_name();
+  Store first(launch_of(0, 2, address), Deadline(kSoonS));
+  std::string why;
+  std::vector<Fd> silent;
+  for (int i = 0; i < 300; ++i) silent.push_back(connect_once({address, 0}, Deadline(kSoonS), why));
+  const std::vector<std::string> speeches = {"GET / HTTP/1.1\r\n\r\n", std::string(100000, '\0'), wire::encode(5, "set"),
+                                             wire::encode(2, std::string(4000, 'h'))};
+  for (const std::string& speech : speeches) {
+    const Fd rude = connect_once({address, 0}, Deadline(kSoonS), why);
+    std::string heard;
+    try {
+      send_all(rude, speech, Deadline(kSoonS));
+    } catch (const Error&) {
+      // Dropped while it still spoke.
+    }
+    Received received = Received::some;
+    while (received != Received::end) {
+      CHECK(wait_for(rude, POLLIN, Deadline(kSoonS)));
+      received = receive_some(rude, heard);
+    }
+    CHECK(heard.size() <= 100);  // the challenge, and no answer
+  }
+  Store second(launch_of(1, 2, address), Deadline(kSoonS));
+  std::future<void> other = std::async(std::launch::async, [&] { first.all_gather("end", "", Deadline(kSoonS)); });
+  second.all_gather("end", "", Deadline(kSoonS));
+  other.get();
+}
+
+CASE(worlds_made_again_meet_in_order_without_stale_keys) {
+  const std::string address = fresh_name();
+  as_ranks(3, [&](int rank) {
+    for (int world = 0; world < 30; ++world) {
+      Store store(launch_of(rank, 3, address), Deadline(kSoonS));
+      const auto values = store.all_gather("same topic", concat(world), Deadline(kSoonS));
+      for (const std::string& value : values) CHECK(value == concat(world));
+      if (rank == world % 3) store.set("same key", concat(world));
+      CHECK(store.get("same key", Deadline(kSoonS)) == concat(world));
+      store.all_gather("end", "", Deadline(kSoonS));
+    }
+  });
+}
+
+CASE(two_worlds_at_once_do_not_mix) {
+  const std::string address = fresh_name();
+  as_ranks(3, [&](int rank) {
+    const Launch launch = launch_of(rank, 3, address);
+    Store one(launch, Deadline(kSoonS));
+    Store two(launch, Deadline(kSoonS));
+    for (Store* store : {rank == 0 ? &two : &one, rank == 0 ? &one : &two}) {
+      if (store == &one) store->set("key", "one");
+      else store->set("key", "two");
+    }
+    CHECK(one.get("key", Deadline(kSoonS)) == "one");
+    CHECK(two.get("key", Deadline(kSoonS)) == "two");
+    two.all_gather("end", "", Deadline(kSoonS));
+    one.all_gather("end", "", Deadline(kSoonS));
+  });
+}
+
+CASE(a_port_is_free_again_after_its_world) {
+  int port = 0;
+  for (int world = 0; world < 3; ++world) {
+    Launch launch = launch_of(0, 2, "127.0.0.1");
+    launch.port = port;
+    Store first(launch, Deadline(kSoonS));
+    port = launch.port = first.port();
+    launch.rank = 1;
+    Store second(launch, Deadline(kSoonS));
+    first.set("key", "value");
+    CHECK(second.get("key", Deadline(kSoonS)) == "value");
+  }
+}
+
+CASE(a_port_that_another_program_holds_is_named) {
+  Endpoint endpoint{"127.0.0.1", 0};
+  const Fd other = listen_at(endpoint, Reach::this_host);
+  Launch launch = launch_of(0, 2, "127.0.0.1");
+  launch.port = endpoint.port;
+  check_throws([&] { Store(launch, Deadline(0.1)); }, concat("port ", endpoint.port, ": another process does"));
+  launch.address = "192.0.2.1";  // reserved for documentation, nobody's
+  launch.local_size = 2;
+  CHECK_THROWS(Store(launch, Deadline(0.1)), "must name the machine that rank 0 runs on");
+}
+
+CASE(a_rank_that_gives_up_fails_the_others_at_once) {
+  const std::string address = fresh_name();
+  as_ranks(3, [&](int rank) {
+    Store store(launch_of(rank, 3, address), Deadline(kSoonS));
+    store.all_gather("start", "", Deadline(kSoonS));
+    if (rank == 2) return;
+    CHECK_THROWS(store.all_gather("next", "", Deadline(kSoonS)), "rank 2 gave up before 'next'");
+  });
+}
+
+CASE(a_rank_that_dies_in_the_store_fails_the_others_at_once) {
+  const std::string address = fresh_name();
+  const pid_t victim = spawn_rank("store_then_die", launch_of(1, 2, address));
+  Store store(launch_of(0, 2, address), Deadline(kSoonS));
+  store.all_gather("start", "", Deadline(kSoonS));
+  CHECK_THROWS(store.get("never", Deadline(kSoonS)), "rank 1 died");
+  CHECK_THROWS(store.all_gather("next", "", Deadline(kSoonS)), "rank 1 died before 'next'");
+  CHECK(wait_for_exit(victim) == 128 + SIGKILL);
+}
+
+CASE(store_of_one_rank_needs_no_server) {
+  Store store(Launch{}, Deadline(kSoonS));
+  CHECK(store.all_gather("topic", "me", Deadline(0)) == std::vector<std::string>{"me"});
+  store.set("key", "value");
+  CHECK(store.get("key", Deadline(0)) == "value");
+  CHECK_THROWS(store.get("other", Deadline(0.01)), "key 'other'");
+}
+
+CASE(meeting_forgets_questions_that_were_cancelled) {
+  Meeting meeting(2);
+  CHECK(meeting.enter(0) && meeting.enter(1) && !meeting.enter(1));
+  CHECK(meeting.get(0, 1, "key").empty());
+  meeting.cancel(0, 1);
+  CHECK(meeting.set("key", "value").empty());
+  CHECK(meeting.gather(0, 2, "topic", "a").empty());
+  meeting.cancel(0, 2);
+  CHECK(meeting.gather(1, 3, "topic", "b").size() == 1);
+  CHECK(meeting.gather(1, 4, "topic 2", "b").empty());
+  const MeetingAnswers again = meeting.gather(1, 5, "topic 2", "b");
+  CHECK(again.size() == 1 && again[0].frame.find("a second time") != std::string::npos);
+  CHECK(meeting.leave(0).size() == 1);
+  CHECK(!meeting.over());
+  meeting.die(1);
+  CHECK(meeting.over());
+}
+
+// --- the mesh ---
+
+CASE(mesh_requests_are_answered) {
+  as_mesh(
+      4, [](int rank, Mesh& mesh) {
+        mesh.on("add", [rank](int peer, const std::string& payload, Fd) { return concat(payload, '+', peer, '+', rank); });
+      },
+      [](int rank, Mesh& mesh) {
+        for (int peer = 0; peer < 4; ++peer) {
+          if (peer == rank) continue;
+          CHECK(mesh.request(peer, "add", "x", Fd(), Deadline(kSoonS)) == concat("x+", rank, '+', peer));
+          CHECK(mesh.alive(peer));
+          CHECK(mesh.pid(peer) == ::getpid());
+        }
+      });
+}
+
+CASE(mesh_handler_errors_travel_to_the_asker) {
+  as_mesh(
+      2,
+      [](int, Mesh& mesh) {
+        mesh.on("refuse", [](int, const std::string& payload, Fd) -> std::string {
+          fail(ErrorCode::unsupported, "cannot map ", payload);
+        });
+      },
+      [](int rank, Mesh& mesh) {
+        try {
+          mesh.request(1 - rank, "refuse", "this", Fd(), Deadline(kSoonS));
+          CHECK(false);
+        } catch (const Error& error) {
+          CHECK(error.code() == ErrorCode::unsupported);
+          CHECK(std::string(error.what()) == "cannot map this");
+        }
+        CHECK_THROWS(mesh.request(1 - rank, "unheard of", "", Fd(), Deadline(kSoonS)), "no handler for 'unheard of'");
+        CHECK_THROWS(mesh.request(rank, "self", "", Fd(), Deadline(kSoonS)), "to itself");
+        CHECK_THROWS(mesh.request(7, "who", "", Fd(), Deadline(kSoonS)), "peer 7 is not a rank of this world of 2");
+      });
+}
+
+CASE(mesh_passes_file_descriptors_in_order) {
+  as_mesh(
+      2,
+      [](int, Mesh& mesh) {
+        mesh.on("read", [](int, const std::string&, Fd fd) {
+          CHECK(fd.valid());
+          CHECK((::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC) != 0);
+          std::string text(8, '\0');
+          CHECK(::pread(fd.get(), text.data(), text.size(), 0) == 8);
+          return text;
+        });
+        mesh.on("none", [](int, const std::string&, Fd fd) { return std::string(fd.valid() ? "an fd" : "no fd"); });
+      },
+      [](int rank, Mesh& mesh) {
+        for (int i = 0; i < 50; ++i) {
+          Fd file(::memfd_create("onstream test", MFD_CLOEXEC));
+          const std::string text = concat("text ", 100 + i);
+          CHECK(::pwrite(file.get(), text.data(), text.size(), 0) == 8);
+          CHECK(mesh.request(1 - rank, "read", std::string(static_cast<std::size_t>(i) * 997, 'p'), std::move(file),
+                             Deadline(kSoonS)) == text);
+          CHECK(mesh.request(1 - rank, "none", "", Fd(), Deadline(kSoonS)) == "no fd");
+        }
+      });
+}
+
+CASE(mesh_takes_large_payloads_both_ways_and_many_threads_at_once) {
+  as_mesh(
+      3, [](int, Mesh& mesh) { mesh.on("echo", [](int, std::string payload, Fd) { return payload; }); },
+      [](int rank, Mesh& mesh) {
+        std::vector<std::future<void>> threads;
+        for (int thread = 0; thread < 3; ++thread)
+          threads.push_back(std::async(std::launch::async, [&, thread] {
+            const std::string payload(std::size_t{3} << 20, static_cast<char>('a' + thread));
+            for (int peer = 0; peer < 3; ++peer)
+              if (peer != rank) CHECK(mesh.request(peer, "echo", payload, Fd(), Deadline(kSoonS)) == payload);
+          }));
+        for (auto& thread : threads) thread.get();
+      });
+}
+
+CASE(mesh_gathers_match_by_topic_and_order) {
+  as_mesh(4, nothing, [](int rank, Mesh& mesh) {
+    std::vector<std::future<void>> threads;
+    for (const char* topic : {"a", "b"})
+      threads.push_back(std::async(std::launch::async, [&, topic] {
+        for (int i = 0; i < 50; ++i) {
+          const auto values = mesh.all_gather(topic, concat(topic, i, '/', rank), Deadline(kSoonS));
+          for (int peer = 0; peer < 4; ++peer)
+            CHECK(values.at(static_cast<std::size_t>(peer)) == concat(topic, i, '/', peer));
+        }
+      }));
+    for (auto& thread : threads) thread.get();
+  });
+}
+
+CASE(mesh_timeouts_name_peer_topic_and_absent_ranks) {
+  std::atomic<bool> release{false};
+  as_mesh(
+      3,
+      [&](int, Mesh& mesh) {
+        mesh.on("stall", [&](int, const std::string&, Fd) {
+          const Deadline deadline(kSoonS);
+          while (!release && !deadline.passed()) std::this_thread::yield();
+          return std::string();
+        });
+      },
+      [&](int rank, Mesh& mesh) {
+        if (rank == 0) {
+          CHECK_THROWS(mesh.request(1, "stall", "", Fd(), Deadline(0.1)), "did not answer 'stall' within 0.1 s");
+          CHECK_THROWS(mesh.all_gather("lonely", "", Deadline(0.1)), "rank 1 (pid ");
+          release = true;
+        }
+      });
+}
+
+CASE(mesh_blocking_calls_from_a_handler_are_refused) {
+  as_mesh(
+      2,
+      [](int rank, Mesh& mesh) {
+        mesh.on("nest", [rank, &mesh](int peer, const std::string&, Fd) {
+          return mesh.request(rank == 0 ? peer : 0, "nest", "", Fd(), Deadline(kSoonS));
+        });
+      },
+      [](int rank, Mesh& mesh) {
+        CHECK_THROWS(mesh.request(1 - rank, "nest", "", Fd(), Deadline(kSoonS)), "must not be called from a handler");
+      });
+}
+
+CASE(mesh_notifications_arrive_in_order_before_a_later_request) {
+  std::array<std::string, 2> heard;
+  as_mesh(
+      2,
+      [&](int rank, Mesh& mesh) {
+        mesh.on("note", [&heard, rank](int, const std::string& payload, Fd) {
+          heard.at(static_cast<std::size_t>(rank)) += payload;
+          return std::string();
+        });
+        mesh.on("heard", [&heard, rank](int, const std::string&, Fd) { return heard.at(static_cast<std::size_t>(rank)); });
+      },
+      [](int rank, Mesh& mesh) {
+        for (const char* note : {"a", "b", "c"}) mesh.notify(1 - rank, "note", note);
+        CHECK(mesh.request(1 - rank, "heard", "", Fd(), Deadline(kSoonS)) == "abc");
+      });
+}
+
+CASE(mesh_goodbye_is_not_a_death) {
+  const std::string address = fresh_name();
+  std::atomic<int> deaths{0};
+  as_ranks(2, [&](int rank) {
+    MeshRank one(launch_of(rank, 2, address));
+    one.mesh.on_death([&](int, const std::string&) { ++deaths; });
+    one.mesh.start();
+    one.mesh.all_gather("start", "", Deadline(kSoonS));
+    if (rank == 1) return;
+    CHECK_THROWS(one.mesh.all_gather("next", "", Deadline(kSoonS)), "left the world");
+    CHECK(!one.mesh.alive(1));
+    CHECK_THROWS(one.mesh.request(1, "hello", "", Fd(), Deadline(kSoonS)), "'hello': rank 1 (pid");
+    one.mesh.notify(1, "nobody", "");
+  });
+  CHECK(deaths == 0);
+}
+
+CASE(mesh_that_was_never_started_says_goodbye_too) {
+  const std::string address = fresh_name();
+  as_ranks(2, [&](int rank) {
+    MeshRank one(launch_of(rank, 2, address));
+    if (rank == 1) return;
+    one.mesh.start();
+    CHECK_THROWS(one.mesh.all_gather("start", "", Deadline(kSoonS)), "left the world");
+  });
+}
+
+CASE(mesh_notices_a_kill_and_wakes_every_waiter) {
+  const std::string address = fresh_name();
+  const pid_t witness = spawn_rank("mesh_witness", launch_of(1, 3, address));
+  const pid_t victim = spawn_rank("mesh_victim", launch_of(2, 3, address));
+  MeshRank one(launch_of(0, 3, address));
+  std::promise<std::pair<std::string, std::uint64_t>> death;
+  one.mesh.on_death([&](int, std::string why) { death.set_value({std::move(why), now_ns()}); });
+  one.mesh.start();
+  CHECK(one.mesh.pid(2) == victim);
+  one.mesh.all_gather("start", "", Deadline(kSoonS));
+  std::future<void> gather = std::async(std::launch::async, [&] {
+    check_throws([&] { one.mesh.all_gather("next", "", Deadline(kSoonS)); }, concat("rank 2 (pid ", victim, ") died"));
+  });
+  const std::uint64_t killed_ns = now_ns();
+  CHECK_THROWS(one.mesh.request(2, "die", "", Fd(), Deadline(kSoonS)), "died");
+  gather.get();
+  const auto [why, noticed_ns] = death.get_future().get();
+  CHECK(why.starts_with(concat("rank 2 (pid ", victim, ") died: its ")));
+  CHECK(noticed_ns - killed_ns < kNoticeLimitNs);
+  const std::uint64_t witnessed_ns = std::stoull(one.mesh.request(1, "when", "", Fd(), Deadline(kSoonS)));
+  CHECK(witnessed_ns - killed_ns < kNoticeLimitNs);
+  CHECK(!one.mesh.alive(2));
+  CHECK(one.mesh.alive(1));
+  CHECK(wait_for_exit(victim) == 128 + SIGKILL);
+  one.mesh.notify(1, "end", "");
+  CHECK(wait_for_exit(witness) == 0);
+}
+
+CASE(mesh_notices_a_death_though_a_child_of_the_dead_holds_its_sockets) {
+  const std::string address = fresh_name();
+  const pid_t victim = spawn_rank("mesh_forks", launch_of(1, 2, address));
+  MeshRank one(launch_of(0, 2, address));
+  one.mesh.start();
+  const pid_t child = std::stoi(one.mesh.all_gather("child", "", Deadline(kSoonS)).at(1));
+  ::kill(victim, SIGKILL);
+  CHECK_THROWS(one.mesh.all_gather("next", "", Deadline(kSoonS)), "died");
+  ::kill(child, SIGKILL);
+  CHECK(wait_for_exit(victim) == 128 + SIGKILL);
+}
+
+CASE(a_rank_that_dies_while_the_mesh_connects_is_named_at_once) {
+  const std::string address = fresh_name();
+  const pid_t victim = spawn_rank("address_then_die", launch_of(1, 2, address));
+  const Launch launch = launch_of(0, 2, address);
+  Store store(launch, Deadline(kSoonS));
+  check_throws([&] { Mesh(launch, store, Deadline(kSoonS)); }, concat("rank 1 (pid ", victim, ") died"));
+  CHECK(wait_for_exit(victim) == 128 + SIGKILL);
+}
+
+CASE(mesh_of_one_rank_is_trivial_and_ticks) {
+  Store store(Launch{}, Deadline(kSoonS));
+  Mesh mesh(Launch{}, store, Deadline(kSoonS));
+  std::promise<void> ticked;
+  std::atomic<int> ticks{0};
+  mesh.on_tick([&] {
+    if (++ticks == 2) ticked.set_value();
+  });
+  mesh.start();
+  CHECK(mesh.all_gather("topic", "me", Deadline(0)) == std::vector<std::string>{"me"});
+  CHECK(mesh.pid(0) == ::getpid() && mesh.alive(0));
+  CHECK(ticked.get_future().wait_for(std::chrono::duration<double>(kSoonS)) == std::future_status::ready);
+}
+
+CASE(no_socket_survives_exec) {
+  as_mesh(3, nothing, [](int, Mesh&) {
+    for (int fd = 3; fd < 256; ++fd) {
+      const int flags = ::fcntl(fd, F_GETFD);
+      std::array<char, 64> target{};
+      if (flags < 0 || ::readlink(concat("/proc/self/fd/", fd).c_str(), target.data(), target.size() - 1) < 0) continue;
+      if (std::string(target.data()).starts_with("socket:")) CHECK((flags & FD_CLOEXEC) != 0);
+    }
+  });
+}
+
+CASE(meshes_of_sixteen_ranks_connect_again_and_again) {
+  for (int i = 0; i < 3; ++i)
+    as_mesh(16, nothing, [](int rank, Mesh& mesh) {
+      CHECK(mesh.all_gather("rank", concat(rank), Deadline(kSoonS)).at(15) == "15");
+    });
+}
+
+// --- the process ranks ---
+
+void store_then_die() {
+  Store store(launch_from_environment(), Deadline(kSoonS));
+  store.all_gather("start", "", Deadline(kSoonS));
+  ::raise(SIGKILL);
+}
+
+void mesh_victim() {
+  MeshRank one(launch_from_environment());
+  one.mesh.on("die", [](int, const std::string&, Fd) {
+    ::raise(SIGKILL);
+    return std::string();
+  });
+  one.mesh.start();
+  one.mesh.all_gather("start", "", Deadline(kSoonS));
+  one.mesh.all_gather("never", "", Deadline(kSoonS));
+}
+
+void mesh_witness() {
+  MeshRank one(launch_from_environment());
+  std::promise<std::uint64_t> death;
+  std::shared_future<std::uint64_t> died_ns = death.get_future().share();
+  std::promise<void> end;
+  one.mesh.on_death([&](int peer, const std::string&) {
+    if (peer == 2) death.set_value(now_ns());
+  });
+  one.mesh.on("when", [&](int, const std::string&, Fd) {
+    const bool known = died_ns.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    return known ? concat(died_ns.get()) : std::string("18446744073709551615");
+  });
+  one.mesh.on("end", [&](int, const std::string&, Fd) {
+    end.set_value();
+    return std::string();
+  });
+  one.mesh.start();
+  one.mesh.all_gather("start", "", Deadline(kSoonS));
+  CHECK_THROWS(one.mesh.all_gather("next", "", Deadline(kSoonS)), "died");
+  CHECK(end.get_future().wait_for(std::chrono::duration<double>(kSoonS)) == std::future_status::ready);
+}
+
+void mesh_forks() {
+  MeshRank one(launch_from_environment());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    ::pause();
+    ::_exit(0);
+  }
+  one.mesh.start();
+  one.mesh.all_gather("child", concat(child), Deadline(kSoonS));
+  CHECK_THROWS(one.mesh.all_gather("never", "", Deadline(kSoonS)), "");
+}
+
+// Publishes what a mesh publishes, but does not live long enough to connect.
+void address_then_die() {
+  Store store(launch_from_environment(), Deadline(kSoonS));
+  wire::Packer address;
+  address.text(fresh_name()).text(random_bytes(32)).u32(static_cast<std::uint32_t>(::getpid())).text(encode(this_host()));
+  store.all_gather("mesh/address", address.body(), Deadline(kSoonS));
+  ::raise(SIGKILL);
+}
+
+int run_rank(const std::string& role) {
+  const std::map<std::string, void (*)()> roles = {{"store_then_die", store_then_die},
+                                                   {"mesh_victim", mesh_victim},
+                                                   {"mesh_witness", mesh_witness},
+                                                   {"mesh_forks", mesh_forks},
+                                                   {"address_then_die", address_then_die}};
+  try {
+    roles.at(role)();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", role.c_str(), error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) return run_rank(argv[2]);
+  return onstream::test::run(argc, argv);
+}
