@@ -224,13 +224,16 @@ std::vector<double> Tsunami::gather(Field field) {
                   &whole[(block.first_row + row) * columns_ + block.first_column]);
     }
   }
+  world_->barrier();  // a rank may leave the world now: rank 0 has its part
   return whole;
 }
 
 std::vector<double> Tsunami::gauge(std::size_t index) {
   require(index < gauges_.size(), "tsunami: there is no gauge ", index, ", only ", gauges_.size());
   const double* series = record_.series + gauge_slot_[index] * record_.capacity;
-  return collect(series, std::min(steps_done_, record_.capacity), owner_of(gauges_[index]));
+  std::vector<double> whole = collect(series, std::min(steps_done_, record_.capacity), owner_of(gauges_[index]));
+  world_->barrier();
+  return whole;
 }
 
 // `count` doubles of the owner's device memory, in rank 0's vector.
