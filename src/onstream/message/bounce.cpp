@@ -4,20 +4,21 @@
 
 namespace onstream {
 
-std::shared_ptr<Memory> BouncePool::take(std::size_t bytes) {
+std::shared_ptr<Memory> BouncePool::take(std::size_t bytes, MemoryKind kind) {
   constexpr std::size_t kSmallest = 4096;
   const std::size_t wanted = std::bit_ceil(std::max(bytes, kSmallest));
   {
     const std::lock_guard lock(mutex_);
     const auto [first, last] = returned_.equal_range(wanted);
     for (auto entry = first; entry != last; ++entry) {
+      if (entry->second.memory->kind() != kind) continue;
       if (entry->second.event != nullptr && !entry->second.event->done()) continue;
       std::shared_ptr<Memory> memory = std::move(entry->second.memory);
       returned_.erase(entry);
       return memory;
     }
   }
-  return device_->allocate(wanted, MemoryKind::device);
+  return device_->allocate(wanted, kind);
 }
 
 void BouncePool::give_back(std::shared_ptr<Memory> memory, Stream stream) {

@@ -1,4 +1,5 @@
-// Bounce buffers: memory of the device that peers can reach, standing in for memory that they or the kernels cannot.
+// Bounce buffers: memory that kernels and peers can reach, standing in for memory that they cannot. Pinned host memory
+// stands in for plain host memory, device memory for all else.
 //
 // A pool by size class. A buffer goes back when the last owner lets go and the stream has passed the recorded event.
 // A buffer used in a captured graph is never reused.
@@ -18,7 +19,7 @@ class BouncePool {
   explicit BouncePool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   // At least `bytes`, not in use by anyone. May allocate.
-  std::shared_ptr<Memory> take(std::size_t bytes);
+  std::shared_ptr<Memory> take(std::size_t bytes, MemoryKind kind);
   // After the last work on `stream` that touches it.
   void give_back(std::shared_ptr<Memory> memory, Stream stream);
   // When no work touches it any more.

@@ -1,6 +1,7 @@
 #include "onstream/message/message.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "onstream/base/error.hpp"
 #include "onstream/message/copy_thread.hpp"
@@ -23,11 +24,26 @@ int threads_for_ring(std::size_t bytes) {
 
 // On the stack of a host call that ends before it returns.
 struct StackTicket {
-  std::uint64_t number = 0;
+  lane::Numbered numbered;
   std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
   std::uint64_t received = 0;
-  lane::Ticket ticket() { return {&number, &status, &received}; }
+  lane::Ticket ticket() { return {&numbered, &status, &received, 1}; }
 };
+
+// A copy between plain host memory and a pinned bounce buffer, in stream order. Its description lies behind the data in
+// the bounce buffer, so it lives as long.
+struct alignas(16) HostCopy {
+  void* destination;
+  const void* source;
+  std::size_t bytes;
+
+  static void run(void* argument) {
+    const HostCopy& copy = *static_cast<const HostCopy*>(argument);
+    std::memcpy(copy.destination, copy.source, copy.bytes);
+  }
+};
+
+static_assert(sizeof(HostCopy) <= kHostCopyBytes);
 
 // A wait that ended without a word about this op ended because the world failed.
 Status final_status(std::uint64_t word) {
@@ -65,7 +81,7 @@ class Messages::Implementation {
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::ordered);
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::ordered);
     if (route.copy_engine) body.copier = copies_.take();
-    if (route.copy_first) device_->copy(route.bounce->data(), source, bytes, stream);
+    if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
     if (route.copy_engine) copies_.give_back(body.copier, stream);
     if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce), stream);
@@ -76,7 +92,7 @@ class Messages::Implementation {
     const lane::Receive body = receive_body(route, bytes, peer, options);
     launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.offer_min), stream);
     if (route.bounce == nullptr) return;
-    device_->copy(destination, route.bounce->data(), bytes, stream);
+    copy_in_order(destination, route.bounce->data(), bytes, *route.bounce, stream);
     bounces_.give_back(std::move(route.bounce), stream);
   }
 
@@ -88,7 +104,7 @@ class Messages::Implementation {
     body.ticket = request->slot.ticket;
     request->bounce = route.bounce;
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
-    if (route.copy_first) device_->copy(route.bounce->data(), source, bytes, stream);
+    if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
     return request;
   }
@@ -108,7 +124,9 @@ class Messages::Implementation {
   void wait(const std::shared_ptr<Request>& request, Stream stream) {
     check_request(request);
     launch_await(*request, Look::wait, stream);
-    if (request->copy_back != nullptr) device_->copy(request->copy_back, request->bounce->data(), request->bytes, stream);
+    if (request->copy_back != nullptr) {
+      copy_in_order(request->copy_back, request->bounce->data(), request->bytes, *request->bounce, stream);
+    }
     if (request->bounce != nullptr && !request->captured && !request->result) {
       bounces_.give_back(request->bounce, stream);
       request->bounce = nullptr;
@@ -329,14 +347,20 @@ class Messages::Implementation {
     }
   }
 
+  // Copies to or from a bounce buffer. Pageable memory goes by a host function: cudaMemcpyAsync would make the host wait
+  // for the stream, and with it every thread of the process that wants the GPU.
+  void copy_in_order(void* destination, const void* source, std::size_t bytes, const Memory& bounce, Stream stream) const {
+    if (bounce.kind() != MemoryKind::pinned) return device_->copy(destination, source, bytes, stream);
+    auto* copy = new (bounce.data() + bounce.bytes() - kHostCopyBytes) HostCopy{destination, source, bytes};
+    device_->call(&HostCopy::run, copy, stream);
+  }
+
   // The op is through: data to its final place, result to the request.
   Status collect(Request& request) {
     request.result = final_status(static_cast<std::uint64_t>(status_of(request)));
     request.received = HostGroup::load_relaxed(request.slot.ticket.received);
     if (request.copy_back != nullptr && *request.result == Status::ok) {
-      const StreamPool::Lease stream = streams_.lease();
-      device_->copy(request.copy_back, request.bounce->data(), request.received, stream.get());
-      device_->synchronize(stream.get());
+      std::memcpy(request.copy_back, request.bounce->data(), request.received);
     }
     if (request.bounce != nullptr && *request.result == Status::ok) bounces_.give_back(request.bounce);
     request.bounce = nullptr;

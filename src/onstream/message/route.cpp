@@ -86,7 +86,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at(source, bytes);
   if (!info.kernel_access) {
-    route.bounce = bounces_.take(bytes);
+    route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.source = route.bounce->data();
     route.copy_first = true;
   }
@@ -98,12 +98,12 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
     require(route.peer_source != 0, "path load needs a source that rank ", peer, " can address: ", fabric_.why_not(source, peer));
     route.announce = lane::Header::pull;
   } else if (stage && completion == lane::Completion::ordered) {
-    route.bounce = bounces_.take(2 * chunk_bytes_);
+    route.bounce = bounces_.take(2 * chunk_bytes_, MemoryKind::device);
     route.announce = lane::Header::stage;
     route.peer_bounce = fabric_.expose(route.bounce->data(), 2 * chunk_bytes_, peer).value_or(0);
     require(route.peer_bounce != 0, "rank ", peer, " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
   } else if (stage) {
-    route.bounce = bounces_.take(bytes);
+    route.bounce = bounces_.take(bytes, MemoryKind::device);
     route.copy_first = true;
     route.source = route.bounce->data();
     route.announce = lane::Header::pull;
@@ -123,7 +123,7 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at(destination, bytes);
   if (!info.kernel_access) {
-    route.bounce = bounces_.take(bytes);
+    route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.destination = route.bounce->data();
   }
   const bool offer = !small && path != Path::load && path != Path::stage;

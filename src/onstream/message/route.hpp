@@ -14,6 +14,9 @@
 
 namespace onstream {
 
+// Room behind the data of a pinned bounce buffer, for the description of the copy between it and plain host memory.
+constexpr std::size_t kHostCopyBytes = 64;
+
 struct SendRoute {
   const void* source = nullptr;        // what the kernel reads: the buffer, or `bounce`
   std::uint64_t ring_max = 0;

@@ -10,7 +10,7 @@ constexpr std::size_t kChunk = 1024;
 
 struct alignas(64) InDevice {
   lane::Crew crew;
-  std::uint64_t number;
+  lane::Numbered numbered;
 };
 
 struct InPinned {
@@ -32,7 +32,7 @@ void Tickets::grow() {
   for (std::size_t i = 0; i < kChunk; ++i) {
     auto* device_part = reinterpret_cast<InDevice*>(in_device->data()) + i;
     auto* pinned_part = reinterpret_cast<InPinned*>(in_pinned->data()) + i;
-    free_.push_back({{&device_part->number, &pinned_part->status, &pinned_part->received}, &device_part->crew});
+    free_.push_back({{&device_part->numbered, &pinned_part->status, &pinned_part->received, 0}, &device_part->crew});
   }
   memory_.push_back(std::move(in_device));
   memory_.push_back(std::move(in_pinned));
@@ -42,8 +42,9 @@ Tickets::Slot Tickets::take() {
   const std::lock_guard lock(mutex_);
   if (free_.empty()) reclaim();
   if (free_.empty()) grow();
-  const Slot slot = free_.back();
+  Slot slot = free_.back();
   free_.pop_back();
+  slot.ticket.use += 1;
   HostGroup::store_relaxed(slot.ticket.received, 0);
   HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::pending));
   return slot;

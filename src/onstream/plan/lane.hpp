@@ -90,11 +90,19 @@ struct alignas(64) Receiving {
   std::uint64_t chunks = 0;    // staged chunks fetched, ever
 };
 
-// How an op with a request ends. `number` in device memory; `status` in pinned memory, where the host looks.
+// The message number that a posted op got. Device memory. Valid once `use` is the ticket's own: the wait may run on another
+// stream, and before the op that it waits for.
+struct Numbered {
+  std::uint64_t number = 0;
+  std::uint64_t use = 0;
+};
+
+// How an op with a request ends. `numbered` in device memory; `status` in pinned memory, where the host looks.
 struct Ticket {
-  std::uint64_t* number = nullptr;
+  Numbered* numbered = nullptr;
   std::uint64_t* status = nullptr;    // Status
   std::uint64_t* received = nullptr;  // bytes of the message
+  std::uint64_t use = 0;              // counts the requests that the ticket has served
 };
 
 // How the blocks of a receiving op share a large fetch: the first block finds the work, the others do their part of it.
@@ -232,6 +240,19 @@ ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, s
   fault.bytes = bytes;
   fault.extra = extra;
   return fault;
+}
+
+// Tells the request's wait which message it is about. One thread.
+template <class Group>
+ONSTREAM_BODY void number_ticket(const Group& group, const Ticket& ticket, std::uint64_t number) {
+  if (ticket.numbered == nullptr) return;
+  group.store_relaxed(&ticket.numbered->number, number);
+  group.store_release(&ticket.numbered->use, ticket.use);  // pairs with is_numbered
+}
+
+template <class Group>
+ONSTREAM_BODY bool is_numbered(const Group& group, const Ticket& ticket) {
+  return group.load_acquire(&ticket.numbered->use) == ticket.use;
 }
 
 // Tells the host how an op with a request ended. One thread.

@@ -279,9 +279,9 @@ ONSTREAM_BODY Status enter(const Group& group, const WaitView& wait, const View&
     Posted entry = posted;
     entry.offered = offer ? 1 : 0;
     lane.posted[number & (lane.receives - 1)] = entry;
-    if (posted.ticket.number != nullptr) *posted.ticket.number = number;
     group.fence();
     group.store_release(&state->posted, number + 1);
+    number_ticket(group, posted.ticket, number);
   }
   return Status::ok;
 }
@@ -377,8 +377,16 @@ struct AwaitReceive {
   ONSTREAM_BODY void operator()(const Group& group) const {
     Fetcher fetcher(wait, crew);
     if (group.block() != 0) return fetcher.help(group);
-    const std::uint64_t number = *ticket.number;
-    const Status status = drain(group, wait, lane, fetcher, number, look_once != 0);
+    Status status = Status::ok;
+    if (group.rank() == 0) {
+      // The receive that this wait is about may be on its way on another stream.
+      if (look_once == 0) status = wait_until(group, wait, [&] { return is_numbered(group, ticket); });
+      if (look_once != 0 && !is_numbered(group, ticket)) status = Status::pending;
+    }
+    status = agree(group, status);
+    if (status == Status::ok) {
+      status = drain(group, wait, lane, fetcher, group.load_relaxed(&ticket.numbered->number), look_once != 0);
+    }
     const bool lost = status == Status::timeout || status == Status::aborted;
     if (lost && group.rank() == 0) settle(group, ticket, status, 0);
     fetcher.dismiss(group);

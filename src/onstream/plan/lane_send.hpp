@@ -210,7 +210,7 @@ struct Send {
     if (pushed) store_unit(group, lane, head + 1, header_word(Header::done, bytes), 0);
     lane.sending->head = head + units;
     lane.sending->number = number + 1;
-    if (ticket.number != nullptr) *ticket.number = number;
+    number_ticket(group, ticket, number);
     if (pushed && status == Status::ok) settle(group, ticket, Status::ok, bytes);
   }
 
@@ -265,19 +265,23 @@ struct AwaitSend {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (group.rank() != 0) return;
-    if (static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending) return;
-    const std::uint64_t number = *ticket.number;
+    std::uint64_t number = 0;
     std::uint64_t ack = 0;
+    const auto settled = [&] { return static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending; };
     const auto acked = [&] {
+      if (!is_numbered(group, ticket)) return settled();  // it went through the ring, or has not run yet
+      number = group.load_relaxed(&ticket.numbered->number);
       ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));  // pairs with Receive's ack
       return ack / 2 >= number + 1;
     };
     Status status = Status::ok;
+    if (settled()) return;
     if (look_once != 0) {
       if (!acked()) return;
     } else {
       status = wait_until(group, wait, acked);
     }
+    if (settled()) return;
     if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = Status::truncated;
     if (status != Status::ok) report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
     settle(group, ticket, status, bytes);
