@@ -14,6 +14,7 @@
 #include "arguments.hpp"
 #include "bind.hpp"
 #include "errors.hpp"
+#include "onstream/base/error.hpp"
 #include "waiting.hpp"
 
 namespace onstream::python {
@@ -84,6 +85,22 @@ Message message_from(WorldHandle handle, OpKind kind, nb::handle array, int lane
   return message;
 }
 
+// Calls into the library for one message: without the GIL, interruptible, and a world that has failed before is told in
+// the message's own words.
+template <class Function>
+auto perform(const Message& message, OpKind kind, int peer, const Function& function) {
+  World& world = *message.world;
+  const std::size_t bytes = message.buffer.bytes;
+  const int lane = message.options.lane;
+  try {
+    return interruptible(function, [&] { abort_interrupted(world, kind, bytes, peer, lane); });
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::aborted) throw;
+    fail(ErrorCode::aborted, "rank ", world.rank(), ": ", name_of(kind), " of ", bytes, " B with rank ", peer, " on lane ",
+         lane, " did not start: ", error.what());
+  }
+}
+
 PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer, nb::handle stream) {
   const auto& state = nb::cast<PyWorld&>(handle).state();
   if (!state->abandoned.empty()) state->reap();
@@ -100,7 +117,7 @@ PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer, nb::h
               : world.isend(buffer.address, buffer.bytes, peer, options);
   };
   // Waits only if so many sends have run ahead that the lane's ring is full.
-  auto request = interruptible(start, [&] { abort_interrupted(world, kind, buffer.bytes, peer, options.lane); });
+  auto request = perform(message, kind, peer, start);
   PyRequest::Posted posted{.kind = kind,
                            .peer = peer,
                            .lane = options.lane,
@@ -120,8 +137,7 @@ std::size_t block_on(WorldState& state, OpKind kind, const Message& message, int
     return kind == OpKind::recv ? world.recv(buffer.address, buffer.bytes, peer, options, &received)
                                 : world.send(buffer.address, buffer.bytes, peer, options);
   };
-  const Status status =
-      interruptible(run, [&] { abort_interrupted(world, kind, buffer.bytes, peer, options.lane); });
+  const Status status = perform(message, kind, peer, run);
   raise_message_fault(state, {.rank = world.rank(),
                               .status = status,
                               .op = kind,
@@ -142,15 +158,15 @@ std::size_t block(WorldHandle handle, OpKind kind, Message message, int peer, nb
 }
 
 void on_stream(OpKind kind, Message message, int peer) {
-  {
-    const nb::gil_scoped_release release;
-    const MessageBuffer& buffer = message.buffer;
+  const MessageBuffer& buffer = message.buffer;
+  perform(message, kind, peer, [&] {
     if (kind == OpKind::recv) {
       message.world->recv(buffer.address, buffer.bytes, peer, message.options, *message.choice.stream);
     } else {
       message.world->send(buffer.address, buffer.bytes, peer, message.options, *message.choice.stream);
     }
-  }
+    return true;
+  });
   if (message.choice.keeper != nullptr) message.choice.keeper->keep(std::move(message.buffer.hold));
 }
 
