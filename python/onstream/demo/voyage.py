@@ -121,7 +121,7 @@ def travel(sea: Sea, source: tuple[float, float]) -> Travel:
 def hours_to_simulate(times: Travel) -> float:
     """Until the wave has been in nine tenths of the water it can reach, and some more; half hours, six at most."""
     reached = times.time_s[np.isfinite(times.time_s)]
-    hours = 1.15 * float(np.quantile(reached, 0.9)) / 3600
+    hours = 1.5 * float(np.quantile(reached, 0.9)) / 3600
     return min(6.0, max(0.5, math.ceil(2 * hours) / 2)) if hours > 0.25 else max(hours, 1e-3)
 
 

@@ -1,0 +1,271 @@
+"""run_demo(): prepares the sea, starts the ranks, judges what they computed and has the report written.
+
+Everything a user can get wrong is found before a rank starts, said in one line on standard error, and gives exit code 2;
+a check that fails gives 1. Blocks until all is done.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import _core, launcher
+from ..errors import InvalidArgumentError, UnsupportedError
+from . import bathymetry, page, picture, sea, voyage
+from .job import Job
+from .outcome import Check, Outcome, RankTimes, clock, coordinates
+
+CELLS = 691_200  # of a grid that nobody asked for: 720 x 960
+FRAMES = 60
+HUMP_M = 5.0
+VOLUME_TOLERANCE = 1e-12  # relative; rounding of one addition a cell and step, of random sign
+
+Point = tuple[float, float]
+
+
+def run_demo(
+    *,
+    ranks: int | None = None,
+    grid: tuple[int, int] | None = None,
+    steps: int | None = None,
+    hours: float | None = None,
+    bathymetry: str | Path | None = None,
+    device: str = "auto",
+    ranks_per_gpu: int = 1,
+    out: str | Path = "out/demo",
+    source: Point | None = None,
+    gauges: Sequence[Point] | None = None,
+    capture: bool = True,
+    check: bool = True,
+) -> int:
+    """Simulates, checks and reports. Returns 0; 1 if a rank or a check failed; 2 for arguments that cannot work.
+
+    grid is rows x columns; source and gauges are (longitude, latitude), or metres on a map without coordinates; steps
+    wins over hours. Without ranks: one for each GPU if there are two, else 4.
+    """
+    begin = time.perf_counter()
+    try:
+        where, count, why = choose_device(device, ranks, ranks_per_gpu)
+        plan = _Plan(bathymetry, grid, source, gauges, steps, hours, count)
+        folder = Path(out)
+        folder.mkdir(parents=True, exist_ok=True)
+    except (InvalidArgumentError, UnsupportedError, OSError) as error:
+        print(f"onstream demo: {error}", file=sys.stderr)
+        return 2
+    plan.tell(count, where, why)
+    with tempfile.TemporaryDirectory(prefix="onstream-demo-") as scratch:
+        job = plan.job(count, where, capture, check)
+        job.save(Path(scratch), plan.sea, plan.surface)
+        command = [sys.executable, "-m", "onstream.demo.rank", scratch]
+        code = launcher.run(count, command, prefix=False)
+        if code != 0:
+            return 1
+        outcome = _judge(plan, job, Path(scratch))
+    report, image = folder / "index.html", folder / "tsunami.png"
+    page.write(outcome, report)
+    picture.write(outcome, image)
+    _conclude(outcome, report, image, time.perf_counter() - begin)
+    return 0 if outcome.passed else 1
+
+
+def choose_device(device: str, ranks: int | None, ranks_per_gpu: int) -> tuple[str, int, str]:
+    """Device, number of ranks, and why this device."""
+    if ranks is not None and ranks < 1:
+        raise InvalidArgumentError(f"{ranks} ranks cannot compute anything; ask for 1 or more")
+    if ranks_per_gpu < 1:
+        raise InvalidArgumentError(f"--ranks-per-gpu {ranks_per_gpu}: a GPU takes at least 1 rank")
+    if device not in ("auto", "host", "cuda"):
+        raise InvalidArgumentError(f"device '{device}' is none of auto, host, cuda")
+    gpus = sum(row.kind == "cuda" for row in _core.devices())
+    room = gpus * ranks_per_gpu
+    if device == "host":
+        return "host", ranks or 4, "as asked"
+    if device == "cuda":
+        if gpus == 0:
+            raise UnsupportedError(f"--device cuda: {_core.no_cuda_reason()}; use --device host")
+        if ranks is not None and ranks > room:
+            raise InvalidArgumentError(
+                f"{ranks} ranks do not fit {gpus} GPUs with {ranks_per_gpu} a GPU; use --ranks-per-gpu {-(-ranks // gpus)}"
+            )
+        return "cuda", ranks or room, "as asked"
+    if gpus == 0:
+        return "host", ranks or 4, f"no GPU: {_core.no_cuda_reason()}"
+    if room < 2 or (ranks or room) > room:
+        return (
+            "host",
+            ranks or 4,
+            f"{gpus} GPUs with {ranks_per_gpu} ranks each are too few; --ranks-per-gpu takes more",
+        )
+    return "cuda", ranks or room, f"{gpus} GPUs"
+
+
+class _Plan:
+    """Everything about the sea and the wave that is decided before a rank starts."""
+
+    def __init__(
+        self,
+        file: str | Path | None,
+        grid: tuple[int, int] | None,
+        source: Point | None,
+        gauges: Sequence[Point] | None,
+        steps: int | None,
+        hours: float | None,
+        ranks: int,
+    ) -> None:
+        floor = bathymetry.load(file)
+        rows, columns = grid if grid is not None else _grid_for(floor)
+        _core.tsunami_grid(ranks, max(rows, 1), max(columns, 1))  # refuses more ranks than cells
+        self.sea = sea.build(floor, rows, columns)
+        self.radius_m = voyage.default_radius_m(self.sea)
+        if source is not None:
+            self.source = voyage.check_source(self.sea, source)
+        else:
+            self.source = voyage.choose_source(self.sea, self.radius_m)
+        self.travel = voyage.travel(self.sea, self.source)
+        if gauges:
+            named = [(f"Gauge {k + 1}", x, y) for k, (x, y) in enumerate(gauges)]
+            self.gauges = [voyage.gauge_at(self.sea, self.travel, x, y, name) for name, x, y in named]
+        else:
+            self.gauges = voyage.choose_gauges(self.sea, self.travel)
+        self.surface = sea.hump(self.sea, self.source, HUMP_M, self.radius_m)
+        self.time_step_s = self.sea.time_step_s()
+        self.steps = _steps(steps, hours, self.time_step_s, self.travel)
+
+    def job(self, ranks: int, device: str, capture: bool, check: bool) -> Job:
+        frames = sorted({round(k * self.steps / FRAMES) for k in range(FRAMES + 1)})
+        return Job(
+            ranks=ranks,
+            device=device,
+            capture=capture,
+            check=check,
+            rows=self.sea.rows,
+            columns=self.sea.columns,
+            height_m=self.sea.height_m,
+            time_step_s=self.time_step_s,
+            steps=self.steps,
+            frame_steps=frames,
+            gauges=[gauge.row * self.sea.columns + gauge.column for gauge in self.gauges],
+        )
+
+    def tell(self, ranks: int, device: str, why: str) -> None:
+        here = self.sea
+        wet = float(here.wet.mean())
+        print(f"sea floor  {here.source}: {here.rows} x {here.columns} cells, {100 * wet:.0f} % water, ", end="")
+        print(f"{-here.elevation.min():.0f} m at the deepest")
+        print(f"wave       {HUMP_M:g} m high at {coordinates(*self.source, here.geographic)}; ", end="")
+        print(f"{self.steps:,} steps of {self.time_step_s:.3f} s are {clock(self.steps * self.time_step_s / 60)}")
+        print(f"gauges     {', '.join(gauge.name for gauge in self.gauges)}")
+        print(f"ranks      {ranks} on the {device} device ({why})", flush=True)
+
+
+def _grid_for(floor: bathymetry.Bathymetry) -> tuple[int, int]:
+    """About CELLS cells, as tall as they are wide."""
+    across, up = float(floor.x[-1] - floor.x[0]), float(floor.y[-1] - floor.y[0])
+    if floor.geographic:
+        across *= math.cos(math.radians(float(floor.y.mean())))
+    rows = math.sqrt(CELLS * up / across)
+    return max(16, 8 * round(rows / 8)), max(16, 8 * round(CELLS / rows / 8))
+
+
+def _steps(steps: int | None, hours: float | None, time_step_s: float, travel: voyage.Travel) -> int:
+    if steps is not None:
+        if steps < 1:
+            raise InvalidArgumentError(f"{steps} steps are no simulation; ask for 1 or more")
+        return steps
+    if hours is not None and not (math.isfinite(hours) and hours > 0):
+        raise InvalidArgumentError(f"{hours} hours are no simulation; ask for more than 0")
+    return max(1, round((hours if hours is not None else voyage.hours_to_simulate(travel)) * 3600 / time_step_s))
+
+
+def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:
+    result = json.loads((folder / "result.json").read_text())
+    with np.load(folder / "result.npz") as data:
+        arrays = {name: data[name] for name in data.files}
+    exchanges = [dict(row, rank=rank) for rank, one in enumerate(result["ranks"]) for row in one["exchanges"]]
+    return Outcome(
+        sea=plan.sea,
+        source=plan.source,
+        hump_m=HUMP_M,
+        radius_m=plan.radius_m,
+        travel=plan.travel,
+        gauges=plan.gauges,
+        time_step_s=job.time_step_s,
+        steps=job.steps,
+        frame_steps=job.frame_steps,
+        frames=arrays["frames"],
+        highest=arrays["highest"],
+        series=arrays["series"],
+        ranks=job.ranks,
+        grid=(result["grid"][0], result["grid"][1]),
+        device=job.device,
+        captured=job.capture,
+        wall_s=result["wall_s"],
+        times=[_times(rank, one["times"]) for rank, one in enumerate(result["ranks"])],
+        exchanges=exchanges,
+        checks=_checks(result, arrays),
+    )
+
+
+def _times(rank: int, times: dict[str, int]) -> RankTimes:
+    per_step = 1e-3 / max(1, times["steps"])
+    return RankTimes(
+        rank=rank,
+        compute=times["compute_ns"] * per_step,
+        wait=times["wait_ns"] * per_step,
+        move=times["exchange_move_ns"] * per_step,
+        neighbour=times["exchange_wait_ns"] * per_step,
+    )
+
+
+def _checks(result: dict[str, Any], arrays: dict[str, Any]) -> list[Check]:
+    volumes = np.array(result["volumes"])
+    drift = float(np.abs(volumes / volumes[0] - 1.0).max())
+    checks = [
+        Check(
+            "Water is conserved",
+            drift <= VOLUME_TOLERANCE,
+            f"The water above sea level, {volumes[0] / 1e9:.3f} km³, changed by {drift:.1e} of itself at most, over all frames "
+            f"(tolerance {VOLUME_TOLERANCE:.0e}: rounding only, as the scheme conserves it exactly).",
+        ),
+        Check(
+            "All values are finite",
+            bool(np.isfinite(arrays["frames"]).all() and np.isfinite(arrays["series"]).all()),
+            f"{arrays['frames'].size:,} elevations in {len(arrays['frames'])} frames, {arrays['series'].size:,} at the gauges.",
+        ),
+    ]
+    same = result["check"]
+    if same is not None:
+        checks.insert(0, _same_bits(same))
+    return checks
+
+
+def _same_bits(same: dict[str, Any]) -> Check:
+    equal, compared = same["equal"], same["compared"]
+    text = (
+        f"{equal} of {compared} fields (every frame, the highest water, every gauge's series) have the same bits; the largest "
+        f"difference at the end is {same['largest_difference_m']:.1e} m (tolerance 0: the arithmetic and its order are the same). "
+        f"The other run took {same['wall_s']:.1f} s."
+    )
+    return Check(
+        f"Bit for bit the same as a run {'on one rank' if same['how'] == 'one rank' else same['how']}",
+        equal == compared,
+        text,
+    )
+
+
+def _conclude(outcome: Outcome, report: Path, image: Path, seconds: float) -> None:
+    for check in outcome.checks:
+        print(f"{'ok' if check.passed else 'FAILED':<10} {check.name}. {check.text}")
+    each = 1e9 * outcome.wall_s / outcome.cells / outcome.steps
+    print(
+        f"speed      {outcome.wall_s:.1f} s for {outcome.steps:,} steps, {each:.2f} ns a cell and step over all ranks"
+    )
+    print(f"report     {report}  (and {image}), {seconds:.0f} s in all")
