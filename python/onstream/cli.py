@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated
 
 from . import __version__
@@ -69,6 +70,69 @@ def run(
     from . import launcher
 
     raise typer.Exit(launcher.run(ranks, command, prefix=prefix, grace_s=grace_s))
+
+
+@app.command()
+def demo(
+    ranks: Annotated[
+        int | None, typer.Option("-n", "--ranks", help="How many ranks. Default: one a GPU, else 4.")
+    ] = None,
+    grid: Annotated[
+        str, typer.Option(metavar="ROWSxCOLUMNS", help="Cells, such as 720x960. Default: by the map.")
+    ] = "",
+    steps: Annotated[int | None, typer.Option(help="Time steps; wins over --hours.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="Hours of the sea. Default: until the wave has crossed it.")
+    ] = None,
+    bathymetry: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Sea floor in metres: .npz, .npy or .png. Default: a real one.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, host or cuda.")] = "auto",
+    ranks_per_gpu: Annotated[int, typer.Option(help="Ranks that share a GPU.")] = 1,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the page and the picture go.")] = Path("out/demo"),
+    source: Annotated[str, typer.Option(metavar="LON,LAT", help="Where the wave starts. Default: chosen.")] = "",
+    gauge: Annotated[
+        list[str] | None, typer.Option(metavar="LON,LAT", help="A tide gauge; repeat it for more.")
+    ] = None,
+    capture: Annotated[bool, typer.Option(help="Replay the step as a captured graph.")] = True,
+    check: Annotated[bool, typer.Option(help="Compare with a run of one rank.")] = True,
+) -> None:
+    """Computes a tsunami over real sea floor on several ranks, and writes a page to look at."""
+    from .demo import run_demo
+
+    raise typer.Exit(
+        run_demo(
+            ranks=ranks,
+            grid=_grid(grid),
+            steps=steps,
+            hours=hours,
+            bathymetry=bathymetry,
+            device=device,
+            ranks_per_gpu=ranks_per_gpu,
+            out=out,
+            source=_point(source, "--source") if source else None,
+            gauges=[_point(text, "--gauge") for text in gauge or []],
+            capture=capture,
+            check=check,
+        )
+    )
+
+
+def _grid(text: str) -> tuple[int, int] | None:
+    if not text:
+        return None
+    rows, _, columns = text.partition("x")
+    if not (rows.isdigit() and columns.isdigit()):
+        raise typer.BadParameter(f"--grid {text} is not ROWSxCOLUMNS, such as 720x960")
+    return int(rows), int(columns)
+
+
+def _point(text: str, option: str) -> tuple[float, float]:
+    try:
+        longitude, latitude = (float(number) for number in text.split(","))
+    except ValueError as error:
+        raise typer.BadParameter(f"{option} {text} is not LON,LAT, such as -74.5,38.2") from error
+    return longitude, latitude
 
 
 @app.command()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from jobs import run_job
 
 import onstream
@@ -78,6 +79,16 @@ def test_a_misspelt_variable_is_an_error_and_not_a_traceback() -> None:
     assert ended.stderr.startswith("onstream: ")
     assert "ONSTREAM_LANE" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [("--grid", "9by9", "ROWSxCOLUMNS"), ("--source", "here", "LON,LAT"), ("--gauge", "1,2,3", "LON,LAT")],
+)
+def test_a_wrong_option_of_the_demo_is_explained(option: str, value: str, reason: str) -> None:
+    ended = command("demo", option, value)
+    assert ended.returncode == 2
+    assert reason in ended.stderr
 
 
 def test_run_gives_every_rank_its_number_and_prefix(tmp_path: Path) -> None:
