@@ -41,6 +41,7 @@ void exchange_on_stream(World& world, Path path, MemoryKind kind) {
     }
     world.synchronize(own.stream);
     CHECK(in.read() == pattern(bytes, static_cast<unsigned>(bytes) + static_cast<unsigned>(peer)));
+    world.barrier();  // pinned memory is freed only behind running kernels (docs/decisions/0010)
   }
 }
 

@@ -30,7 +30,7 @@ Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeou
     : device_(std::move(device)), mesh_(mesh), rank_(rank), timeout_s_(timeout_s) {
   mesh_.on("reach.map", [this](int peer, const std::string& payload, Fd fd) { return map_for(peer, payload, std::move(fd)); });
   mesh_.on("reach.unmap", [this](int peer, const std::string& payload, Fd) {
-    (void)take(peer, value_of<std::uint64_t>(payload, "an unmap notice"));
+    if (auto gone = take(peer, value_of<std::uint64_t>(payload, "an unmap notice"))) disposal_.hand_over(std::move(gone));
     return std::string();
   });
 }

@@ -14,6 +14,7 @@
 
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
+#include "onstream/transport/disposal.hpp"
 
 namespace onstream {
 
@@ -46,6 +47,7 @@ class Reach {
   Mesh& mesh_;
   int rank_;
   double timeout_s_;
+  Disposal disposal_;  // of mappings whose owner has freed the memory
   std::mutex mutex_;
   std::map<std::pair<int, std::byte*>, Exposed> exposed_;                          // by peer and base
   std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> imported_;  // by peer and id
