@@ -61,12 +61,12 @@ struct Body {
 
  private:
   // Tells the peers that wait for it that this launch runs: its destinations may be written, its sources are ready.
-  // Relaxed is enough for the former, as whatever read a destination has finished with its kernel.
+  // Relaxed is enough for the former on a GPU, as whatever read a destination has finished with its kernel.
   template <class Group>
   ONSTREAM_BODY void announce(const Group& group, std::uint64_t epoch) const {
     for (std::uint32_t i = group.rank(); i < view.announce_count; i += group.size()) {
-      if (view.announce_release != 0) {
-        group.store_release(view.announce[i], epoch);  // pairs with move()'s acquire
+      if (kSerial<Group> || view.announce_release != 0) {
+        group.store_release(view.announce[i], epoch);  // pairs with the acquires of move() and has_started()
       } else {
         group.store_relaxed(view.announce[i], epoch);
       }
@@ -74,9 +74,21 @@ struct Body {
     if (group.rank() == 0 && view.lone_signals != 0) send_signals(group, {0, view.lone_signals});
   }
 
+  // Before a relaxed store that tells a peer what the whole grid has done. The host's stores that tell are releases.
+  template <class Group>
+  ONSTREAM_BODY static void fence_grid(const Group& group) {
+    if constexpr (!kSerial<Group>) group.fence();
+  }
+
+  // A slot may be written: what is written does not depend on anything the peer did, so a GPU needs no acquire.
+  template <class Group>
+  ONSTREAM_BODY static bool has_started(const Group& group, const std::uint64_t* word, std::uint64_t epoch) {
+    return reached(kSerial<Group> ? group.load_acquire(word) : group.load_relaxed(word), epoch);
+  }
+
   template <class Group>
   ONSTREAM_BODY void send_signals(const Group& group, Span signals) const {
-    group.fence();  // pairs with the acquire of whoever waits for the counter
+    fence_grid(group);  // pairs with the acquire of whoever waits for the counter
     for (std::uint32_t i = signals.first; i < signals.last; ++i) {
       group.add_system(view.signals[i].counter, view.signals[i].value);
     }
@@ -93,7 +105,7 @@ struct Body {
       const Task& task = view.tasks[item.task];
       const std::uint64_t start_ns = timer(group, team, item);
       if (task.started != nullptr) {
-        good = wait(group, task, epoch, [&] { return reached(group.load_relaxed(task.started), epoch - 1); });
+        good = wait(group, task, epoch, [&] { return has_started(group, task.started, epoch - 1); });
       }
       if (good) pack_lines(group, team, item, task, epoch);
       if (start_ns != 0) group.add(&view.ops[task.op].move_ns, group.now_ns() - start_ns);
@@ -264,11 +276,11 @@ struct Body {
   template <class Group>
   ONSTREAM_BODY void complete(const Group& group, const Task& task, std::uint64_t epoch) const {
     OpState& op = view.ops[task.op];
-    group.fence();
+    fence_grid(group);
     if (task.parts > 1) {
       if (group.add(&op.done, 1) + 1 == task.parts) {
         group.store_relaxed(&op.done, 0);
-        group.fence();
+        fence_grid(group);
         tell(group, task, op, epoch);
       }
     } else {
@@ -283,7 +295,10 @@ struct Body {
 
   template <class Group>
   ONSTREAM_BODY void tell(const Group& group, const Task& task, OpState& op, std::uint64_t epoch) const {
-    if (task.flag != nullptr) group.store_relaxed(task.flag, epoch);  // after a fence; pairs with await()'s acquire
+    if (task.flag != nullptr) {  // pairs with await()'s acquire
+      if constexpr (kSerial<Group>) group.store_release(task.flag, epoch);
+      else group.store_relaxed(task.flag, epoch);  // after a fence
+    }
     if (task.to != nullptr) group.add(&op.move_ns, group.now_ns() - group.load_relaxed(&op.ready_ns));
   }
 
