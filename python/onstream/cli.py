@@ -62,6 +62,7 @@ def run(
     grace_s: Annotated[
         float, typer.Option(min=0.0, help="Seconds that the other ranks get to end when one has failed.")
     ] = 5.0,
+    timeout_s: Annotated[float | None, typer.Option(min=0.0, help="Seconds after which the job is ended.")] = None,
 ) -> None:
     """Runs a program as several ranks on this machine, with their output and their signals.
 
@@ -69,7 +70,7 @@ def run(
     """
     from . import launcher
 
-    raise typer.Exit(launcher.run(ranks, command, prefix=prefix, grace_s=grace_s))
+    raise typer.Exit(launcher.run(ranks, command, prefix=prefix, grace_s=grace_s, timeout_s=timeout_s))
 
 
 @app.command()

@@ -120,6 +120,11 @@ def test_run_returns_the_failing_ranks_code(tmp_path: Path) -> None:
     assert run_job(tmp_path, 2, program).code == 7
 
 
+def test_run_ends_a_job_that_takes_too_long() -> None:
+    ended = command("run", "-n", "2", "--timeout-s", "0.5", sys.executable, "-c", "import time; time.sleep(50)")
+    assert ended.returncode == 124
+
+
 def test_run_passes_options_on_to_the_program() -> None:
     ended = command(
         "run", "-n", "1", "--no-prefix", sys.executable, "-c", "import sys; print(sys.argv[1:])", "-n", "--json"
