@@ -57,7 +57,11 @@ class Fabric::Implementation {
       return std::string();
     });
     mesh_.on_death([this](int, const std::string& why) { fail_world(why); });
-    mesh_.on_tick([this] { look_at_board(); });
+    mesh_.on_tick([this] {
+      look_at_board();
+      constexpr int kTicksBetweenSweeps = 20;
+      if (++ticks_ % kTicksBetweenSweeps == 0) reach_.sweep();
+    });
     mesh_.start();
     // Nobody goes on before all listen.
     const std::string mine = device_->identity();
@@ -173,6 +177,7 @@ class Fabric::Implementation {
   int block_limit_ = 1;
 
  private:
+  unsigned ticks_ = 0;      // the mesh's thread's own
   std::mutex board_mutex_;  // held while the board is read
   std::mutex mutex_;        // guards what follows
   std::string reason_;

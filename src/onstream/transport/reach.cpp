@@ -104,6 +104,19 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
   for (const std::uint64_t id : gone) mesh_.notify(peer, "reach.unmap", bytes_of(id));
 }
 
+void Reach::sweep() {
+  std::vector<std::pair<int, std::uint64_t>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto entry = exposed_.begin(); entry != exposed_.end();) {
+      const bool lives = device_->inspect(entry->second.base).id == entry->second.id;
+      if (!lives) gone.emplace_back(entry->first.first, entry->second.id);
+      entry = lives ? std::next(entry) : exposed_.erase(entry);
+    }
+  }
+  for (const auto& [peer, id] : gone) mesh_.notify(peer, "reach.unmap", bytes_of(id));
+}
+
 std::string Reach::why_not(const void* address, int peer) {
   const MemoryInfo info = device_->inspect(address);
   if (!info.exportable) {

@@ -27,6 +27,9 @@ class Reach {
   std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
   std::string why_not(const void* address, int peer);
 
+  // Tells peers to unmap what this rank has freed since it exposed it. From the mesh's thread, now and then.
+  void sweep();
+
   // Asks `peer` to map an allocation of ours, without remembering it here. Returns the peer's address of its base.
   std::uint64_t offer(const MemoryInfo& info, int peer);
   // What `peer` offered, taken out: from now on the caller keeps it mapped.

@@ -21,27 +21,28 @@ template <class Range, MemoryKind kKind>
 class SharedMemory final : public Memory {
  public:
   SharedMemory(Range range, std::size_t bytes, int device_index, Flavour flavour)
-      : range_(std::move(range)), bytes_(bytes) {
+      : range_(std::make_shared<Range>(std::move(range))), bytes_(bytes) {
     Own own;
     own.info.kind = kKind;
     own.info.device_index = device_index;
-    own.info.base = range_.data();
+    own.info.base = range_->data();
     own.info.bytes = bytes;
     own.info.exportable = true;
     own.info.kernel_access = true;
     own.flavour = flavour;
-    own.mapped_bytes = range_.mapped_bytes();
-    own.export_fd = [this] { return range_.export_fd(); };
+    own.mapped_bytes = range_->mapped_bytes();
+    own.export_fd = [this] { return range_->export_fd(); };
+    own.range = range_;
     add_own(std::move(own));
   }
-  ~SharedMemory() override { remove_own(range_.data()); }
+  ~SharedMemory() override { remove_own(range_->data()); }
 
-  std::byte* data() const override { return range_.data(); }
+  std::byte* data() const override { return range_->data(); }
   std::size_t bytes() const override { return bytes_; }
   MemoryKind kind() const override { return kKind; }
 
  private:
-  Range range_;
+  std::shared_ptr<Range> range_;  // shared with importers of this process
   std::size_t bytes_;
 };
 
@@ -151,13 +152,15 @@ bool current_gpu_accesses(const void* address) {
 
 class OwnAddress final : public Mapping {
  public:
-  OwnAddress(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
+  OwnAddress(std::byte* data, std::size_t bytes, std::shared_ptr<void> kept)
+      : data_(data), bytes_(bytes), kept_(std::move(kept)) {}
   std::byte* data() const override { return data_; }
   std::size_t bytes() const override { return bytes_; }
 
  private:
   std::byte* data_;
   std::size_t bytes_;
+  std::shared_ptr<void> kept_;  // null for memory of others, such as cudaMalloc's
 };
 
 template <class Range>
@@ -227,7 +230,8 @@ std::size_t mapped_bytes_of(const ExportRecord& record) {
 
 std::shared_ptr<Mapping> own_address(Gpu& gpu, const ExportRecord& record) {
   if (record.kind == MemoryKind::device) gpu.enable_peer(record.device_index);
-  return std::make_shared<OwnAddress>(reinterpret_cast<std::byte*>(record.base), record.bytes);
+  auto* base = reinterpret_cast<std::byte*>(record.base);
+  return std::make_shared<OwnAddress>(base, record.bytes, keep_own(base, record.id));
 }
 
 const char* why_not_exportable(MemoryKind kind) {

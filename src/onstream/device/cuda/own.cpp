@@ -51,6 +51,12 @@ std::optional<MemoryInfo> find_own(const void* address) {
   return own.info;
 }
 
+std::shared_ptr<void> keep_own(const std::byte* base, std::uint64_t id) {
+  const std::shared_lock<std::shared_mutex> lock(table().mutex);
+  const auto found = table().by_base.find(number(base));
+  return found != table().by_base.end() && found->second.info.id == id ? found->second.range.lock() : nullptr;
+}
+
 Export export_own(const MemoryInfo& info) {
   const std::shared_lock<std::shared_mutex> lock(table().mutex);
   const auto found = table().by_base.find(number(info.base));

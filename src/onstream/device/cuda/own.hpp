@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 
 #include "onstream/base/fd.hpp"
@@ -23,6 +24,7 @@ struct Own {
   Flavour flavour = Flavour::gpu_fd;
   std::size_t mapped_bytes = 0;   // whole pages, at least info.bytes
   std::function<Fd()> export_fd;  // valid while the allocation lives
+  std::weak_ptr<void> range;      // what an importer in this very process keeps mapped
 };
 
 // Adds an allocation and gives it its id. Thread-safe, as all here.
@@ -30,6 +32,8 @@ void add_own(Own own);
 void remove_own(const std::byte* base) noexcept;
 // What is known about the allocation around an address. A table look-up, no driver call.
 std::optional<MemoryInfo> find_own(const void* address);
+// Keeps the allocation with this base and id mapped, also after its owner has let go. Null if it is not, or no longer, ours.
+std::shared_ptr<void> keep_own(const std::byte* base, std::uint64_t id);
 // Exports the allocation with this base and id, which cannot be freed in the meantime. Throws invalid_argument if it is
 // gone.
 Export export_own(const MemoryInfo& info);
