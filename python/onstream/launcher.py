@@ -1,0 +1,413 @@
+"""`onstream run`: the ranks of a job on this machine, with their output, their signals and one exit code.
+
+Every rank is a process in a process group of its own, so a Ctrl-C reaches it once, through us. Output goes out by whole
+lines. When a rank fails, the others get a grace period for their own errors, then SIGTERM, then SIGKILL; its error is
+printed last. Ranks die with the launcher, even when that is killed. They meet at an abstract socket name, so no port is
+taken and no file is left. Needs nothing but the standard library: python -m onstream.launcher -n 4 PROGRAM...
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import secrets
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import BinaryIO
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # after these the ranks are expected to end
+KILL_AFTER_S = 2.0  # between SIGTERM and SIGKILL
+DRAIN_S = 1.0  # for output that somebody else than a rank still holds open
+TURN_S = 0.05  # how late a rank's end may be noticed where the kernel has no pidfd
+LONGEST_LINE = 1 << 16  # a longer one goes out in pieces
+TAIL_LINES = 40  # of standard error, repeated at the end
+
+CODE_TIMEOUT = 124
+CODE_NOT_EXECUTABLE = 126
+CODE_NOT_FOUND = 127
+
+
+def run(
+    size: int,
+    command: list[str],
+    *,
+    prefix: bool = True,
+    env: dict[str, str] | None = None,
+    grace_s: float = 5.0,
+    timeout_s: float | None = None,
+) -> int:
+    """Runs `command` as `size` ranks, blocks until all have ended, and returns the job's exit code.
+
+    0 if every rank returned 0, else the code of the rank that failed first (128 + number for a signal), 124 after
+    timeout_s, 126 or 127 if the program cannot be started. `env` is added to this process's environment. With
+    prefix=False standard output is the ranks' own, as it is. Signals are forwarded when called from the main thread.
+    """
+    if size < 1:
+        raise ValueError(f"a job of {size} ranks cannot run; ask for 1 or more")
+    if not command:
+        raise ValueError("no program to run")
+    job = _Job(size, grace_s, timeout_s)
+    with _forwarding(job):
+        try:
+            job.start(command, env or {}, prefix=prefix)
+        except OSError as error:
+            job.kill_all()
+            _say(_cannot_start(command[0], error))
+            return CODE_NOT_FOUND if isinstance(error, FileNotFoundError) else CODE_NOT_EXECUTABLE
+        try:
+            return job.attend()
+        finally:
+            job.kill_all()
+
+
+@dataclass
+class _Source:
+    """One output stream of one rank: cut into lines, each with its prefix."""
+
+    pipe: BinaryIO
+    sink: BinaryIO
+    prefix: bytes
+    tail: deque[bytes] | None  # the last lines, for standard error
+    pending: bytearray = field(default_factory=bytearray)
+
+    def read(self) -> bool:
+        """Passes on what is there. False at the end of the stream."""
+        try:
+            chunk = os.read(self.pipe.fileno(), 1 << 16)
+        except BlockingIOError:
+            return True
+        if not chunk:
+            self.finish()
+            return False
+        self.pending += chunk
+        end = self.pending.rfind(b"\n") + 1
+        if end == 0 and len(self.pending) > LONGEST_LINE:
+            end = len(self.pending)
+        if end > 0:
+            self._emit(bytes(self.pending[:end]))
+            del self.pending[:end]
+        return True
+
+    def finish(self) -> None:
+        if self.pending:
+            self._emit(bytes(self.pending))
+            self.pending.clear()
+
+    def _emit(self, block: bytes) -> None:
+        lines = block.split(b"\n")
+        if lines[-1] == b"":
+            lines.pop()
+        text = b"".join(self.prefix + line + b"\n" for line in lines)
+        if self.tail is not None:
+            self.tail.extend(lines)
+        self.sink.write(text)
+        self.sink.flush()
+
+
+@dataclass
+class _Rank:
+    number: int
+    process: subprocess.Popen[bytes]
+    tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    pidfd: int | None = None
+    code: int | None = None  # once ended; negative: the signal
+
+    def ended(self) -> bool:
+        """Looks without reaping: as long as the process is a zombie, its group's number belongs to nobody else."""
+        if self.code is None:
+            info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if info is not None:
+                self.code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+        return self.code is not None
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, number)
+
+    def fate(self) -> str:
+        assert self.code is not None
+        if self.code < 0:
+            return f"rank {self.number} was killed by signal {-self.code} ({_name_of(-self.code)})"
+        return f"rank {self.number} ended with code {self.code}"
+
+
+class _Job:
+    """The ranks and the loop that attends to them."""
+
+    def __init__(self, size: int, grace_s: float, timeout_s: float | None) -> None:
+        self.size = size
+        self.grace_s = grace_s
+        self.timeout_s = timeout_s
+        self.ranks: list[_Rank] = []
+        self.selector = selectors.DefaultSelector()
+        self.first_failed: _Rank | None = None
+        self.interrupted_by: int | None = None
+        self.timed_out = False
+        self.reader_gone = False
+        self.term_at: float | None = None  # when to send SIGTERM
+        self.kill_at: float | None = None  # when to send SIGKILL
+
+    def start(self, command: list[str], env: dict[str, str], *, prefix: bool) -> None:
+        shared = {**os.environ, **env}
+        shared.pop("ONSTREAM_PORT", None)
+        shared.setdefault("PYTHONUNBUFFERED", "1")  # what a killed rank printed must not be lost
+        shared["ONSTREAM_SIZE"] = shared["ONSTREAM_LOCAL_SIZE"] = str(self.size)
+        shared["ONSTREAM_ADDRESS"] = f"unix:onstream-run-{secrets.token_hex(16)}"
+        shared["ONSTREAM_SECRET"] = secrets.token_hex(32)
+        prepare = _child_preparation()
+        for number in range(self.size):
+            process = subprocess.Popen(
+                command,
+                env={**shared, "ONSTREAM_RANK": str(number), "ONSTREAM_LOCAL_RANK": str(number)},
+                stdin=_stdin_of(number),
+                stdout=subprocess.PIPE if prefix else None,
+                stderr=subprocess.PIPE,
+                preexec_fn=prepare,
+            )
+            self._adopt(_Rank(number, process), f"[{number}] ".encode() if prefix else b"")
+        if self.timeout_s is not None:
+            self._end_at(time.monotonic() + self.timeout_s)
+
+    def _adopt(self, rank: _Rank, prefix: bytes) -> None:
+        self.ranks.append(rank)
+        process = rank.process
+        for pipe, sink, tail in (
+            (process.stdout, _binary(sys.stdout), None),
+            (process.stderr, _binary(sys.stderr), rank.tail),
+        ):
+            if pipe is None:
+                continue
+            os.set_blocking(pipe.fileno(), False)
+            # The type of a Popen pipe says less than what it is with bufsize=-1.
+            source = _Source(pipe, sink, prefix, tail)  # type: ignore[arg-type]
+            self.selector.register(pipe, selectors.EVENT_READ, source)
+        with contextlib.suppress(AttributeError, OSError):  # an old kernel: ends are then noticed by the turn
+            rank.pidfd = os.pidfd_open(process.pid)
+            self.selector.register(rank.pidfd, selectors.EVENT_READ, None)
+
+    def attend(self) -> int:
+        while not all(rank.ended() for rank in self.ranks):
+            self._turn()
+            self._look_for_failures()
+            self._end_what_must()
+        self._look_for_failures()
+        for rank in self.ranks:
+            rank.signal(signal.SIGKILL)  # what ranks left running in their groups
+        self._drain()
+        return self._conclude()
+
+    def _turn(self) -> None:
+        now = time.monotonic()
+        due = [at for at in (self.term_at, self.kill_at) if at is not None]
+        longest = 0.25 if all(rank.pidfd is not None for rank in self.ranks) else TURN_S
+        for key, _ in self.selector.select(max(0.0, min([longest, *(at - now for at in due)]))):
+            if isinstance(key.data, _Source):
+                self._pass_on(key.data)
+            else:
+                self.selector.unregister(key.fileobj)  # a pidfd: its rank has ended
+
+    def _pass_on(self, source: _Source) -> None:
+        try:
+            more = source.read()
+        except BrokenPipeError:  # whoever read our output has gone: `onstream run ... | head`
+            more = False
+            self._reader_went(source.sink)
+        if not more:
+            self.selector.unregister(source.pipe)
+            source.pipe.close()
+
+    def _reader_went(self, sink: BinaryIO) -> None:
+        self.reader_gone = self.first_failed is None
+        self._end_at(time.monotonic())
+        # Python flushes at its own end; that must not fail a second time.
+        null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        os.dup2(null, sink.fileno())
+        os.close(null)
+
+    def _look_for_failures(self) -> None:
+        if self.first_failed is not None:
+            return
+        failed = [rank for rank in self.ranks if rank.ended() and rank.code != 0]
+        if failed:
+            # Among those seen at once a signal is a cause, an exit code may be the answer to it.
+            self.first_failed = min(failed, key=lambda rank: (rank.code or 0) > 0)
+            self._end_at(time.monotonic() + self.grace_s)
+
+    def _end_at(self, at: float) -> None:
+        self.term_at = at if self.term_at is None else min(self.term_at, at)
+
+    def _end_what_must(self) -> None:
+        now = time.monotonic()
+        if self.term_at is not None and self.kill_at is None and now >= self.term_at:
+            if self.first_failed is None and self.interrupted_by is None and not self.reader_gone:
+                self.timed_out = True
+            self.kill_at = now + KILL_AFTER_S
+            self._signal_running(signal.SIGTERM)
+        if self.kill_at is not None and now >= self.kill_at:
+            self._signal_running(signal.SIGKILL)
+            self.kill_at = now + KILL_AFTER_S
+
+    def _signal_running(self, number: int) -> None:
+        for rank in self.ranks:
+            if not rank.ended():
+                rank.signal(number)
+
+    def forward(self, number: int) -> None:
+        """From the signal handler. A second ending signal is not asked twice."""
+        if number in ENDING and self.interrupted_by is not None:
+            self._signal_running(signal.SIGKILL)
+            return
+        self._signal_running(number)
+        if number in ENDING:
+            self.interrupted_by = number
+            self._end_at(time.monotonic() + self.grace_s)
+
+    def kill_all(self) -> None:
+        """Leaves no process, zombie or descriptor behind. May be called twice."""
+        for rank in self.ranks:
+            if rank.process.returncode is None:
+                rank.signal(signal.SIGKILL)
+                rank.process.wait()
+            for pipe in (rank.process.stdout, rank.process.stderr):
+                if pipe is not None:
+                    pipe.close()
+            if rank.pidfd is not None:
+                os.close(rank.pidfd)
+                rank.pidfd = None
+        self.selector.close()
+
+    def _drain(self) -> None:
+        limit = time.monotonic() + DRAIN_S
+        while self.selector.get_map() and time.monotonic() < limit:
+            for key, _ in self.selector.select(limit - time.monotonic()):
+                if isinstance(key.data, _Source):
+                    self._pass_on(key.data)
+                else:
+                    self.selector.unregister(key.fileobj)
+        for key in list(self.selector.get_map().values()):
+            if isinstance(key.data, _Source):
+                key.data.finish()
+
+    def _conclude(self) -> int:
+        if self.timed_out:
+            _say(f"the job was not done within {self.timeout_s:g} s; its ranks were ended")
+            return CODE_TIMEOUT
+        if self.reader_gone:
+            return 128 + signal.SIGPIPE
+        failed = self.first_failed
+        if failed is None:
+            return 0
+        assert failed.code is not None
+        code = failed.code if failed.code > 0 else 128 - failed.code
+        if self.interrupted_by is not None and failed.code in (-self.interrupted_by, -signal.SIGTERM, -signal.SIGKILL):
+            _say(f"ended by {_name_of(self.interrupted_by)}")
+            return 128 + self.interrupted_by
+        _say(_story(failed, self.size))
+        return code
+
+
+def _story(failed: _Rank, size: int) -> str:
+    others = "" if size == 1 else "; the other ranks were ended"
+    if not failed.tail:
+        return f"{failed.fate()}{others}. It wrote nothing to standard error."
+    lines = "\n".join(f"[{failed.number}] {line.decode(errors='replace')}" for line in failed.tail)
+    return f"{failed.fate()}{others}. Its last lines on standard error:\n{lines}"
+
+
+def _child_preparation() -> Callable[[], None]:
+    """What a rank does between fork and exec: its own group, and death with the launcher."""
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    pr_set_pdeathsig = 1
+
+    def prepare() -> None:
+        os.setpgid(0, 0)
+        prctl(pr_set_pdeathsig, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:  # the launcher died before the line above
+            os._exit(1)
+
+    return prepare
+
+
+def _stdin_of(number: int) -> int | None:
+    """Rank 0 reads ours, unless that is a terminal, which only one process group may read."""
+    try:
+        readable = number == 0 and not os.isatty(0)
+    except OSError:
+        readable = False
+    return None if readable else subprocess.DEVNULL
+
+
+@contextlib.contextmanager
+def _forwarding(job: _Job) -> Iterator[None]:
+    """While it lasts, signals that would end this process go to the ranks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        job.forward(number)
+
+    before = {number: signal.signal(number, forward) for number in FORWARDED}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _cannot_start(program: str, error: OSError) -> str:
+    text = f"cannot start '{program}': {error.strerror}"
+    if isinstance(error, PermissionError) and program.endswith(".py"):
+        return f"{text}; for a script: onstream run ... python {program}"
+    return text
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"
+
+
+def _binary(stream: object) -> BinaryIO:
+    """The bytes under a text stream. Tests may have replaced it by one that has none."""
+    buffer = getattr(stream, "buffer", None)
+    if buffer is None:
+        raise ValueError(f"{stream!r} takes no bytes, so it cannot show the ranks' output")
+    return buffer  # type: ignore[no-any-return]
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(f"onstream run: {text}", file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m onstream.launcher", description="Runs a program as several ranks.")
+    parser.add_argument("-n", "--ranks", type=int, default=1, help="how many ranks")
+    parser.add_argument("--no-prefix", dest="prefix", action="store_false", help="do not put the rank before each line")
+    parser.add_argument("--grace-s", type=float, default=5.0, help="seconds for the other ranks when one has failed")
+    parser.add_argument("--timeout", dest="timeout_s", type=float, help="seconds after which the job is ended")
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help="what every rank runs")
+    options = parser.parse_args(arguments)
+    if options.ranks < 1 or not options.command:
+        parser.error("needs a number of ranks from 1 on and a program")
+    return run(
+        options.ranks, options.command, prefix=options.prefix, grace_s=options.grace_s, timeout_s=options.timeout_s
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

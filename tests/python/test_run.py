@@ -1,0 +1,268 @@
+"""`onstream run`: output, signals, failures and leftovers. The ranks are plain Python programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LAUNCHER = Path(__file__).resolve().parents[2] / "python" / "onstream" / "launcher.py"
+SOON_S = 60.0
+
+RANK = "import os, signal, sys, time\nrank = int(os.environ['ONSTREAM_RANK'])\n"
+# Ends only when it is made to; should the test fail, the alarm does it.
+FOR_EVER = "\nsignal.alarm(60)\nwhile True: signal.pause()\n"
+
+
+def command(size: int, program: str, *options: str) -> list[str]:
+    return [sys.executable, str(LAUNCHER), "-n", str(size), *options, sys.executable, "-c", RANK + program]
+
+
+def run(size: int, program: str, *options: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(size, program, *options), input=stdin, capture_output=True, text=True, timeout=SOON_S, check=False
+    )
+
+
+@contextlib.contextmanager
+def running(size: int, program: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        command(size, program, *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as job:
+        try:
+            yield job
+        finally:
+            job.kill()
+
+
+def read_lines(job: subprocess.Popen[str], count: int) -> list[str]:
+    assert job.stdout is not None
+    return sorted(job.stdout.readline().rstrip("\n") for _ in range(count))
+
+
+def gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in "ZX"
+
+
+def wait_until_gone(pids: list[int]) -> None:
+    limit = time.monotonic() + SOON_S
+    while not all(gone(pid) for pid in pids):
+        assert time.monotonic() < limit, f"of {pids} some still run"
+        time.sleep(0.01)
+
+
+def test_every_rank_knows_who_it_is_and_shares_address_and_secret() -> None:
+    names = ["SIZE", "LOCAL_RANK", "LOCAL_SIZE", "ADDRESS", "SECRET"]
+    job = run(3, f"print(rank, *(os.environ['ONSTREAM_' + n] for n in {names}))")
+    assert job.returncode == 0, job.stderr
+    lines = sorted(job.stdout.splitlines())
+    assert len(lines) == 3
+    shared = set()
+    for rank, line in enumerate(lines):
+        prefix, own, size, local_rank, local_size, address, secret = line.split()
+        assert (prefix, own, size, local_rank, local_size) == (f"[{rank}]", str(rank), "3", str(rank), "3")
+        shared.add((address, secret))
+    assert len(shared) == 1
+    address, secret = shared.pop()
+    assert re.fullmatch(r"unix:onstream-run-[0-9a-f]{32}", address)
+    assert re.fullmatch(r"[0-9a-f]{64}", secret)
+
+
+def test_two_jobs_have_different_addresses_and_secrets() -> None:
+    program = "print(os.environ['ONSTREAM_ADDRESS'], os.environ['ONSTREAM_SECRET'])"
+    one, two = (run(1, program).stdout.split() for _ in range(2))
+    assert not set(one[1:]) & set(two[1:])
+
+
+def test_lines_of_different_ranks_are_never_torn() -> None:
+    job = run(4, "for i in range(3000): sys.stdout.write(f'{rank}:{i}:' + 'x' * (i % 97) + '\\n')")
+    assert job.returncode == 0
+    lines = job.stdout.splitlines()
+    for rank in range(4):
+        own = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert own == [f"[{rank}] {rank}:{i}:" + "x" * (i % 97) for i in range(3000)]
+    assert len(lines) == 4 * 3000
+
+
+def test_bytes_that_are_no_text_and_a_last_line_without_end_come_through() -> None:
+    program = "sys.stdout.buffer.write(b'\\xff\\xfe\\n\\n\\rtail'); sys.stdout.flush()"
+    job = subprocess.run(command(1, program), capture_output=True, timeout=SOON_S, check=False)
+    assert job.stdout == b"[0] \xff\xfe\n[0] \n[0] \rtail\n"
+
+
+def test_a_line_that_never_ends_goes_out_in_pieces() -> None:
+    job = run(1, "sys.stdout.write('y' * 1_000_000)")
+    assert job.stdout.replace("\n[0] ", "").removeprefix("[0] ").rstrip("\n") == "y" * 1_000_000
+
+
+def test_without_prefix_the_output_is_as_the_ranks_wrote_it() -> None:
+    job = run(1, "print('out', end=''); print('err', file=sys.stderr)", "--no-prefix")
+    assert (job.stdout, job.stderr) == ("out", "err\n")
+
+
+def test_only_rank_0_reads_standard_input() -> None:
+    job = run(2, "print(repr(sys.stdin.read()))", stdin="question")
+    assert sorted(job.stdout.splitlines()) == ["[0] 'question'", "[1] ''"]
+
+
+def test_the_first_failing_rank_gives_the_code_and_its_error_is_last() -> None:
+    program = "if rank == 1: sys.exit('the boundary of rank 1 has no neighbour')\n" + FOR_EVER
+    job = run(3, program, "--grace-s", "0.1")
+    assert job.returncode == 1
+    *_, fate, last = job.stderr.splitlines()
+    assert fate == (
+        "onstream run: rank 1 ended with code 1; the other ranks were ended. Its last lines on standard error:"
+    )
+    assert last == "[1] the boundary of rank 1 has no neighbour"
+
+
+def test_a_rank_killed_by_a_signal_is_named_with_it() -> None:
+    job = run(2, "if rank == 1: os.kill(os.getpid(), 9)\n" + FOR_EVER, "--grace-s", "0.1")
+    assert job.returncode == 128 + 9
+    last = job.stderr.splitlines()[-1]
+    assert "rank 1 was killed by signal 9 (SIGKILL)" in last
+    assert last.endswith("It wrote nothing to standard error.")
+
+
+def test_the_other_ranks_may_still_say_what_they_saw(tmp_path: Path) -> None:
+    # The named pipe lets rank 0 go on when rank 1 has ended, and not before.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program = f"""
+if rank == 1:
+    writer = open({str(pipe)!r}, "w")
+    os.kill(os.getpid(), 11)
+assert open({str(pipe)!r}).read() == ""
+sys.exit("rank 0 lost its peer")
+"""
+    job = run(2, program)
+    assert job.returncode == 128 + 11
+    assert "[0] rank 0 lost its peer" in job.stderr
+    assert "rank 1 was killed by signal 11 (SIGSEGV)" in job.stderr.splitlines()[-1]
+
+
+def test_ranks_that_ignore_sigterm_are_killed() -> None:
+    program = "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nif rank == 0: sys.exit(5)\n" + FOR_EVER
+    begin = time.monotonic()
+    job = run(2, program, "--grace-s", "0")
+    assert job.returncode == 5
+    assert time.monotonic() - begin < 30
+
+
+def test_stopped_ranks_are_killed_too() -> None:
+    job = run(2, "if rank == 0: sys.exit(6)\nos.kill(os.getpid(), signal.SIGSTOP)", "--grace-s", "0")
+    assert job.returncode == 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+def test_signals_reach_every_rank(number: signal.Signals) -> None:
+    program = (
+        f"""
+def handle(number, frame):
+    print("got", number, flush=True)
+    sys.exit(0)
+signal.signal({int(number)}, handle)
+print("ready", flush=True)
+"""
+        + FOR_EVER
+    )
+    with running(3, program) as job:
+        assert read_lines(job, 3) == ["[0] ready", "[1] ready", "[2] ready"]
+        job.send_signal(number)
+        assert read_lines(job, 3) == [f"[{rank}] got {int(number)}" for rank in range(3)]
+        assert job.wait(SOON_S) == 0
+
+
+def test_an_interrupt_ends_the_job_with_its_code() -> None:
+    with running(2, "print('ready', flush=True)\n" + FOR_EVER) as job:
+        read_lines(job, 2)
+        job.send_signal(signal.SIGINT)
+        _, errors = job.communicate(timeout=SOON_S)
+        assert job.returncode == 128 + signal.SIGINT
+        assert errors.splitlines()[-1] == "onstream run: ended by SIGINT"
+
+
+def test_a_second_interrupt_does_not_wait_for_the_grace_period() -> None:
+    program = (
+        """
+signal.signal(signal.SIGINT, lambda *_: print("not yet", flush=True))
+print("ready", flush=True)
+"""
+        + FOR_EVER
+    )
+    with running(2, program, "--grace-s", "1000") as job:
+        read_lines(job, 2)
+        job.send_signal(signal.SIGINT)
+        assert read_lines(job, 2) == ["[0] not yet", "[1] not yet"]
+        job.send_signal(signal.SIGINT)
+        assert job.wait(SOON_S) == 128 + signal.SIGINT
+
+
+def test_ranks_die_with_a_launcher_that_is_killed() -> None:
+    with running(3, "print(os.getpid(), flush=True)\n" + FOR_EVER) as job:
+        ranks = [int(line.split()[1]) for line in read_lines(job, 3)]
+        job.kill()
+        wait_until_gone(ranks)
+
+
+def test_what_ranks_left_running_ends_with_the_job() -> None:
+    program = "import subprocess\nprint(subprocess.Popen(['sleep', '60']).pid, flush=True)"
+    with running(2, program) as job:
+        children = [int(line.split()[1]) for line in read_lines(job, 2)]
+        assert job.wait(SOON_S) == 0
+        wait_until_gone(children)
+
+
+def test_a_job_past_its_timeout_is_ended() -> None:
+    job = run(2, FOR_EVER, "--timeout", "0.2")
+    assert job.returncode == 124
+    assert "not done within 0.2 s" in job.stderr
+
+
+def test_a_reader_that_goes_ends_the_job() -> None:
+    with running(2, "while True: print('line', flush=True)", "--grace-s", "0") as job:
+        assert job.stdout is not None
+        job.stdout.readline()
+        job.stdout.close()
+        assert job.wait(SOON_S) == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text"),
+    [("missing", 127, "No such file or directory"), ("script.py", 126, "for a script: onstream run ... python")],
+)
+def test_a_program_that_cannot_start_is_named(tmp_path: Path, name: str, code: int, text: str) -> None:
+    (tmp_path / "script.py").write_text("print('never')")
+    program = tmp_path / name
+    job = subprocess.run(
+        [sys.executable, str(LAUNCHER), "-n", "2", str(program)],
+        capture_output=True,
+        text=True,
+        timeout=SOON_S,
+        check=False,
+    )
+    assert job.returncode == code
+    assert str(program) in job.stderr
+    assert text in job.stderr
+    assert "Traceback" not in job.stderr
+
+
+@pytest.mark.parametrize("options", [["-n", "0", "true"], ["-n", "two", "true"], ["-n", "2"]])
+def test_bad_arguments_are_refused(options: list[str]) -> None:
+    job = subprocess.run(
+        [sys.executable, str(LAUNCHER), *options], capture_output=True, text=True, timeout=SOON_S, check=False
+    )
+    assert job.returncode == 2
+    assert "usage:" in job.stderr
