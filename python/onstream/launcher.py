@@ -27,6 +27,14 @@ from typing import BinaryIO
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # after these the ranks are expected to end
+CRASHES = (
+    signal.SIGKILL,
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGILL,
+    signal.SIGFPE,
+)  # never an answer to another's end
+CLEARING_S = 0.2
 KILL_AFTER_S = 2.0  # between SIGTERM and SIGKILL
 DRAIN_S = 1.0  # for output that somebody else than a rank still holds open
 TURN_S = 0.05  # how late a rank's end may be noticed where the kernel has no pidfd
@@ -122,6 +130,7 @@ class _Rank:
     tail: deque[bytes] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
     pidfd: int | None = None
     code: int | None = None  # once ended; negative: the signal
+    seen_at: float = 0.0  # when it was seen to have failed
 
     def ended(self) -> bool:
         """Looks without reaping: as long as the process is a zombie, its group's number belongs to nobody else."""
@@ -151,7 +160,7 @@ class _Job:
         self.timeout_s = timeout_s
         self.ranks: list[_Rank] = []
         self.selector = selectors.DefaultSelector()
-        self.first_failed: _Rank | None = None
+        self.failed: list[_Rank] = []  # in the order seen
         self.interrupted_by: int | None = None
         self.timed_out = False
         self.reader_gone = False
@@ -228,7 +237,7 @@ class _Job:
             source.pipe.close()
 
     def _reader_went(self, sink: BinaryIO) -> None:
-        self.reader_gone = self.first_failed is None
+        self.reader_gone = not self.failed
         self._end_at(time.monotonic())
         # Python flushes at its own end; that must not fail a second time.
         null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
@@ -236,13 +245,22 @@ class _Job:
         os.close(null)
 
     def _look_for_failures(self) -> None:
-        if self.first_failed is not None:
-            return
-        failed = [rank for rank in self.ranks if rank.ended() and rank.code != 0]
-        if failed:
-            # Among those seen at once a signal is a cause, an exit code may be the answer to it.
-            self.first_failed = min(failed, key=lambda rank: (rank.code or 0) > 0)
-            self._end_at(time.monotonic() + self.grace_s)
+        now = time.monotonic()
+        for rank in self.ranks:
+            if rank.ended() and rank.code != 0 and rank not in self.failed:
+                rank.seen_at = now
+                self.failed.append(rank)
+                self._end_at(now + self.grace_s)
+
+    def _first_failed(self) -> _Rank | None:
+        """The cause. A peer may see a crash, and end, while the kernel still clears the crashed process away."""
+        if not self.failed:
+            return None
+        first = self.failed[0]
+        crashed = (
+            rank for rank in self.failed if -(rank.code or 0) in CRASHES and rank.seen_at - first.seen_at < CLEARING_S
+        )
+        return next(crashed, first)
 
     def _end_at(self, at: float) -> None:
         self.term_at = at if self.term_at is None else min(self.term_at, at)
@@ -250,7 +268,7 @@ class _Job:
     def _end_what_must(self) -> None:
         now = time.monotonic()
         if self.term_at is not None and self.kill_at is None and now >= self.term_at:
-            if self.first_failed is None and self.interrupted_by is None and not self.reader_gone:
+            if not self.failed and self.interrupted_by is None and not self.reader_gone:
                 self.timed_out = True
             self.kill_at = now + KILL_AFTER_S
             self._signal_running(signal.SIGTERM)
@@ -305,7 +323,7 @@ class _Job:
             return CODE_TIMEOUT
         if self.reader_gone:
             return 128 + signal.SIGPIPE
-        failed = self.first_failed
+        failed = self._first_failed()
         if failed is None:
             return 0
         assert failed.code is not None
