@@ -64,6 +64,7 @@ class Tsunami {
   void set_up_gauges(const Problem& problem);
   void capture();
   void enqueue_step();
+  void lap(std::int64_t total);
   int owner_of(std::int64_t cell) const;
   std::vector<double> collect(const double* source, std::int64_t count, int owner);
   void require_ok(Status status) const;

@@ -145,7 +145,9 @@ def _axis(values: Any, length: int, name: str, source: str) -> Array:
 
 def _flat(elevation: Array, cell_m: float, source: str) -> Bathymetry:
     rows, columns = elevation.shape
-    return Bathymetry(elevation, np.arange(columns) * cell_m, np.arange(rows) * cell_m, False, source)
+    x = np.arange(columns, dtype=np.float64) * cell_m
+    y = np.arange(rows, dtype=np.float64) * cell_m
+    return Bathymetry(elevation, x, y, False, source)
 
 
 def _checked(values: Any, source: str) -> Array:

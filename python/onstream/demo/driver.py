@@ -46,7 +46,8 @@ def run_demo(
     capture: bool = True,
     check: bool = True,
 ) -> int:
-    """Simulates, checks and reports. Returns 0; 1 if a rank or a check failed; 2 for arguments that cannot work.
+    """Simulates, checks and reports. Returns 0; 1 if a rank or a check failed, 2 for arguments that
+    cannot work, 128 + number for a signal.
 
     grid is rows x columns; source and gauges are (longitude, latitude), or metres on a map without coordinates; steps
     wins over hours. Without ranks: one for each GPU if there are two, else 4.
@@ -67,7 +68,7 @@ def run_demo(
         command = [sys.executable, "-m", "onstream.demo.rank", scratch]
         code = launcher.run(count, command, prefix=False)
         if code != 0:
-            return 1
+            return code if code > 128 else 1  # ended by a signal, such as Ctrl-C, or failed
         outcome = _judge(plan, job, Path(scratch))
     report, image = folder / "index.html", folder / "tsunami.png"
     page.write(outcome, report)
@@ -189,7 +190,8 @@ def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:
     result = json.loads((folder / "result.json").read_text())
     with np.load(folder / "result.npz") as data:
         arrays = {name: data[name] for name in data.files}
-    exchanges = [dict(row, rank=rank) for rank, one in enumerate(result["ranks"]) for row in one["exchanges"]]
+    exchanges = [_exchange(rank, row) for rank, one in enumerate(result["ranks"]) for row in one["exchanges"]]
+    exchanges.sort(key=lambda row: (row["rank"], row["peer"], row["kind"]))
     return Outcome(
         sea=plan.sea,
         source=plan.source,
@@ -212,6 +214,11 @@ def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:
         exchanges=exchanges,
         checks=_checks(result, arrays),
     )
+
+
+def _exchange(rank: int, row: dict[str, Any]) -> dict[str, Any]:
+    layout = row["layout"] if "stride" in row["layout"] else f"contiguous, {row['layout']}"
+    return {**row, "rank": rank, "layout": layout}
 
 
 def _times(rank: int, times: dict[str, int]) -> RankTimes:

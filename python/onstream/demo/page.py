@@ -89,7 +89,7 @@ def _player(outcome: Outcome, limit: float) -> str:
 <div class="player">
 <img src="{images[start]}" alt="Wave heights after {clock(minutes[start])}" style="{box}">
 <canvas id="wave" width="{painter.width}" height="{painter.height}" style="{box}"></canvas>
-<svg viewBox="{frame.view_box()}" role="img" aria-label="Map of wave heights">{svg.coast(frame)}{svg.markers(frame, outcome)}{svg.axes(frame)}</svg>
+<svg viewBox="{frame.view_box()}" role="img" aria-label="Map of wave heights">{svg.coast(frame)}{svg.blocks(frame, outcome)}{svg.markers(frame, outcome)}{svg.axes(frame)}</svg>
 </div>
 <div class="controls"><button id="play" type="button">Play</button>
 <input id="when" type="range" min="0" max="{len(images) - 1}" value="{start}" aria-label="Time after the start">
@@ -181,8 +181,8 @@ def _times(outcome: Outcome) -> str:
     hidden = "Each rank has two streams: the halo travels on one while the other updates the inside of the block."
     if outcome.captured and outcome.device == "host":
         hidden += (
-            " On the host device a captured step is replayed by one thread, so the waits for neighbours also show as compute"
-            " time; --no-capture gives each stream its own thread."
+            " On the host device a captured step is replayed by one thread, which has to wait for its neighbours in the"
+            " exchange; --no-capture gives each stream its own thread."
         )
     return f"""<h2>Where each step's time went</h2>
 <p class="soft">{hidden}</p>

@@ -19,7 +19,7 @@ def write(outcome: Outcome, path: Path) -> None:
 
     limit = page.wave_limit(outcome)
     painter = raster.Painter(outcome.sea, 640, limit)
-    across, margin, gap, foot = 3, 0.55, 0.28, 1.75
+    across, margin, gap, foot = 3, 0.75, 0.28, 1.75
     panel = 4.0
     tall = panel * painter.height / painter.width
     width = margin + across * panel + (across - 1) * gap + 1.05

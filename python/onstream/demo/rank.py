@@ -10,6 +10,7 @@ import hashlib
 import json
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,127 +18,140 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import Launch, World, _core
+from .bathymetry import Array
 from .job import Job
 
 CHUNK_S = 0.2  # how long a call into the solver may last, so that Ctrl-C is heard
+WARM_STEPS = 2  # not timed: memory is touched and code is loaded for the first time
 
 
-class Run:
-    """One simulation of the whole job in one world. Rank 0 holds what it collected."""
+@dataclass
+class Collected:
+    """What rank 0 has of a simulation; on other ranks only `ranks` is filled."""
 
-    def __init__(self, world: World, job: Job, folder: Path, *, capture: bool, title: str) -> None:
-        self.world, self.job, self.title = world, job, title
-        self.frames: list[NDArray[np.float32]] = []
-        self.digests: list[str] = []
-        self.volumes: list[float] = []
-        self.wall_s = 0.0
-        block = _core.tsunami_block(world.rank, world.size, job.rows, job.columns)
-        self._area = (np.load(folder / "width.npy") * job.height_m)[:, None]
-        self._tsunami = _core.Tsunami(world, **job.part(folder, block), capture=capture)
+    ranks: list[dict[str, Any]] = field(default_factory=list)  # times, exchanges and device of each
+    grid: list[int] = field(default_factory=list)
+    wall_s: float = 0.0
+    frames: list[NDArray[np.float32]] = field(default_factory=list)
+    volumes: list[float] = field(default_factory=list)  # above sea level, of each frame, m^3
+    digests: list[str] = field(default_factory=list)  # of every frame, the highest water, every gauge's series
+    series: list[Array] = field(default_factory=list)
+    final: Array = field(default_factory=lambda: np.zeros(0))
+    highest: Array = field(default_factory=lambda: np.zeros(0))
 
-    def simulate(self) -> None:
-        warm = min(2, self.job.steps)  # not timed: memory is touched and code is loaded for the first time
-        done, chunk = 0, 8
-        for frame, target in enumerate(self.job.frame_steps):
-            while done < target:
-                steps = warm if done == 0 else min(chunk, target - done)
-                steps = min(steps, target - done)
-                begin = time.perf_counter()
-                self._tsunami.run(steps)
-                took = time.perf_counter() - begin
-                if done == 0:
-                    self._tsunami.reset_times()
-                else:
-                    self.wall_s += took
-                    chunk = max(1, min(4 * chunk, int(steps * CHUNK_S / max(took, 1e-6))))
-                done += steps
-            self._collect(self._tsunami.gather("elevation"))
-            self._tell(frame)
-        self.wall_s *= self.job.steps / max(1, self.job.steps - warm)
-        self.highest = self._tsunami.gather("highest")
-        self.series = [self._tsunami.gauge(k) for k in range(len(self.job.gauges))]
-        if self.world.rank == 0:
-            self._digest(self.highest, *self.series)
+    def add_frame(self, elevation: Array, area: Array) -> None:
+        self.final = elevation
+        self.frames.append(elevation.astype(np.float32))
+        self.volumes.append(float((elevation * area).sum()))
+        self.digests.append(_digest(elevation))
 
-    def describe(self) -> list[dict[str, Any]]:
-        """Times and halos of every rank, on every rank. Collective."""
-        mine = {"times": self._tsunami.times(), "exchanges": self._tsunami.exchanges(), "device": self.world.device}
-        return [json.loads(text) for text in self.world._all_gather("tsunami.describe", json.dumps(mine))]
+
+def simulate(world: World, job: Job, folder: Path, *, capture: bool, title: str) -> Collected:
+    """The whole job in this world. Collective."""
+    block = _core.tsunami_block(world.rank, world.size, job.rows, job.columns)
+    tsunami = _core.Tsunami(world, **job.part(folder, block), capture=capture)
+    area = (np.load(folder / "width.npy") * job.height_m)[:, None]
+    clock = _Clock(tsunami, job.steps)
+    got = Collected(grid=list(tsunami.grid))
+    for number, target in enumerate(job.frame_steps):
+        clock.advance_to(target)
+        elevation = tsunami.gather("elevation")
+        if elevation is not None:
+            got.add_frame(elevation, area)
+            _tell(job, number, title, clock.wall_s)
+    highest = tsunami.gather("highest")
+    series = [tsunami.gauge(k) for k in range(len(job.gauges))]
+    if highest is not None:
+        got.highest = highest
+        got.series = [one for one in series if one is not None]
+        got.digests += [_digest(array) for array in (highest, *got.series)]
+    got.wall_s = clock.wall_s
+    mine = {"times": tsunami.times(), "exchanges": tsunami.exchanges(), "device": world.device}
+    got.ranks = [json.loads(text) for text in world._all_gather("tsunami.ranks", json.dumps(mine))]
+    return got
+
+
+class _Clock:
+    """Advances a solver in calls of CHUNK_S and adds up what they take, all steps counted as the timed ones."""
+
+    def __init__(self, tsunami: _core.Tsunami, steps: int) -> None:
+        self._tsunami = tsunami
+        self._timed_share = (steps - WARM_STEPS) / steps if steps > WARM_STEPS else 1.0
+        self._done = 0
+        self._chunk = 8
+        self._seconds = 0.0
 
     @property
-    def grid(self) -> list[int]:
-        return list(self._tsunami.grid)
+    def wall_s(self) -> float:
+        return self._seconds / self._timed_share
 
-    def _collect(self, field: NDArray[np.float64] | None) -> None:
-        if field is None:
-            return
-        self._digest(field)
-        self.volumes.append(float((field * self._area).sum()))
-        self.frames.append(field.astype(np.float32))
-        self.final = field
+    def advance_to(self, target: int) -> None:
+        while self._done < target:
+            warming = self._done < WARM_STEPS < target
+            steps = min(WARM_STEPS if warming else self._chunk, target - self._done)
+            begin = time.perf_counter()
+            self._tsunami.run(steps)
+            took = time.perf_counter() - begin
+            self._done += steps
+            if warming:
+                self._tsunami.reset_times()
+                continue
+            self._seconds += took
+            self._chunk = max(1, min(4 * self._chunk, int(steps * CHUNK_S / max(took, 1e-6))))
 
-    def _digest(self, *arrays: Any) -> None:
-        for array in arrays:
-            self.digests.append(hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest())
 
-    def _tell(self, frame: int) -> None:
-        last = len(self.job.frame_steps) - 1
-        if self.world.rank != 0 or last <= 0:
-            return
-        tenth = frame * 10 // last
-        if tenth != (frame - 1) * 10 // last or frame == last:
-            minutes = self.job.frame_steps[frame] * self.job.time_step_s / 60
-            bar = "█" * (2 * tenth) + "·" * (20 - 2 * tenth)
-            print(
-                f"{self.title:>9} {bar} {10 * tenth:3d} %  step {self.job.frame_steps[frame]:>7,}  "
-                f"{minutes:5.0f} min of waves in {self.wall_s:5.1f} s",
-                flush=True,
-            )
+def _digest(array: Array) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
+
+
+def _tell(job: Job, frame: int, title: str, seconds: float) -> None:
+    last = len(job.frame_steps) - 1
+    tenth = frame * 10 // max(last, 1)
+    if frame != last and tenth == (frame - 1) * 10 // max(last, 1):
+        return
+    done = job.frame_steps[frame]
+    bar = "█" * (2 * tenth) + "·" * (20 - 2 * tenth)
+    minutes = done * job.time_step_s / 60
+    print(
+        f"{title:<10} {bar} {10 * tenth:3d} %  step {done:>7,}  {minutes:5.0f} min of waves in {seconds:5.1f} s",
+        flush=True,
+    )
+
+
+def _compare(job: Job, folder: Path, first: Collected) -> dict[str, Any]:
+    """The same sea once more: on one rank, or, if it was one rank, the other way of enqueueing."""
+    capture = job.capture if job.ranks > 1 else not job.capture
+    with World(launch=Launch(0, 1, 0, ""), device=job.device) as world:
+        again = simulate(world, job, folder, capture=capture, title="check")
+    return {
+        "compared": len(first.digests),
+        "equal": sum(a == b for a, b in zip(first.digests, again.digests, strict=True)),
+        "largest_difference_m": float(np.abs(first.final - again.final).max()),
+        "wall_s": again.wall_s,
+        "how": "one rank" if job.ranks > 1 else ("captured" if capture else "eager"),
+    }
 
 
 def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     job = Job.load(folder)
     with World(device=job.device) as world:
-        ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
-        run = Run(world, job, folder, capture=job.capture, title=ranks)
-        run.simulate()
-        described = run.describe()
-        rank, grid = world.rank, run.grid
-        run._tsunami = None  # frees its memory before the world goes
+        title = "1 rank" if world.size == 1 else f"{world.size} ranks"
+        got = simulate(world, job, folder, capture=job.capture, title=title)
+        rank = world.rank
     if rank != 0:
         return 0
-    result: dict[str, Any] = {
-        "grid": grid,
-        "wall_s": run.wall_s,
-        "volumes": run.volumes,
-        "ranks": described,
-        "check": _compare(job, folder, run) if job.check else None,
+    result = {
+        "grid": got.grid,
+        "wall_s": got.wall_s,
+        "volumes": got.volumes,
+        "ranks": got.ranks,
+        "check": _compare(job, folder, got) if job.check else None,
     }
-    np.savez(
-        folder / "result.npz",
-        frames=np.stack(run.frames),
-        highest=run.highest.astype(np.float32),
-        series=np.stack(run.series) if run.series else np.zeros((0, job.steps)),
-    )
+    series = np.stack(got.series) if got.series else np.zeros((0, job.steps))
+    np.savez(folder / "result.npz", frames=np.stack(got.frames), highest=got.highest.astype(np.float32), series=series)
     (folder / "result.json").write_text(json.dumps(result))
     return 0
-
-
-def _compare(job: Job, folder: Path, run: Run) -> dict[str, Any]:
-    """The same sea once more: on one rank, or, if it was one rank, the other way of enqueueing."""
-    capture = job.capture if job.ranks > 1 else not job.capture
-    with World(launch=Launch(0, 1, 0, ""), device=job.device) as world:
-        alone = Run(world, job, folder, capture=capture, title="check")
-        alone.simulate()
-        alone._tsunami = None
-    return {
-        "compared": len(run.digests),
-        "equal": sum(a == b for a, b in zip(run.digests, alone.digests, strict=True)),
-        "largest_difference_m": float(np.abs(run.final - alone.final).max()),
-        "wall_s": alone.wall_s,
-        "how": "one rank" if job.ranks > 1 else ("captured" if capture else "eager"),
-    }
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ def signed_root(values: Any, limit: float) -> Any:
 
 def nice_limit(values: Any) -> float:
     """A round number of metres that all but the rarest of these heights stay below."""
-    top = max(float(np.quantile(np.abs(values), 0.998)), 1e-3)
+    top = max(float(np.quantile(np.abs(values), 0.985)), 1e-3)
     unit = 10.0 ** math.floor(math.log10(top))
     return float(next(unit * step for step in (1, 2, 5, 10) if unit * step >= top * 0.999))
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .bathymetry import Array
 from .outcome import Outcome, RankTimes, clock
@@ -72,7 +74,8 @@ def lines(frame: Frame, field: Array, level: float, most: int = 300) -> str:
     columns = np.unique(np.linspace(0, sea.columns - 1, min(sea.columns, most)).astype(int))
     generator = contour_generator(sea.x[columns], sea.y[rows], field[np.ix_(rows, columns)])
     paths = []
-    for line in generator.lines(level):
+    found: Any = generator.lines(level)
+    for line in found:
         points = [(frame.x(float(x)), frame.y(float(y))) for x, y in line]
         if len(points) > 2:
             paths.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points))
@@ -81,6 +84,23 @@ def lines(frame: Frame, field: Array, level: float, most: int = 300) -> str:
 
 def coast(frame: Frame) -> str:
     return f'<path class="coast" d="{lines(frame, frame.sea.elevation, 0.0)}"/>'
+
+
+def blocks(frame: Frame, outcome: Outcome) -> str:
+    """The borders between the ranks' blocks, and their numbers."""
+    up, across = outcome.grid
+    if up * across == 1:
+        return ""
+    rows, columns = outcome.sea.rows, outcome.sea.columns
+    parts = []
+    tops = [frame.height * (1 - (k * rows // up) / rows) for k in range(up + 1)]
+    lefts = [frame.width * (k * columns // across) / columns for k in range(across + 1)]
+    parts += [f'<path class="block" d="M0 {y:.1f}H{frame.width}"/>' for y in tops[1:-1]]
+    parts += [f'<path class="block" d="M{x:.1f} 0V{frame.height}"/>' for x in lefts[1:-1]]
+    for rank in range(up * across):
+        x, y = lefts[rank % across] + 8, tops[rank // across + 1] + 17
+        parts.append(f'<text class="block-name" x="{x:.1f}" y="{y:.1f}">rank {rank}</text>')
+    return "".join(parts)
 
 
 def arrivals(frame: Frame, outcome: Outcome) -> str:
@@ -242,7 +262,7 @@ def _round_up(value: float) -> float:
     return next(unit * factor for factor in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if unit * factor >= value * 0.999)
 
 
-def extremes(series: Array, buckets: int) -> Array:
+def extremes(series: Array, buckets: int) -> NDArray[np.int64]:
     """Indices that keep every bucket's lowest and highest sample, so that thinning hides no wave."""
     if len(series) <= 2 * buckets:
         return np.arange(len(series))

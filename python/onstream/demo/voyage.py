@@ -16,7 +16,8 @@ from ..errors import InvalidArgumentError
 from .bathymetry import Array
 from .sea import GRAVITY, Sea
 
-COARSE = 160  # cells each way, at most
+COARSE = 160  # cells each way, about
+GAUGE_DEPTH_M = 8.0
 
 # Coastal places of the default map, in the order in which a wave from the ocean may reach them.
 PLACES = (
@@ -144,9 +145,9 @@ def choose_gauges(sea: Sea, times: Travel, count: int = 3) -> list[Gauge]:
 
 
 def gauge_at(sea: Sea, times: Travel, x: float, y: float, name: str) -> Gauge:
-    """The nearest water that the wave reaches; nearest water at all if it reaches none."""
+    """The nearest water that the wave reaches and that is not mere shallows; nearest water at all if there is none."""
     sea.cell_at(x, y, f"the gauge {name}")
-    reachable = sea.wet & np.isfinite(times.fine((sea.rows, sea.columns)))
+    reachable = (sea.elevation < -GAUGE_DEPTH_M) & np.isfinite(times.fine((sea.rows, sea.columns)))
     water = reachable if reachable.any() else sea.wet
     east, north = sea.offsets_m(x, y)
     distance = np.where(water, north[:, None] ** 2 + east[None, :] ** 2, np.inf)

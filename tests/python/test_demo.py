@@ -1,0 +1,383 @@
+"""The demo: what it reads, what it decides, what its solver computes, and the whole of it with several ranks."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from html.parser import HTMLParser
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onstream.demo import bathymetry, driver, run_demo, sea, voyage
+from onstream.demo.job import Job
+from onstream.errors import InvalidArgumentError, UnsupportedError
+from tsunami_reference import Reference
+
+from onstream import Launch, World, _core
+
+
+def bowl(rows: int = 24, columns: int = 32) -> np.ndarray:
+    """A round sea with a coast all around and an island."""
+    y, x = np.mgrid[-1 : 1 : rows * 1j, -1 : 1 : columns * 1j]
+    return -800.0 * (0.9 - x**2 - y**2) + 900.0 * np.exp(-((x - 0.3) ** 2 + y**2) / 0.01)
+
+
+@pytest.fixture(scope="module")
+def salish() -> sea.Sea:
+    return sea.build(bathymetry.load(), 90, 120)
+
+
+# --- files ---
+
+
+def test_the_default_sea_floor_is_the_one_that_matplotlib_ships() -> None:
+    floor = bathymetry.load()
+    assert floor.elevation.shape == (91, 120)
+    assert floor.geographic
+    assert floor.x[0] == pytest.approx(-125.98, abs=0.01)
+    assert floor.y[0] < floor.y[-1]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        (np.full((9, 9), 12.0), "land only: its lowest cell is 12 m"),
+        (np.full((9,), -5.0), "shape (9,)"),
+        (np.full((9, 9, 2), -5.0), "shape (9, 9, 2)"),
+        (np.where(np.eye(9) > 0, np.nan, -5.0), "9 of 81 cells that are NaN"),
+        (np.where(np.eye(9) > 0, -np.inf, -5.0), "9 of 81 cells that are NaN or infinite"),
+        (np.full((2, 90), -5.0), "2 x 90 cells"),
+        (np.full((9, 9), "deep"), "not numbers"),
+        (np.full((9, 9), -5j), "not numbers"),
+    ],
+    ids=["land", "line", "cube", "nan", "infinite", "small", "text", "complex"],
+)
+def test_elevations_that_are_no_sea_floor_are_refused(tmp_path: Path, values: np.ndarray, complaint: str) -> None:
+    np.save(tmp_path / "floor.npy", values)
+    np.savez(tmp_path / "floor.npz", topo=values)
+    for name in ("floor.npy", "floor.npz"):
+        with pytest.raises(InvalidArgumentError, match=re.escape(complaint)) as caught:
+            bathymetry.load(tmp_path / name)
+        assert name in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["missing.npz", "floor.tiff", "garbage.npz", "garbage.npy", "garbage.png", "folder.npy"]
+)
+def test_files_that_cannot_be_read_are_refused_by_name(tmp_path: Path, name: str) -> None:
+    for garbage in ("garbage.npz", "garbage.npy", "garbage.png", "floor.tiff"):
+        (tmp_path / garbage).write_bytes(b"this is no array" * 9)
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(InvalidArgumentError, match=re.escape(name)):
+        bathymetry.load(tmp_path / name)
+
+
+def test_pickled_objects_are_never_loaded(tmp_path: Path) -> None:
+    np.save(tmp_path / "floor.npy", np.array([[object()] * 5] * 5), allow_pickle=True)
+    with pytest.raises(InvalidArgumentError, match="allow_pickle"):
+        bathymetry.load(tmp_path / "floor.npy")
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.binary(max_size=300), kind=st.sampled_from(["npz", "npy", "png"]))
+def test_any_bytes_give_a_sea_floor_or_one_clear_error(tmp_path_factory: Any, data: bytes, kind: str) -> None:
+    magic = {"npz": b"PK\x03\x04", "npy": b"\x93NUMPY\x01\x00", "png": b"\x89PNG\r\n\x1a\n"}[kind]
+    file = tmp_path_factory.mktemp("bytes") / f"floor.{kind}"
+    for content in (data, magic + data):
+        file.write_bytes(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numpy, about headers
+            try:
+                bathymetry.load(file)
+            except InvalidArgumentError as error:
+                assert file.name in str(error)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "complaint"),
+    [
+        ({"a": -np.ones((5, 5)), "b": -np.ones((5, 5))}, "a (5, 5), b (5, 5); it needs one"),
+        ({}, "holds nothing"),
+        ({"topo": -np.ones((5, 6)), "longitude": np.arange(5.0), "latitude": np.arange(5.0)}, "need (6,)"),
+        ({"topo": -np.ones((5, 5)), "longitude": np.arange(5.0)}, "only one of longitude and latitude"),
+        ({"topo": -np.ones((5, 5)), "lon": np.zeros(5), "lat": np.arange(5.0)}, "neither rises nor falls"),
+        ({"topo": -np.ones((5, 5)), "lon": np.arange(5.0), "lat": 40.0 * np.arange(5.0)}, "away from the poles"),
+        ({"topo": -np.ones((5, 5)), "cell_m": np.array(-3.0)}, "cell_m is -3"),
+    ],
+    ids=["two planes", "empty", "axis length", "one axis", "flat axis", "poles", "cell"],
+)
+def test_npz_files_say_what_is_missing(tmp_path: Path, arrays: dict[str, np.ndarray], complaint: str) -> None:
+    np.savez(tmp_path / "floor.npz", **arrays)
+    with pytest.raises(InvalidArgumentError, match=re.escape(complaint)):
+        bathymetry.load(tmp_path / "floor.npz")
+
+
+def test_a_map_given_from_the_north_is_turned_over(tmp_path: Path) -> None:
+    values = -np.arange(20.0).reshape(4, 5) - 1
+    lat, lon = np.array([4.0, 3.0, 2.0, 1.0]), np.arange(5.0)
+    np.savez(tmp_path / "floor.npz", elevation=values, lat=lat, lon=lon)
+    floor = bathymetry.load(tmp_path / "floor.npz")
+    assert np.array_equal(floor.y, lat[::-1])
+    assert np.array_equal(floor.elevation, values[::-1])
+
+
+def test_a_picture_is_grey_levels_about_the_sea_surface(tmp_path: Path) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    grey = np.linspace(0, 1, 40).reshape(5, 8)
+    image.imsave(tmp_path / "floor.png", np.dstack([grey] * 3))
+    floor = bathymetry.load(tmp_path / "floor.png")
+    assert floor.elevation.shape == (5, 8)
+    assert floor.elevation[-1, 0] == pytest.approx(-bathymetry.PNG_RANGE_M, abs=40)  # the dark top is north
+    assert floor.elevation[0, -1] == pytest.approx(bathymetry.PNG_RANGE_M, abs=40)
+
+
+# --- the sea ---
+
+
+def test_interpolation_is_exact_for_what_is_bilinear() -> None:
+    y, x = np.linspace(40, 42, 7), np.linspace(-10, -7, 9)
+    floor = bathymetry.Bathymetry(-100 - 3 * y[:, None] * x[None, :] * -1, x, y, True, "a plane")
+    built = sea.build(floor, 33, 45)
+    assert np.allclose(built.elevation, -100 + 3 * built.y[:, None] * built.x[None, :], rtol=0, atol=1e-9)
+
+
+def test_cells_are_measured_on_the_sphere(salish: sea.Sea) -> None:
+    degree = 2 * np.pi * sea.EARTH_RADIUS_M / 360
+    west, east, south, north = salish.edges
+    assert salish.height_m * salish.rows == pytest.approx((north - south) * degree)
+    assert salish.width_m[0] * salish.columns == pytest.approx((east - west) * degree * np.cos(np.radians(salish.y[0])))
+    assert salish.face_width_m[0] > salish.width_m[0] > salish.face_width_m[1]
+
+
+def test_the_hump_lies_on_water_and_its_height_is_right(salish: sea.Sea) -> None:
+    surface = sea.hump(salish, (-125.7, 48.3), 4.0, 12_000.0)
+    assert surface.max() == pytest.approx(4.0, rel=0.02)
+    assert np.all(surface[~salish.wet] == 0)
+
+
+def test_the_chosen_source_is_deep_and_a_source_on_land_is_refused(salish: sea.Sea) -> None:
+    row, column = salish.cell_at(*voyage.choose_source(salish, 11_000.0), "it")
+    assert salish.elevation[row, column] < -500
+    with pytest.raises(InvalidArgumentError, match="on land"):
+        voyage.check_source(salish, (-124.2, 48.8))
+    with pytest.raises(InvalidArgumentError, match="not on this map"):
+        voyage.check_source(salish, (10.0, 48.8))
+
+
+def test_travel_times_over_a_flat_floor_follow_the_long_wave_speed() -> None:
+    floor = bathymetry.Bathymetry(np.full((9, 9), -1000.0), np.arange(9.0) * 1e4, np.arange(9.0) * 1e4, False, "flat")
+    built = sea.build(floor, 80, 80)
+    times = voyage.travel(built, (built.x[0], built.y[0]))
+    y, x = np.mgrid[:80, :80] * 1000.0
+    exact = np.hypot(x, y) / np.sqrt(9.81 * 1000.0)
+    assert np.all(times.time_s >= exact - 1e-6)
+    assert np.all(times.time_s <= exact * 1.09 + 1e-6)
+
+
+def test_gauges_are_at_sea_where_the_wave_comes(salish: sea.Sea) -> None:
+    times = voyage.travel(salish, voyage.choose_source(salish, 11_000.0))
+    named = voyage.choose_gauges(salish, times)
+    assert [gauge.name for gauge in named] == ["Ucluelet", "Victoria", "Vancouver"]
+    flat = sea.build(bathymetry.Bathymetry(bowl(), np.arange(32) * 2e3, np.arange(24) * 2e3, False, "bowl"), 48, 64)
+    automatic = voyage.choose_gauges(flat, voyage.travel(flat, voyage.choose_source(flat, 3000.0)))
+    assert len(automatic) == 3
+    for built, gauges in ((salish, named), (flat, automatic)):
+        for gauge in gauges:
+            assert built.wet[gauge.row, gauge.column]
+            assert np.isfinite(gauge.travel_s)
+    assert automatic[0].travel_s < automatic[2].travel_s
+
+
+# --- the solver ---
+
+
+def test_the_solver_matches_plain_numpy_over_the_real_sea(salish: sea.Sea, tmp_path: Path) -> None:
+    surface = sea.hump(salish, voyage.choose_source(salish, 11_000.0), 5.0, 11_000.0)
+    dt = salish.time_step_s()
+    steps = 150
+    gauges = [20 * salish.columns + 15]
+    job = Job(1, "host", True, False, salish.rows, salish.columns, salish.height_m, dt, steps, [0, steps], gauges)
+    job.save(tmp_path, salish, surface)
+    reference = Reference(
+        salish.depth_m, surface, salish.width_m, salish.face_width_m, salish.height_m, dt, sea.GRAVITY
+    )
+    expected_series = []
+    for _ in range(steps):
+        reference.step()
+        expected_series.append(reference.eta.ravel()[gauges[0]])
+    with World(launch=Launch(0, 1, 0, ""), device="host") as world:
+        block = _core.tsunami_block(0, 1, salish.rows, salish.columns)
+        tsunami = _core.Tsunami(world, **job.part(tmp_path, block), capture=True)
+        tsunami.run(steps)
+        eta, series = tsunami.gather("elevation"), tsunami.gauge(0)
+        del tsunami
+    assert np.abs(reference.eta).max() > 1.0
+    assert np.abs(eta - reference.eta).max() < 1e-12
+    assert np.abs(series - expected_series).max() < 1e-12
+    assert abs(salish.volume_m3(eta) / salish.volume_m3(surface) - 1) < 1e-12
+
+
+def test_the_time_step_is_stable_for_thousands_of_steps() -> None:
+    built = sea.build(bathymetry.Bathymetry(bowl(), np.arange(32) * 2e3, np.arange(24) * 2e3, False, "bowl"), 24, 32)
+    surface = sea.hump(built, voyage.choose_source(built, 4000.0), 1.0, 4000.0)
+    solver = Reference(
+        built.depth_m, surface, built.width_m, built.face_width_m, built.height_m, built.time_step_s(), sea.GRAVITY
+    )
+    for _ in range(4000):
+        solver.step()
+    assert 0.001 < np.abs(solver.eta).max() < 5.0
+
+
+def test_a_part_is_the_block_with_one_dry_or_neighbouring_cell_around(tmp_path: Path, salish: sea.Sea) -> None:
+    job = Job(4, "host", True, False, salish.rows, salish.columns, 1.0, 1.0, 1, [0, 1], [])
+    job.save(tmp_path, salish, np.zeros_like(salish.elevation))
+    whole = np.pad(salish.depth_m, 1)
+    for rank in range(4):
+        r0, r1, c0, c1 = _core.tsunami_block(rank, 4, salish.rows, salish.columns)
+        part = job.part(tmp_path, (r0, r1, c0, c1))
+        assert np.array_equal(part["depth_m"], whole[r0 : r1 + 2, c0 : c1 + 2])
+        assert part["elevation_m"].shape == (r1 - r0, c1 - c0)
+
+
+# --- the whole ---
+
+
+class Links(HTMLParser):
+    """What a page asks for from elsewhere, and whether its tags close."""
+
+    EMPTY = frozenset({"meta", "img", "input", "br"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "srcset") and not (value or "").startswith(("data:", "#")):
+                self.outside.append(f"{tag} {name}={value}")
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize(("ranks", "capture"), [(1, True), (3, False), (5, True)])
+def test_the_demo_runs_checks_and_reports(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], ranks: int, capture: bool
+) -> None:
+    code = run_demo(ranks=ranks, grid=(61, 83), steps=90, device="host", out=tmp_path / "out", capture=capture)
+    printed = capfd.readouterr()
+    assert code == 0, printed.out + printed.err
+    assert "FAILED" not in printed.out
+    assert "Bit for bit the same" in printed.out
+    assert "100 %" in printed.out
+    page = (tmp_path / "out" / "index.html").read_text()
+    links = Links()
+    links.feed(page)
+    assert links.outside == []
+    assert links.open == []
+    assert "url(http" not in page
+    for text in ("Ucluelet", "Victoria", "Vancouver", "Checks", "Goto"):
+        assert text in page
+    if ranks > 1:
+        assert "host_ll_max_bytes" in page  # why a halo took its path
+        assert f"rank {ranks - 1}" in page
+    assert (tmp_path / "out" / "tsunami.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_demo_takes_the_users_own_sea_source_and_gauges(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "bowl.npy", bowl())
+    code = run_demo(
+        ranks=2,
+        grid=(40, 50),
+        hours=0.02,
+        bathymetry=tmp_path / "bowl.npy",
+        source=(20_000.0, 20_000.0),
+        gauges=[(30_000.0, 30_000.0)],
+        device="host",
+        out=tmp_path / "out",
+    )
+    printed = capfd.readouterr()
+    assert code == 0, printed.out + printed.err
+    assert "bowl.npy" in printed.out
+    assert "Gauge 1" in (tmp_path / "out" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"bathymetry": "nowhere.npz"}, "no bathymetry file nowhere.npz"),
+        ({"ranks": 0}, "0 ranks"),
+        ({"ranks": 999, "grid": (8, 8)}, "999 ranks"),
+        ({"grid": (3, 40)}, "too coarse"),
+        ({"steps": 0}, "0 steps"),
+        ({"hours": -1.0}, "-1.0 hours"),
+        ({"hours": float("nan")}, "nan hours"),
+        ({"source": (-124.2, 48.8)}, "on land"),
+        ({"gauges": [(0.0, 0.0)]}, "not on this map"),
+        ({"device": "tpu"}, "'tpu' is none of auto, host, cuda"),
+        ({"ranks_per_gpu": 0}, "at least 1 rank"),
+        ({"out": "/dev/null/out"}, "/dev/null"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_cannot_work_is_said_in_one_line(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], arguments: dict[str, Any], complaint: str
+) -> None:
+    assert run_demo(**{"out": tmp_path / "out", **arguments}) == 2
+    printed = capfd.readouterr()
+    assert complaint in printed.err
+    assert printed.err.startswith("onstream demo: ")
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+
+
+def test_checks_fail_when_water_or_bits_are_lost() -> None:
+    arrays = {"frames": np.zeros((2, 3, 3)), "series": np.zeros((1, 4))}
+    same = {"compared": 3, "equal": 3, "largest_difference_m": 0.0, "wall_s": 1.0, "how": "one rank"}
+    good = driver._checks({"volumes": [1e9, 1e9], "check": same}, arrays)
+    assert [check.passed for check in good] == [True, True, True]
+    lost = driver._checks({"volumes": [1e9, 1e9 * (1 + 1e-11)], "check": {**same, "equal": 2}}, arrays)
+    assert [check.passed for check in lost] == [False, False, True]
+    arrays["frames"][1, 1, 1] = np.nan
+    assert not driver._checks({"volumes": [1e9, 1e9], "check": None}, arrays)[-1].passed
+
+
+@pytest.mark.parametrize(
+    ("gpus", "arguments", "expected"),
+    [
+        (0, ("auto", None, 1), ("host", 4)),
+        (0, ("auto", 7, 1), ("host", 7)),
+        (1, ("auto", None, 1), ("host", 4)),
+        (1, ("auto", None, 4), ("cuda", 4)),
+        (2, ("auto", None, 1), ("cuda", 2)),
+        (2, ("auto", 4, 1), ("host", 4)),
+        (2, ("auto", 4, 2), ("cuda", 4)),
+        (8, ("auto", 3, 1), ("cuda", 3)),
+        (4, ("host", None, 1), ("host", 4)),
+        (1, ("cuda", None, 1), ("cuda", 1)),
+    ],
+)
+def test_gpus_are_used_when_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, arguments: tuple[str, int | None, int], expected: tuple[str, int]
+) -> None:
+    rows = [SimpleNamespace(kind="cuda")] * gpus + [SimpleNamespace(kind="host")]
+    monkeypatch.setattr(_core, "devices", lambda: rows)
+    assert driver.choose_device(*arguments)[:2] == expected
+
+
+def test_asking_for_gpus_that_are_not_there_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "devices", lambda: [SimpleNamespace(kind="host")])
+    with pytest.raises(UnsupportedError, match="use --device host"):
+        driver.choose_device("cuda", 2, 1)
+    monkeypatch.setattr(_core, "devices", lambda: [SimpleNamespace(kind="cuda")] * 2)
+    with pytest.raises(InvalidArgumentError, match="--ranks-per-gpu 3"):
+        driver.choose_device("cuda", 5, 1)
