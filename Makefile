@@ -12,6 +12,7 @@ STRICT ?=
 ARGS ?=
 OUT ?= out/bench
 VENV := .venv
+LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache)
 BIN := $(VENV)/bin
 CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 
@@ -65,7 +66,7 @@ rules: build
 install-check: setup
 	rm -rf $(BUILD)-install
 	$(PYTHON) -m venv $(BUILD)-install
-	$(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check -C cmake.define.ONSTREAM_CUDA=OFF .
+	$(LAUNCHER) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check -C cmake.define.ONSTREAM_CUDA=OFF .
 	cd $(BUILD)-install && bin/python -c "import onstream" && bin/onstream info
 
 # The native tests of the host device under the address and undefined behaviour sanitizers, then under the thread one.

@@ -54,7 +54,7 @@ def gpu_architectures() -> list[str]:
 
 
 def configure_options(arguments: argparse.Namespace) -> list[str]:
-    options = [f"-DPython_EXECUTABLE={sys.executable}", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
+    options = [f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
     nvcc = cuda_compiler(arguments.cuda)
     if nvcc is None:
         options.append("-DONSTREAM_CUDA=OFF")
@@ -75,13 +75,11 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         languages = ["CXX", "CUDA"] if nvcc else ["CXX"]
         options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in languages]
     if arguments.sanitize:
-        return [
-            *options,
-            "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
-            f"-DONSTREAM_SANITIZE={arguments.sanitize}",
-            "-DONSTREAM_BENCH=OFF",
-        ]
-    return [*options, "-DCMAKE_BUILD_TYPE=Release", "-DONSTREAM_PYTHON=ON"]
+        # -O1: the tests run long enough to be worth it, and it compiles in half of the time of -O2.
+        kind = ["-DCMAKE_BUILD_TYPE=Sanitize", "-DCMAKE_CXX_FLAGS_SANITIZE=-O1 -g1", "-DONSTREAM_BENCH=OFF"]
+        return [*options, *kind, f"-DONSTREAM_SANITIZE={arguments.sanitize}"]
+    python = [f"-DPython_EXECUTABLE={sys.executable}", "-DONSTREAM_PYTHON=ON"]
+    return [*options, "-DCMAKE_BUILD_TYPE=Release", *python]
 
 
 def run(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
