@@ -86,22 +86,24 @@ struct SignalView {
   std::uint64_t value;
 };
 
-// The whole plan, for one launch. By value to the kernel.
+// The whole plan, for one launch. By value to the kernel, which fetches its arguments by cache lines: what every launch
+// needs comes first.
 struct View {
   State* state = nullptr;
-  OpState* ops = nullptr;
-  const Task* tasks = nullptr;
-  const Item* items = nullptr;
   const Block* blocks = nullptr;
-  const Chain* chains = nullptr;
-  const SignalView* signals = nullptr;
-  std::uint64_t* const* announce = nullptr;  // words in peers' memory that get the epoch when a launch starts
-  std::uint32_t announce_count = 0;
-  std::uint32_t announce_release = 0;        // some peer loads from here: release what earlier kernels stored
-  std::uint32_t lone_signals = 0;            // signals[0, lone_signals) follow no put
+  const Item* items = nullptr;
+  const Task* tasks = nullptr;
+  OpState* ops = nullptr;
   std::uint32_t first_block = 0;             // of `blocks`, for block 0 of this grid
   std::uint32_t begins = 1;                  // this kernel is the launch's first
   std::uint32_t ends = 1;                    // ... and last
+  std::uint32_t announce_count = 0;
+  std::uint32_t announce_release = 0;        // some peer loads from here: release what earlier kernels stored
+  std::uint32_t lone_signals = 0;            // signals[0, lone_signals) follow no put
+
+  std::uint64_t* const* announce = nullptr;  // words in peers' memory that get the epoch when a launch starts
+  const Chain* chains = nullptr;
+  const SignalView* signals = nullptr;
   std::uint64_t number = 0;                  // of the plan, in faults
   WaitView wait;
 };
