@@ -49,10 +49,10 @@ class Mesh::Implementation {
   }
 
   ~Implementation() {
-    stopping_ = true;
     for (int peer = 0; peer < size(); ++peer) {
       if (peer != rank_) enqueue(peer, wire::encode(goodbye_kind, ""), Fd());
     }
+    stopping_ = true;  // only now: the thread's last turn writes out every goodbye
     wake(waker_);
     if (thread_.joinable()) thread_.join();
     else if (size() > 1) say_goodbye();
