@@ -242,13 +242,18 @@ def test_readme_is_in_step_with_the_committed_results() -> None:
     assert text == tool.with_section(text, tool.section(ROOT)), "run: .venv/bin/python tools/readme_table.py"
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "bench" / "results").glob("*.json")), ids=lambda file: file.name)
-def test_committed_results_say_how_they_were_come_by(file: Path) -> None:
-    result = json.loads(file.read_text())
+def test_committed_results_say_how_they_were_come_by() -> None:
+    files = sorted((ROOT / "bench" / "results").glob("*-message*.json"))
+    if not files:
+        pytest.skip("no results are committed under bench/results")
+    for file in files:
+        check_committed(json.loads(file.read_text()))
+
+
+def check_committed(result: dict[str, Any]) -> None:
     where = result["environment"]
-    assert where["date"]
-    assert where["cpu"]
-    assert where["kernel"]
+    for fact in ("date", "cpu", "kernel", "cores"):
+        assert where[fact], fact
     assert where["git"]["commit"]
     assert result["command"].startswith("onstream ")
     assert result["onstream"]["compiler"]
