@@ -125,7 +125,7 @@ def made_up(rows: list[dict[str, Any]], kind: str = "host", device: str = "A CPU
     result = {
         "schema": 1, "kind": "message", "device_kind": kind, "device": device, "ranks": "2 processes",
         "settings": {"rounds": 5, "samples": 10}, "peers_missing": {},
-        "environment": {"cpu": "A CPU", "cores": 2, "date": "2026-01-02T03:04:05+00:00", "git": {"commit": "c" * 40}},
+        "environment": {"cpu": "A CPU", "cores": 2, "load_1min": 0.1, "date": "2026-01-02T03:04:05+00:00", "git": {"commit": "c" * 40}},
         "onstream": {"library": "onstream 0.1.0", "build_type": "Release"},
         "peers": {"openmpi": {"library": "Open MPI v5.0.11, package"}}, "rows": rows,
     }  # fmt: skip
@@ -179,6 +179,13 @@ def test_the_terminal_table_names_mode_submission_memory_and_spread() -> None:
     assert "64 KiB     5.50 us" in text
     assert "11.00 us" in text  # the maximum
     assert "20.97 GB/s" in text
+
+
+def test_a_run_on_a_busy_machine_says_so() -> None:
+    result = made_up([row("onstream", "ping-pong", "host", 8, 1e-6)])
+    assert not any("busy" in line for line in table.lines_of(result))
+    result["environment"]["load_1min"] = 3.5
+    assert "load 3.5 on 2 cores" in table.lines_of(result)[1]
 
 
 def test_the_readme_table_has_a_column_for_each_library_and_memory() -> None:

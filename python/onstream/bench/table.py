@@ -13,6 +13,8 @@ SUBMISSION_TITLES = {
     "eager": "stream-ordered, eager",
     "captured": "stream-ordered, captured in a graph",
 }
+BUSY = 0.5  # load of others, per core, above which a run says that it is disturbed
+
 # What goes into README; all the rest is in the file.
 HEAD_SIZES = {"ping-pong": (8, 64 * KIB, MIB, 256 * MIB), "pipelined": (8, MIB)}
 
@@ -38,6 +40,9 @@ def rate_text(bytes_per_s: float) -> str:
 def lines_of(result: dict[str, Any]) -> list[str]:
     """The terminal's table: one block for each mode, submission, memory and library."""
     lines = [heading_of(result)]
+    load, cores = result["environment"]["load_1min"], result["environment"]["cores"]
+    if load > cores * BUSY:
+        lines.append(f"This machine was busy before the run (load {load:g} on {cores} cores): keep no figure of it.")
     columns = f"{'size':>10} {'median':>11} {'min':>11} {'p25':>11} {'p75':>11} {'max':>11} {'bandwidth':>12}"
     group = None
     for row in result["rows"]:
