@@ -45,7 +45,7 @@ void exchange_on_stream(World& world, Path path, MemoryKind kind) {
     got.resize(bytes);
     CHECK(got == pattern(bytes, static_cast<unsigned>(bytes) + static_cast<unsigned>(peer)));
   }
-  world.barrier();  // freeing pinned memory waits for every running kernel of the process (docs/decisions/0010)
+  world.barrier();  // freeing pinned memory waits for every running kernel of the process (docs/decisions/0005)
 }
 
 void exchange_posted(World& world, const std::vector<std::size_t>& sizes) {

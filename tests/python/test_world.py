@@ -156,6 +156,19 @@ def test_a_barrier_waits_for_everyone() -> None:
     assert ons.run_threads(4, ranks, device="host") == [4, 4, 4, 4]
 
 
+def test_a_rank_may_leave_while_others_work() -> None:
+    def ranks(world: ons.World) -> None:
+        if world.rank == 2:
+            return
+        for turn in range(300):
+            world.send(turn.to_bytes(8, "little"), 1 - world.rank)
+            world.recv(bytearray(8), 1 - world.rank)
+        assert world.failure() is None
+
+    for _ in range(10):
+        ons.run_threads(3, ranks, device="host")
+
+
 @pytest.mark.parametrize("kind", ["device", "pinned"])
 def test_a_segment_is_seen_by_its_peers(kind: str) -> None:
     def ranks(world: ons.World) -> list[int]:

@@ -10,15 +10,18 @@ struct Launch {
   int size = 1;
   int local_rank = 0;
   int local_size = 1;
-  std::string address = "127.0.0.1";  // of rank 0's store
-  int port = 0;                       // of rank 0's store; 0 with size 1
+  std::string address = "127.0.0.1";  // of rank 0's store: a host, or "unix:NAME" for ranks of one host (no port)
+  int port = 0;                       // of rank 0's store; 0 with size 1 or "unix:NAME"
   std::string secret;                 // shared by the job's ranks; every connection proves that it knows it
   std::string launcher = "none";      // "onstream", "torchrun", "open mpi", "mpich", "slurm" or "none"
 };
 
 // Reads ONSTREAM_RANK/SIZE/..., torchrun's RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT, Open MPI's OMPI_COMM_WORLD_*,
-// MPICH's PMI_*, or SLURM_*, in that order. A process started by none of them is a world of one rank. Throws
-// invalid_argument naming the variable that is missing, unreadable or contradicts another (rank >= size).
+// MPICH's PMI_*, or SLURM_*, in that order. ONSTREAM_ADDRESS, _PORT and _SECRET say otherwise than these launchers do.
+// A secret that no one set is made from the job's identity: good enough on one host, where the kernel also tells the
+// user at the other end; set ONSTREAM_SECRET where strangers share the network of a job of several hosts.
+// A process started by none of them is a world of one rank. Throws invalid_argument naming the variable that is missing,
+// unreadable or contradicts another (rank >= size).
 Launch launch_from_environment();
 
 }  // namespace onstream

@@ -463,22 +463,21 @@ void Mesh::Implementation::take_gathered(int peer, wire::Unpacker& body) {
 }
 
 void Mesh::Implementation::lose(int peer, PeerState state, const std::string& why) {
-  {
-    const std::lock_guard lock(mutex_);
-    Peer& one = peers_[static_cast<std::size_t>(peer)];
-    if (one.state != PeerState::alive) return;
-    one.state = state;
-    one.why = why;
-    one.queued.clear();
-    one.link.close();
-    for (auto& [id, call] : calls_) {
-      if (call->peer != peer || call->done) continue;
-      call->error.emplace(gone_error(peer, "request"));
-      call->done = true;
-    }
-    changed_.notify_all();
-  }
+  Peer& one = peers_[static_cast<std::size_t>(peer)];
+  if (one.state != PeerState::alive) return;  // only this thread writes it
+  // First, so that whoever is woken below finds the world failed.
   if (state == PeerState::dead && on_death_ && !stopping_) on_death_(peer, why);
+  const std::lock_guard lock(mutex_);
+  one.state = state;
+  one.why = why;
+  one.queued.clear();
+  one.link.close();
+  for (auto& [id, call] : calls_) {
+    if (call->peer != peer || call->done) continue;
+    call->error.emplace(gone_error(peer, "request"));
+    call->done = true;
+  }
+  changed_.notify_all();
 }
 
 // Writes out what is left, the goodbyes last, while still reading, so that two sides with full sockets do not wait for

@@ -1,4 +1,4 @@
-// Disposal: lets go of things whose release may wait for running kernels (docs/decisions/0010), in a thread of its own.
+// Disposal: lets go of things whose release may wait for running kernels (docs/decisions/0005), in a thread of its own.
 //
 // hand_over() never blocks. The destructor waits until all is released.
 #pragma once
