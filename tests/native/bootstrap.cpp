@@ -20,8 +20,8 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/bootstrap/mesh.hpp"
 #include "onstream/bootstrap/meeting.hpp"
+#include "onstream/bootstrap/mesh.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
 #include "onstream/bootstrap/store.hpp"
@@ -90,8 +90,8 @@ void check_throws(const std::function<void()>& call, const std::string& text) {
 
 pid_t spawn_rank(const std::string& role, const Launch& launch) {
   std::vector<std::string> text = {"ONSTREAM_RANK=" + std::to_string(launch.rank),
-                                   "ONSTREAM_SIZE=" + std::to_string(launch.size),
-                                   "ONSTREAM_ADDRESS=" + launch.address, "ONSTREAM_SECRET=" + launch.secret};
+                                   "ONSTREAM_SIZE=" + std::to_string(launch.size), "ONSTREAM_ADDRESS=" + launch.address,
+                                   "ONSTREAM_SECRET=" + launch.secret};
   std::vector<char*> environment;
   for (std::string& one : text) environment.push_back(one.data());
   for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
@@ -120,7 +120,8 @@ CASE(sha256_gives_the_published_digests) {
   CHECK(to_hex(sha256("abc")) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(to_hex(sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq")) ==
         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  CHECK(to_hex(sha256(std::string(1000000, 'a'))) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  CHECK(to_hex(sha256(std::string(1000000, 'a'))) ==
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 CASE(hmac_gives_the_digests_of_rfc_4231) {
@@ -294,8 +295,8 @@ CASE(strangers_are_dropped_and_delay_nobody) {
   std::string why;
   std::vector<Fd> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(connect_once({address, 0}, Deadline(kSoonS), why));
-  const std::vector<std::string> speeches = {"GET / HTTP/1.1\r\n\r\n", std::string(100000, '\0'), wire::encode(5, "set"),
-                                             wire::encode(2, std::string(4000, 'h'))};
+  const std::vector<std::string> speeches = {"GET / HTTP/1.1\r\n\r\n", std::string(100000, '\0'),
+                                             wire::encode(5, "set"), wire::encode(2, std::string(4000, 'h'))};
   for (const std::string& speech : speeches) {
     const Fd rude = connect_once({address, 0}, Deadline(kSoonS), why);
     std::string heard;
@@ -338,8 +339,10 @@ CASE(two_worlds_at_once_do_not_mix) {
     Store one(launch, Deadline(kSoonS));
     Store two(launch, Deadline(kSoonS));
     for (Store* store : {rank == 0 ? &two : &one, rank == 0 ? &one : &two}) {
-      if (store == &one) store->set("key", "one");
-      else store->set("key", "two");
+      if (store == &one)
+        store->set("key", "one");
+      else
+        store->set("key", "two");
     }
     CHECK(one.get("key", Deadline(kSoonS)) == "one");
     CHECK(two.get("key", Deadline(kSoonS)) == "two");
@@ -423,8 +426,10 @@ CASE(meeting_forgets_questions_that_were_cancelled) {
 
 CASE(mesh_requests_are_answered) {
   as_mesh(
-      4, [](int rank, Mesh& mesh) {
-        mesh.on("add", [rank](int peer, const std::string& payload, Fd) { return concat(payload, '+', peer, '+', rank); });
+      4,
+      [](int rank, Mesh& mesh) {
+        mesh.on("add",
+                [rank](int peer, const std::string& payload, Fd) { return concat(payload, '+', peer, '+', rank); });
       },
       [](int rank, Mesh& mesh) {
         for (int peer = 0; peer < 4; ++peer) {
@@ -555,7 +560,8 @@ CASE(mesh_notifications_arrive_in_order_before_a_later_request) {
           heard.at(static_cast<std::size_t>(rank)) += payload;
           return std::string();
         });
-        mesh.on("heard", [&heard, rank](int, const std::string&, Fd) { return heard.at(static_cast<std::size_t>(rank)); });
+        mesh.on("heard",
+                [&heard, rank](int, const std::string&, Fd) { return heard.at(static_cast<std::size_t>(rank)); });
       },
       [](int rank, Mesh& mesh) {
         for (const char* note : {"a", "b", "c"}) mesh.notify(1 - rank, "note", note);
@@ -729,7 +735,10 @@ void mesh_forks() {
 void address_then_die() {
   Store store(launch_from_environment(), Deadline(kSoonS));
   wire::Packer address;
-  address.text(fresh_name()).text(random_bytes(32)).u32(static_cast<std::uint32_t>(::getpid())).text(encode(this_host()));
+  address.text(fresh_name())
+      .text(random_bytes(32))
+      .u32(static_cast<std::uint32_t>(::getpid()))
+      .text(encode(this_host()));
   store.all_gather("mesh/address", address.body(), Deadline(kSoonS));
   ::raise(SIGKILL);
 }

@@ -1,4 +1,5 @@
-// One function a launcher, tried in order; each fills a Launch and says what identifies the job. settle() does the rest.
+// One function a launcher, tried in order; each fills a Launch and says what identifies the job. settle() does the
+// rest.
 //
 // Ranks of one host meet at an abstract Unix-domain name made from the job's identity: no port can be taken by another
 // program (torchrun's own store holds MASTER_PORT), and the kernel tells that the other end is the same user. Ranks of
@@ -25,8 +26,8 @@ struct Found {
   std::string job;      // differs between jobs of this machine
   std::string address;  // of rank 0's host, if the launcher tells
   int first_port = 20000;
-  int ports = 10000;    // below the range that the kernel gives to clients
-  std::string advice;   // what to do when the ranks are on several hosts and no address is known
+  int ports = 10000;   // below the range that the kernel gives to clients
+  std::string advice;  // what to do when the ranks are on several hosts and no address is known
 };
 
 std::optional<std::string> text_of(const char* name) {
@@ -105,7 +106,8 @@ std::optional<Found> from_open_mpi() {
   found.launch.local_size = needed_number("OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK");
   std::optional<std::string> job = text_of("PMIX_NAMESPACE");
   if (!job) job = text_of("OMPI_MCA_ess_base_jobid");
-  require(job || text_of("ONSTREAM_ADDRESS"), "neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid names Open MPI's job; "
+  require(job || text_of("ONSTREAM_ADDRESS"),
+          "neither PMIX_NAMESPACE nor OMPI_MCA_ess_base_jobid names Open MPI's job; "
           "set ONSTREAM_ADDRESS to rank 0's host for all ranks (mpirun -x ONSTREAM_ADDRESS=...)");
   found.job = concat("open mpi ", job.value_or(""), user());
   found.advice = "mpirun -x ONSTREAM_ADDRESS=<rank 0's host>";
@@ -167,7 +169,8 @@ std::optional<Found> from_slurm() {
 
 int derived_port(const Found& found) {
   unsigned value = 0;
-  for (const char c : sha256(concat("port ", found.job)).substr(0, 3)) value = value << 8 | static_cast<unsigned char>(c);
+  for (const char c : sha256(concat("port ", found.job)).substr(0, 3))
+    value = value << 8 | static_cast<unsigned char>(c);
   return found.first_port + static_cast<int>(value % static_cast<unsigned>(found.ports));
 }
 
@@ -188,8 +191,8 @@ Launch settle(Found found) {
   const bool one_host = launch.local_size == launch.size;
   std::string address = text_of("ONSTREAM_ADDRESS").value_or(found.address);
   if (address.empty() && one_host) address = concat("unix:onstream-", to_hex(sha256(found.job)).substr(0, 32));
-  require(!address.empty(), launch.launcher, " started ranks on several hosts and does not tell rank 0's; say it: ",
-          found.advice, " ...");
+  require(!address.empty(), launch.launcher,
+          " started ranks on several hosts and does not tell rank 0's; say it: ", found.advice, " ...");
   launch.address = address;
   if (!address.starts_with("unix:")) {
     launch.port = number_of("ONSTREAM_PORT").value_or(derived_port(found));

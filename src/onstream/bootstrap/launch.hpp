@@ -20,8 +20,8 @@ struct Launch {
 // MPICH's PMI_*, or SLURM_*, in that order. ONSTREAM_ADDRESS, _PORT and _SECRET say otherwise than these launchers do.
 // A secret that no one set is made from the job's identity: good enough on one host, where the kernel also tells the
 // user at the other end; set ONSTREAM_SECRET where strangers share the network of a job of several hosts.
-// A process started by none of them is a world of one rank. Throws invalid_argument naming the variable that is missing,
-// unreadable or contradicts another (rank >= size).
+// A process started by none of them is a world of one rank. Throws invalid_argument naming the variable that is
+// missing, unreadable or contradicts another (rank >= size).
 Launch launch_from_environment();
 
 }  // namespace onstream

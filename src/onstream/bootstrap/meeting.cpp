@@ -68,13 +68,15 @@ MeetingAnswers Meeting::gather(int rank, std::uint64_t id, std::string_view topi
   mine = value;
   gather.askers.push_back({rank, id});
 
-  const bool complete = std::all_of(gather.values.begin(), gather.values.end(), [](const auto& v) { return v.has_value(); });
+  const bool complete =
+      std::all_of(gather.values.begin(), gather.values.end(), [](const auto& v) { return v.has_value(); });
   if (complete) {
     wire::Packer values;
     values.u32(static_cast<std::uint32_t>(gather.values.size()));
     for (const auto& one : gather.values) values.text(*one);
     for (const Question& asker : gather.askers)
-      answers.push_back({asker.rank, wire::encode(Kind::gathered, wire::Packer().u64(asker.id).body() + values.body())});
+      answers.push_back(
+          {asker.rank, wire::encode(Kind::gathered, wire::Packer().u64(asker.id).body() + values.body())});
     gathers_.erase(gathers_.find(topic));
   } else if (fail_if_hopeless(topic, gather, answers)) {
     gather.askers.clear();
@@ -86,8 +88,9 @@ bool Meeting::fail_if_hopeless(std::string_view topic, const Gather& gather, Mee
   for (std::size_t rank = 0; rank < gone_.size(); ++rank) {
     if (gone_[rank] == Gone::no || gather.values[rank].has_value()) continue;
     const bool died = gone_[rank] == Gone::died;
-    const std::string text = died ? concat("rank ", rank, " died before '", topic, "': its connection to the store closed")
-                                  : concat("rank ", rank, " gave up before '", topic, "'; see its own error");
+    const std::string text =
+        died ? concat("rank ", rank, " died before '", topic, "': its connection to the store closed")
+             : concat("rank ", rank, " gave up before '", topic, "'; see its own error");
     for (const Question& asker : gather.askers)
       answers.push_back(failure_for(asker.rank, asker.id, died ? ErrorCode::aborted : ErrorCode::closed, text));
     return true;

@@ -1,7 +1,8 @@
 // A meeting: the keys and gathers of one world, as the store's server keeps them. Pure bookkeeping, no sockets.
 //
 // Each question that cannot be answered yet waits here under its asker; every change returns the answers it released.
-// A rank that died, or left, fails the questions that only it could have answered. Owned and used by the server's thread.
+// A rank that died, or left, fails the questions that only it could have answered. Owned and used by the server's
+// thread.
 #pragma once
 
 #include <cstdint>

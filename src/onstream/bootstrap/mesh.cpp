@@ -54,8 +54,10 @@ class Mesh::Implementation {
     }
     stopping_ = true;  // only now: the thread's last turn writes out every goodbye
     wake(waker_);
-    if (thread_.joinable()) thread_.join();
-    else if (size() > 1) say_goodbye();
+    if (thread_.joinable())
+      thread_.join();
+    else if (size() > 1)
+      say_goodbye();
     fail_all_waiting();
   }
 
@@ -220,8 +222,7 @@ std::string Mesh::Implementation::request(int peer, std::string_view topic, std:
   const bool done =
       changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] { return call->done; });
   calls_.erase(id);
-  if (!done)
-    fail(ErrorCode::timeout, name_of_peer(peer), " did not answer '", topic, "' within ", limit_s, " s");
+  if (!done) fail(ErrorCode::timeout, name_of_peer(peer), " did not answer '", topic, "' within ", limit_s, " s");
   if (call->error) throw Error(call->error->code(), call->error->what());
   return std::move(call->answer);
 }
@@ -236,8 +237,8 @@ std::vector<std::string> Mesh::Implementation::all_gather(std::string_view topic
   if (size() == 1) return {std::string(mine)};
   require_may_block(topic);
   const double limit_s = limit_of(deadline);
-  require(topic.size() + mine.size() < wire::kMaxBodyBytes / 2, "'", topic, "' gathers ", mine.size(), " B, the limit is ",
-          wire::kMaxBodyBytes / 2, " B");  // before this rank counts the call
+  require(topic.size() + mine.size() < wire::kMaxBodyBytes / 2, "'", topic, "' gathers ", mine.size(),
+          " B, the limit is ", wire::kMaxBodyBytes / 2, " B");  // before this rank counts the call
   GatherKey key(topic, 0);
   {
     const std::lock_guard lock(mutex_);
@@ -246,8 +247,7 @@ std::vector<std::string> Mesh::Implementation::all_gather(std::string_view topic
     values.resize(peers_.size());
     values[static_cast<std::size_t>(rank_)] = mine;
   }
-  const std::string frame =
-      wire::encode(gather_kind, wire::Packer().text(topic).u64(key.second).text(mine).body());
+  const std::string frame = wire::encode(gather_kind, wire::Packer().text(topic).u64(key.second).text(mine).body());
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank_) enqueue(peer, frame, Fd());
 
@@ -270,8 +270,7 @@ std::vector<std::string> Mesh::Implementation::all_gather(std::string_view topic
     gathers_.erase(key);
     throw gone_error(*gone, topic);
   }
-  if (!done)
-    fail(ErrorCode::timeout, absent, " of ", size(), " did not come to '", topic, "' within ", limit_s, " s");
+  if (!done) fail(ErrorCode::timeout, absent, " of ", size(), " did not come to '", topic, "' within ", limit_s, " s");
   std::vector<std::string> result;
   for (std::optional<std::string>& value : gathers_.at(key)) result.push_back(std::move(*value));
   gathers_.erase(key);
@@ -351,8 +350,10 @@ void Mesh::Implementation::read_from(int peer, bool process_ended) {
   while (process_ended && received == Received::some) received = one.link.read_some();
   hear_all(peer);
   if (!one.link.open()) return;
-  if (received == Received::end) lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its connection closed"));
-  else if (process_ended) lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its process ended"));
+  if (received == Received::end)
+    lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its connection closed"));
+  else if (process_ended)
+    lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its process ended"));
 }
 
 void Mesh::Implementation::hear_all(int peer) {

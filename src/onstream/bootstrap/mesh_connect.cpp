@@ -61,7 +61,10 @@ std::string who(const std::vector<Address>& addresses, int rank) {
 class Connector {
  public:
   Connector(const Launch& launch, Store& store, Deadline deadline)
-      : launch_(launch), deadline_(deadline), limit_s_(limit_of(deadline)), peers_(static_cast<std::size_t>(launch.size)) {
+      : launch_(launch),
+        deadline_(deadline),
+        limit_s_(limit_of(deadline)),
+        peers_(static_cast<std::size_t>(launch.size)) {
     Endpoint endpoint{concat("unix:onstream-", to_hex(random_bytes(16))), 0};
     listener_ = listen_at(endpoint, Reach::this_host);
     if (!listener_.valid()) fail(ErrorCode::system, "the random name ", endpoint.address, " is taken");
@@ -115,7 +118,8 @@ class Connector {
       if (deadline_.passed()) timed_out();
       wait_for(listener_, 0, Deadline(std::min(0.01, deadline_.left_s())));  // only a pause: its backlog was full
     }
-    require(credentials_of(socket).uid == ::geteuid(), "rank ", peer, " belongs to another user; start all ranks as one");
+    require(credentials_of(socket).uid == ::geteuid(), "rank ", peer,
+            " belongs to another user; start all ranks as one");
     ConnectedPeer& connected = peers_[static_cast<std::size_t>(peer)];
     connected.pid = credentials_of(socket).pid;
     connected.link = MeshLink(std::move(socket));
@@ -127,9 +131,7 @@ class Connector {
 
   bool all_proved() const { return proved_.size() + 1 == peers_.size(); }
 
-  bool proved(int rank) const {
-    return std::find(proved_.begin(), proved_.end(), rank) != proved_.end();
-  }
+  bool proved(int rank) const { return std::find(proved_.begin(), proved_.end(), rank) != proved_.end(); }
 
   // One turn of the loop: waits for anything to happen and takes in what came.
   void accept_more() {
@@ -203,7 +205,8 @@ class Connector {
       return accept_as_proved(peer);
     }
     if (received == Received::end)
-      fail(ErrorCode::aborted, who(addresses_, peer), " died, or gave up, while the ranks connected; see its own error");
+      fail(ErrorCode::aborted, who(addresses_, peer),
+           " died, or gave up, while the ranks connected; see its own error");
   }
 
   void accept_as_proved(int peer) {
@@ -224,8 +227,8 @@ class Connector {
     std::string absent;
     for (int rank = 0; rank < launch_.size; ++rank)
       if (rank != launch_.rank && !proved(rank)) absent += concat(absent.empty() ? "" : ", ", who(addresses_, rank));
-    fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not connect to rank ", launch_.rank, " within ", limit_s_,
-         " s");
+    fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not connect to rank ", launch_.rank, " within ",
+         limit_s_, " s");
   }
 
   const Launch& launch_;

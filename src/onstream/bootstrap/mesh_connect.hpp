@@ -1,5 +1,6 @@
-// How the links of a mesh come to be: every rank listens under a random abstract name, the names meet in the store, each
-// rank connects to the lower ones and is connected to by the higher ones; both ends prove the secret and are the same user.
+// How the links of a mesh come to be: every rank listens under a random abstract name, the names meet in the store,
+// each rank connects to the lower ones and is connected to by the higher ones; both ends prove the secret and are the
+// same user.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,7 @@ namespace onstream {
 struct ConnectedPeer {
   MeshLink link;  // closed for oneself
   int pid = 0;
-  Fd process;     // a pidfd: readable when the process has ended; invalid where the kernel or a pid namespace forbids it
+  Fd process;  // a pidfd: readable when the process has ended; invalid where the kernel or a pid namespace forbids it
 };
 
 // Collective; blocks. One entry a rank. Throws timeout or aborted naming the ranks that did not come or died, and

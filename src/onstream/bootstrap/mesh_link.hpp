@@ -1,7 +1,7 @@
 // One connection of the mesh: frames with file descriptors beside them, written and read without blocking.
 //
-// A descriptor travels with the first byte of its frame (SCM_RIGHTS), so it is there when the frame is complete. Used by
-// one thread at a time: the mesh's own, or the constructing one before that runs.
+// A descriptor travels with the first byte of its frame (SCM_RIGHTS), so it is there when the frame is complete. Used
+// by one thread at a time: the mesh's own, or the constructing one before that runs.
 #pragma once
 
 #include <deque>

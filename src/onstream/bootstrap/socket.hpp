@@ -1,7 +1,7 @@
 // Sockets: listening, connecting and waiting, the same for TCP and for Unix-domain sockets with abstract names.
 //
-// Every socket is non-blocking and closed on exec. An address is a host name or number, or "unix:NAME" for a name in the
-// abstract namespace (one host; nothing on disk). Only the functions that take a Deadline block.
+// Every socket is non-blocking and closed on exec. An address is a host name or number, or "unix:NAME" for a name in
+// the abstract namespace (one host; nothing on disk). Only the functions that take a Deadline block.
 #pragma once
 
 #include <poll.h>
@@ -30,7 +30,8 @@ enum class Reach { this_host, any_host };
 // it was 0. Returns an invalid Fd when the address is in use; throws system, with what to do, for all else.
 Fd listen_at(Endpoint& endpoint, Reach reach);
 
-// One attempt at each of the addresses the name stands for. Returns an invalid Fd, and why in `why`, when nobody accepts.
+// One attempt at each of the addresses the name stands for. Returns an invalid Fd, and why in `why`, when nobody
+// accepts.
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, std::string& why);
 
 // Invalid when nobody waits to be accepted.
@@ -53,7 +54,8 @@ int milliseconds_left(Deadline deadline, int at_most_ms);
 // Seconds left in whole milliseconds: what an error says that a wait was allowed.
 double limit_of(Deadline deadline);
 
-// Writes everything or throws: timeout, or closed when the other end is gone. For connection set-up and the store's client.
+// Writes everything or throws: timeout, or closed when the other end is gone. For connection set-up and the store's
+// client.
 void send_all(const Fd& socket, std::string_view bytes, Deadline deadline);
 
 enum class Received { some, nothing_yet, end };

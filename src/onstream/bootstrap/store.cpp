@@ -42,11 +42,11 @@ std::string list_of(const std::vector<std::uint32_t>& ranks) {
 class Store::Implementation {
  public:
   Implementation(const Launch& launch, Deadline deadline) : launch_(launch), endpoint_{launch.address, launch.port} {
-    require(launch.size >= 1 && launch.rank >= 0 && launch.rank < launch.size, "rank ", launch.rank, " of ", launch.size,
-            " is not possible");
+    require(launch.size >= 1 && launch.rank >= 0 && launch.rank < launch.size, "rank ", launch.rank, " of ",
+            launch.size, " is not possible");
     if (launch.size == 1) return;
-    require(launch.rank == 0 || endpoint_.is_unix() || launch.port > 0,
-            "rank ", launch.rank, " needs the port of rank 0's store; set ONSTREAM_PORT to the same port for all ranks");
+    require(launch.rank == 0 || endpoint_.is_unix() || launch.port > 0, "rank ", launch.rank,
+            " needs the port of rank 0's store; set ONSTREAM_PORT to the same port for all ranks");
     if (launch.rank == 0) {
       server_ = StoreServer::acquire(launch, deadline);
       endpoint_.port = server_->port();
@@ -89,7 +89,8 @@ class Store::Implementation {
     std::unique_lock lock(mutex_);
     if (launch_.size == 1) {
       const auto found = [&] { return alone_.contains(key); };
-      if (alone_changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), found)) return alone_.find(key)->second;
+      if (alone_changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), found))
+        return alone_.find(key)->second;
     } else {
       const std::uint64_t id = ++last_id_;
       send(Kind::get, wire::Packer().u64(id).text(key));
@@ -109,8 +110,8 @@ class Store::Implementation {
     const std::optional<wire::Frame> answer = await(id, Kind::gathered, deadline);
     if (!answer) {
       send(Kind::cancel, wire::Packer().u64(id));
-      fail(ErrorCode::timeout, absent_from(topic), " of ", launch_.size, " did not come to '", topic, "' within ", limit_s,
-           " s at ", endpoint_.describe(), "; check that they started and see their own errors");
+      fail(ErrorCode::timeout, absent_from(topic), " of ", launch_.size, " did not come to '", topic, "' within ",
+           limit_s, " s at ", endpoint_.describe(), "; check that they started and see their own errors");
     }
     wire::Unpacker body = after_id(*answer);
     const std::uint32_t count = body.u32();
@@ -132,8 +133,9 @@ class Store::Implementation {
       socket_ = connect_once(endpoint_, deadline, why);
       if (socket_.valid() && introduce(deadline, why)) return;
       if (deadline.passed())
-        fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size, " could not reach the store of rank 0 at ",
-             endpoint_.describe(), " within ", limit_s, " s (", why, "); check that rank 0 started there");
+        fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size,
+             " could not reach the store of rank 0 at ", endpoint_.describe(), " within ", limit_s, " s (", why,
+             "); check that rank 0 started there");
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, deadline.left_s())));
       pause_s = std::min(pause_s * 1.5, 0.05);
     }

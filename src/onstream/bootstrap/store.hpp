@@ -27,7 +27,8 @@ class Store {
   void set(std::string_view key, std::string_view value);
   // Blocks until the key is set. Throws timeout naming the key.
   std::string get(std::string_view key, Deadline deadline);
-  // One value from every rank, in rank order; each (topic) is used once. Throws timeout naming the ranks that did not come.
+  // One value from every rank, in rank order; each (topic) is used once. Throws timeout naming the ranks that did not
+  // come.
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline);
 
  private:

@@ -65,7 +65,10 @@ std::shared_ptr<StoreServer> StoreServer::acquire(const Launch& launch, Deadline
 }
 
 StoreServer::StoreServer(Endpoint endpoint, std::string secret, Fd listener)
-    : endpoint_(std::move(endpoint)), secret_(std::move(secret)), listener_(std::move(listener)), waker_(make_waker()) {}
+    : endpoint_(std::move(endpoint)),
+      secret_(std::move(secret)),
+      listener_(std::move(listener)),
+      waker_(make_waker()) {}
 
 void StoreServer::release() {
   {

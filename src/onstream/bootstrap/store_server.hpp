@@ -2,8 +2,8 @@
 //
 // A process has at most one server per address, shared by all its worlds (see Meeting) and kept until the last local
 // store let go and the last client went: a fast rank may already be in the next world while rank 0 still leaves this
-// one. A connection that does not prove the secret within 10 s, or sends anything malformed, is closed without an answer
-// and never delays the others.
+// one. A connection that does not prove the secret within 10 s, or sends anything malformed, is closed without an
+// answer and never delays the others.
 #pragma once
 
 #include <condition_variable>

@@ -1,8 +1,9 @@
 // Frames: how the store and the mesh lay messages on a byte stream, and the checks on what arrives.
 //
-// A frame is a 12-byte header ("ONS", version, kind, flags, two zero bytes, body length, little-endian) and a body. Every
-// byte from outside goes through FrameReader and Unpacker, which throw invalid_argument instead of reading past an end;
-// no length is trusted before it was compared with the limit, and memory grows only with bytes that really came.
+// A frame is a 12-byte header ("ONS", version, kind, flags, two zero bytes, body length, little-endian) and a body.
+// Every byte from outside goes through FrameReader and Unpacker, which throw invalid_argument instead of reading past
+// an end; no length is trusted before it was compared with the limit, and memory grows only with bytes that really
+// came.
 #pragma once
 
 #include <cstddef>

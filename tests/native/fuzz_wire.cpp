@@ -1,0 +1,245 @@
+// Everything that bootstrap parses from outside, fed with damaged bytes: it must answer or refuse, and never read past
+// an end, hang, or disturb the other ranks.
+//
+// As a test it makes its own inputs, from valid ones by seeded mutation, so a failure repeats; run it under the address
+// and undefined-behaviour sanitizers. With -fsanitize=fuzzer -DONSTREAM_LIBFUZZER (clang) it is a libFuzzer target.
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "check.hpp"
+#include "onstream/base/error.hpp"
+#include "onstream/bootstrap/host.hpp"
+#include "onstream/bootstrap/launch_parse.hpp"
+#include "onstream/bootstrap/mesh.hpp"
+#include "onstream/bootstrap/mesh_connect.hpp"
+#include "onstream/bootstrap/sha256.hpp"
+#include "onstream/bootstrap/socket.hpp"
+#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store_protocol.hpp"
+#include "onstream/bootstrap/wire.hpp"
+
+namespace {
+
+using namespace onstream;
+namespace protocol = store_protocol;
+
+// Runs one parser; an Error is an answer too.
+void tolerate(const std::function<void()>& parse) {
+  try {
+    parse();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+  }
+}
+
+void read_frames(std::string_view bytes, std::size_t piece) {
+  wire::FrameReader reader;
+  for (std::size_t at = 0; at < bytes.size(); at += piece) {
+    reader.feed(bytes.substr(at, piece));
+    while (const auto frame = reader.next())
+      if (frame->body.size() > wire::kMaxStrangerBodyBytes) std::abort();
+  }
+}
+
+void read_fields(std::string_view bytes) {
+  wire::Unpacker body(bytes);
+  std::size_t taken = 0;
+  for (int i = 0; i < 8; ++i) {
+    taken += body.text().size() + 4;
+    if (taken > bytes.size()) std::abort();
+  }
+  body.u64();
+  body.u8();
+  wire::unpack_error(body);
+}
+
+void parse_all(std::string_view bytes) {
+  const std::size_t piece = bytes.empty() ? 1 : 1 + static_cast<unsigned char>(bytes[0]);
+  tolerate([&] { read_frames(bytes, piece); });
+  tolerate([&] { read_fields(bytes); });
+  tolerate([&] { decode_host(std::string(bytes)); });
+  tolerate([&] { slurm_tasks_on_node(bytes, 3); });
+  tolerate([&] { slurm_first_host(bytes); });
+  tolerate([&] { parse_process_stat(std::string(bytes)); });
+}
+
+}  // namespace
+
+#ifdef ONSTREAM_LIBFUZZER
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  parse_all(std::string_view(reinterpret_cast<const char*>(data), size));
+  return 0;
+}
+
+#else
+
+namespace {
+
+constexpr double kSoonS = 20.0;
+
+using Random = std::mt19937_64;
+
+std::size_t below(Random& random, std::size_t limit) {
+  return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
+}
+
+// One to four small damages: a byte or a bit changed, bytes removed, doubled or put in, an integer made extreme.
+std::string damage(std::string bytes, Random& random) {
+  for (std::size_t left = 1 + below(random, 4); left > 0 && !bytes.empty(); --left) {
+    const std::size_t at = below(random, bytes.size());
+    const std::size_t some = 1 + below(random, 8);
+    switch (below(random, 6)) {
+      case 0: bytes[at] = static_cast<char>(below(random, 256)); break;
+      case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(random, 8))); break;
+      case 2: bytes.erase(at, some); break;
+      case 3: bytes.insert(at, bytes.substr(at, some)); break;
+      case 4: bytes.insert(at, random_bytes(some)); break;
+      default: bytes.replace(at, 4, std::string(4, below(random, 2) == 0 ? '\xff' : '\0')); break;
+    }
+  }
+  return bytes;
+}
+
+std::vector<std::string> valid_frames() {
+  const auto body = [] { return wire::Packer(); };
+  return {
+      wire::encode(protocol::set, body().text("key").text("value").body()),
+      wire::encode(protocol::get, body().u64(1).text("key").body()),
+      wire::encode(protocol::gather, body().u64(2).text("topic").text("value").body()),
+      wire::encode(protocol::missing, body().u64(3).text("topic").body()),
+      wire::encode(protocol::cancel, body().u64(2).body()),
+      wire::encode(protocol::hello, body().text(std::string(32, 'n')).u64(1).u32(1).u32(2).text("proof").body()),
+      wire::encode(protocol::bye, ""),
+  };
+}
+
+// The mesh's own kinds: request, notify, answer, failure, gather, and one that announces a descriptor.
+std::vector<std::string> valid_mesh_frames() {
+  const auto body = [] { return wire::Packer(); };
+  return {
+      wire::encode(3, body().u64(1).text("echo").text("payload").body()),
+      wire::encode(4, body().text("echo").text("payload").body()),
+      wire::encode(5, body().u64(1).text("payload").body()),
+      wire::encode(6, body().u64(1).u32(2).text("error").body()),
+      wire::encode(7, body().text("topic").u64(1).text("value").body()),
+      wire::encode(3, body().u64(2).text("echo").text("payload").body(), wire::kCarriesFd),
+  };
+}
+
+Launch launch_of(int rank, int size, const std::string& address) {
+  Launch launch;
+  launch.rank = launch.local_rank = rank;
+  launch.size = launch.local_size = size;
+  launch.address = address;
+  launch.secret = "secret of the test";
+  return launch;
+}
+
+std::string fresh_name() { return "unix:onstream-fuzz-" + to_hex(random_bytes(8)); }
+
+// Sends until the other end closes; whether it took all is its own affair.
+void send_damaged(const Fd& socket, const std::vector<std::string>& frames, Random& random) {
+  try {
+    for (int i = 0; i < 4; ++i) {
+      const std::string& frame = frames[below(random, frames.size())];
+      send_all(socket, below(random, 3) == 0 ? frame : damage(frame, random), Deadline(kSoonS));
+    }
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::closed);
+  }
+}
+
+CASE(parsers_answer_or_refuse_damaged_bytes) {
+  Random random(20240611);
+  std::vector<std::string> inputs = valid_frames();
+  for (const std::string& frame : valid_mesh_frames()) inputs.push_back(frame);
+  for (const char* text :
+       {"2(x3),1", "node[07-09,12],login1", "42 (a) S 7 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18"})
+    inputs.emplace_back(text);
+  inputs.push_back(encode(this_host()));
+  std::string all;
+  for (const std::string& input : inputs) all += input;
+  inputs.push_back(all);
+  for (int i = 0; i < 30000; ++i) parse_all(damage(inputs[below(random, inputs.size())], random));
+}
+
+CASE(a_store_survives_ranks_that_send_damaged_frames) {
+  Random random(20240612);
+  const std::string address = fresh_name();
+  const Launch launch = launch_of(0, 2, address);
+  Store first(launch, Deadline(kSoonS));
+  Store second(launch_of(1, 2, address), Deadline(kSoonS));
+  const std::vector<std::string> frames = valid_frames();
+  for (std::uint64_t world = 1000; world < 1300; ++world) {
+    std::string why;
+    const Fd socket = connect_once({address, 0}, Deadline(kSoonS), why);
+    std::string bytes;
+    wire::FrameReader reader;
+    std::optional<wire::Frame> challenge;
+    while (!(challenge = reader.next())) {
+      CHECK(wait_for(socket, POLLIN, Deadline(kSoonS)));
+      CHECK(receive_some(socket, bytes) != Received::end);
+      reader.feed(std::exchange(bytes, ""));
+    }
+    const protocol::Hello hello{std::string(32, 'n'), world, 1, 2};
+    wire::Packer body;
+    body.text(hello.client_nonce).u64(hello.world).u32(hello.rank).u32(hello.size);
+    body.text(protocol::client_proof(launch.secret, wire::Unpacker(challenge->body).text(), hello));
+    send_all(socket, wire::encode(protocol::hello, body.body()), Deadline(kSoonS));
+    send_damaged(socket, frames, random);
+  }
+  second.set("key", "value");
+  CHECK(first.get("key", Deadline(kSoonS)) == "value");
+}
+
+CASE(a_mesh_survives_a_rank_that_sends_damaged_frames) {
+  Random random(20240613);
+  const std::vector<std::string> frames = valid_mesh_frames();
+  for (int i = 0; i < 60; ++i) {
+    const std::string address = fresh_name();
+    std::atomic<int> done{0};
+    std::future<void> liar = std::async(std::launch::async, [&] {
+      const Launch launch = launch_of(1, 3, address);
+      Store store(launch, Deadline(kSoonS));
+      std::vector<ConnectedPeer> peers = connect_mesh(launch, store, Deadline(kSoonS));
+      for (const int peer : {0, 2}) send_damaged(peers[static_cast<std::size_t>(peer)].link.socket(), frames, random);
+    });
+    const auto honest = [&](int rank) {
+      const Launch launch = launch_of(rank, 3, address);
+      Store store(launch, Deadline(kSoonS));
+      Mesh mesh(launch, store, Deadline(kSoonS));
+      mesh.on("echo", [](int, std::string payload, Fd) { return payload; });
+      mesh.start();
+      try {
+        mesh.request(1, "echo", "anyone?", Fd(), Deadline(kSoonS));  // what a liar answers may be valid by chance
+      } catch (const Error& error) {
+        CHECK(error.code() != ErrorCode::timeout);
+      }
+      CHECK(mesh.request(2 - rank, "echo", "still here?", Fd(), Deadline(kSoonS)) == "still here?");
+      CHECK_THROWS(mesh.all_gather("end", "", Deadline(kSoonS)), "rank 1 (pid");
+      ++done;
+      const Deadline deadline(kSoonS);
+      while (done < 2 && !deadline.passed()) std::this_thread::yield();  // the other may still be asking
+    };
+    std::future<void> other = std::async(std::launch::async, honest, 2);
+    honest(0);
+    other.get();
+    liar.get();
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
+
+#endif
