@@ -1,0 +1,320 @@
+#include "onstream/plan/build.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "onstream/base/error.hpp"
+#include "onstream/layout/runs.hpp"
+#include "onstream/plan/match.hpp"
+#include "onstream/plan/route.hpp"
+
+namespace onstream {
+
+namespace {
+
+using plan::Exposure;
+using plan::Route;
+using plan::StatedOp;
+using plan::Statement;
+
+// Plans built by this process so far; only proposals for the number that all ranks agree on.
+std::atomic<std::uint64_t> plans_built{0};
+
+std::string device_identity(const Device& device) {
+  std::array<char, 256> host{};
+  (void)gethostname(host.data(), host.size() - 1);
+  return concat(host.data(), "/", name_of(device.kind()), "/", device.index());
+}
+
+bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv || kind == OpKind::put; }
+
+class Build {
+ public:
+  Build(std::shared_ptr<Fabric> fabric, std::string name, Path path, std::vector<Op> ops, std::string problems)
+      : fabric_(std::move(fabric)), name_(std::move(name)), path_(path), ops_(std::move(ops)), problems_(std::move(problems)) {}
+
+  std::unique_ptr<Plan::Implementation> run() {
+    exchange_statements();
+    routes_ = plan::routes_of(statements_, plan::match(statements_), fabric_->device()->kind());
+    exchange_exposures();
+    plan::choose_paths(routes_, statements_, fabric_->parameters());
+    const std::uint64_t bytes = plan::place(routes_, fabric_->size());
+    built_ = std::make_unique<Plan::Implementation>();
+    built_->segment = fabric_->segment(bytes, MemoryKind::device);
+    agree("plan.ready", [this] { finish(); });
+    return std::move(built_);
+  }
+
+ private:
+  // Runs a step that may fail here alone; then all ranks throw what any of them met.
+  template <class Step>
+  void agree(std::string_view topic, const Step& step) {
+    std::string problem;
+    try {
+      step();
+    } catch (const std::exception& error) {
+      problem = concat("rank ", fabric_->rank(), ": ", error.what());
+    }
+    std::string all;
+    for (const std::string& one : fabric_->all_gather(topic, problem)) {
+      if (!one.empty()) all += "\n  " + one;
+    }
+    if (!all.empty()) fail(ErrorCode::system, "plan '", name_, "' cannot be built:", all);
+  }
+
+  // --- what this rank wants ---
+
+  StatedOp stated(const Op& op) const {
+    StatedOp out;
+    out.kind = op.kind;
+    out.peer = op.peer;
+    out.lane = op.lane;
+    out.layout = op.layout.view();
+    out.bytes = op.layout.bytes();
+    out.note = op.note;
+    if (is_transfer(op.kind)) {
+      out.path = path_;
+      out.wanted_by = "set by use_path";
+      if (path_ == Path::automatic) {
+        out.path = path_from(fabric_->parameters().path);
+        out.wanted_by = "set by parameter path";
+      }
+      if (out.bytes > 0) out.kernel_access = fabric_->device()->inspect(op.address).kernel_access ? 1 : 0;
+    }
+    return out;
+  }
+
+  // Puts concern this rank alone. Fills planned_ for them; returns why one cannot be made, or "".
+  std::string plan_put(std::size_t index, const StatedOp& put) {
+    const Op& op = ops_[index];
+    Transfer transfer;
+    transfer.bytes = put.bytes;
+    transfer.device = fabric_->device()->kind();
+    transfer.source.kernel_access = put.kernel_access != 0;
+    transfer.destination.exposed = true;  // the caller got the address from the segment
+    const auto pieces = pieces_of(op.remote_layout.view(), op.layout.view(), kMaxPieces);
+    transfer.pieces = pieces ? std::max<std::uint64_t>(1, pieces->size()) : 0;
+    transfer.wanted = Path::store;
+    transfer.wanted_by = "a put goes straight into the segment";
+    if (path_ != Path::automatic) {
+      transfer.wanted = path_;
+      transfer.wanted_by = put.wanted_by;
+    } else if (put.path == Path::copy || !transfer.source.kernel_access) {
+      transfer.wanted = Path::copy;
+      transfer.wanted_by = put.path == Path::copy ? put.wanted_by : "kernels cannot touch the source";
+    }
+    if (transfer.wanted != Path::store && transfer.wanted != Path::copy) {
+      return concat("path ", name_of(transfer.wanted), " (", transfer.wanted_by, ") cannot carry a put; store and copy can");
+    }
+    const Choice choice = choose(transfer, fabric_->parameters());
+    planned_[index].path = choice.path;
+    planned_[index].why = choice.why;
+    return choice.path == Path::automatic ? choice.why : "";
+  }
+
+  void add_problem(const std::string& problem) { problems_ += (problems_.empty() ? "" : "\n  ") + problem; }
+
+  void state_ops(Statement& mine) {
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      mine.ops.push_back(stated(ops_[i]));
+      if (ops_[i].kind != OpKind::put) continue;
+      const std::string obstacle = plan_put(i, mine.ops[i]);
+      if (obstacle.empty()) continue;
+      add_problem(concat("rank ", fabric_->rank(), " op ", i, ": ", describe(mine.ops[i]), ": ", obstacle));
+    }
+    const std::string overlap = plan::find_overlaps(ops_, fabric_->rank());
+    if (!overlap.empty()) add_problem(overlap);
+  }
+
+  void exchange_statements() {
+    Statement mine;
+    mine.name = name_;
+    mine.number = plans_built.fetch_add(1) + 1;
+    mine.device = device_identity(*fabric_->device());
+    for (const Op& op : ops_) planned_.push_back({op, Path::automatic, ""});
+    try {
+      state_ops(mine);
+    } catch (const std::exception& error) {
+      add_problem(concat("rank ", fabric_->rank(), ": ", error.what()));
+    }
+    mine.problems = problems_;
+    for (const std::string& bytes : fabric_->all_gather("plan.ops", pack(mine))) {
+      statements_.push_back(plan::unpack(bytes));
+    }
+    for (const Statement& one : statements_) number_ = std::max(number_, one.number);
+    std::uint64_t seen = plans_built.load();
+    while (seen < number_ && !plans_built.compare_exchange_weak(seen, number_)) {
+    }
+  }
+
+  // --- who can reach what ---
+
+  template <class Mine>
+  std::vector<Exposure> expose_mine(const Mine& mine) {
+    std::vector<Exposure> exposures;
+    for (std::size_t i = 0; i < routes_.size(); ++i) {
+      const Route& route = routes_[i];
+      if (route.local() || !needs_exposure(route.transfer, fabric_->parameters())) continue;
+      const int op = mine(route);
+      if (op >= 0) exposures.push_back(expose(i, ops_[static_cast<std::size_t>(op)]));
+    }
+    return exposures;
+  }
+
+  Exposure expose(std::size_t route, const Op& op) {
+    Exposure exposure;
+    exposure.route = route;
+    if (op.layout.bytes() == 0) {
+      exposure.exposed = true;
+      return exposure;
+    }
+    const std::int64_t lowest = op.layout.lowest();
+    const auto* first = static_cast<const std::byte*>(op.address) + lowest;
+    try {
+      const auto seen = fabric_->expose(first, static_cast<std::size_t>(op.layout.highest() - lowest), op.peer);
+      exposure.exposed = seen.has_value();
+      if (seen) exposure.address = *seen - static_cast<std::uint64_t>(lowest);
+      if (!seen) exposure.why_not = fabric_->why_not(first, op.peer);
+    } catch (const Error& error) {
+      exposure.why_not = error.what();
+    }
+    return exposure;
+  }
+
+  template <class Apply>
+  void gather_exposures(std::string_view topic, const std::vector<Exposure>& mine, const Apply& apply) {
+    for (const std::string& bytes : fabric_->all_gather(topic, pack(mine))) {
+      for (const Exposure& exposure : plan::unpack_exposures(bytes)) {
+        if (exposure.route >= routes_.size()) fail(ErrorCode::system, "a rank exposes memory for a route that is none");
+        apply(routes_[exposure.route], exposure);
+      }
+    }
+  }
+
+  void exchange_exposures() {
+    const int rank = fabric_->rank();
+    const auto needed = [&](const Route& route) {
+      return !route.local() && needs_exposure(route.transfer, fabric_->parameters());
+    };
+    if (std::none_of(routes_.begin(), routes_.end(), needed)) return;
+    gather_exposures("plan.destinations", expose_mine([&](const Route& route) {
+                       return route.edge.destination_rank == rank ? route.edge.destination_op : -1;
+                     }),
+                     [](Route& route, const Exposure& exposure) {
+                       route.destination_address = exposure.address;
+                       route.transfer.destination.exposed = exposure.exposed;
+                       route.transfer.destination.why_not = exposure.why_not;
+                     });
+    // Sources matter only where they are to be loaded from, or where nothing can be stored.
+    const auto pulls = [&](const Route& route) {
+      return needed(route) && (route.transfer.wanted == Path::load ||
+                               (route.transfer.wanted == Path::automatic && !route.transfer.destination.exposed));
+    };
+    if (std::none_of(routes_.begin(), routes_.end(), pulls)) return;
+    gather_exposures("plan.sources", expose_mine([&](const Route& route) {
+                       return route.edge.source_rank == rank && pulls(route) ? route.edge.source_op : -1;
+                     }),
+                     [](Route& route, const Exposure& exposure) {
+                       route.source_address = exposure.address;
+                       route.transfer.source.exposed = exposure.exposed;
+                       route.transfer.source.why_not = exposure.why_not;
+                     });
+  }
+
+  // --- the tables ---
+
+  int most_blocks() const {
+    const Device& device = *fabric_->device();
+    if (device.kind() == DeviceKind::host) return 1;
+    return static_cast<int>(std::min<std::int64_t>(fabric_->parameters().max_blocks, fabric_->block_limit()));
+  }
+
+  std::vector<std::byte*> make_bounces() {
+    std::vector<std::byte*> bounces(ops_.size(), nullptr);
+    for (const Route& route : routes_) {
+      const bool kernel_reads = route.choice.path != Path::copy && route.choice.path != Path::load;
+      if (route.edge.source_rank != fabric_->rank() || route.transfer.source.kernel_access || !kernel_reads) continue;
+      built_->bounces.push_back(fabric_->device()->allocate(route.transfer.bytes, MemoryKind::device));
+      bounces[static_cast<std::size_t>(route.edge.source_op)] = built_->bounces.back()->data();
+    }
+    return bounces;
+  }
+
+  std::vector<std::uint64_t> read_counters() const {
+    std::vector<std::uint64_t> bases(ops_.size(), 0);
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      if (ops_[i].kind != OpKind::wait) continue;
+      bases[i] = plan::Tables::read_word(*fabric_->device(), static_cast<const std::uint64_t*>(ops_[i].address));
+    }
+    return bases;
+  }
+
+  void note_paths() {
+    for (const Route& route : routes_) {
+      const Edge& edge = route.edge;
+      if (edge.source_rank == fabric_->rank()) note_path(edge.source_op, route.choice);
+      if (edge.destination_rank == fabric_->rank()) note_path(edge.destination_op, route.choice);
+    }
+  }
+  void note_path(int op, const Choice& choice) {
+    planned_[static_cast<std::size_t>(op)].path = choice.path;
+    planned_[static_cast<std::size_t>(op)].why = choice.why;
+  }
+
+  void finish() {
+    note_paths();
+    const std::vector<std::byte*> bounces = make_bounces();
+    const std::vector<std::uint64_t> bases = read_counters();
+    plan::Lowering lowering;
+    lowering.rank = fabric_->rank();
+    lowering.ops = &ops_;
+    lowering.planned = &planned_;
+    lowering.routes = &routes_;
+    lowering.counter_bases = &bases;
+    lowering.bounces = &bounces;
+    lowering.segment = built_->segment.get();
+    lowering.most_blocks = most_blocks();
+    lowering.device = fabric_->device()->kind();
+    const plan::Program program = plan::lower(lowering);
+    built_->tables = std::make_unique<plan::Tables>(fabric_->device(), program, ops_.size());
+    built_->view = built_->tables->view();
+    built_->view.announce_release = program.announce_release;
+    built_->view.number = number_;
+    built_->view.wait = fabric_->wait_view();
+    built_->blocks = static_cast<int>(program.blocks.size());
+    built_->mover_blocks = program.mover_blocks;
+    built_->threads = program.threads;
+    built_->kernels = program.two_kernels ? 2 : 1;
+    built_->before = program.before;
+    built_->middle = program.middle;
+    built_->after = program.after;
+    built_->fabric = fabric_;
+    built_->name = name_;
+    built_->ops = planned_;
+  }
+
+  using Edge = plan::Edge;
+
+  std::shared_ptr<Fabric> fabric_;
+  std::string name_;
+  Path path_;
+  std::vector<Op> ops_;
+  std::string problems_;
+  std::vector<PlanOp> planned_;
+  std::vector<Statement> statements_;
+  std::vector<Route> routes_;
+  std::uint64_t number_ = 0;
+  std::unique_ptr<Plan::Implementation> built_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, std::string name, Path path,
+                                                 std::vector<Op> ops, std::string problems) {
+  return Build(std::move(fabric), std::move(name), path, std::move(ops), std::move(problems)).run();
+}
+
+}  // namespace onstream

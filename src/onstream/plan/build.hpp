@@ -1,0 +1,17 @@
+// Building a plan: state the ops, match, expose, choose, place, lower, upload. Collective. Every step that can fail on one
+// rank alone tells all ranks before any goes on, so that all of them throw the same text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onstream/plan/implementation.hpp"
+
+namespace onstream {
+
+// `problems`: what this rank already knows to be wrong, one a line.
+std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, std::string name, Path path,
+                                                 std::vector<Op> ops, std::string problems);
+
+}  // namespace onstream
