@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -310,6 +311,7 @@ def test_a_program_that_hangs_is_ended_at_the_limit() -> None:
         programs.run(program("import threading; threading.Event().wait()"), [CASE], 1, timeout_s=0.5)
 
 
+@pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler (cc, gcc)")
 def test_a_peer_that_cannot_be_installed_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
