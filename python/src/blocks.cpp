@@ -24,9 +24,7 @@ struct Import {
   ReadOnlyArray array;
   bool read_only = true;
 
-  std::vector<std::int64_t> shape() const {
-    return {array.shape_ptr(), array.shape_ptr() + array.ndim()};
-  }
+  std::vector<std::int64_t> shape() const { return {array.shape_ptr(), array.shape_ptr() + array.ndim()}; }
   std::int64_t item_bytes() const { return static_cast<std::int64_t>(array.itemsize()); }
   std::vector<std::int64_t> strides() const {
     std::vector<std::int64_t> bytes(array.ndim());
@@ -48,7 +46,8 @@ nb::ndarray<nb::numpy, std::uint8_t> bytes_view(nb::handle_t<Block> self) {
   return {block.address, {block.bytes}, self};
 }
 
-nb::ndarray<nb::array_api> exchange(nb::handle_t<Block> self, const std::vector<std::size_t>& shape, int code, int bits) {
+nb::ndarray<nb::array_api> exchange(nb::handle_t<Block> self, const std::vector<std::size_t>& shape, int code,
+                                    int bits) {
   const Block& block = nb::cast<const Block&>(self);
   const nb::dlpack::dtype dtype{static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
   return {block.address, shape.size(), shape.data(), self, nullptr, dtype, kDlpackCuda, block.device_index};
@@ -66,7 +65,8 @@ void bind_blocks(nb::module_& m) {
       .def("exchange", &exchange, nb::arg("shape"), nb::arg("dtype_code"), nb::arg("dtype_bits"),
            "The block as a DLPack producer on cuda.");
   nb::class_<Import>(m, "Import", "What DLPack says of a foreign array, which stays alive as long as this object.")
-      .def_prop_ro("address", [](const Import& import) { return reinterpret_cast<std::uintptr_t>(import.array.data()); })
+      .def_prop_ro("address",
+                   [](const Import& import) { return reinterpret_cast<std::uintptr_t>(import.array.data()); })
       .def_prop_ro("shape", &Import::shape)
       .def_prop_ro("strides", &Import::strides, "In bytes.")
       .def_prop_ro("item_bytes", &Import::item_bytes)

@@ -12,8 +12,8 @@ struct Block {
   std::shared_ptr<void> owner;  // the Memory or Segment
   std::byte* address = nullptr;
   std::size_t bytes = 0;
-  bool on_host = true;          // the CPU may load and store it
-  int device_index = 0;         // of the device that addresses it, unless on_host
+  bool on_host = true;   // the CPU may load and store it
+  int device_index = 0;  // of the device that addresses it, unless on_host
 };
 
 inline bool cpu_can_touch(const Device& device, MemoryKind kind) {

@@ -12,8 +12,7 @@ class Hold {
   Hold() = default;
   explicit Hold(nanobind::object owner) : owner_(std::move(owner)) {}
   explicit Hold(const Py_buffer& view) : view_(view) {}  // takes the export over
-  Hold(Hold&& other) noexcept
-      : view_(std::exchange(other.view_, Py_buffer{})), owner_(std::move(other.owner_)) {}
+  Hold(Hold&& other) noexcept : view_(std::exchange(other.view_, Py_buffer{})), owner_(std::move(other.owner_)) {}
   Hold& operator=(Hold&& other) noexcept {
     std::swap(view_, other.view_);
     std::swap(owner_, other.owner_);

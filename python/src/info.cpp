@@ -25,8 +25,9 @@ void bind_info(nb::module_& m) {
       .def_ro("set_by", &ParameterRow::set_by);
   m.def("devices", &list_devices, "Every device of this machine, GPUs first.");
   m.def("no_cuda_reason", &no_cuda_reason, "Why there are no cuda devices; empty if there are some.");
-  m.def("parameters", [] { return Parameters::from_environment().rows(); },
-        "Every parameter with its value in this environment.");
+  m.def(
+      "parameters", [] { return Parameters::from_environment().rows(); },
+      "Every parameter with its value in this environment.");
 }
 
 }  // namespace onstream::python

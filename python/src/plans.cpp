@@ -103,38 +103,44 @@ void bind_builder(nb::module_& m) {
       .def(nb::init<std::uintptr_t, std::size_t, std::vector<std::int64_t>, std::vector<std::int64_t>>(),
            nb::arg("address"), nb::arg("item_bytes"), nb::arg("shape"), nb::arg("strides"));
   nb::class_<PyBuilder>(m, "PlanBuilder", "Collects the operations of a plan. Use World.plan().")
-      .def("send",
-           [](PyBuilder& self, const Elements& source, int peer, int lane, const std::string& note) {
-             self.builder().send(source.pointer(), source.layout(), peer, lane, note);
-           },
-           nb::arg("source"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
-      .def("recv",
-           [](PyBuilder& self, const Elements& destination, int peer, int lane, const std::string& note) {
-             self.builder().recv(destination.pointer(), destination.layout(), peer, lane, note);
-           },
-           nb::arg("destination"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
-      .def("put",
-           [](PyBuilder& self, const Elements& remote, const Elements& source, int peer, const std::string& note) {
-             self.builder().put(remote.pointer(), remote.layout(), source.pointer(), source.layout(), peer, note);
-           },
-           nb::arg("remote"), nb::arg("source"), nb::arg("peer"), nb::arg("note"))
-      .def("signal",
-           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, int peer, const std::string& note) {
-             self.builder().signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
-           },
-           nb::arg("counter"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
-      .def("wait",
-           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, const std::string& note) {
-             self.builder().wait(reinterpret_cast<std::uint64_t*>(counter), value, note);
-           },
-           nb::arg("counter"), nb::arg("value"), nb::arg("note"))
+      .def(
+          "send",
+          [](PyBuilder& self, const Elements& source, int peer, int lane, const std::string& note) {
+            self.builder().send(source.pointer(), source.layout(), peer, lane, note);
+          },
+          nb::arg("source"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
+      .def(
+          "recv",
+          [](PyBuilder& self, const Elements& destination, int peer, int lane, const std::string& note) {
+            self.builder().recv(destination.pointer(), destination.layout(), peer, lane, note);
+          },
+          nb::arg("destination"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
+      .def(
+          "put",
+          [](PyBuilder& self, const Elements& remote, const Elements& source, int peer, const std::string& note) {
+            self.builder().put(remote.pointer(), remote.layout(), source.pointer(), source.layout(), peer, note);
+          },
+          nb::arg("remote"), nb::arg("source"), nb::arg("peer"), nb::arg("note"))
+      .def(
+          "signal",
+          [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, int peer, const std::string& note) {
+            self.builder().signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
+          },
+          nb::arg("counter"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
+      .def(
+          "wait",
+          [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, const std::string& note) {
+            self.builder().wait(reinterpret_cast<std::uint64_t*>(counter), value, note);
+          },
+          nb::arg("counter"), nb::arg("value"), nb::arg("note"))
       .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
            nb::arg("corners"), nb::arg("lane"))
-      .def("use_path",
-           [](PyBuilder& self, const std::string& path) {
-             self.builder().use_path(path == "auto" ? Path::automatic : path_from(path));
-           },
-           nb::arg("path"))
+      .def(
+          "use_path",
+          [](PyBuilder& self, const std::string& path) {
+            self.builder().use_path(path == "auto" ? Path::automatic : path_from(path));
+          },
+          nb::arg("path"))
       .def("build", &PyBuilder::build, "Collective: matches, validates and compiles. Ctrl-C works.");
   m.def("plan_builder", &make_builder, nb::arg("world"), nb::arg("name"));
 }

@@ -159,9 +159,10 @@ std::size_t PyRequest::received() const {
 
 void bind_requests(nb::module_& m) {
   nb::class_<PyRequest>(m, "Request", "A message on its way. Made by World.isend() and World.irecv().")
-      .def("wait", &PyRequest::wait, nb::arg("stream") = nb::none(),
-           "Completes the message: on a stream (then it does not block), or, with stream='host' or for host arrays, by\n"
-           "blocking until it has ended. Without a stream it uses the one that the message was posted on.")
+      .def(
+          "wait", &PyRequest::wait, nb::arg("stream") = nb::none(),
+          "Completes the message: on a stream (then it does not block), or, with stream='host' or for host arrays, by\n"
+          "blocking until it has ended. Without a stream it uses the one that the message was posted on.")
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })

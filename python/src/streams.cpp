@@ -128,10 +128,12 @@ void bind_streams(nb::module_& m) {
       .def("synchronize", &synchronize,
            "Blocks until all work enqueued so far has finished; then raises if the world has failed\n"
            "or a message did not end well. Ctrl-C works.")
-      .def_prop_ro("idle", [](const PyStream& self) { return self.device().idle(self.stream()); },
-                   "Whether all enqueued work has finished.")
-      .def_prop_ro("handle", [](const PyStream& self) { return reinterpret_cast<std::uintptr_t>(self.stream().handle); },
-                   "The device's own handle: a cudaStream_t on cuda.")
+      .def_prop_ro(
+          "idle", [](const PyStream& self) { return self.device().idle(self.stream()); },
+          "Whether all enqueued work has finished.")
+      .def_prop_ro(
+          "handle", [](const PyStream& self) { return reinterpret_cast<std::uintptr_t>(self.stream().handle); },
+          "The device's own handle: a cudaStream_t on cuda.")
       .def("__cuda_stream__",
            [](const PyStream& self) {
              require(self.device().kind() == DeviceKind::cuda, "a stream of the host device is no CUDA stream");

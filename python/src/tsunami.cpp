@@ -144,8 +144,7 @@ void bind_tsunami(nb::module_& m) {
       .def(
           "explain", [](const PyTsunami& self) { return self.solver.explain(); }, "The halo plan's table.")
       .def("exchanges", &exchanges, "The halo plan's operations: kind, peer, note, bytes, layout, path, why.")
-      .def_prop_ro(
-          "grid", [](const PyTsunami& self) { return self.solver.grid(); }, "Ranks per dimension.");
+      .def_prop_ro("grid", [](const PyTsunami& self) { return self.solver.grid(); }, "Ranks per dimension.");
 }
 
 }  // namespace onstream

@@ -96,8 +96,8 @@ auto perform(const Message& message, OpKind kind, int peer, const Function& func
     return interruptible(function, [&] { abort_interrupted(world, kind, bytes, peer, lane); });
   } catch (const Error& error) {
     if (error.code() != ErrorCode::aborted) throw;
-    fail(ErrorCode::aborted, "rank ", world.rank(), ": ", name_of(kind), " of ", bytes, " B with rank ", peer, " on lane ",
-         lane, " did not start: ", error.what());
+    fail(ErrorCode::aborted, "rank ", world.rank(), ": ", name_of(kind), " of ", bytes, " B with rank ", peer,
+         " on lane ", lane, " did not start: ", error.what());
   }
 }
 
@@ -258,12 +258,19 @@ std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, con
 
 void bind_launch(nb::module_& m) {
   nb::class_<Launch>(m, "Launch", "Who this process is in the job, and where the job meets.")
-      .def("__init__",
-           [](Launch* self, int rank, int size, int port, const std::string& secret, const std::string& address) {
-             new (self) Launch{.rank = rank, .size = size, .local_rank = rank, .local_size = size, .address = address,
-                               .port = port, .secret = secret, .launcher = "threads"};
-           },
-           nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1")
+      .def(
+          "__init__",
+          [](Launch* self, int rank, int size, int port, const std::string& secret, const std::string& address) {
+            new (self) Launch{.rank = rank,
+                              .size = size,
+                              .local_rank = rank,
+                              .local_size = size,
+                              .address = address,
+                              .port = port,
+                              .secret = secret,
+                              .launcher = "threads"};
+          },
+          nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1")
       .def_ro("rank", &Launch::rank)
       .def_ro("size", &Launch::size)
       .def_ro("local_rank", &Launch::local_rank)
@@ -295,11 +302,13 @@ void bind_failures(nb::module_& m) {
 
 void bind_messages(nb::class_<PyWorld>& world) {
   world
-      .def("send", &send, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
-           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
-           "Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that\n"
-           "stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks\n"
-           "until the array may be reused. stream='host' blocks for any array.")
+      .def(
+          "send", &send, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
+          nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
+          "Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that\n"
+          "stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it "
+          "blocks\n"
+          "until the array may be reused. stream='host' blocks for any array.")
       .def("recv", &recv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
            "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
@@ -322,13 +331,14 @@ void bind_worlds(nb::module_& m) {
   nb::class_<PyWorld> world(m, "World", "The ranks of a job and all they share. Use onstream.World, which adds arrays.",
                             nb::dynamic_attr(), nb::is_weak_referenceable());
   world
-      .def("__init__",
-           [](PyWorld* self, const Launch* launch, const std::map<std::string, std::string>& parameters) {
-             Parameters mine = Parameters::from_environment();
-             for (const auto& [name, value] : parameters) mine.set(name, value);
-             new (self) PyWorld(launch != nullptr ? *launch : launch_from_environment(), mine);
-           },
-           nb::arg("launch").none(), nb::arg("parameters"))
+      .def(
+          "__init__",
+          [](PyWorld* self, const Launch* launch, const std::map<std::string, std::string>& parameters) {
+            Parameters mine = Parameters::from_environment();
+            for (const auto& [name, value] : parameters) mine.set(name, value);
+            new (self) PyWorld(launch != nullptr ? *launch : launch_from_environment(), mine);
+          },
+          nb::arg("launch").none(), nb::arg("parameters"))
       .def_prop_ro("rank", [](const PyWorld& self) { return self.open()->rank(); })
       .def_prop_ro("size", [](const PyWorld& self) { return self.open()->size(); })
       .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
@@ -338,22 +348,28 @@ void bind_worlds(nb::module_& m) {
       .def("allocate", &allocate, nb::arg("nbytes"), nb::arg("kind") = "device",
            "Zeroed memory that peers reach directly. World.empty() gives it as an array.")
       .def("place_of", &place_of, nb::arg("address"), "Where an address lies: cuda:N, pinned, managed or host.")
-      .def("stream", [](const PyWorld& self) { return new PyStream(self.open()->fabric()->device(), self.state()); },
-           nb::rv_policy::take_ownership,
-           "A new stream of this world's device.")
-      .def("barrier", [](const PyWorld& self) { run_interruptible([world = self.open()] { world->barrier(); }); },
-           "Blocks until every rank's host has come here.")
+      .def(
+          "stream", [](const PyWorld& self) { return new PyStream(self.open()->fabric()->device(), self.state()); },
+          nb::rv_policy::take_ownership, "A new stream of this world's device.")
+      .def(
+          "barrier", [](const PyWorld& self) { run_interruptible([world = self.open()] { world->barrier(); }); },
+          "Blocks until every rank's host has come here.")
       .def("synchronize", &synchronize, nb::arg("stream") = nb::none(),
            "Blocks until the stream's work has finished, then raises if the world has failed.")
-      .def("abort", [](const PyWorld& self, const std::string& reason) { self.open()->abort(reason); },
-           nb::arg("reason"), nb::call_guard<nb::gil_scoped_release>(), "Ends the world on every rank: streams drain.")
-      .def("check", [](const PyWorld& self) { self.state()->check(); },
-           "Raises the world's failure, or the oldest fault of a stream-ordered message.")
-      .def("failure", [](const PyWorld& self) { return self.open()->failure(); }, "Why the world failed, or None.")
-      .def("take_faults", [](const PyWorld& self) { return self.state()->take_faults(); },
-           "Faults that did not fail the world (truncated messages), oldest first; each is given once.")
-      .def("describe", [](const PyWorld& self) { return self.open()->describe(); },
-           "Ranks, devices, who reaches whom, memory held.")
+      .def(
+          "abort", [](const PyWorld& self, const std::string& reason) { self.open()->abort(reason); },
+          nb::arg("reason"), nb::call_guard<nb::gil_scoped_release>(), "Ends the world on every rank: streams drain.")
+      .def(
+          "check", [](const PyWorld& self) { self.state()->check(); },
+          "Raises the world's failure, or the oldest fault of a stream-ordered message.")
+      .def(
+          "failure", [](const PyWorld& self) { return self.open()->failure(); }, "Why the world failed, or None.")
+      .def(
+          "take_faults", [](const PyWorld& self) { return self.state()->take_faults(); },
+          "Faults that did not fail the world (truncated messages), oldest first; each is given once.")
+      .def(
+          "describe", [](const PyWorld& self) { return self.open()->describe(); },
+          "Ranks, devices, who reaches whom, memory held.")
       .def("_segment", &make_segment, nb::arg("nbytes"), nb::arg("kind"))
       .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));
   bind_messages(world);

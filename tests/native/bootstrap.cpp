@@ -13,6 +13,7 @@
 #include <csignal>
 #include <functional>
 #include <future>
+#include <limits>
 #include <map>
 #include <thread>
 
@@ -615,7 +616,9 @@ CASE(mesh_notices_a_kill_and_wakes_every_waiter) {
   const auto [why, noticed_ns] = death.get_future().get();
   CHECK(why.starts_with(concat("rank 2 (pid ", victim, ") died: its ")));
   CHECK(noticed_ns - killed_ns < kNoticeLimitNs);
-  const std::uint64_t witnessed_ns = std::stoull(one.mesh.request(1, "when", "", Fd(), Deadline(kSoonS)));
+  const auto ask = [&] { return std::stoull(one.mesh.request(1, "when", "", Fd(), Deadline(kSoonS))); };
+  std::uint64_t witnessed_ns = ask();
+  while (witnessed_ns == std::numeric_limits<std::uint64_t>::max()) witnessed_ns = ask();  // it need not know first
   CHECK(witnessed_ns - killed_ns < kNoticeLimitNs);
   CHECK(!one.mesh.alive(2));
   CHECK(one.mesh.alive(1));

@@ -16,9 +16,9 @@ using Index = std::vector<std::int64_t>;
 
 // A global array cut into blocks that may differ in size along every dimension.
 struct Problem {
-  HaloSpec spec;                              // shape of this rank's block is filled in by local_spec()
+  HaloSpec spec;                                // shape of this rank's block is filled in by local_spec()
   std::vector<std::vector<std::int64_t>> cuts;  // per dimension: where each block begins, and the end
-  std::int64_t padding = 0;                   // elements between rows
+  std::int64_t padding = 0;                     // elements between rows
 
   std::size_t dims() const { return spec.grid.size(); }
   std::int64_t extent(std::size_t d) const { return cuts[d].back(); }
@@ -167,7 +167,8 @@ Problem plane(std::vector<int> grid, std::int64_t rows, std::int64_t columns) {
 CASE(every_ghost_cell_comes_from_its_place_in_the_global_array) {
   for (int size = 1; size <= 8; ++size) {
     on_all_devices(size, [&](World& world) {
-      for (unsigned seed = 0; seed < 32; ++seed) check_problem(world, make_problem(size, seed * 8 + static_cast<unsigned>(size)), 2);
+      for (unsigned seed = 0; seed < 32; ++seed)
+        check_problem(world, make_problem(size, seed * 8 + static_cast<unsigned>(size)), 2);
     });
   }
 }
@@ -290,7 +291,8 @@ CASE(a_block_narrower_than_its_ghost_cells_fails_on_every_rank) {
     spec.grid = {2};
     spec.shape = {world.rank() == 0 ? 20 : 8};
     TestBuffer array(world, 80);
-    CHECK_THROWS((void)world.halo(array.data(), spec), "rank 1: halo ghost 3 along dimension 0 is wider than the 2 cells inside");
+    CHECK_THROWS((void)world.halo(array.data(), spec),
+                 "rank 1: halo ghost 3 along dimension 0 is wider than the 2 cells inside");
   });
 }
 

@@ -198,8 +198,8 @@ CASE(a_device_that_goes_ends_its_streams_after_their_work) {
 CASE(signals_go_to_the_threads_of_the_program) {
   static volatile sig_atomic_t caught;
   caught = 0;
-  struct sigaction action {};
-  struct sigaction before {};
+  struct sigaction action{};
+  struct sigaction before{};
   action.sa_handler = [](int) { caught = 1; };
   sigaction(SIGUSR1, &action, &before);
   sigset_t usr1;

@@ -13,7 +13,7 @@ using namespace onstream::test;
 namespace {
 
 // Sizes around every threshold of the protocol: a line, a unit, the ring limits of both devices, a chunk.
-const std::vector<std::size_t> kSizes = {0,    1,    7,    8,    9,     24,    25,    63,     64,      65,
+const std::vector<std::size_t> kSizes = {0,    1,    7,    8,    9,    24,    25,    63,     64,     65,
                                          4095, 4096, 4097, 8192, 8193, 65536, 65537, 131072, 300000, (1 << 20) + 3};
 
 struct OwnStream {
@@ -180,7 +180,8 @@ CASE(lanes_are_independent_queues) {
         world.send(buffer.data() + 16 * lane, 16, 1, {lane, Path::automatic}, own.stream);
       }
     } else {
-      for (int lane = 63; lane >= 0; --lane) world.recv(buffer.data() + 16 * lane, 16, 0, {lane, Path::automatic}, own.stream);
+      for (int lane = 63; lane >= 0; --lane)
+        world.recv(buffer.data() + 16 * lane, 16, 0, {lane, Path::automatic}, own.stream);
     }
     world.synchronize(own.stream);
     CHECK(buffer.read() == pattern(16 * 64, 1));
@@ -221,7 +222,8 @@ CASE(a_message_shorter_than_its_receive_says_its_size) {
 
 CASE(truncation_is_an_error_on_both_sides_and_leaves_later_messages_intact) {
   on_all_devices(2, [](World& world) {
-    const std::vector<std::pair<std::size_t, std::size_t>> sent_and_room = {{64, 32}, {50000, 32}, {50000, 40000}, {64, 0}};
+    const std::vector<std::pair<std::size_t, std::size_t>> sent_and_room = {
+        {64, 32}, {50000, 32}, {50000, 40000}, {64, 0}};
     for (const auto& [bytes, room] : sent_and_room) {
       TestBuffer buffer(world, 50000);
       if (world.rank() == 0) {
@@ -315,7 +317,8 @@ CASE(a_rank_can_message_itself) {
       const auto sent = world.isend(out.data(), bytes, 0, {});
       CHECK(world.wait(got) == Status::ok);
       CHECK(world.wait(sent) == Status::ok);
-      CHECK(std::ranges::equal(std::vector(in.read()) | std::views::take(bytes), std::vector(out.read()) | std::views::take(bytes)));
+      CHECK(std::ranges::equal(std::vector(in.read()) | std::views::take(bytes),
+                               std::vector(out.read()) | std::views::take(bytes)));
     }
   });
 }

@@ -85,8 +85,9 @@ std::string ring(World& world, std::size_t bytes, Path path, MemoryKind kind, in
 // --- matching, without a world ---
 
 CASE(sends_and_receives_match_in_order_per_lane) {
-  const auto edges = plan::match(statements({{stated(OpKind::send, 1, 8, 0), stated(OpKind::send, 1, 16, 1), stated(OpKind::send, 1, 24, 0)},
-                                             {stated(OpKind::recv, 0, 16, 1), stated(OpKind::recv, 0, 8, 0), stated(OpKind::recv, 0, 24, 0)}}));
+  const auto edges = plan::match(
+      statements({{stated(OpKind::send, 1, 8, 0), stated(OpKind::send, 1, 16, 1), stated(OpKind::send, 1, 24, 0)},
+                  {stated(OpKind::recv, 0, 16, 1), stated(OpKind::recv, 0, 8, 0), stated(OpKind::recv, 0, 24, 0)}}));
   CHECK(edges.size() == 3);
   CHECK(edges[0].destination_op == 1);
   CHECK(edges[1].destination_op == 0);
@@ -95,13 +96,17 @@ CASE(sends_and_receives_match_in_order_per_lane) {
 
 CASE(an_unmatched_send_is_told_from_both_sides) {
   const auto all = statements({{stated(OpKind::send, 1, 64, 3, "halo x+")}, {stated(OpKind::recv, 0, 64, 4)}});
-  CHECK_THROWS((void)plan::match(all), "rank 0 op 0: send of 64 B to rank 1 on lane 3 (halo x+) has no recv: rank 1 receives 0 of the 1");
-  CHECK_THROWS((void)plan::match(all), "rank 1 op 0: recv of 64 B from rank 0 on lane 4 has no send: rank 0 sends 0 of the 1");
+  CHECK_THROWS((void)plan::match(all),
+               "rank 0 op 0: send of 64 B to rank 1 on lane 3 (halo x+) has no recv: rank 1 receives 0 of the 1");
+  CHECK_THROWS((void)plan::match(all),
+               "rank 1 op 0: recv of 64 B from rank 0 on lane 4 has no send: rank 0 sends 0 of the 1");
 }
 
 CASE(sizes_that_differ_name_both_ops) {
   const auto all = statements({{stated(OpKind::send, 1, 64)}, {stated(OpKind::recv, 0, 32)}});
-  CHECK_THROWS((void)plan::match(all), "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 32 B from rank 0 on lane 0: their sizes differ");
+  CHECK_THROWS((void)plan::match(all),
+               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 32 B from rank 0 on lane 0: "
+               "their sizes differ");
 }
 
 CASE(plans_of_different_names_do_not_match) {
@@ -146,7 +151,8 @@ CASE(destinations_that_overlap_are_named) {
   };
   const Layout column = Layout::strided(8, {10}, {64});
   CHECK(plan::find_overlaps({recv(0, column), recv(8, column), recv(16, column)}, 0).empty());
-  const std::string text = plan::find_overlaps({recv(0, column), recv(8, column), recv(3 * 64 + 12, Layout::contiguous(2))}, 4);
+  const std::string text =
+      plan::find_overlaps({recv(0, column), recv(8, column), recv(3 * 64 + 12, Layout::contiguous(2))}, 4);
   CHECK(text == "rank 4: the destinations of op 1 (recv with rank 1) and op 2 (recv with rank 1) overlap");
 }
 
@@ -225,8 +231,10 @@ CASE(many_messages_between_all_ranks_arrive) {
       for (std::size_t peer = 0; peer < ranks; ++peer) {
         std::size_t offset = peer * room;
         for (std::size_t k = 0; k < sizes.size(); ++k) {
-          builder.send(out.data() + offset, Layout::contiguous(sizes[k]), static_cast<int>(peer), static_cast<int>(k % 2));
-          builder.recv(in.data() + offset, Layout::contiguous(sizes[k]), static_cast<int>(peer), static_cast<int>(k % 2));
+          builder.send(out.data() + offset, Layout::contiguous(sizes[k]), static_cast<int>(peer),
+                       static_cast<int>(k % 2));
+          builder.recv(in.data() + offset, Layout::contiguous(sizes[k]), static_cast<int>(peer),
+                       static_cast<int>(k % 2));
           offset += sizes[k];
         }
       }
@@ -257,7 +265,9 @@ CASE(captured_launches_replay_mixed_with_eager_ones) {
       TestBuffer in(world, bytes);
       const TestStream stream(world);
       PlanBuilder builder = world.plan("captured");
-      builder.use_path(path).send(out.data(), Layout::contiguous(bytes), peer).recv(in.data(), Layout::contiguous(bytes), peer);
+      builder.use_path(path)
+          .send(out.data(), Layout::contiguous(bytes), peer)
+          .recv(in.data(), Layout::contiguous(bytes), peer);
       const auto plan = builder.build();
       Device& device = world.device();
       device.begin_capture(stream);
@@ -398,7 +408,8 @@ CASE(all_ranks_throw_the_same_text) {
     TestBuffer buffer(world, 64);
     PlanBuilder builder = world.plan("lonely");
     if (world.rank() == 2) builder.send(buffer.data(), Layout::contiguous(64), 0, 5, "nobody waits");
-    CHECK_THROWS((void)builder.build(), "rank 2 op 0: send of 64 B to rank 0 on lane 5 (nobody waits) has no recv: rank 0 receives 0");
+    CHECK_THROWS((void)builder.build(),
+                 "rank 2 op 0: send of 64 B to rank 0 on lane 5 (nobody waits) has no recv: rank 0 receives 0");
     // The next plan is intact.
     (void)ring(world, 64, Path::automatic, MemoryKind::device, 1);
   });
@@ -413,7 +424,8 @@ CASE(overlapping_destinations_fail_the_build_everywhere) {
     } else {
       builder.send(buffer.data(), Layout::contiguous(64), 0).send(buffer.data(), Layout::contiguous(64), 0);
     }
-    CHECK_THROWS((void)builder.build(), "rank 0: the destinations of op 0 (recv with rank 1) and op 1 (recv with rank 1) overlap");
+    CHECK_THROWS((void)builder.build(),
+                 "rank 0: the destinations of op 0 (recv with rank 1) and op 1 (recv with rank 1) overlap");
   });
 }
 
@@ -427,7 +439,8 @@ CASE(bad_arguments_are_refused_where_they_are_given) {
     CHECK_THROWS(builder.recv(buffer.data(), layout, 0, 64), "lane 64 is not one of 0 to 63");
     CHECK_THROWS(builder.send(nullptr, layout, 0), "64 B at a null address");
     CHECK_THROWS(builder.recv(buffer.data(), Layout::strided(8, {4}, {0}), 0), "overlaps itself");
-    CHECK_THROWS(builder.put(buffer.data(), Layout::contiguous(32), buffer.data(), layout, 0), "64 B and the destination 32");
+    CHECK_THROWS(builder.put(buffer.data(), Layout::contiguous(32), buffer.data(), layout, 0),
+                 "64 B and the destination 32");
     CHECK_THROWS(builder.signal(nullptr, 1, 0), "counter is null");
     CHECK_THROWS(builder.wait(nullptr, 1), "counter is null");
   });
@@ -449,7 +462,8 @@ CASE(a_path_that_cannot_work_says_why) {
     builder.use_path(world.rank() == 0 ? Path::ll : Path::store);
     if (world.rank() == 0) builder.send(out.data(), Layout::contiguous(8), 1);
     if (world.rank() == 1) builder.recv(in.data(), Layout::contiguous(8), 0);
-    CHECK_THROWS((void)builder.build(), "asks for path ll but rank 1 op 0: recv of 8 B from rank 0 on lane 0 asks for path store");
+    CHECK_THROWS((void)builder.build(),
+                 "asks for path ll but rank 1 op 0: recv of 8 B from rank 0 on lane 0 asks for path store");
   });
 }
 

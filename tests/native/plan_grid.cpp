@@ -75,7 +75,8 @@ class CrowdGroup {
 
 class PlainSegment : public Segment {
  public:
-  PlainSegment(std::vector<std::byte*> parts, int rank, std::size_t bytes) : parts_(std::move(parts)), rank_(rank), bytes_(bytes) {}
+  PlainSegment(std::vector<std::byte*> parts, int rank, std::size_t bytes)
+      : parts_(std::move(parts)), rank_(rank), bytes_(bytes) {}
   std::byte* local() const override { return peer(rank_); }
   std::byte* peer(int rank) const override { return parts_[static_cast<std::size_t>(rank)]; }
   std::size_t bytes() const override { return bytes_; }
@@ -156,7 +157,8 @@ class Machine {
 
   static void expose(plan::Route& route, const std::vector<Rank>& ranks) {
     const auto address = [&](int rank, int op) {
-      return reinterpret_cast<std::uint64_t>(ranks[static_cast<std::size_t>(rank)].ops[static_cast<std::size_t>(op)].address);
+      return reinterpret_cast<std::uint64_t>(
+          ranks[static_cast<std::size_t>(rank)].ops[static_cast<std::size_t>(op)].address);
     };
     route.source_address = address(route.edge.source_rank, route.edge.source_op);
     route.destination_address = address(route.edge.destination_rank, route.edge.destination_op);
@@ -233,7 +235,8 @@ std::vector<Message> messages() {
     all.push_back({Layout::contiguous(element * 120), Layout::strided(element, {4, 30}, {e, 5 * e})});
     all.push_back({Layout::strided(element, {200}, {3 * e}), Layout::strided(element, {10, 20}, {61 * e, 2 * e})});
   }
-  for (const std::size_t bytes : {0, 1, 5, 8, 13, 4099, 70001}) all.push_back({Layout::contiguous(bytes), Layout::contiguous(bytes)});
+  for (const std::size_t bytes : {0, 1, 5, 8, 13, 4099, 70001})
+    all.push_back({Layout::contiguous(bytes), Layout::contiguous(bytes)});
   return all;
 }
 
@@ -262,8 +265,10 @@ void lay_out(std::vector<Rank>& ranks, const std::vector<Message>& messages, std
     for (std::size_t i = 0; i < outs.size(); ++i) {
       const bool self = i % 2 == 1;
       const int lane = self ? 1 : 0;
-      rank.ops.push_back(op_of(OpKind::send, self ? r : (r + 1) % size, rank.out.data() + outs[i], messages[i / 2].from, lane));
-      rank.ops.push_back(op_of(OpKind::recv, self ? r : (r + size - 1) % size, rank.in.data() + ins[i], messages[i / 2].to, lane));
+      rank.ops.push_back(
+          op_of(OpKind::send, self ? r : (r + 1) % size, rank.out.data() + outs[i], messages[i / 2].from, lane));
+      rank.ops.push_back(
+          op_of(OpKind::recv, self ? r : (r + size - 1) % size, rank.in.data() + ins[i], messages[i / 2].to, lane));
     }
   }
 }

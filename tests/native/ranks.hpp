@@ -96,7 +96,10 @@ inline void on_all_devices(int size, const std::function<void(World&)>& body) {
 class TestBuffer {
  public:
   TestBuffer(World& world, std::size_t bytes, MemoryKind kind = MemoryKind::device)
-      : world_(world), memory_(world.allocate(std::max<std::size_t>(bytes, 1), kind)), bytes_(bytes), stream_(world.device().create_stream()) {}
+      : world_(world),
+        memory_(world.allocate(std::max<std::size_t>(bytes, 1), kind)),
+        bytes_(bytes),
+        stream_(world.device().create_stream()) {}
   ~TestBuffer() { world_.device().destroy_stream(stream_); }
   TestBuffer(const TestBuffer&) = delete;
   TestBuffer& operator=(const TestBuffer&) = delete;

@@ -59,7 +59,7 @@ struct ExportRecord {
   std::uint64_t base = 0;        // in the exporter's address space
   std::uint64_t bytes = 0;
   std::uint64_t id = 0;
-  std::uint32_t flavour = 0;     // the implementation's own: which kind of handle
+  std::uint32_t flavour = 0;  // the implementation's own: which kind of handle
   std::uint32_t has_fd = 0;
   std::array<std::uint8_t, 64> handle{};
 };
@@ -104,11 +104,11 @@ class Device {
   virtual ~Device() = default;
 
   virtual DeviceKind kind() const = 0;
-  virtual int index() const = 0;                // ordinal among devices of its kind
-  virtual std::string name() const = 0;         // "NVIDIA H200", "AMD EPYC (2 cores)"
+  virtual int index() const = 0;         // ordinal among devices of its kind
+  virtual std::string name() const = 0;  // "NVIDIA H200", "AMD EPYC (2 cores)"
   // The same text for the same piece of hardware, whichever process asks: a GPU's UUID.
   virtual std::string identity() const { return std::string(name_of(kind())); }
-  virtual int max_blocks() const = 0;           // thread blocks that run at the same time (SMs; 1 on the host)
+  virtual int max_blocks() const = 0;  // thread blocks that run at the same time (SMs; 1 on the host)
 
   // --- memory ---
   // Zeroed memory of a kind; `device` memory is exportable. Throws with the bytes asked for when there is none.
@@ -128,8 +128,8 @@ class Device {
   virtual void wait(Stream stream, const std::shared_ptr<Event>& event) = 0;  // stream-ordered: does not block the host
 
   // --- work ---
-  // Makes the kernel ready to run, so that its first launch loads nothing: a GPU may load code only while it is idle, and
-  // it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times.
+  // Makes the kernel ready to run, so that its first launch loads nothing: a GPU may load code only while it is idle,
+  // and it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times.
   virtual void load(const Kernel& kernel) { static_cast<void>(kernel); }
   // Copies between any kinds of memory, ordered on the stream. Plain host memory may make the call block.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
@@ -139,9 +139,10 @@ class Device {
   virtual void call(void (*function)(void*), void* argument, Stream stream) = 0;
 
   // --- capture and replay ---
-  // Between begin and end nothing enqueued on the stream runs; it becomes the graph. Not for the default stream. A stream
-  // that waits for an event of the capture joins it, until the end on the stream that began. While capturing, idle() and
-  // synchronize() throw, and an event is a point of the graph: done() throws. Replays of one graph never overlap.
+  // Between begin and end nothing enqueued on the stream runs; it becomes the graph. Not for the default stream. A
+  // stream that waits for an event of the capture joins it, until the end on the stream that began. While capturing,
+  // idle() and synchronize() throw, and an event is a point of the graph: done() throws. Replays of one graph never
+  // overlap.
   virtual void begin_capture(Stream stream) = 0;
   virtual std::shared_ptr<Graph> end_capture(Stream stream) = 0;
   virtual bool capturing(Stream stream) const = 0;

@@ -3,8 +3,8 @@
 // A body is a trivially copyable struct with
 //     template <class Group> ONSTREAM_BODY void operator()(const Group& group) const;
 // Its fields are the arguments. It never names threadIdx; what it may do is Group's interface (group.hpp). On the host
-// the blocks of a grid run one after the other in one thread, so a block may wait for lower-numbered blocks and for other
-// ranks, never for a higher-numbered block.
+// the blocks of a grid run one after the other in one thread, so a block may wait for lower-numbered blocks and for
+// other ranks, never for a higher-numbered block.
 //
 // A Kernel ties the body to its launchers: define it in a .cpp with host_entry<Body>, and, when CUDA is built, with the
 // address of cuda_entry<Body> (device/cuda/entry.cuh) from a .cu file.

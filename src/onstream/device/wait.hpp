@@ -14,11 +14,11 @@ namespace onstream {
 
 // What an op was doing when it failed. Lives in pinned host memory; written by a kernel, read by the host.
 struct Fault {
-  std::uint64_t ready = 0;  // its number + 1, once the other fields are whole (release/acquire)
-  std::uint64_t status = 0; // Status
-  std::uint64_t op = 0;     // OpKind
+  std::uint64_t ready = 0;   // its number + 1, once the other fields are whole (release/acquire)
+  std::uint64_t status = 0;  // Status
+  std::uint64_t op = 0;      // OpKind
   std::uint64_t peer = 0;
-  std::uint64_t lane = 0;   // for an op of a plan: the op's index
+  std::uint64_t lane = 0;  // for an op of a plan: the op's index
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message; otherwise the sequence number waited for
   std::uint64_t plan = 0;   // number of the plan, or 0 for a message

@@ -73,7 +73,8 @@ std::string listed(const std::vector<std::int64_t>& numbers) {
 std::vector<int> choose_grid(int size, const std::vector<std::int64_t>& shape) {
   require(size >= 1, "a grid needs at least one rank, not ", size);
   require(!shape.empty(), "a grid needs an array of at least one dimension");
-  for (std::int64_t extent : shape) require(extent >= 1, "a grid over an array of ", listed(shape), " cells has nothing to cut");
+  for (std::int64_t extent : shape)
+    require(extent >= 1, "a grid over an array of ", listed(shape), " cells has nothing to cut");
   Search search{shape, std::vector<int>(shape.size(), 1), {}};
   search.run(0, size);
   require(!search.best.empty(), size, " ranks do not fit an array of ", listed(shape),

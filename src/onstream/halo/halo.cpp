@@ -1,8 +1,8 @@
 // The ops of a halo exchange: for every direction one send and one receive, all in one plan.
 //
-// The message that travels in direction v leaves the sender's boundary on side v and fills the receiver's ghost cells on
-// side -v. All ranks add their sends and their receives in the order of the direction of travel, so two neighbours that
-// meet on both sides (a periodic grid of two) match the right pairs on one lane.
+// The message that travels in direction v leaves the sender's boundary on side v and fills the receiver's ghost cells
+// on side -v. All ranks add their sends and their receives in the order of the direction of travel, so two neighbours
+// that meet on both sides (a periodic grid of two) match the right pairs on one lane.
 #include "onstream/halo/halo.hpp"
 
 #include <algorithm>
@@ -109,7 +109,8 @@ struct Box {
 // The cells on side `side` of the array: the boundary inside (what is sent), or the ghost cells (what is filled).
 enum class Cells { boundary, ghost };
 
-Box box_of(std::byte* array, const HaloSpec& spec, const std::vector<std::int64_t>& strides, const Direction& side, Cells cells) {
+Box box_of(std::byte* array, const HaloSpec& spec, const std::vector<std::int64_t>& strides, const Direction& side,
+           Cells cells) {
   std::vector<std::int64_t> shape(spec.shape.size());
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const std::int64_t ghost = spec.ghost[d];

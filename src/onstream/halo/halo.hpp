@@ -17,10 +17,10 @@ struct HaloSpec {
   std::vector<std::int64_t> shape;          // of the local array, ghost cells included, outermost dimension first
   std::vector<std::int64_t> strides_bytes;  // empty: row-major contiguous
   std::size_t element_bytes = 0;
-  std::vector<std::int64_t> ghost;          // width per dimension; 0: no exchange along it
-  std::vector<int> grid;                    // ranks per dimension; its product is the world's size
-  std::vector<bool> periodic;               // per dimension; empty: none
-  bool corners = false;                     // also fill edges and corners (needed by stencils with diagonal terms)
+  std::vector<std::int64_t> ghost;  // width per dimension; 0: no exchange along it
+  std::vector<int> grid;            // ranks per dimension; its product is the world's size
+  std::vector<bool> periodic;       // per dimension; empty: none
+  bool corners = false;             // also fill edges and corners (needed by stencils with diagonal terms)
   int lane = 0;
 };
 

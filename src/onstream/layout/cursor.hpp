@@ -72,8 +72,8 @@ class Cursor {
 
  private:
   const LayoutView& view_;
-  std::uint64_t within_ = 0;   // in the run
-  std::int64_t start_ = 0;     // of the run
+  std::uint64_t within_ = 0;  // in the run
+  std::int64_t start_ = 0;    // of the run
   std::array<std::int64_t, LayoutView::kMaxDims> digits_{};
 };
 

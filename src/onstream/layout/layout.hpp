@@ -1,8 +1,8 @@
 // Layout: how the elements of a message lie in a buffer.
 //
-// Every layout of this library is a nest of regular strides over one contiguous run. A Layout is kept in canonical form:
-// runs as long as possible, no dimension of extent one, outermost first. Two layouts of equal bytes() may be matched,
-// whatever their shapes: data flows in the order of the nest, innermost fastest.
+// Every layout of this library is a nest of regular strides over one contiguous run. A Layout is kept in canonical
+// form: runs as long as possible, no dimension of extent one, outermost first. Two layouts of equal bytes() may be
+// matched, whatever their shapes: data flows in the order of the nest, innermost fastest.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace onstream {
 struct LayoutView {
   static constexpr int kMaxDims = 5;
   std::uint64_t run_bytes = 0;
-  std::int32_t dims = 0;                      // strided dimensions around the run
+  std::int32_t dims = 0;                         // strided dimensions around the run
   std::array<std::int64_t, kMaxDims> counts{};   // outermost first
   std::array<std::int64_t, kMaxDims> strides{};  // bytes
 };
@@ -33,13 +33,13 @@ class Layout {
   static Layout strided(std::size_t element_bytes, const std::vector<std::int64_t>& shape,
                         const std::vector<std::int64_t>& strides_bytes);
 
-  std::size_t bytes() const;             // data, without gaps
+  std::size_t bytes() const;  // data, without gaps
   bool is_contiguous() const;
-  std::int64_t lowest() const;           // byte offsets, relative to the buffer's address, of the first byte touched
-  std::int64_t highest() const;          // and of one past the last
-  bool overlaps_itself() const;          // two elements share a byte: no destination may
+  std::int64_t lowest() const;   // byte offsets, relative to the buffer's address, of the first byte touched
+  std::int64_t highest() const;  // and of one past the last
+  bool overlaps_itself() const;  // two elements share a byte: no destination may
   const LayoutView& view() const { return view_; }
-  std::string describe() const;          // "64 x 8 B, stride 512 B"
+  std::string describe() const;  // "64 x 8 B, stride 512 B"
 
  private:
   LayoutView view_;

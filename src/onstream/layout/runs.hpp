@@ -1,4 +1,5 @@
-// Runs: the contiguous pieces of a layout, listed on the host. For checks at build time; nothing here is on a data path.
+// Runs: the contiguous pieces of a layout, listed on the host. For checks at build time; nothing here is on a data
+// path.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct Run {
 
 // How a pair of layouts of equal bytes() splits into pieces that are contiguous on both sides.
 struct Piece {
-  std::int64_t to;     // byte offsets from the two addresses
+  std::int64_t to;  // byte offsets from the two addresses
   std::int64_t from;
   std::uint64_t bytes;
 };

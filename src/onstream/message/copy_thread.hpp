@@ -1,5 +1,5 @@
-// The copy thread: runs transfers that kernels ask for on the copy engine (path copy). It uses no SM but the one waiting
-// warp of the asking op. Started by the first op that takes this path; one a world.
+// The copy thread: runs transfers that kernels ask for on the copy engine (path copy). It uses no SM but the one
+// waiting warp of the asking op. Started by the first op that takes this path; one a world.
 #pragma once
 
 #include <memory>

@@ -23,7 +23,8 @@ Lanes::Lanes(Fabric& fabric)
       lanes_(static_cast<std::size_t>(fabric.parameters().lanes)),
       ring_units_(static_cast<std::size_t>(fabric.parameters().lane_bytes) / lane::kUnitBytes),
       receives_(static_cast<std::size_t>(fabric.parameters().lane_receives)) {
-  const std::string mine = concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " lane_receives=", receives_);
+  const std::string mine =
+      concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " lane_receives=", receives_);
   const std::vector<std::string> all = fabric.all_gather("lanes.parameters", mine);
   for (std::size_t rank = 0; rank < size_; ++rank) {
     require(all[rank] == all[0], "lane parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,
@@ -44,8 +45,8 @@ lane::View Lanes::view(int peer, int lane) const {
   const std::size_t ring_bytes = ring_units_ * lane::kUnitBytes;
   std::byte* local = shared_->local();
   std::byte* remote = shared_->peer(peer);
-  const std::size_t mine = slot(peer, lane);    // the peer's slot in my part
-  const std::size_t theirs = slot(rank_, lane); // my slot in the peer's part
+  const std::size_t mine = slot(peer, lane);     // the peer's slot in my part
+  const std::size_t theirs = slot(rank_, lane);  // my slot in the peer's part
   auto* own = reinterpret_cast<Own*>(own_->data()) + mine;
 
   lane::View view;

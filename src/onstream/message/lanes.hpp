@@ -23,7 +23,9 @@ class Lanes {
   std::size_t device_bytes() const;
 
  private:
-  std::size_t slot(int rank, int lane) const { return static_cast<std::size_t>(rank) * lanes_ + static_cast<std::size_t>(lane); }
+  std::size_t slot(int rank, int lane) const {
+    return static_cast<std::size_t>(rank) * lanes_ + static_cast<std::size_t>(lane);
+  }
 
   int rank_;
   std::size_t size_;

@@ -223,10 +223,12 @@ class Messages::Implementation {
   enum class Look { wait, once };
 
   const lane::View& view(int peer, int lane) const {
-    return views_[static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count()) + static_cast<std::size_t>(lane)];
+    return views_[static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count()) +
+                  static_cast<std::size_t>(lane)];
   }
 
-  void check_arguments(const char* what, const void* address, std::size_t bytes, int peer, const MessageOptions& options) {
+  void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
+                       const MessageOptions& options) {
     fabric_->check();
     require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
             fabric_->size() - 1);
@@ -347,9 +349,10 @@ class Messages::Implementation {
     }
   }
 
-  // Copies to or from a bounce buffer. Pageable memory goes by a host function: cudaMemcpyAsync would make the host wait
-  // for the stream, and with it every thread of the process that wants the GPU.
-  void copy_in_order(void* destination, const void* source, std::size_t bytes, const Memory& bounce, Stream stream) const {
+  // Copies to or from a bounce buffer. Pageable memory goes by a host function: cudaMemcpyAsync would make the host
+  // wait for the stream, and with it every thread of the process that wants the GPU.
+  void copy_in_order(void* destination, const void* source, std::size_t bytes, const Memory& bounce,
+                     Stream stream) const {
     if (bounce.kind() != MemoryKind::pinned) return device_->copy(destination, source, bytes, stream);
     auto* copy = new (bounce.data() + bounce.bytes() - kHostCopyBytes) HostCopy{destination, source, bytes};
     device_->call(&HostCopy::run, copy, stream);
@@ -379,7 +382,8 @@ class Messages::Implementation {
   CopyThread copies_;
 };
 
-Messages::Messages(std::shared_ptr<Fabric> fabric) : implementation_(std::make_unique<Implementation>(std::move(fabric))) {}
+Messages::Messages(std::shared_ptr<Fabric> fabric)
+    : implementation_(std::make_unique<Implementation>(std::move(fabric))) {}
 Messages::~Messages() = default;
 
 void Messages::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
@@ -401,13 +405,16 @@ void Messages::wait(const std::shared_ptr<Request>& request, Stream stream) { im
 Status Messages::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
   return implementation_->send(source, bytes, peer, options);
 }
-Status Messages::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received) {
+Status Messages::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                      std::size_t* received) {
   return implementation_->recv(destination, bytes, peer, options, received);
 }
-std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
+std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, int peer,
+                                         const MessageOptions& options) {
   return implementation_->isend(source, bytes, peer, options);
 }
-std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
+std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer,
+                                         const MessageOptions& options) {
   return implementation_->irecv(destination, bytes, peer, options);
 }
 Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }

@@ -1,8 +1,9 @@
 // Messages: tagged, in order, on a stream.
 //
-// Each (source, destination, lane) is an independent queue; between two ranks, per lane, messages match in posting order.
-// Ops of one lane in one direction must be ordered among themselves by the program (one stream, or events), as their
-// order is what matches them. A message shorter than its receive is fine; a longer one is `truncated` on both sides.
+// Each (source, destination, lane) is an independent queue; between two ranks, per lane, messages match in posting
+// order. Ops of one lane in one direction must be ordered among themselves by the program (one stream, or events), as
+// their order is what matches them. A message shorter than its receive is fine; a longer one is `truncated` on both
+// sides.
 //
 //   send    done on the stream when the buffer may be reused. Up to ll_max_bytes it runs ahead of its receive while the
 //           lane's ring has room; beyond that it waits for its receive, as MPI's standard send may.
@@ -36,8 +37,10 @@ class Messages {
 
   void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
   void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
-  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
-  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 
   Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);

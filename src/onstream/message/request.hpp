@@ -16,13 +16,13 @@ class Request {
   lane::View lane;
   Tickets::Slot slot;
   std::size_t bytes = 0;
-  bool captured = false;            // lives in a graph: its ticket is never used again by others
-  std::shared_ptr<Memory> bounce;   // stands in for a buffer that kernels or peers cannot reach
-  void* copy_back = nullptr;        // irecv through a bounce buffer: where the data finally goes
-  std::optional<Status> result;     // once the host has collected it
+  bool captured = false;           // lives in a graph: its ticket is never used again by others
+  std::shared_ptr<Memory> bounce;  // stands in for a buffer that kernels or peers cannot reach
+  void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
+  std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;
-  const void* owner = nullptr;      // the Messages that made it
-  std::shared_ptr<Tickets> tickets; // where the slot goes back
+  const void* owner = nullptr;       // the Messages that made it
+  std::shared_ptr<Tickets> tickets;  // where the slot goes back
 
   Request() = default;
   Request(const Request&) = delete;

@@ -27,7 +27,8 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       bounces_(bounces),
       default_path_(path_from(fabric.parameters().path)),
       on_host_(fabric.device()->kind() == DeviceKind::host),
-      ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes : fabric.parameters().ll_max_bytes)),
+      ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes
+                                                : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
   offer_min_ = on_host_ ? static_cast<std::size_t>(fabric.parameters().host_offer_min_bytes) : ll_max_;
@@ -39,8 +40,8 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
   switch (path) {
     case Path::automatic: return ll_max_;
     case Path::ll:
-      require(bytes <= lanes_.ring_capacity(), "path ll carries at most ", lanes_.ring_capacity(), " B here, the message has ",
-              bytes, " B; raise lane_bytes or choose another path");
+      require(bytes <= lanes_.ring_capacity(), "path ll carries at most ", lanes_.ring_capacity(),
+              " B here, the message has ", bytes, " B; raise lane_bytes or choose another path");
       return lanes_.ring_capacity();
     case Path::store:
     case Path::load:
@@ -59,10 +60,11 @@ MemoryInfo Router::look_at(const void* address, std::size_t bytes) const {
           ", this world runs on ", name_of(device.kind()), ":", device.index());
   if (info.id != 0) {
     const auto* end = static_cast<const std::byte*>(address) + bytes;
-    require(end <= info.base + info.bytes, "the buffer of ", bytes, " B at ", address, " ends ", end - (info.base + info.bytes),
-            " B after its allocation of ", info.bytes, " B");
+    require(end <= info.base + info.bytes, "the buffer of ", bytes, " B at ", address, " ends ",
+            end - (info.base + info.bytes), " B after its allocation of ", info.bytes, " B");
   } else if (info.kind == MemoryKind::host) {
-    require(is_mapped(address), "nothing is mapped at ", address, ": the buffer of ", bytes, " B was freed, or never was one");
+    require(is_mapped(address), "nothing is mapped at ", address, ": the buffer of ", bytes,
+            " B was freed, or never was one");
   }
   return info;
 }
@@ -95,20 +97,23 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
   route.copy_engine = path == Path::copy && completion == lane::Completion::ordered;
   if (path == Path::load) {
-    require(route.peer_source != 0, "path load needs a source that rank ", peer, " can address: ", fabric_.why_not(source, peer));
+    require(route.peer_source != 0, "path load needs a source that rank ", peer,
+            " can address: ", fabric_.why_not(source, peer));
     route.announce = lane::Header::pull;
   } else if (stage && completion == lane::Completion::ordered) {
     route.bounce = bounces_.take(2 * chunk_bytes_, MemoryKind::device);
     route.announce = lane::Header::stage;
     route.peer_bounce = fabric_.expose(route.bounce->data(), 2 * chunk_bytes_, peer).value_or(0);
-    require(route.peer_bounce != 0, "rank ", peer, " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
+    require(route.peer_bounce != 0, "rank ", peer,
+            " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
   } else if (stage) {
     route.bounce = bounces_.take(bytes, MemoryKind::device);
     route.copy_first = true;
     route.source = route.bounce->data();
     route.announce = lane::Header::pull;
     route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
-    require(route.peer_source != 0, "rank ", peer, " cannot address this rank's device memory: ", fabric_.why_not(route.source, peer));
+    require(route.peer_source != 0, "rank ", peer,
+            " cannot address this rank's device memory: ", fabric_.why_not(route.source, peer));
   }
   return route;
 }

@@ -18,29 +18,30 @@ namespace onstream {
 constexpr std::size_t kHostCopyBytes = 64;
 
 struct SendRoute {
-  const void* source = nullptr;        // what the kernel reads: the buffer, or `bounce`
+  const void* source = nullptr;  // what the kernel reads: the buffer, or `bounce`
   std::uint64_t ring_max = 0;
   std::uint64_t offer_min = 0;
   std::uint64_t peer_source = 0;
   lane::Header announce = lane::Header::push;
-  std::shared_ptr<Memory> bounce;      // a copy of the whole buffer, or the two chunks of a staged send
-  bool copy_first = false;             // the buffer is to be copied to `bounce` before the op
+  std::shared_ptr<Memory> bounce;  // a copy of the whole buffer, or the two chunks of a staged send
+  bool copy_first = false;         // the buffer is to be copied to `bounce` before the op
   std::uint64_t peer_bounce = 0;
   bool copy_engine = false;
 };
 
 struct RecvRoute {
-  void* destination = nullptr;         // what the kernel writes: the buffer, or `bounce`
+  void* destination = nullptr;  // what the kernel writes: the buffer, or `bounce`
   std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;
-  std::shared_ptr<Memory> bounce;      // to be copied to the buffer after the op
+  std::shared_ptr<Memory> bounce;  // to be copied to the buffer after the op
 };
 
 class Router {
  public:
   Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces);
 
-  // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the message.
+  // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the
+  // message.
   SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion);
   RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path);
 

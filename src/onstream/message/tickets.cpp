@@ -56,7 +56,8 @@ void Tickets::give_back(const Slot& slot) {
 }
 
 void Tickets::reclaim() {
-  const auto first_free = std::partition(unsettled_.begin(), unsettled_.end(), [](const Slot& slot) { return !settled(slot); });
+  const auto first_free =
+      std::partition(unsettled_.begin(), unsettled_.end(), [](const Slot& slot) { return !settled(slot); });
   free_.insert(free_.end(), first_free, unsettled_.end());
   unsettled_.erase(first_free, unsettled_.end());
 }

@@ -1,9 +1,10 @@
 // The body of a plan's kernel: one launch runs all ops of the plan, over tables made at build (view.hpp).
 //
-// Each block, in this order: announces that the launch has started (first block only), packs and moves, and then unpacks
-// and awaits. No deadlock: an announcement waits for nothing; movers wait for nothing but announcements; finishers wait
-// for movers. Blocks with movers have lower numbers than blocks with finishers only, so wherever a device starts blocks
-// in order, a waiting block never keeps a mover from running, however few blocks fit at once (one, on the host).
+// Each block, in this order: announces that the launch has started (first block only), packs and moves, and then
+// unpacks and awaits. No deadlock: an announcement waits for nothing; movers wait for nothing but announcements;
+// finishers wait for movers. Blocks with movers have lower numbers than blocks with finishers only, so wherever a
+// device starts blocks in order, a waiting block never keeps a mover from running, however few blocks fit at once (one,
+// on the host).
 //
 // Slots of path ll are two, used by turns, and written without asking. The sender may write a slot in launch e when the
 // receiver is through with launch e - 2, which holds when the receiver has started launch e - 1. Either the sender's
@@ -146,7 +147,8 @@ struct Body {
           if (line + k * team.width < item.end) data[k] = gather(task, line + k * team.width);
         }
         for (int k = 0; k < kLinesInFlight; ++k) {
-          if (line + k * team.width < item.end) group.store_line(slot + line + k * team.width, flag_line(data[k], flag));
+          if (line + k * team.width < item.end)
+            group.store_line(slot + line + k * team.width, flag_line(data[k], flag));
         }
       }
     }
@@ -296,8 +298,10 @@ struct Body {
   template <class Group>
   ONSTREAM_BODY void tell(const Group& group, const Task& task, OpState& op, std::uint64_t epoch) const {
     if (task.flag != nullptr) {  // pairs with await()'s acquire
-      if constexpr (kSerial<Group>) group.store_release(task.flag, epoch);
-      else group.store_relaxed(task.flag, epoch);  // after a fence
+      if constexpr (kSerial<Group>)
+        group.store_release(task.flag, epoch);
+      else
+        group.store_relaxed(task.flag, epoch);  // after a fence
     }
     if (task.to != nullptr) group.add(&op.move_ns, group.now_ns() - group.load_relaxed(&op.ready_ns));
   }

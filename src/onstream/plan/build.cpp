@@ -34,7 +34,11 @@ bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::r
 class Build {
  public:
   Build(std::shared_ptr<Fabric> fabric, std::string name, Path path, std::vector<Op> ops, std::string problems)
-      : fabric_(std::move(fabric)), name_(std::move(name)), path_(path), ops_(std::move(ops)), problems_(std::move(problems)) {}
+      : fabric_(std::move(fabric)),
+        name_(std::move(name)),
+        path_(path),
+        ops_(std::move(ops)),
+        problems_(std::move(problems)) {}
 
   std::unique_ptr<Plan::Implementation> run() {
     exchange_statements();
@@ -107,7 +111,8 @@ class Build {
       transfer.wanted_by = put.path == Path::copy ? put.wanted_by : "kernels cannot touch the source";
     }
     if (transfer.wanted != Path::store && transfer.wanted != Path::copy) {
-      return concat("path ", name_of(transfer.wanted), " (", transfer.wanted_by, ") cannot carry a put; store and copy can");
+      return concat("path ", name_of(transfer.wanted), " (", transfer.wanted_by,
+                    ") cannot carry a put; store and copy can");
     }
     const Choice choice = choose(transfer, fabric_->parameters());
     planned_[index].path = choice.path;

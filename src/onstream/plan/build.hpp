@@ -1,5 +1,5 @@
-// Building a plan: state the ops, match, expose, choose, place, lower, upload. Collective. Every step that can fail on one
-// rank alone tells all ranks before any goes on, so that all of them throw the same text.
+// Building a plan: state the ops, match, expose, choose, place, lower, upload. Collective. Every step that can fail on
+// one rank alone tells all ranks before any goes on, so that all of them throw the same text.
 #pragma once
 
 #include <memory>

@@ -20,8 +20,8 @@ void PlanBuilder::check_lane(const char* what, int lane) const {
 }
 
 void PlanBuilder::check_buffer(const char* what, const void* address, const Layout& layout) const {
-  require(address != nullptr || layout.bytes() == 0, what, " op ", ops_.size(), " of plan '", name_, "': ",
-          layout.bytes(), " B at a null address");
+  require(address != nullptr || layout.bytes() == 0, what, " op ", ops_.size(), " of plan '", name_,
+          "': ", layout.bytes(), " B at a null address");
 }
 
 void PlanBuilder::check_destination(const char* what, const Layout& layout) const {

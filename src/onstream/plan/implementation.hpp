@@ -16,8 +16,8 @@ class Plan::Implementation {
   std::shared_ptr<Fabric> fabric;
   std::string name;
   std::vector<PlanOp> ops;
-  std::shared_ptr<Segment> segment;               // announcements, flags, slots, bounce buffers of this plan
-  std::vector<std::shared_ptr<Memory>> bounces;   // of sources that kernels cannot touch
+  std::shared_ptr<Segment> segment;              // announcements, flags, slots, bounce buffers of this plan
+  std::vector<std::shared_ptr<Memory>> bounces;  // of sources that kernels cannot touch
   std::unique_ptr<plan::Tables> tables;
   plan::View view;
   int blocks = 1;        // of all kernels of a launch

@@ -1,15 +1,15 @@
 // The lane: an in-order queue of messages from one rank to another, in device memory on both sides.
 //
 // Receiver's memory holds a ring of 64-byte units that the sender writes. Every line (16 bytes) of a unit is two 8-byte
-// words of 4 bytes data and 4 bytes flag, so data and flag arrive together and need no fence. The flag is the lap of the
-// ring. Every unit of the ring is written whole in every lap, so a stale flag is always exactly one lap old: no sequence
-// number can wrap into a match. A message starts with a header line (what it is, how many bytes); a small one carries
-// its payload in the ring (path ll), a large one is announced and moves directly between the buffers.
+// words of 4 bytes data and 4 bytes flag, so data and flag arrive together and need no fence. The flag is the lap of
+// the ring. Every unit of the ring is written whole in every lap, so a stale flag is always exactly one lap old: no
+// sequence number can wrap into a match. A message starts with a header line (what it is, how many bytes); a small one
+// carries its payload in the ring (path ll), a large one is announced and moves directly between the buffers.
 //
-// Sender's memory holds what the receiver writes back: credit (units consumed), postings (where a large receive wants its
-// data) and acks (messages pulled). All counters live in device memory and are advanced by the ops themselves, so an op
-// means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp), but waits on posted
-// receives may run on any stream: they take the lane's lock.
+// Sender's memory holds what the receiver writes back: credit (units consumed), postings (where a large receive wants
+// its data) and acks (messages pulled). All counters live in device memory and are advanced by the ops themselves, so
+// an op means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp), but waits on
+// posted receives may run on any stream: they take the lane's lock.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,11 @@ constexpr std::uint64_t kLineData = 8;  // bytes of data in a line
 
 // What the first line of a message, or of a later step of a large one, says.
 enum class Header : std::uint64_t {
-  data = 1,    // the payload follows in the ring
-  push = 2,    // large: the sender waits for a posting, then writes into the destination; line 1 holds the source address
-  pull = 3,    // large: the receiver loads from the source address in line 1, then acks
-  stage = 4,   // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
+  data = 1,  // the payload follows in the ring
+  push = 2,  // large: the sender waits for a posting, then writes into the destination; line 1 holds the source address
+  pull = 3,  // large: the receiver loads from the source address in line 1, then acks
+  stage =
+      4,  // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
   done = 5,    // pushed data is in the destination
   placed = 7,  // as done, without an announcement before it: the posting was there when the sender looked
   chunk = 6,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
@@ -90,8 +91,8 @@ struct alignas(64) Receiving {
   std::uint64_t chunks = 0;    // staged chunks fetched, ever
 };
 
-// The message number that a posted op got. Device memory. Valid once `use` is the ticket's own: the wait may run on another
-// stream, and before the op that it waits for.
+// The message number that a posted op got. Device memory. Valid once `use` is the ticket's own: the wait may run on
+// another stream, and before the op that it waits for.
 struct Numbered {
   std::uint64_t number = 0;
   std::uint64_t use = 0;
@@ -130,20 +131,20 @@ struct alignas(64) Posted {
 // first: kernel arguments are fetched by cache lines, and each line costs a tenth of a small message's time.
 struct View {
   Sending* sending = nullptr;
-  Returned* returned = nullptr;            // mine, written by the peer
+  Returned* returned = nullptr;  // mine, written by the peer
   Line* peer_ring = nullptr;
-  std::uint64_t ring_shift = 0;            // the ring has 2^ring_shift units: a division would cost a tenth of the latency
+  std::uint64_t ring_shift = 0;  // the ring has 2^ring_shift units: a division would cost a tenth of the latency
   Receiving* receiving = nullptr;
   Line* ring = nullptr;
   Returned* peer_returned = nullptr;
-  std::uint64_t receives = 0;              // entries of postings, acks and posted; a power of two
+  std::uint64_t receives = 0;  // entries of postings, acks and posted; a power of two
 
-  Posting* postings = nullptr;             // mine, written by the peer
+  Posting* postings = nullptr;  // mine, written by the peer
   Posting* peer_postings = nullptr;
-  std::uint64_t* acks = nullptr;           // mine, written by the peer: (number + 1) * 2 + refused
+  std::uint64_t* acks = nullptr;  // mine, written by the peer: (number + 1) * 2 + refused
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
-  Crew* crew = nullptr;                    // of ordered receives
+  Crew* crew = nullptr;  // of ordered receives
   std::int32_t peer = 0;
   std::int32_t lane = 0;
 };
@@ -201,7 +202,8 @@ ONSTREAM_BODY Status agree(const Group& group, Status mine) {
   return mine != Status::ok ? mine : Status::aborted;
 }
 
-// Stores one unit: two words, then padding. The header line goes last, so that whoever sees it finds the rest on the way.
+// Stores one unit: two words, then padding. The header line goes last, so that whoever sees it finds the rest on the
+// way.
 template <class Group>
 ONSTREAM_BODY void store_unit(const Group& group, const View& view, std::uint64_t head, std::uint64_t word0,
                               std::uint64_t word1) {

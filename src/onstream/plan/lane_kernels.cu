@@ -7,10 +7,10 @@
 namespace onstream::lane {
 
 CudaAddresses cuda_addresses() {
-  return {reinterpret_cast<const void*>(&cuda_entry<Send>), reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
-          reinterpret_cast<const void*>(&cuda_entry<Receive>), reinterpret_cast<const void*>(&cuda_entry<Post>),
-          reinterpret_cast<const void*>(&cuda_entry<Reopen>),
-          reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>)};
+  return {
+      reinterpret_cast<const void*>(&cuda_entry<Send>),    reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
+      reinterpret_cast<const void*>(&cuda_entry<Receive>), reinterpret_cast<const void*>(&cuda_entry<Post>),
+      reinterpret_cast<const void*>(&cuda_entry<Reopen>),  reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>)};
 }
 
 }  // namespace onstream::lane

@@ -20,7 +20,8 @@ struct Target {
 // Takes messages out of one lane's ring. First block only; every thread holds the same values.
 class Intake {
  public:
-  ONSTREAM_BODY Intake(const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t head, std::uint64_t returned)
+  ONSTREAM_BODY Intake(const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t head,
+                       std::uint64_t returned)
       : wait_(wait), lane_(lane), fetcher_(fetcher), head_(head), returned_(returned) {}
 
   // Tells the sender where message `number` shall go, or what becomes of it.
@@ -75,7 +76,8 @@ class Intake {
     }
   }
 
-  // Whether the message taken last came through the ring: then its sender was gone before it could learn of a truncation.
+  // Whether the message taken last came through the ring: then its sender was gone before it could learn of a
+  // truncation.
   ONSTREAM_BODY bool through_ring() const { return through_ring_; }
 
   // Gives credit back in large steps, or at once where it is little. One thread.
@@ -161,7 +163,8 @@ class Intake {
       std::uint64_t unused = 0;
       Status status = wait_until(group, wait_, [&] { return look(group, head_ + 1, word, unused); });
       status = agree(group, status);
-      if (group.rank() == 0) group.fence();  // what the sender wrote before `done` is visible to what runs after this op
+      if (group.rank() == 0)
+        group.fence();  // what the sender wrote before `done` is visible to what runs after this op
       if (status == Status::ok) head_ += 2;
       return status;
     }
@@ -181,7 +184,8 @@ class Intake {
       group.fence();  // pairs with the sender's fence before its chunk header
       status = agree(group, status);
       if (status != Status::ok) return status;
-      status = fetcher_.fetch(group, target.destination + offset, reinterpret_cast<const void*>(source), header_bytes(word));
+      status =
+          fetcher_.fetch(group, target.destination + offset, reinterpret_cast<const void*>(source), header_bytes(word));
       if (status != Status::ok) return status;
       offset += header_bytes(word);
       head_ += 1;
@@ -210,8 +214,8 @@ ONSTREAM_BODY Fault recv_fault(const View& lane, const Intake& intake, Status st
 
 // Drains the lane through message `number`, or takes what is there. First block.
 template <class Group>
-ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t number,
-                           bool look_once) {
+ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View& lane, Fetcher& fetcher,
+                           std::uint64_t number, bool look_once) {
   Receiving* state = lane.receiving;
   for (;;) {
     bool through = false;
@@ -325,7 +329,8 @@ struct Receive {
     if (status == Status::ok || status == Status::truncated) {
       intake.store_counters(group);
       group.store_relaxed(&lane.receiving->posted, number + 1);
-      group.store_relaxed(&lane.receiving->drained, number + 1);  // nobody waits for this one elsewhere: stream order does
+      group.store_relaxed(&lane.receiving->drained,
+                          number + 1);  // nobody waits for this one elsewhere: stream order does
     }
     settle(group, ticket, status, bytes);
   }

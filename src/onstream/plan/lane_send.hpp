@@ -15,16 +15,16 @@ enum class Completion : std::int32_t {
 struct Send {
   const void* source = nullptr;
   std::uint64_t bytes = 0;
-  std::uint64_t ring_max = 0;       // largest message that travels in the ring
-  std::uint64_t offer_min = 0;      // a larger one goes straight to its destination if the receive is there already
+  std::uint64_t ring_max = 0;   // largest message that travels in the ring
+  std::uint64_t offer_min = 0;  // a larger one goes straight to its destination if the receive is there already
   View lane;
-  std::uint64_t peer_source = 0;    // the source as the peer loads it, or 0 if it cannot
-  Header announce = Header::push;   // of a message larger than ring_max: push, pull or stage
+  std::uint64_t peer_source = 0;   // the source as the peer loads it, or 0 if it cannot
+  Header announce = Header::push;  // of a message larger than ring_max: push, pull or stage
   Completion completion = Completion::ordered;
-  std::byte* bounce = nullptr;      // stage: two chunks that the peer can load, and where it sees them
+  std::byte* bounce = nullptr;  // stage: two chunks that the peer can load, and where it sees them
   std::uint64_t peer_bounce = 0;
   std::uint64_t chunk_bytes = 0;
-  CopySlot* copier = nullptr;       // path copy: the copy engine writes into the destination, asked by one block
+  CopySlot* copier = nullptr;  // path copy: the copy engine writes into the destination, asked by one block
   Ticket ticket;
   WaitView wait;
 
@@ -93,8 +93,8 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY bool is_offered(const Group& group) const {
     Answered answer{Status::ok, Answer::refused, 0, 0};
-    const bool here = group.rank() == 0 && answered(group, lane.sending->number, answer) && answer.answer == Answer::here &&
-                      bytes <= answer.room;
+    const bool here = group.rank() == 0 && answered(group, lane.sending->number, answer) &&
+                      answer.answer == Answer::here && bytes <= answer.room;
     return group.sync_or(here);
   }
 
@@ -137,7 +137,8 @@ struct Send {
     return out;
   }
 
-  // Staged sends run as one block, so that it alone counts the units. Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
+  // Staged sends run as one block, so that it alone counts the units. Ordered large send: announce, wait for the
+  // receiver's answer, do what it says. Every block sees the same answer.
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
@@ -225,7 +226,8 @@ struct Send {
     return agree(group, ack / 2 == number + 1 && ack % 2 == 1 ? Status::truncated : Status::ok);
   }
 
-  // Staged: copy chunk after chunk into the bounce buffer, two in flight; the receiver fetches each and counts. One block.
+  // Staged: copy chunk after chunk into the bounce buffer, two in flight; the receiver fetches each and counts. One
+  // block.
   template <class Group>
   ONSTREAM_BODY Status send_chunks(const Group& group, std::uint64_t head, std::uint64_t& units) const {
     const std::uint64_t base = lane.sending->chunks;
@@ -248,7 +250,8 @@ struct Send {
       }
       ++units;
     }
-    const Status status = wait_until(group, wait, [&] { return group.load_acquire(&lane.returned->chunks) >= base + count; });
+    const Status status =
+        wait_until(group, wait, [&] { return group.load_acquire(&lane.returned->chunks) >= base + count; });
     if (group.rank() == 0) lane.sending->chunks = base + count;
     return agree(group, status);
   }

@@ -78,7 +78,8 @@ class Lowerer {
                          const LayoutView& from_layout) {
     const auto pieces = pieces_of(to_layout, from_layout, kMaxPieces);
     for (const Piece& piece : pieces.value()) {
-      list.push_back({static_cast<std::byte*>(to) + piece.to, static_cast<const std::byte*>(from) + piece.from, piece.bytes});
+      list.push_back(
+          {static_cast<std::byte*>(to) + piece.to, static_cast<const std::byte*>(from) + piece.from, piece.bytes});
     }
   }
 
@@ -141,8 +142,9 @@ class Lowerer {
   void lower_copy(const Route& route, Task task) {
     Task placed = task;
     set_store_destination(placed, route);
-    if (task.bytes > 0) add_copies(program_.middle, placed.to, placed.to_layout, op(route.edge.source_op).address,
-               op(route.edge.source_op).layout.view());
+    if (task.bytes > 0)
+      add_copies(program_.middle, placed.to, placed.to_layout, op(route.edge.source_op).address,
+                 op(route.edge.source_op).layout.view());
     if (route.local()) return;
     add(lists_.moves, task);
     task.started = nullptr;
@@ -229,7 +231,8 @@ class Lowerer {
     const auto chain = chain_of_.find(put.peer);
     if (chain != chain_of_.end()) task.chain = chain->second;
     if ((*in_.planned)[static_cast<std::size_t>(index)].path == Path::copy) {
-      if (task.bytes > 0) add_copies(program_.middle, put.remote, put.remote_layout.view(), put.address, put.layout.view());
+      if (task.bytes > 0)
+        add_copies(program_.middle, put.remote, put.remote_layout.view(), put.address, put.layout.view());
       return add(lists_.raises, task);
     }
     task.to = static_cast<std::byte*>(put.remote);

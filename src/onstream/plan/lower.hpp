@@ -22,26 +22,26 @@ struct Program {
   std::vector<Task> tasks;
   std::vector<Item> items;
   std::vector<Block> blocks;
-  std::vector<Chain> chains;               // done: filled in with the tables
+  std::vector<Chain> chains;  // done: filled in with the tables
   std::vector<SignalView> signals;
   std::vector<std::uint64_t*> announce;
   std::uint32_t announce_release = 0;
   std::uint32_t lone_signals = 0;
-  std::vector<CopyCommand> before;         // local, into bounce buffers
-  std::vector<CopyCommand> middle;         // to peers, between the two kernels of a launch
-  std::vector<CopyCommand> after;          // local, out of bounce buffers
+  std::vector<CopyCommand> before;  // local, into bounce buffers
+  std::vector<CopyCommand> middle;  // to peers, between the two kernels of a launch
+  std::vector<CopyCommand> after;   // local, out of bounce buffers
   bool two_kernels = false;
-  int mover_blocks = 0;                    // of the launch's first kernel, or of its only one with all blocks
+  int mover_blocks = 0;  // of the launch's first kernel, or of its only one with all blocks
   int threads = 1;
 };
 
 struct Lowering {
   int rank = 0;
   const std::vector<Op>* ops = nullptr;
-  const std::vector<PlanOp>* planned = nullptr;            // puts: the path that build() chose
+  const std::vector<PlanOp>* planned = nullptr;  // puts: the path that build() chose
   const std::vector<Route>* routes = nullptr;
   const std::vector<std::uint64_t>* counter_bases = nullptr;  // waits: the counter's value at build, by op
-  const std::vector<std::byte*>* bounces = nullptr;        // by op: where a source that kernels cannot touch is copied
+  const std::vector<std::byte*>* bounces = nullptr;  // by op: where a source that kernels cannot touch is copied
   Segment* segment = nullptr;
   int most_blocks = 1;
   DeviceKind device = DeviceKind::host;

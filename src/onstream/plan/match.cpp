@@ -123,8 +123,8 @@ std::string overlap_text(const std::vector<Op>& ops, int rank, std::pair<int, in
 }  // namespace
 
 std::string describe(const StatedOp& op) {
-  std::string text = concat(name_of(op.kind), " of ", op.bytes, " B ", op.kind == OpKind::recv ? "from" : "to",
-                            " rank ", op.peer);
+  std::string text =
+      concat(name_of(op.kind), " of ", op.bytes, " B ", op.kind == OpKind::recv ? "from" : "to", " rank ", op.peer);
   if (op.kind == OpKind::send || op.kind == OpKind::recv) text += concat(" on lane ", op.lane);
   if (!op.note.empty()) text += concat(" (", op.note, ")");
   return text;

@@ -1,7 +1,7 @@
 // Matching: what the ranks of a world say about one plan, and which send meets which receive.
 //
-// A Statement is one rank's list of ops, exchanged at build. match() is a pure function of all statements, so every rank
-// comes to the same edges, or to the same error text.
+// A Statement is one rank's list of ops, exchanged at build. match() is a pure function of all statements, so every
+// rank comes to the same edges, or to the same error text.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct StatedOp {
   Path path = Path::automatic;
   LayoutView layout;
   std::uint64_t bytes = 0;
-  std::string wanted_by;           // who set path
+  std::string wanted_by;  // who set path
   std::string note;
 };
 
 struct Statement {
-  std::string name;                // of the plan
-  std::uint64_t number = 0;        // the rank's proposal for the plan's number
-  std::string device;              // identifies the device, to see which ranks share one
-  std::string problems;            // what this rank alone found wrong
+  std::string name;          // of the plan
+  std::uint64_t number = 0;  // the rank's proposal for the plan's number
+  std::string device;        // identifies the device, to see which ranks share one
+  std::string problems;      // what this rank alone found wrong
   std::vector<StatedOp> ops;
 };
 
@@ -45,8 +45,8 @@ struct Edge {
   int destination_op = 0;
 };
 
-// Statements by rank. Edges come in the order of source rank, then its ops. Throws invalid_argument with every problem of
-// every rank, one a line, naming both sides.
+// Statements by rank. Edges come in the order of source rank, then its ops. Throws invalid_argument with every problem
+// of every rank, one a line, naming both sides.
 std::vector<Edge> match(const std::vector<Statement>& statements);
 
 // "send of 64 B to rank 1 on lane 3 (halo x+)".

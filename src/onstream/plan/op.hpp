@@ -15,13 +15,13 @@ struct Op {
   OpKind kind = OpKind::none;
   int peer = -1;
   int lane = 0;
-  void* address = nullptr;         // local memory: source of send and put, destination of recv
+  void* address = nullptr;  // local memory: source of send and put, destination of recv
   Layout layout = Layout::contiguous(0);
-  void* remote = nullptr;          // put: destination as this rank addresses it (Segment::peer); signal, wait: the counter
+  void* remote = nullptr;  // put: destination as this rank addresses it (Segment::peer); signal, wait: the counter
   Layout remote_layout = Layout::contiguous(0);
-  std::uint64_t value = 0;         // signal: added; wait: reached or passed, per launch (see plan.hpp)
+  std::uint64_t value = 0;  // signal: added; wait: reached or passed, per launch (see plan.hpp)
   Path path = Path::automatic;
-  std::string note;                // what the emitter calls it: "halo x-", for explain()
+  std::string note;  // what the emitter calls it: "halo x-", for explain()
 };
 
 }  // namespace onstream

@@ -53,9 +53,10 @@ int Plan::kernels_per_launch() const { return implementation_->kernels; }
 std::string Plan::explain() const {
   const Implementation& it = *implementation_;
   const std::size_t copies = it.before.size() + it.middle.size() + it.after.size();
-  std::string text = concat("plan '", it.name, "' (number ", it.view.number, ") on rank ", it.fabric->rank(), ": ",
-                            it.ops.size(), " ops; a launch is ", it.kernels, it.kernels == 1 ? " kernel of " : " kernels of ",
-                            it.blocks, it.blocks == 1 ? " block" : " blocks");
+  std::string text =
+      concat("plan '", it.name, "' (number ", it.view.number, ") on rank ", it.fabric->rank(), ": ", it.ops.size(),
+             " ops; a launch is ", it.kernels, it.kernels == 1 ? " kernel of " : " kernels of ", it.blocks,
+             it.blocks == 1 ? " block" : " blocks");
   if (it.fabric->device()->kind() == DeviceKind::cuda) text += concat(" of ", it.threads, " threads");
   if (copies > 0) text += concat(" and ", copies, copies == 1 ? " copy" : " copies");
   std::vector<std::vector<std::string>> rows{{"op", "what", "bytes", "layout", "path", "why"}};
@@ -71,7 +72,8 @@ std::string Plan::explain() const {
   }
   for (const auto& row : rows) {
     std::string line = "\n ";
-    for (std::size_t c = 0; c < row.size(); ++c) line += " " + (c + 1 == row.size() ? row[c] : padded(row[c], widths[c] + 1));
+    for (std::size_t c = 0; c < row.size(); ++c)
+      line += " " + (c + 1 == row.size() ? row[c] : padded(row[c], widths[c] + 1));
     text += line;
   }
   return text + "\n";

@@ -5,12 +5,12 @@
 //   auto plan = builder.build();          // collective over the world: matches, validates, chooses paths
 //   plan->launch(stream);                 // any number of times, eager or captured
 //
-// Sends and receives match inside the plan, per (source, destination, lane) in the order added; they never meet messages
-// outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is done, sent
-// buffers may be reused and received data is there. Ops of one launch run concurrently, except that a signal follows the
-// puts added before it, and a wait precedes nothing but the end of the launch. Every rank launches a plan the same number
-// of times; a rank that does not is named at the deadline. A Plan keeps alive its resources; buffers stay the caller's. Let
-// go of a Plan only after its launches, and the graphs that captured some, have finished.
+// Sends and receives match inside the plan, per (source, destination, lane) in the order added; they never meet
+// messages outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is
+// done, sent buffers may be reused and received data is there. Ops of one launch run concurrently, except that a signal
+// follows the puts added before it, and a wait precedes nothing but the end of the launch. Every rank launches a plan
+// the same number of times; a rank that does not is named at the deadline. A Plan keeps alive its resources; buffers
+// stay the caller's. Let go of a Plan only after its launches, and the graphs that captured some, have finished.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct OpTime {
   std::uint64_t launches = 0;
 };
 
-struct PlanOp {               // one row of explain()
+struct PlanOp {  // one row of explain()
   Op op;
   Path path = Path::automatic;
-  std::string why;            // "2 KiB <= ll_max_bytes 8 KiB", "path=copy set by the call", ...
+  std::string why;  // "2 KiB <= ll_max_bytes 8 KiB", "path=copy set by the call", ...
 };
 
 class Plan {
@@ -49,9 +49,9 @@ class Plan {
 
   const std::string& name() const;
   const std::vector<PlanOp>& ops() const;
-  std::string explain() const;           // a table for people: ops, path, why, kernels per launch
+  std::string explain() const;  // a table for people: ops, path, why, kernels per launch
   int kernels_per_launch() const;
-  std::vector<OpTime> times() const;     // since build or the last reset_times(); synchronise the stream first
+  std::vector<OpTime> times() const;  // since build or the last reset_times(); synchronise the stream first
   void reset_times();
 
  private:
@@ -74,7 +74,7 @@ class PlanBuilder {
   PlanBuilder& signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
-  PlanBuilder& use_path(Path path);      // for all sends, receives and puts of the plan
+  PlanBuilder& use_path(Path path);  // for all sends, receives and puts of the plan
   // Something that only this rank can see is wrong: build() throws it on every rank, instead of leaving them waiting.
   PlanBuilder& refuse(const std::string& problem);
 

@@ -12,7 +12,7 @@ namespace onstream::plan {
 
 namespace {
 
-constexpr std::uint64_t kFlagBytes = 64;    // flags of two edges never share a cache line
+constexpr std::uint64_t kFlagBytes = 64;  // flags of two edges never share a cache line
 constexpr std::uint64_t kAlignment = 256;
 
 const StatedOp& source_of(const std::vector<Statement>& statements, const Edge& edge) {
@@ -60,7 +60,8 @@ std::vector<Exposure> unpack_exposures(std::string_view bytes) {
   return exposures;
 }
 
-std::vector<Route> routes_of(const std::vector<Statement>& statements, const std::vector<Edge>& edges, DeviceKind device) {
+std::vector<Route> routes_of(const std::vector<Statement>& statements, const std::vector<Edge>& edges,
+                             DeviceKind device) {
   std::vector<Route> routes;
   for (const Edge& edge : edges) {
     const StatedOp& source = source_of(statements, edge);
@@ -91,9 +92,9 @@ void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& stat
     route.choice = choose(route.transfer, parameters);
     if (route.choice.path != Path::automatic) continue;
     const Edge& edge = route.edge;
-    problems += concat("\n  rank ", edge.source_rank, " op ", edge.source_op, ": ",
-                       describe(source_of(statements, edge)), " -> rank ", edge.destination_rank, " op ",
-                       edge.destination_op, ": ", route.choice.why);
+    problems +=
+        concat("\n  rank ", edge.source_rank, " op ", edge.source_op, ": ", describe(source_of(statements, edge)),
+               " -> rank ", edge.destination_rank, " op ", edge.destination_op, ": ", route.choice.why);
   }
   require(problems.empty(), "plan '", statements[0].name, "' cannot be built:", problems);
 }

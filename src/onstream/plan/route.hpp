@@ -22,14 +22,14 @@ struct Route {
   std::uint64_t source_address = 0;       // as the destination's rank sees it, when exposed
   LayoutView destination_layout;
   LayoutView source_layout;
-  std::uint64_t slots_offset = 0;         // ll: two slots in the receiver's segment
+  std::uint64_t slots_offset = 0;  // ll: two slots in the receiver's segment
   std::uint64_t slot_lines = 0;
-  std::uint64_t bounce_offset = 0;        // stage: in the receiver's segment
-  std::uint64_t flag_offset = 0;          // in the segment of the end that waits for the move
-  bool asks = false;                      // ll: the sender waits for the receiver's announcement
+  std::uint64_t bounce_offset = 0;  // stage: in the receiver's segment
+  std::uint64_t flag_offset = 0;    // in the segment of the end that waits for the move
+  bool asks = false;                // ll: the sender waits for the receiver's announcement
 
   bool local() const { return edge.source_rank == edge.destination_rank; }
-  bool pushes() const {                   // the source's rank writes, the destination's rank waits
+  bool pushes() const {  // the source's rank writes, the destination's rank waits
     return choice.path == Path::store || choice.path == Path::copy || choice.path == Path::stage;
   }
 };
@@ -44,7 +44,8 @@ struct Exposure {
 std::string pack(const std::vector<Exposure>& exposures);
 std::vector<Exposure> unpack_exposures(std::string_view bytes);
 
-std::vector<Route> routes_of(const std::vector<Statement>& statements, const std::vector<Edge>& edges, DeviceKind device);
+std::vector<Route> routes_of(const std::vector<Statement>& statements, const std::vector<Edge>& edges,
+                             DeviceKind device);
 
 // Chooses all paths. Throws invalid_argument naming both ends of every route that has none.
 void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& statements, const Parameters& parameters);

@@ -33,8 +33,8 @@ class Spreader {
     const int line_blocks = lines.empty() ? 0 : blocks_for_lines(total_lines, most_);
     const int bulk_blocks = bulk.empty() ? 0 : blocks_for_bytes(total_bytes, most_);
     const bool together = line_blocks <= 1 && bulk_blocks <= 1;
-    std::vector<Share> shares(static_cast<std::size_t>(together ? std::max(line_blocks, bulk_blocks)
-                                                                : line_blocks + bulk_blocks));
+    std::vector<Share> shares(
+        static_cast<std::size_t>(together ? std::max(line_blocks, bulk_blocks) : line_blocks + bulk_blocks));
     if (line_blocks > 0) share_lines(shares, lines, total_lines, line_blocks);
     if (bulk_blocks > 0) share_parts(shares, bulk, total_bytes, together ? 0 : line_blocks, bulk_blocks);
     return shares;
@@ -51,15 +51,18 @@ class Spreader {
  private:
   static std::uint64_t moved(const Task& task) { return task.to == nullptr ? 0 : task.bytes; }
 
-  void share_lines(std::vector<Share>& shares, const std::vector<std::uint32_t>& tasks, std::uint64_t total, int blocks) {
+  void share_lines(std::vector<Share>& shares, const std::vector<std::uint32_t>& tasks, std::uint64_t total,
+                   int blocks) {
     const std::uint64_t teams = serial_ ? 1 : static_cast<std::uint64_t>(blocks) * (kThreads / kTeam);
-    const std::uint64_t chunk = std::max<std::uint64_t>(kTeam, ((total + teams - 1) / teams + kTeam - 1) / kTeam * kTeam);
+    const std::uint64_t chunk =
+        std::max<std::uint64_t>(kTeam, ((total + teams - 1) / teams + kTeam - 1) / kTeam * kTeam);
     std::vector<Item> items;
     for (std::uint32_t t : tasks) {
       const std::uint64_t count = program_.tasks[t].slot_lines;
       const std::uint64_t step = serial_ ? count : chunk;
       for (std::uint64_t begin = 0; begin < count; begin += step) {
-        items.push_back({t, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(std::min(count, begin + step))});
+        items.push_back(
+            {t, static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(std::min(count, begin + step))});
       }
     }
     for (std::size_t i = 0; i < items.size(); ++i) {

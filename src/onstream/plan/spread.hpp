@@ -17,7 +17,7 @@ struct Program;
 struct TaskLists {
   std::vector<std::uint32_t> packs;
   std::vector<std::uint32_t> moves;
-  std::vector<std::uint32_t> raises;   // moves of the second kernel: they only tell
+  std::vector<std::uint32_t> raises;  // moves of the second kernel: they only tell
   std::vector<std::uint32_t> unpacks;
   std::vector<std::uint32_t> awaits;
 };

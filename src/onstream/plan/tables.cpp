@@ -15,7 +15,8 @@ class Layer {
   std::size_t add(const std::vector<T>& values) {
     constexpr std::size_t kAlignment = 64;
     const std::size_t offset = (end_ + kAlignment - 1) / kAlignment * kAlignment;
-    if (staging_ != nullptr && !values.empty()) std::memcpy(staging_ + offset, values.data(), values.size() * sizeof(T));
+    if (staging_ != nullptr && !values.empty())
+      std::memcpy(staging_ + offset, values.data(), values.size() * sizeof(T));
     end_ = offset + values.size() * sizeof(T);
     return offset;
   }

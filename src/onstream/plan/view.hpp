@@ -1,7 +1,8 @@
 // What the plan's kernel sees: tables in device memory, plain data, made once at build by lower.cpp.
 //
-// An op becomes one or two tasks. Movers (pack, move) only wait for peers to have started their launch; finishers (unpack,
-// await) wait for the peers' movers. Blocks with movers have lower numbers than blocks with finishers only; see body.hpp.
+// An op becomes one or two tasks. Movers (pack, move) only wait for peers to have started their launch; finishers
+// (unpack, await) wait for the peers' movers. Blocks with movers have lower numbers than blocks with finishers only;
+// see body.hpp.
 #pragma once
 
 #include <cstddef>
@@ -38,11 +39,11 @@ struct Task {
   std::uint32_t parts = 1;
   OpKind kind = OpKind::none;
   std::int32_t peer = -1;
-  std::uint32_t grain = 1;     // bytes of one access
-  std::uint32_t chain = kNone; // puts: whose signals follow
+  std::uint32_t grain = 1;      // bytes of one access
+  std::uint32_t chain = kNone;  // puts: whose signals follow
   std::uint64_t bytes = 0;
-  std::byte* to = nullptr;     // move, unpack, await of a staged receive; null: nothing to copy
-  std::byte* from = nullptr;   // move, pack, await of a staged receive
+  std::byte* to = nullptr;    // move, unpack, await of a staged receive; null: nothing to copy
+  std::byte* from = nullptr;  // move, pack, await of a staged receive
   LayoutView to_layout;
   LayoutView from_layout;
   const std::uint64_t* started = nullptr;  // move, pack: wait until the peer's launch number is here; null: no need
@@ -53,7 +54,8 @@ struct Task {
   std::uint64_t value = 1;
 };
 
-// Lines [begin, end) of a pack or unpack task for a team of threads; or part `begin` of a move or await task for a block.
+// Lines [begin, end) of a pack or unpack task for a team of threads; or part `begin` of a move or await task for a
+// block.
 struct Item {
   std::uint32_t task;
   std::uint32_t begin;
@@ -66,7 +68,7 @@ struct Span {
 };
 
 struct Block {
-  Span packs;    // of items
+  Span packs;  // of items
   Span moves;
   Span unpacks;
   Span awaits;
@@ -94,17 +96,17 @@ struct View {
   const Item* items = nullptr;
   const Task* tasks = nullptr;
   OpState* ops = nullptr;
-  std::uint32_t first_block = 0;             // of `blocks`, for block 0 of this grid
-  std::uint32_t begins = 1;                  // this kernel is the launch's first
-  std::uint32_t ends = 1;                    // ... and last
+  std::uint32_t first_block = 0;  // of `blocks`, for block 0 of this grid
+  std::uint32_t begins = 1;       // this kernel is the launch's first
+  std::uint32_t ends = 1;         // ... and last
   std::uint32_t announce_count = 0;
-  std::uint32_t announce_release = 0;        // some peer loads from here: release what earlier kernels stored
-  std::uint32_t lone_signals = 0;            // signals[0, lone_signals) follow no put
+  std::uint32_t announce_release = 0;  // some peer loads from here: release what earlier kernels stored
+  std::uint32_t lone_signals = 0;      // signals[0, lone_signals) follow no put
 
   std::uint64_t* const* announce = nullptr;  // words in peers' memory that get the epoch when a launch starts
   const Chain* chains = nullptr;
   const SignalView* signals = nullptr;
-  std::uint64_t number = 0;                  // of the plan, in faults
+  std::uint64_t number = 0;  // of the plan, in faults
   WaitView wait;
 };
 

@@ -91,7 +91,8 @@ class Fabric::Implementation {
       const std::string& other = asked[static_cast<std::size_t>(rank)];
       if (other != asked[0]) differing += concat(differing.empty() ? "" : ", ", "rank ", rank, " asks for ", other);
     }
-    require(differing.empty(), "a segment is the same on every rank, but rank 0 asks for ", asked[0], " and ", differing);
+    require(differing.empty(), "a segment is the same on every rank, but rank 0 asks for ", asked[0], " and ",
+            differing);
     auto made = std::make_shared<MappedSegment>(*device_, reach_, launch_.rank, launch_.size, bytes, kind,
                                                 [this](const std::string& id) { return all_gather("segment.id", id); });
     if (kind == MemoryKind::device) device_bytes_ += made->bytes();
@@ -120,7 +121,8 @@ class Fabric::Implementation {
     for (const Board::Collected& news : board_.collect()) {
       FaultReport report = news.report;
       if (news.tell_peer && report.peer != launch_.rank) {
-        const FaultReport theirs{report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
+        const FaultReport theirs{
+            report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
         mesh_.notify(report.peer, "truncated", pack_fault(theirs));
       }
       {
@@ -208,7 +210,9 @@ std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind) {
 std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
   return implementation_->reach_.expose(address, bytes, peer);
 }
-std::string Fabric::why_not(const void* address, int peer) const { return implementation_->reach_.why_not(address, peer); }
+std::string Fabric::why_not(const void* address, int peer) const {
+  return implementation_->reach_.why_not(address, peer);
+}
 WaitView Fabric::wait_view() const { return implementation_->board_.wait_view(); }
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
 void Fabric::check() const { implementation_->check(); }

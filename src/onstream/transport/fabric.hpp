@@ -45,12 +45,13 @@ class Fabric {
   const std::shared_ptr<Device>& device() const;
   Mesh& mesh();
 
-  // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not come.
+  // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
+  // come.
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine);
   void barrier(std::string_view topic);
 
-  // Collective: symmetric memory of `bytes` on every rank. Throws invalid_argument, on every rank, naming the ranks whose
-  // sizes or kinds differ.
+  // Collective: symmetric memory of `bytes` on every rank. Throws invalid_argument, on every rank, naming the ranks
+  // whose sizes or kinds differ.
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
 
   // The address at which `peer`'s device can load and store this rank's `address`, valid while the allocation lives, or

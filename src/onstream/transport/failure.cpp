@@ -29,7 +29,8 @@ std::string describe(const FaultReport& fault) {
     case Status::aborted: return what + " was waiting when the world failed";
     case Status::misused:
       if (fault.op == OpKind::recv) {
-        return concat(what, " exceeds the ", fault.extra, " receives that one lane may have outstanding; wait for some, or raise lane_receives");
+        return concat(what, " exceeds the ", fault.extra,
+                      " receives that one lane may have outstanding; wait for some, or raise lane_receives");
       }
       return what + " found its plan already running; launch it again only after the earlier launch";
     default: return concat(what, " ended with ", name_of(fault.status));

@@ -26,12 +26,13 @@ std::string describe(const FaultReport& fault);
 
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {
-  std::string reason;               // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
+  std::string reason;  // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
   std::vector<FaultReport> faults;
-  std::string story;                // all of it for the screen, with the cycle of waits if there is one
+  std::string story;  // all of it for the screen, with the cycle of waits if there is one
 };
 
-// The ranks and ops of a cycle of waits among timed-out or aborted faults, "rank 0 send to 1 -> rank 1 send to 0", or "".
+// The ranks and ops of a cycle of waits among timed-out or aborted faults, "rank 0 send to 1 -> rank 1 send to 0", or
+// "".
 std::string find_cycle(const std::vector<FaultReport>& faults);
 
 }  // namespace onstream

@@ -28,9 +28,11 @@ Value value_of(const std::string& bytes, const char* what) {
 
 Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeout_s)
     : device_(std::move(device)), mesh_(mesh), rank_(rank), timeout_s_(timeout_s) {
-  mesh_.on("reach.map", [this](int peer, const std::string& payload, Fd fd) { return map_for(peer, payload, std::move(fd)); });
+  mesh_.on("reach.map",
+           [this](int peer, const std::string& payload, Fd fd) { return map_for(peer, payload, std::move(fd)); });
   mesh_.on("reach.unmap", [this](int peer, const std::string& payload, Fd) {
-    if (auto gone = take(peer, value_of<std::uint64_t>(payload, "an unmap notice"))) disposal_.hand_over(std::move(gone));
+    if (auto gone = take(peer, value_of<std::uint64_t>(payload, "an unmap notice")))
+      disposal_.hand_over(std::move(gone));
     return std::string();
   });
 }
@@ -96,7 +98,8 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
     const std::lock_guard lock(mutex_);
     for (auto entry = exposed_.begin(); entry != exposed_.end();) {
       const Exposed& old = entry->second;
-      const bool stale = entry->first.first == peer && old.base < info.base + info.bytes && info.base < old.base + old.bytes;
+      const bool stale =
+          entry->first.first == peer && old.base < info.base + info.bytes && info.base < old.base + old.bytes;
       if (stale) gone.push_back(old.id);
       entry = stale ? exposed_.erase(entry) : std::next(entry);
     }
@@ -120,7 +123,8 @@ void Reach::sweep() {
 std::string Reach::why_not(const void* address, int peer) {
   const MemoryInfo info = device_->inspect(address);
   if (!info.exportable) {
-    return concat(name_of(info.kind), " memory that was not allocated by onstream or cudaMalloc is private to its process");
+    return concat(name_of(info.kind),
+                  " memory that was not allocated by onstream or cudaMalloc is private to its process");
   }
   const std::lock_guard lock(mutex_);
   const auto found = exposed_.find({peer, info.base});

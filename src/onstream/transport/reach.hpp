@@ -1,8 +1,8 @@
 // Reach: which of this rank's memory each peer can address, and at which address.
 //
-// The owner asks the peer to map an allocation (one request on the mesh), the peer answers with the address it got. Both
-// remember. An allocation is known by its id, which is never reused, so memory freed and allocated again at the same
-// address is noticed: the old mapping is dropped on both sides.
+// The owner asks the peer to map an allocation (one request on the mesh), the peer answers with the address it got.
+// Both remember. An allocation is known by its id, which is never reused, so memory freed and allocated again at the
+// same address is noticed: the old mapping is dropped on both sides.
 #pragma once
 
 #include <map>
@@ -52,7 +52,7 @@ class Reach {
   double timeout_s_;
   Disposal disposal_;  // of mappings whose owner has freed the memory
   std::mutex mutex_;
-  std::map<std::pair<int, std::byte*>, Exposed> exposed_;                          // by peer and base
+  std::map<std::pair<int, std::byte*>, Exposed> exposed_;                       // by peer and base
   std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> imported_;  // by peer and id
 };
 

@@ -13,7 +13,8 @@ class MappedSegment : public Segment {
  public:
   // Collective; `gather` is the fabric's all_gather for this segment's topic.
   template <class Gather>
-  MappedSegment(Device& device, Reach& reach, int rank, int size, std::size_t bytes, MemoryKind kind, const Gather& gather)
+  MappedSegment(Device& device, Reach& reach, int rank, int size, std::size_t bytes, MemoryKind kind,
+                const Gather& gather)
       : memory_(device.allocate(bytes, kind)), rank_(rank), peers_(static_cast<std::size_t>(size)) {
     const MemoryInfo info = device.inspect(memory_->data());
     for (int peer = 0; peer < size; ++peer) {
@@ -21,7 +22,8 @@ class MappedSegment : public Segment {
     }
     const std::vector<std::string> ids = gather(std::to_string(info.id));
     for (int peer = 0; peer < size; ++peer) {
-      if (peer != rank) peers_[static_cast<std::size_t>(peer)] = reach.take(peer, std::stoull(ids[static_cast<std::size_t>(peer)]));
+      if (peer != rank)
+        peers_[static_cast<std::size_t>(peer)] = reach.take(peer, std::stoull(ids[static_cast<std::size_t>(peer)]));
     }
   }
 

@@ -30,7 +30,8 @@ std::string why_impossible(Path path, const Transfer& t) {
     case Path::ll:
       if (!t.source.kernel_access) return concat(untouchable, "the source");
       if (!t.destination.kernel_access) return concat(untouchable, "the destination");
-      if (t.bytes > kLargestLl) return concat(human_bytes(t.bytes), " exceed the ", human_bytes(kLargestLl), " that ll carries");
+      if (t.bytes > kLargestLl)
+        return concat(human_bytes(t.bytes), " exceed the ", human_bytes(kLargestLl), " that ll carries");
       return "";
     case Path::store:
       if (!t.source.kernel_access) return concat(untouchable, "the source");
@@ -108,13 +109,13 @@ Choice choose(const Transfer& transfer, const Parameters& parameters) {
 }
 
 int blocks_for_bytes(std::uint64_t bytes, int most) {
-  return static_cast<int>(std::clamp<std::uint64_t>((bytes + kBytesPerBlock - 1) / kBytesPerBlock, 1,
-                                                    static_cast<std::uint64_t>(most)));
+  return static_cast<int>(
+      std::clamp<std::uint64_t>((bytes + kBytesPerBlock - 1) / kBytesPerBlock, 1, static_cast<std::uint64_t>(most)));
 }
 
 int blocks_for_lines(std::uint64_t lines, int most) {
-  return static_cast<int>(std::clamp<std::uint64_t>((lines + kLinesPerBlock - 1) / kLinesPerBlock, 1,
-                                                    static_cast<std::uint64_t>(most)));
+  return static_cast<int>(
+      std::clamp<std::uint64_t>((lines + kLinesPerBlock - 1) / kLinesPerBlock, 1, static_cast<std::uint64_t>(most)));
 }
 
 }  // namespace onstream

@@ -14,9 +14,9 @@ namespace onstream {
 
 // One end of a transfer.
 struct End {
-  bool kernel_access = true;   // its own rank's kernels may touch the memory
-  bool exposed = false;        // the other rank may load and store it
-  std::string why_not;         // when not exposed
+  bool kernel_access = true;  // its own rank's kernels may touch the memory
+  bool exposed = false;       // the other rank may load and store it
+  std::string why_not;        // when not exposed
 };
 
 struct Transfer {
@@ -24,10 +24,10 @@ struct Transfer {
   DeviceKind device = DeviceKind::host;
   bool same_rank = false;
   Path wanted = Path::automatic;
-  std::string wanted_by;       // "set by use_path", "set by the parameter path"
+  std::string wanted_by;  // "set by use_path", "set by the parameter path"
   End source;
   End destination;
-  std::uint64_t pieces = 0;    // contiguous on both sides; 0: more than kMaxPieces
+  std::uint64_t pieces = 0;  // contiguous on both sides; 0: more than kMaxPieces
 };
 
 // The copy engine takes one command a piece; more than these cost more than any kernel.

@@ -29,7 +29,8 @@ void World::register_memory(const void* address, std::size_t bytes) {
   require(address != nullptr && bytes > 0, "register_memory: a null pointer or no bytes");
   for (int peer = 0; peer < size(); ++peer) {
     if (fabric_->expose(address, bytes, peer)) continue;
-    fail(ErrorCode::unsupported, "rank ", peer, " cannot reach ", bytes, " B at ", address, ": ", fabric_->why_not(address, peer));
+    fail(ErrorCode::unsupported, "rank ", peer, " cannot reach ", bytes, " B at ", address, ": ",
+         fabric_->why_not(address, peer));
   }
 }
 
@@ -41,10 +42,12 @@ void World::send(const void* source, std::size_t bytes, int peer, const MessageO
 void World::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
   messages_->recv(destination, bytes, peer, options, stream);
 }
-std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
+                                      Stream stream) {
   return messages_->isend(source, bytes, peer, options, stream);
 }
-std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
+std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                      Stream stream) {
   return messages_->irecv(destination, bytes, peer, options, stream);
 }
 void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
@@ -52,7 +55,8 @@ void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messa
 Status World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
   return messages_->send(source, bytes, peer, options);
 }
-Status World::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received) {
+Status World::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                   std::size_t* received) {
   return messages_->recv(destination, bytes, peer, options, received);
 }
 std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
@@ -95,9 +99,10 @@ std::optional<Failure> World::failure() const { return fabric_->failure(); }
 std::vector<FaultReport> World::take_faults() { return fabric_->take_faults(); }
 
 std::string World::describe() const {
-  return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (", device().name(),
-                "), launched by ", fabric_->launch().launcher, "; lanes hold ", human_bytes(messages_->device_bytes()),
-                " of device memory, all of the library's segments ", human_bytes(fabric_->device_bytes()));
+  return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",
+                device().name(), "), launched by ", fabric_->launch().launcher, "; lanes hold ",
+                human_bytes(messages_->device_bytes()), " of device memory, all of the library's segments ",
+                human_bytes(fabric_->device_bytes()));
 }
 
 }  // namespace onstream

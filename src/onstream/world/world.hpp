@@ -45,18 +45,21 @@ class World {
   // See message.hpp for what each promises.
   void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
   void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
-  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
-  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 
   // --- messages, the host waits ---
   Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   // Returns the status; received (may be null) gets the message's bytes.
-  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received = nullptr);
+  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+              std::size_t* received = nullptr);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
   Status wait(const std::shared_ptr<Request>& request);
-  Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
+  Status test(const std::shared_ptr<Request>& request);                 // pending, or how it ended; never blocks
   std::size_t received(const std::shared_ptr<Request>& request) const;  // bytes of the message of a completed irecv
 
   // --- plans ---
@@ -64,13 +67,13 @@ class World {
   std::shared_ptr<Plan> halo(void* array, const HaloSpec& spec, std::string name = "halo");  // collective
 
   // --- the job ---
-  void barrier();                                  // the hosts of all ranks
-  void synchronize(Stream stream);                 // waits for the stream, then throws if the world failed
+  void barrier();                   // the hosts of all ranks
+  void synchronize(Stream stream);  // waits for the stream, then throws if the world failed
   void abort(const std::string& reason);
-  void check() const;                              // throws aborted with the story, or the oldest fault
+  void check() const;  // throws aborted with the story, or the oldest fault
   std::optional<Failure> failure() const;
   std::vector<FaultReport> take_faults();
-  std::string describe() const;                    // ranks, devices, who reaches whom, memory held
+  std::string describe() const;  // ranks, devices, who reaches whom, memory held
 
  private:
   explicit World(std::shared_ptr<Fabric> fabric);

@@ -232,9 +232,8 @@ void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t
   config.stream = handle_of(stream);
   config.attrs = &early;
   config.numAttrs = gpu_.capability() >= 90 ? 1 : 0;
-  check(cudaLaunchKernelExC(&config, kernel.cuda, parameters),
-        "launching kernel ", kernel.name, " (", bytes, " B of arguments, ", grid.blocks, " blocks of ", grid.threads,
-        " threads) on GPU ", gpu_.ordinal());
+  check(cudaLaunchKernelExC(&config, kernel.cuda, parameters), "launching kernel ", kernel.name, " (", bytes,
+        " B of arguments, ", grid.blocks, " blocks of ", grid.threads, " threads) on GPU ", gpu_.ordinal());
 }
 
 void CudaDevice::call(void (*function)(void*), void* argument, Stream stream) {

@@ -32,7 +32,8 @@ void add_own(Own own);
 void remove_own(const std::byte* base) noexcept;
 // What is known about the allocation around an address. A table look-up, no driver call.
 std::optional<MemoryInfo> find_own(const void* address);
-// Keeps the allocation with this base and id mapped, also after its owner has let go. Null if it is not, or no longer, ours.
+// Keeps the allocation with this base and id mapped, also after its owner has let go. Null if it is not, or no longer,
+// ours.
 std::shared_ptr<void> keep_own(const std::byte* base, std::uint64_t id);
 // Exports the allocation with this base and id, which cannot be freed in the meantime. Throws invalid_argument if it is
 // gone.

@@ -104,7 +104,7 @@ Shared::Shared(const ExportRecord& record, const Fd& fd)
     : kind_(record.kind), bytes_(static_cast<std::size_t>(record.bytes)), id_(next_id()) {
   require(fd.valid(), "the export of ", record.bytes, " B by process ", record.pid,
           " came without its file descriptor");
-  struct stat status {};
+  struct stat status{};
   if (fstat(fd.get(), &status) != 0) fail_errno("fstat of the file descriptor of exported memory");
   require(record.bytes > 0 && status.st_size >= 0 && static_cast<std::uint64_t>(status.st_size) >= record.bytes,
           "the export by process ", record.pid, " says ", record.bytes, " B, but its file descriptor holds ",
