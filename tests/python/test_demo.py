@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path
@@ -201,7 +205,7 @@ def test_the_solver_matches_plain_numpy_over_the_real_sea(salish: sea.Sea, tmp_p
     dt = salish.time_step_s()
     steps = 150
     gauges = [20 * salish.columns + 15]
-    job = Job(1, "host", True, False, salish.rows, salish.columns, salish.height_m, dt, steps, [0, steps], gauges)
+    job = Job(1, "host", True, False, salish.rows, salish.columns, salish.height_m, dt, steps, [0, steps], 1, gauges)
     job.save(tmp_path, salish, surface)
     reference = Reference(
         salish.depth_m, surface, salish.width_m, salish.face_width_m, salish.height_m, dt, sea.GRAVITY
@@ -234,7 +238,7 @@ def test_the_time_step_is_stable_for_thousands_of_steps() -> None:
 
 
 def test_a_part_is_the_block_with_one_dry_or_neighbouring_cell_around(tmp_path: Path, salish: sea.Sea) -> None:
-    job = Job(4, "host", True, False, salish.rows, salish.columns, 1.0, 1.0, 1, [0, 1], [])
+    job = Job(4, "host", True, False, salish.rows, salish.columns, 1.0, 1.0, 1, [0, 1], 1, [])
     job.save(tmp_path, salish, np.zeros_like(salish.elevation))
     whole = np.pad(salish.depth_m, 1)
     for rank in range(4):
@@ -381,3 +385,29 @@ def test_asking_for_gpus_that_are_not_there_says_why(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(_core, "devices", lambda: [SimpleNamespace(kind="cuda")] * 2)
     with pytest.raises(InvalidArgumentError, match="--ranks-per-gpu 3"):
         driver.choose_device("cuda", 5, 1)
+
+
+def test_a_killed_rank_ends_the_demo_with_its_name(tmp_path: Path) -> None:
+    """Kills rank 1 in the middle; the others say so at once and nothing is left running."""
+    program = f"import sys; from onstream.demo import run_demo; sys.exit(run_demo(ranks=3, grid=(400, 400), device='host', out={str(tmp_path)!r}))"
+    demo = subprocess.Popen(
+        [sys.executable, "-u", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "10 %" in line:
+            break
+    ranks = children(demo.pid)
+    assert len(ranks) == 3
+    os.kill(ranks[1], signal.SIGKILL)
+    rest, _ = demo.communicate(timeout=30)
+    assert demo.returncode == 128 + signal.SIGKILL
+    assert "rank 1" in rest
+    assert "Traceback" not in rest
+    assert not any(Path(f"/proc/{pid}").exists() for pid in ranks)
+
+
+def children(pid: int) -> list[int]:
+    """Processes that this one started, oldest first."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sorted(int(child) for task in tasks for child in (task / "children").read_text().split())

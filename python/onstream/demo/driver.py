@@ -25,6 +25,8 @@ from .outcome import Check, Outcome, RankTimes, clock, coordinates
 
 CELLS = 691_200  # of a grid that nobody asked for: 720 x 960
 FRAMES = 60
+FRAME_CELLS = 60 * 4_000_000  # of all frames together: a larger sea gets fewer, 6 at least
+PICTURE_CELLS = 1600  # each way; larger seas are thinned for the report
 HUMP_M = 5.0
 VOLUME_TOLERANCE = 1e-12  # relative; rounding of one addition a cell and step, of random sign
 
@@ -141,7 +143,8 @@ class _Plan:
         self.steps = _steps(steps, hours, self.time_step_s, self.travel)
 
     def job(self, ranks: int, device: str, capture: bool, check: bool) -> Job:
-        frames = sorted({round(k * self.steps / FRAMES) for k in range(FRAMES + 1)})
+        count = max(6, min(FRAMES, FRAME_CELLS // (self.sea.rows * self.sea.columns)))
+        frames = sorted({round(k * self.steps / count) for k in range(count + 1)})
         return Job(
             ranks=ranks,
             device=device,
@@ -153,6 +156,7 @@ class _Plan:
             time_step_s=self.time_step_s,
             steps=self.steps,
             frame_steps=frames,
+            stride=-(-max(self.sea.rows, self.sea.columns) // PICTURE_CELLS),
             gauges=[gauge.row * self.sea.columns + gauge.column for gauge in self.gauges],
         )
 
@@ -193,7 +197,10 @@ def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:
     exchanges = [_exchange(rank, row) for rank, one in enumerate(result["ranks"]) for row in one["exchanges"]]
     exchanges.sort(key=lambda row: (row["rank"], row["peer"], row["kind"]))
     return Outcome(
-        sea=plan.sea,
+        sea=plan.sea.thinned(job.stride) if job.stride > 1 else plan.sea,
+        rows=plan.sea.rows,
+        columns=plan.sea.columns,
+        cell_m=(float(plan.sea.width_m.min()), float(plan.sea.width_m.max()), plan.sea.height_m),
         source=plan.source,
         hump_m=HUMP_M,
         radius_m=plan.radius_m,

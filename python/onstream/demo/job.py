@@ -29,6 +29,7 @@ class Job:
     time_step_s: float
     steps: int
     frame_steps: list[int]
+    stride: int  # of the cells that rank 0 keeps of each frame
     gauges: list[int]  # row * columns + column
 
     def save(self, folder: Path, sea: Sea, surface: Array) -> None:

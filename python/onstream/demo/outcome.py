@@ -33,7 +33,10 @@ class RankTimes:
 
 @dataclass(frozen=True)
 class Outcome:
-    sea: Sea
+    sea: Sea  # as the pictures show it, perhaps thinned
+    rows: int  # of the grid that was computed
+    columns: int
+    cell_m: tuple[float, float, float]  # narrowest and widest cell, and its height
     source: tuple[float, float]
     hump_m: float
     radius_m: float
@@ -56,7 +59,7 @@ class Outcome:
 
     @property
     def cells(self) -> int:
-        return self.sea.rows * self.sea.columns
+        return self.rows * self.columns
 
     @property
     def hours(self) -> float:
@@ -74,9 +77,11 @@ class Outcome:
 
 
 def clock(minutes: float) -> str:
-    """75 -> "1 h 15 min"."""
+    """75 -> "1 h 15 min", 0.4 -> "24 s"."""
     whole = round(minutes)
-    return f"{whole // 60} h {whole % 60:02d} min" if whole >= 60 else f"{minutes:.0f} min"
+    if whole >= 60:
+        return f"{whole // 60} h {whole % 60:02d} min"
+    return f"{whole} min" if minutes >= 2 or minutes == 0 else f"{60 * minutes:.0f} s"
 
 
 def coordinates(x: float, y: float, geographic: bool) -> str:

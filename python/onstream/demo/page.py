@@ -66,14 +66,13 @@ def _asset(name: str) -> str:
 
 
 def _head(outcome: Outcome) -> str:
-    sea = outcome.sea
-    where = coordinates(*outcome.source, sea.geographic)
+    where = coordinates(*outcome.source, outcome.sea.geographic)
     rank_word = "rank" if outcome.ranks == 1 else "ranks"
     return f"""<p class="eyebrow">onstream demo</p>
 <h1>A tsunami over {html.escape(outcome.place())}</h1>
 <p class="lead">A hump of water {outcome.hump_m:g} m high and {2 * outcome.radius_m / 1000:.0f} km wide is let go at {where}.
 {outcome.ranks} {rank_word} on the {html.escape(outcome.device)} device follow it for {clock(outcome.hours * 60)}, through
-{outcome.steps:,} time steps on {sea.rows} &times; {sea.columns} cells of real sea floor, and trade the edges of their blocks at
+{outcome.steps:,} time steps on {outcome.rows} &times; {outcome.columns} cells of sea floor, and trade the edges of their blocks at
 every step, on the stream, between two kernels.</p>"""
 
 
@@ -216,7 +215,8 @@ def _checks(outcome: Outcome) -> str:
 
 def _method(outcome: Outcome) -> str:
     sea = outcome.sea
-    widths = f"{sea.width_m.min():.0f} to {sea.width_m.max():.0f} m &times; {sea.height_m:.0f} m"
+    narrowest, widest, tall = outcome.cell_m
+    widths = f"{narrowest:.0f} to {widest:.0f} m &times; {tall:.0f} m"
     metric = (
         f"on a sphere of radius {EARTH_RADIUS_M / 1000:.0f} km, each row of cells with its own width R cos(latitude) Δlongitude"
         if sea.geographic

@@ -80,6 +80,20 @@ class Sea:
         column = int((x - west) / (east - west) * self.columns)
         return min(row, self.rows - 1), min(column, self.columns - 1)
 
+    def thinned(self, stride: int) -> Sea:
+        """Every stride-th cell each way, for pictures."""
+        pick = slice(stride // 2, None, stride)
+        return Sea(
+            elevation=self.elevation[pick, pick],
+            x=self.x[pick],
+            y=self.y[pick],
+            width_m=self.width_m[pick] * stride,
+            face_width_m=self.face_width_m[::stride] * stride,
+            height_m=self.height_m * stride,
+            geographic=self.geographic,
+            source=self.source,
+        )
+
     def offsets_m(self, x: float, y: float) -> tuple[Array, Array]:
         """Distance east of x of every column, and north of y of every row (local plane at latitude y)."""
         if not self.geographic:

@@ -21,6 +21,7 @@ from .sea import Sea
 from .voyage import PLACES, Gauge
 
 LEFT, TOP, RIGHT, BOTTOM = 52, 8, 8, 30  # around a map, in its units
+CONTOUR_CELLS = 300
 
 
 class Frame:
@@ -65,25 +66,23 @@ def axes(frame: Frame, wanted: int = 5) -> str:
     return "".join(parts)
 
 
-def lines(frame: Frame, field: Array, level: float, most: int = 300) -> str:
-    """The contour of a field at a level as a path's data; computed on at most `most` cells each way."""
+def lines(frame: Frame, x: Array, y: Array, field: Any, level: float) -> str:
+    """The contour at a level of a field on points x, y as a path's data; computed on at most CONTOUR_CELLS each way."""
     from contourpy import contour_generator
 
-    sea = frame.sea
-    rows = np.unique(np.linspace(0, sea.rows - 1, min(sea.rows, most)).astype(int))
-    columns = np.unique(np.linspace(0, sea.columns - 1, min(sea.columns, most)).astype(int))
-    generator = contour_generator(sea.x[columns], sea.y[rows], field[np.ix_(rows, columns)])
+    rows = np.unique(np.linspace(0, len(y) - 1, min(len(y), CONTOUR_CELLS)).astype(int))
+    columns = np.unique(np.linspace(0, len(x) - 1, min(len(x), CONTOUR_CELLS)).astype(int))
+    found: Any = contour_generator(x[columns], y[rows], field[np.ix_(rows, columns)]).lines(level)
     paths = []
-    found: Any = generator.lines(level)
     for line in found:
-        points = [(frame.x(float(x)), frame.y(float(y))) for x, y in line]
+        points = [(frame.x(float(east)), frame.y(float(north))) for east, north in line]
         if len(points) > 2:
-            paths.append("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points))
+            paths.append("M" + "L".join(f"{east:.1f} {north:.1f}" for east, north in points))
     return "".join(paths)
 
 
 def coast(frame: Frame) -> str:
-    return f'<path class="coast" d="{lines(frame, frame.sea.elevation, 0.0)}"/>'
+    return f'<path class="coast" d="{lines(frame, frame.sea.x, frame.sea.y, frame.sea.elevation, 0.0)}"/>'
 
 
 def blocks(frame: Frame, outcome: Outcome) -> str:
@@ -91,7 +90,7 @@ def blocks(frame: Frame, outcome: Outcome) -> str:
     up, across = outcome.grid
     if up * across == 1:
         return ""
-    rows, columns = outcome.sea.rows, outcome.sea.columns
+    rows, columns = outcome.rows, outcome.columns
     parts = []
     tops = [frame.height * (1 - (k * rows // up) / rows) for k in range(up + 1)]
     lefts = [frame.width * (k * columns // across) / columns for k in range(across + 1)]
@@ -105,12 +104,12 @@ def blocks(frame: Frame, outcome: Outcome) -> str:
 
 def arrivals(frame: Frame, outcome: Outcome) -> str:
     """Predicted arrival times as contours with labels, every half hour or hour."""
-    minutes = np.nan_to_num(outcome.travel.fine((outcome.sea.rows, outcome.sea.columns)) / 60, posinf=np.nan)
+    travel = outcome.travel
     step = next(s for s in (5, 10, 15, 30, 60, 120) if outcome.hours * 60 / s <= 8 or s == 120)
-    masked = np.ma.masked_invalid(minutes)
+    minutes = np.ma.masked_invalid(travel.time_s / 60)
     parts = []
     for level in np.arange(step, outcome.hours * 60, step):
-        data = lines(frame, masked, float(level), 240)
+        data = lines(frame, travel.x, travel.y, minutes, float(level))
         if data:
             parts.append(f'<path class="arrival" d="{data}"><title>{clock(float(level))}</title></path>')
     return "".join(parts)

@@ -47,6 +47,8 @@ class Travel:
     """Predicted first arrival on a coarse copy of the sea, seconds; inf on land and in waters the wave cannot reach."""
 
     time_s: Array
+    x: Array  # of the coarse cells
+    y: Array
     step_rows: int
     step_columns: int
 
@@ -92,7 +94,8 @@ def check_source(sea: Sea, source: tuple[float, float]) -> tuple[float, float]:
 
 def travel(sea: Sea, source: tuple[float, float]) -> Travel:
     step_rows, step_columns = max(1, sea.rows // COARSE), max(1, sea.columns // COARSE)
-    depth = sea.depth_m[step_rows // 2 :: step_rows, step_columns // 2 :: step_columns]
+    pick_rows, pick_columns = slice(step_rows // 2, None, step_rows), slice(step_columns // 2, None, step_columns)
+    depth = sea.depth_m[pick_rows, pick_columns]
     dy = sea.height_m * step_rows
     dx = float(sea.width_m.mean()) * step_columns
     rows, columns = depth.shape
@@ -116,7 +119,7 @@ def travel(sea: Sea, source: tuple[float, float]) -> Travel:
             if then < time[to]:
                 time[to] = then
                 heapq.heappush(queue, (then, *to))
-    return Travel(time, step_rows, step_columns)
+    return Travel(time, sea.x[pick_columns], sea.y[pick_rows], step_rows, step_columns)
 
 
 def hours_to_simulate(times: Travel) -> float:
