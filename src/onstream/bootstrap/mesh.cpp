@@ -1,8 +1,6 @@
 #include "onstream/bootstrap/mesh.hpp"
 
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -11,12 +9,15 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/mesh_connect.hpp"
+#include "onstream/bootstrap/mesh_ledger.hpp"
 #include "onstream/bootstrap/mesh_link.hpp"
 #include "onstream/bootstrap/quiet_thread.hpp"
 #include "onstream/bootstrap/socket.hpp"
 
 namespace onstream {
 namespace {
+
+using Gone = MeshLedger::Gone;
 
 constexpr int kTickMs = 50;
 constexpr double kGoodbyeLimitS = 1.0;
@@ -31,20 +32,21 @@ enum Kind : std::uint8_t {
   goodbye_kind,      // {}
 };
 
-enum class PeerState { alive, left, dead };
-
 }  // namespace
 
 class Mesh::Implementation {
  public:
   Implementation(const Launch& launch, Store& store, Deadline deadline)
-      : rank_(launch.rank), waker_(make_waker()), peers_(static_cast<std::size_t>(launch.size)) {
+      : rank_(launch.rank),
+        waker_(make_waker()),
+        ledger_(launch.rank, launch.size),
+        peers_(static_cast<std::size_t>(launch.size)) {
     if (launch.size == 1) return;
     std::vector<ConnectedPeer> connected = connect_mesh(launch, store, deadline);
     for (std::size_t i = 0; i < peers_.size(); ++i) {
       peers_[i].link = std::move(connected[i].link);
-      peers_[i].pid = connected[i].pid;
       peers_[i].process = std::move(connected[i].process);
+      ledger_.set_pid(static_cast<int>(i), connected[i].pid);
     }
   }
 
@@ -58,7 +60,7 @@ class Mesh::Implementation {
       thread_.join();
     else if (size() > 1)
       say_goodbye();
-    fail_all_waiting();
+    ledger_.close();
   }
 
   void on(std::string topic, Handler handler) {
@@ -86,51 +88,32 @@ class Mesh::Implementation {
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline);
 
   bool alive(int peer) const {
-    const Peer& one = checked(peer);
-    const std::lock_guard lock(mutex_);
-    return one.state == PeerState::alive;
+    require_rank(peer);
+    return ledger_.alive(peer);
   }
 
   int pid(int peer) const {
-    const Peer& one = checked(peer);
-    return peer == rank_ ? static_cast<int>(::getpid()) : one.pid;
+    require_rank(peer);
+    return peer == rank_ ? static_cast<int>(::getpid()) : ledger_.pid(peer);
   }
 
  private:
   struct Peer {
-    MeshLink link;  // of the mesh's thread
+    MeshLink link;  // of the mesh's thread, as `process`
     Fd process;
-    int pid = 0;
-    PeerState state = PeerState::alive;  // guarded by mutex_, as all below
-    std::string why;                     // it is not alive
-    std::vector<std::pair<std::string, Fd>> queued;
+    std::vector<std::pair<std::string, Fd>> queued;  // guarded by outbox_mutex_
   };
 
-  // A request that waits for its answer.
-  struct Call {
-    int peer = -1;
-    bool done = false;
-    std::optional<Error> error;
-    std::string answer;
-  };
-
-  using GatherKey = std::pair<std::string, std::uint64_t>;  // topic, ordinal
-  using Gathered = std::vector<std::optional<std::string>>;
-
-  int size() const { return static_cast<int>(peers_.size()); }
-  std::string name_of_peer(int peer) const {
-    return concat("rank ", peer, " (pid ", peers_[static_cast<std::size_t>(peer)].pid, ")");
-  }
+  int size() const { return ledger_.size(); }
 
   void require_not_started(const char* what) const {
     require(!started_, "Mesh::", what, " must come before, and only before, start()");
   }
-  const Peer& checked(int peer) const {
+  void require_rank(int peer) const {
     require(peer >= 0 && peer < size(), "peer ", peer, " is not a rank of this world of ", size());
-    return peers_[static_cast<std::size_t>(peer)];
   }
   void require_other(int peer, std::string_view topic) const {
-    checked(peer);
+    require_rank(peer);
     require(peer != rank_, "rank ", rank_, " sends '", topic, "' to itself");
   }
   void require_may_block(std::string_view topic) const {
@@ -140,7 +123,6 @@ class Mesh::Implementation {
   }
 
   void enqueue(int peer, std::string frame, Fd fd);
-  Error gone_error(int peer, std::string_view topic) const;
 
   // The mesh's own thread.
   void serve();
@@ -154,10 +136,9 @@ class Mesh::Implementation {
   std::string handle(int peer, std::string_view topic, std::string_view payload, MeshLink::Incoming& incoming);
   void finish_call(int peer, wire::Unpacker& body, bool failed);
   void take_gathered(int peer, wire::Unpacker& body);
-  void lose(int peer, PeerState state, const std::string& why);
+  void lose(int peer, Gone how, const std::string& why);
   void tick_if_due();
   void say_goodbye();
-  void fail_all_waiting();
 
   const int rank_;
   Fd waker_;
@@ -174,57 +155,31 @@ class Mesh::Implementation {
 
   std::uint64_t next_tick_ns_ = 0;  // of the mesh's thread
 
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  MeshLedger ledger_;
+  std::mutex outbox_mutex_;
   std::vector<Peer> peers_;
-  std::map<std::uint64_t, std::shared_ptr<Call>> calls_;
-  std::map<std::string, std::uint64_t, std::less<>> ordinals_;
-  std::map<GatherKey, Gathered> gathers_;
 };
 
 // --- any thread ---
 
 void Mesh::Implementation::enqueue(int peer, std::string frame, Fd fd) {
   {
-    const std::lock_guard lock(mutex_);
-    Peer& one = peers_[static_cast<std::size_t>(peer)];
-    if (one.state != PeerState::alive) return;
-    one.queued.emplace_back(std::move(frame), std::move(fd));
+    const std::lock_guard lock(outbox_mutex_);
+    peers_[static_cast<std::size_t>(peer)].queued.emplace_back(std::move(frame), std::move(fd));
   }
   wake(waker_);
-}
-
-// Needs mutex_.
-Error Mesh::Implementation::gone_error(int peer, std::string_view topic) const {
-  const Peer& one = peers_[static_cast<std::size_t>(peer)];
-  const ErrorCode code = one.state == PeerState::left ? ErrorCode::closed : ErrorCode::aborted;
-  return Error(code, concat("'", topic, "': ", one.why));
 }
 
 std::string Mesh::Implementation::request(int peer, std::string_view topic, std::string_view payload, Fd fd,
                                           Deadline deadline) {
   require_other(peer, topic);
   require_may_block(topic);
-  const double limit_s = limit_of(deadline);
-  const auto call = std::make_shared<Call>();
-  call->peer = peer;
   const std::uint64_t id = ++last_call_;
   const std::uint8_t flags = fd.valid() ? wire::kCarriesFd : 0;
   std::string frame = wire::encode(request_kind, wire::Packer().u64(id).text(topic).text(payload).body(), flags);
-  {
-    const std::lock_guard lock(mutex_);
-    if (peers_[static_cast<std::size_t>(peer)].state != PeerState::alive) throw gone_error(peer, topic);
-    calls_.emplace(id, call);
-  }
+  ledger_.expect(id, peer, topic);
   enqueue(peer, std::move(frame), std::move(fd));
-
-  std::unique_lock lock(mutex_);
-  const bool done =
-      changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] { return call->done; });
-  calls_.erase(id);
-  if (!done) fail(ErrorCode::timeout, name_of_peer(peer), " did not answer '", topic, "' within ", limit_s, " s");
-  if (call->error) throw Error(call->error->code(), call->error->what());
-  return std::move(call->answer);
+  return ledger_.await_answer(id, deadline);
 }
 
 void Mesh::Implementation::notify(int peer, std::string_view topic, std::string_view payload) {
@@ -236,45 +191,13 @@ std::vector<std::string> Mesh::Implementation::all_gather(std::string_view topic
                                                           Deadline deadline) {
   if (size() == 1) return {std::string(mine)};
   require_may_block(topic);
-  const double limit_s = limit_of(deadline);
   require(topic.size() + mine.size() < wire::kMaxBodyBytes / 2, "'", topic, "' gathers ", mine.size(),
           " B, the limit is ", wire::kMaxBodyBytes / 2, " B");  // before this rank counts the call
-  GatherKey key(topic, 0);
-  {
-    const std::lock_guard lock(mutex_);
-    key.second = ++ordinals_[key.first];
-    Gathered& values = gathers_[key];
-    values.resize(peers_.size());
-    values[static_cast<std::size_t>(rank_)] = mine;
-  }
-  const std::string frame = wire::encode(gather_kind, wire::Packer().text(topic).u64(key.second).text(mine).body());
+  const std::uint64_t ordinal = ledger_.join(topic, mine);
+  const std::string frame = wire::encode(gather_kind, wire::Packer().text(topic).u64(ordinal).text(mine).body());
   for (int peer = 0; peer < size(); ++peer)
     if (peer != rank_) enqueue(peer, frame, Fd());
-
-  std::unique_lock lock(mutex_);
-  std::string absent;
-  std::optional<int> gone;
-  const auto decided = [&] {
-    absent.clear();
-    gone.reset();
-    const Gathered& values = gathers_.at(key);
-    for (int peer = 0; peer < size(); ++peer) {
-      if (values[static_cast<std::size_t>(peer)]) continue;
-      absent += concat(absent.empty() ? "" : ", ", name_of_peer(peer));
-      if (!gone && peers_[static_cast<std::size_t>(peer)].state != PeerState::alive) gone = peer;
-    }
-    return absent.empty() || gone.has_value();
-  };
-  const bool done = changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), decided);
-  if (gone) {
-    gathers_.erase(key);
-    throw gone_error(*gone, topic);
-  }
-  if (!done) fail(ErrorCode::timeout, absent, " of ", size(), " did not come to '", topic, "' within ", limit_s, " s");
-  std::vector<std::string> result;
-  for (std::optional<std::string>& value : gathers_.at(key)) result.push_back(std::move(*value));
-  gathers_.erase(key);
-  return result;
+  return ledger_.await_gather(topic, ordinal, deadline);
 }
 
 // --- the mesh's own thread ---
@@ -301,15 +224,16 @@ void Mesh::Implementation::tick_if_due() {
 
 // Moves what callers enqueued to the links and writes what the kernel takes.
 void Mesh::Implementation::write_all() {
-  for (int peer = 0; peer < size(); ++peer) {
-    Peer& one = peers_[static_cast<std::size_t>(peer)];
+  for (Peer& peer : peers_) {
     {
-      const std::lock_guard lock(mutex_);
-      for (auto& [frame, fd] : one.queued) one.link.enqueue(std::move(frame), std::move(fd));
-      one.queued.clear();
+      const std::lock_guard lock(outbox_mutex_);
+      // What was enqueued for a peer that is gone goes with it.
+      for (auto& [frame, fd] : peer.queued)
+        if (peer.link.open()) peer.link.enqueue(std::move(frame), std::move(fd));
+      peer.queued.clear();
     }
     // A failed write is not yet a death: the goodbye may lie unread. The next read decides.
-    one.link.write_some();
+    peer.link.write_some();
   }
 }
 
@@ -351,9 +275,9 @@ void Mesh::Implementation::read_from(int peer, bool process_ended) {
   hear_all(peer);
   if (!one.link.open()) return;
   if (received == Received::end)
-    lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its connection closed"));
+    lose(peer, Gone::died, concat(ledger_.name_of(peer), " died: its connection closed"));
   else if (process_ended)
-    lose(peer, PeerState::dead, concat(name_of_peer(peer), " died: its process ended"));
+    lose(peer, Gone::died, concat(ledger_.name_of(peer), " died: its process ended"));
 }
 
 void Mesh::Implementation::hear_all(int peer) {
@@ -365,7 +289,7 @@ void Mesh::Implementation::hear_all(int peer) {
       hear(peer, std::move(*incoming));
     }
   } catch (const Error& error) {
-    lose(peer, PeerState::dead, concat(name_of_peer(peer), " sent malformed bytes: ", error.what()));
+    lose(peer, Gone::died, concat(ledger_.name_of(peer), " sent malformed bytes: ", error.what()));
   }
 }
 
@@ -377,7 +301,7 @@ void Mesh::Implementation::hear(int peer, MeshLink::Incoming incoming) {
     case answer_kind: return finish_call(peer, body, false);
     case failure_kind: return finish_call(peer, body, true);
     case gather_kind: return take_gathered(peer, body);
-    case goodbye_kind: return lose(peer, PeerState::left, concat(name_of_peer(peer), " left the world"));
+    case goodbye_kind: return lose(peer, Gone::left, concat(ledger_.name_of(peer), " left the world"));
     default: fail(ErrorCode::invalid_argument, "unknown kind ", static_cast<int>(incoming.frame.kind));
   }
 }
@@ -441,44 +365,21 @@ void Mesh::Implementation::finish_call(int peer, wire::Unpacker& body, bool fail
     answer = body.text();
     body.end();
   }
-  const std::lock_guard lock(mutex_);
-  const auto call = calls_.find(id);
-  if (call == calls_.end()) return;  // given up at its deadline
-  require(call->second->peer == peer, "an answer to a question that was asked of another rank");
-  call->second->error = std::move(error);
-  call->second->answer = std::move(answer);
-  call->second->done = true;
-  changed_.notify_all();
+  ledger_.answered(id, peer, std::move(answer), std::move(error));
 }
 
 void Mesh::Implementation::take_gathered(int peer, wire::Unpacker& body) {
-  GatherKey key(body.text(), 0);
-  key.second = body.u64();
+  std::string topic(body.text());
+  const std::uint64_t ordinal = body.u64();
   std::string value(body.text());
   body.end();
-  const std::lock_guard lock(mutex_);
-  Gathered& values = gathers_[std::move(key)];
-  values.resize(peers_.size());
-  values[static_cast<std::size_t>(peer)] = std::move(value);
-  changed_.notify_all();
+  ledger_.joined(peer, std::move(topic), ordinal, std::move(value));
 }
 
-void Mesh::Implementation::lose(int peer, PeerState state, const std::string& why) {
-  Peer& one = peers_[static_cast<std::size_t>(peer)];
-  if (one.state != PeerState::alive) return;  // only this thread writes it
-  // First, so that whoever is woken below finds the world failed.
-  if (state == PeerState::dead && on_death_ && !stopping_) on_death_(peer, why);
-  const std::lock_guard lock(mutex_);
-  one.state = state;
-  one.why = why;
-  one.queued.clear();
-  one.link.close();
-  for (auto& [id, call] : calls_) {
-    if (call->peer != peer || call->done) continue;
-    call->error.emplace(gone_error(peer, "request"));
-    call->done = true;
-  }
-  changed_.notify_all();
+void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
+  peers_[static_cast<std::size_t>(peer)].link.close();
+  if (!ledger_.lose(peer, how, why)) return;
+  if (how == Gone::died && on_death_ && !stopping_) on_death_(peer, why);
 }
 
 // Writes out what is left, the goodbyes last, while still reading, so that two sides with full sockets do not wait for
@@ -492,16 +393,6 @@ void Mesh::Implementation::say_goodbye() {
   };
   write_all();
   while (something_left() && !deadline.passed()) exchange(milliseconds_left(deadline, kTickMs));
-}
-
-void Mesh::Implementation::fail_all_waiting() {
-  const std::lock_guard lock(mutex_);
-  for (auto& [id, call] : calls_) {
-    if (call->done) continue;
-    call->error.emplace(ErrorCode::closed, concat("rank ", rank_, " left the world while it waited for an answer"));
-    call->done = true;
-  }
-  changed_.notify_all();
 }
 
 Mesh::Mesh(const Launch& launch, Store& store, Deadline deadline)
