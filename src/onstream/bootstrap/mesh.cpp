@@ -51,6 +51,7 @@ class Mesh::Implementation {
   }
 
   ~Implementation() {
+    leaving_ = true;  // before the first goodbye: a peer may hang up as soon as it has read it
     for (int peer = 0; peer < size(); ++peer) {
       if (peer != rank_) enqueue(peer, wire::encode(goodbye_kind, ""), Fd());
     }
@@ -146,6 +147,7 @@ class Mesh::Implementation {
   std::thread thread_;
   std::atomic<std::thread::id> own_thread_{};  // known to handlers before start() returned
   std::atomic<bool> started_{false};
+  std::atomic<bool> leaving_{false};
   std::atomic<bool> stopping_{false};
 
   // Fixed by start().
@@ -379,7 +381,7 @@ void Mesh::Implementation::take_gathered(int peer, wire::Unpacker& body) {
 void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
   peers_[static_cast<std::size_t>(peer)].link.close();
   if (!ledger_.lose(peer, how, why)) return;
-  if (how == Gone::died && on_death_ && !stopping_) on_death_(peer, why);
+  if (how == Gone::died && on_death_ && !leaving_) on_death_(peer, why);
 }
 
 // Writes out what is left, the goodbyes last, while still reading, so that two sides with full sockets do not wait for
