@@ -380,8 +380,10 @@ void Mesh::Implementation::take_gathered(int peer, wire::Unpacker& body) {
 
 void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
   peers_[static_cast<std::size_t>(peer)].link.close();
-  if (!ledger_.lose(peer, how, why)) return;
+  if (!ledger_.alive(peer)) return;
+  // First, so that whoever the ledger wakes finds the world failed.
   if (how == Gone::died && on_death_ && !leaving_) on_death_(peer, why);
+  (void)ledger_.lose(peer, how, why);
 }
 
 // Writes out what is left, the goodbyes last, while still reading, so that two sides with full sockets do not wait for
