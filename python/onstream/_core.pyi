@@ -337,7 +337,8 @@ class Plan:
     Operations compiled once and launched many times. Use World.plan() or World.halo().
     """
 
-    def launch(self, stream: object | None) -> None: ...
+    def launch(self, stream: object | None) -> None:
+        """On a stream, or, with None or 'host', blocking."""
 
     def explain(self) -> str: ...
 

@@ -119,15 +119,11 @@ class Plan:
         """Enqueues one run of all operations; does not block.
 
         Without a stream: on the current stream of the library whose device arrays the plan has, or, if it has host
-        arrays only, as a call that returns when the run has finished.
+        arrays only, as a call that returns when the run has finished; stream="host" blocks for any arrays.
         """
         if stream is None and self._on_device is not None:
             stream = _arrays.span_of(self._on_device.owner).stream
-        if stream is not None:
-            self._core.launch(stream)
-            return
-        self._core.launch(None)
-        self._world.synchronize()
+        self._core.launch(stream)
 
     def explain(self) -> str:
         """A table for people: operations, the path each takes, and why."""

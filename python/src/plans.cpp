@@ -41,6 +41,9 @@ struct BuilderSlot : Closable {
   void close() override { builder.reset(); }
 };
 
+struct PyPlan;
+void run(PyPlan& self);
+
 struct PyPlan {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<PlanSlot> slot;
@@ -51,9 +54,8 @@ struct PyPlan {
   }
   void launch(nb::handle stream) {
     const auto world = state->open();
-    const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
-    onstream::require(choice.stream.has_value(),
-                      "a plan is launched on a stream; launch() of host arrays without one blocks on the host");
+    const StreamChoice choice = choose_stream(stream, std::nullopt, world->device());
+    if (!choice.stream) return run(*this);
     {
       const nb::gil_scoped_release release;
       plan().launch(*choice.stream);
@@ -61,6 +63,16 @@ struct PyPlan {
     if (choice.keeper != nullptr) choice.keeper->keep(Hold(nb::find(*this)));
   }
 };
+
+// Launches and waits for the run's end. Ctrl-C aborts the world: peers may be writing to the arrays.
+void run(PyPlan& self) {
+  const auto world = self.state->open();
+  Plan& plan = self.plan();
+  self.state->run_and_wait(
+      [&](Stream stream) { plan.launch(stream); },
+      [&] { world->abort(concat("rank ", world->rank(), " was interrupted in plan '", plan.name(), "'")); });
+  self.state->check();
+}
 
 struct PyBuilder {
   std::shared_ptr<WorldState> state;
@@ -163,7 +175,7 @@ void bind_plans(nb::module_& m) {
       .def_prop_ro("path", [](const PlanOp& row) { return name_of(row.path); })
       .def_ro("why", &PlanOp::why);
   nb::class_<PyPlan>(m, "Plan", "Operations compiled once and launched many times. Use World.plan() or World.halo().")
-      .def("launch", &PyPlan::launch, nb::arg("stream").none())
+      .def("launch", &PyPlan::launch, nb::arg("stream").none(), "On a stream, or, with None or 'host', blocking.")
       .def("explain", [](const PyPlan& self) { return self.plan().explain(); })
       .def("times", [](const PyPlan& self) { return self.plan().times(); })
       .def("reset_times", [](PyPlan& self) { self.plan().reset_times(); })

@@ -29,6 +29,29 @@ void WorldState::add(const std::shared_ptr<Closable>& closable) {
   closables.push_back(closable);
 }
 
+void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const std::function<void()>& on_interrupt) {
+  const auto mine = open();
+  Device& device = mine->device();
+  std::unique_ptr<PyStream> stream;
+  if (waiters.empty()) {
+    stream = std::make_unique<PyStream>(mine->fabric()->device(), nullptr);
+  } else {
+    stream = std::move(waiters.back());
+    waiters.pop_back();
+  }
+  try {
+    {
+      const nb::gil_scoped_release release;
+      enqueue(stream->stream());
+    }
+    poll_until([&] { return device.idle(stream->stream()); }, spin_us);
+  } catch (const nb::python_error&) {
+    on_interrupt();
+    throw;
+  }
+  waiters.push_back(std::move(stream));
+}
+
 std::vector<FaultReport> WorldState::take_faults() {
   std::vector<FaultReport> all = std::exchange(faults, {});
   const std::vector<FaultReport> recent = open()->take_faults();
@@ -83,29 +106,6 @@ FaultReport PyRequest::report(const World& world) const {
           .plan = 0};
 }
 
-namespace {
-
-// On cuda the wait is a kernel on a stream of our own, which the host polls; a second thread takes another stream.
-Status wait_by_stream(WorldState& state, World& world, const std::shared_ptr<Request>& request) {
-  std::unique_ptr<PyStream> stream;
-  if (state.waiters.empty()) {
-    stream = std::make_unique<PyStream>(world.fabric()->device(), nullptr);
-  } else {
-    stream = std::move(state.waiters.back());
-    state.waiters.pop_back();
-  }
-  {
-    const nb::gil_scoped_release release;
-    world.wait(request, stream->stream());
-  }
-  poll_until([&] { return world.device().idle(stream->stream()); }, state.spin_us);
-  state.waiters.push_back(std::move(stream));
-  const nb::gil_scoped_release release;
-  return world.wait(request);  // has ended: only collects
-}
-
-}  // namespace
-
 void PyRequest::wait_on_host() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
@@ -115,12 +115,12 @@ void PyRequest::wait_on_host() {
     if (world->device().kind() == DeviceKind::host) {
       finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));
     } else {
-      try {
-        finish(*world, wait_by_stream(*state_, *world, request_));
-      } catch (const nb::python_error&) {
-        on_interrupt();
-        throw;
-      }
+      state_->run_and_wait([&](Stream stream) { world->wait(request_, stream); }, on_interrupt);
+      const Status status = [&] {
+        const nb::gil_scoped_release release;
+        return world->wait(request_);  // has ended: only collects
+      }();
+      finish(*world, status);
     }
   }
   raise_message_fault(*state_, report(*world));

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -35,7 +36,7 @@ struct WorldState {
   double spin_us = 0;            // parameter host_spin_us
   std::vector<Abandoned> abandoned;
   std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
-  std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams for waits of the host on cuda
+  std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams of our own, for run_and_wait()
 
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
 
@@ -46,6 +47,9 @@ struct WorldState {
   void add(const std::shared_ptr<Closable>& closable);
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
+  // Enqueues work on a stream that nobody else uses, and blocks until it has finished. On Ctrl-C on_interrupt() must
+  // make the work end, before the stream goes.
+  void run_and_wait(const std::function<void(Stream)>& enqueue, const std::function<void()>& on_interrupt);
   std::vector<FaultReport> take_faults();
   // Takes a fault back that an exception has told already.
   void forget(const FaultReport& told);

@@ -371,4 +371,132 @@ CASE(a_request_of_another_world_is_refused) {
   });
 }
 
+// --- what once went wrong ---
+
+CASE(a_ticket_is_not_reused_while_a_wait_on_it_is_enqueued) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 64);
+    const int peer = 1 - world.rank();
+    for (int i = 0; i < 50; ++i) {
+      if (world.rank() == 0) {
+        world.wait(world.isend(buffer.data(), 8, peer, {}, own.stream), own.stream);
+      } else {
+        world.wait(world.irecv(buffer.data(), 8, peer, {}, own.stream), own.stream);
+      }
+    }
+    world.synchronize(own.stream);
+  });
+}
+
+CASE(waiting_for_a_pushed_send_from_its_start_does_not_stall) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kBytes = std::size_t{64} << 20;
+    OwnStream own(world);
+    TestBuffer buffer(world, kBytes);
+    const std::uint64_t start = now_ns();
+    if (world.rank() == 1) {
+      const auto request = world.irecv(buffer.data(), kBytes, 0, {});
+      world.barrier();
+      CHECK(world.wait(request) == Status::ok);
+    } else {
+      world.barrier();
+      CHECK(world.wait(world.isend(buffer.data(), kBytes, 1, {}, own.stream)) == Status::ok);
+    }
+    CHECK(now_ns() - start < 5'000'000'000u);
+  });
+}
+
+CASE(posting_everything_before_waiting_for_anything_never_deadlocks) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kWindow = 60;
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{256}, std::size_t{4096}, std::size_t{20000}}) {
+      std::vector<std::vector<unsigned char>> in(kWindow, std::vector<unsigned char>(bytes));
+      std::vector<unsigned char> out = pattern(bytes, static_cast<unsigned>(world.rank()));
+      std::vector<std::shared_ptr<Request>> requests;
+      for (auto& buffer : in) requests.push_back(world.irecv(buffer.data(), bytes, 1 - world.rank(), {}));
+      for (int i = 0; i < kWindow; ++i) requests.push_back(world.isend(out.data(), bytes, 1 - world.rank(), {}));
+      for (std::size_t i = requests.size(); i-- > 0;) CHECK(world.wait(requests[i]) == Status::ok);
+      for (const auto& buffer : in) CHECK(buffer == pattern(bytes, static_cast<unsigned>(1 - world.rank())));
+    }
+    world.barrier();
+  });
+}
+
+CASE(every_allowed_size_fits_a_ring_that_keeps_credit_back) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_bytes = 8192;
+    run_ranks(2, parameters, [](World& world) {
+      TestBuffer buffer(world, 8192);
+      for (const std::size_t bytes : {std::size_t{8}, std::size_t{3000}, std::size_t{8}, std::size_t{4080}, std::size_t{4096}}) {
+        if (world.rank() == 0) CHECK(world.send(buffer.data(), bytes, 1, {}) == Status::ok);
+        if (world.rank() == 1) CHECK(world.recv(buffer.data(), bytes, 0, {}) == Status::ok);
+      }
+    });
+  }
+}
+
+CASE(one_outstanding_receive_a_lane_is_enough) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 1;
+    run_ranks(2, parameters, [](World& world) {
+      TestBuffer buffer(world, 8192);
+      for (int i = 0; i < 40; ++i) {
+        const std::size_t room = i % 2 == 0 ? 5000 : 8192;
+        OwnStream own(world);
+        if (world.rank() == 0) world.send(buffer.data(), 8192, 1, {}, own.stream);
+        if (world.rank() == 1) world.recv(buffer.data(), room, 0, {}, own.stream);
+      }
+      world.barrier();
+    });
+  }
+}
+
+CASE(a_truncated_posted_send_is_told_however_many_follow) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer buffer(world, 9000);
+    std::vector<std::shared_ptr<Request>> sends;
+    if (world.rank() == 0) {
+      for (int i = 0; i < 70; ++i) sends.push_back(world.isend(buffer.data(), 9000, 1, {}));
+    } else {
+      CHECK(world.recv(buffer.data(), 5000, 0, {}) == Status::truncated);
+      for (int i = 1; i < 70; ++i) CHECK(world.recv(buffer.data(), 9000, 0, {}) == Status::ok);
+    }
+    for (const auto& request : sends) (void)world.wait(request);
+    const Deadline deadline(5);
+    std::vector<FaultReport> faults;
+    while (faults.empty() && !deadline.passed()) faults = world.take_faults();
+    CHECK(faults.size() == 1 && faults[0].status == Status::truncated);
+    world.barrier();
+  });
+}
+
+CASE(a_world_destroyed_with_work_under_way_ends_that_work_first) {
+  Parameters parameters = quick("host");
+  parameters.timeout_s = 0.5;
+  const auto device = open_device("host", 0);
+  const Stream stream = device->create_stream();
+  std::vector<unsigned char> buffer(100);
+  {
+    const auto world = World::create(launch_of(0, 1, 0), parameters);
+    world->recv(buffer.data(), buffer.size(), 0, {}, stream);
+  }
+  CHECK(device->idle(stream));
+  device->destroy_stream(stream);
+}
+
+CASE(a_captured_request_is_not_waited_for_by_the_host) {
+  on_all_devices(1, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 64);
+    world.device().begin_capture(own.stream);
+    const auto request = world.isend(buffer.data(), 64, 0, {}, own.stream);
+    const auto graph = world.device().end_capture(own.stream);
+    CHECK_THROWS(world.wait(request), "part of a graph");
+    CHECK_THROWS(world.test(request), "part of a graph");
+  });
+}
+
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jobs import run_job
+from memories import DEVICES
 
 import onstream as ons
 
@@ -81,7 +82,8 @@ def test_a_rank_that_raises_tells_the_others(tmp_path: Path) -> None:
     assert "rank 1 ended by KeyError: 'the real cause'" in outcome.out + outcome.err
 
 
-def test_a_missing_message_ends_at_the_deadline_naming_itself() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_missing_message_ends_at_the_deadline_naming_itself(device: str) -> None:
     def rank(world: ons.World) -> str | None:
         if world.rank == 1:
             while world.failure() is None:
@@ -95,7 +97,7 @@ def test_a_missing_message_ends_at_the_deadline_naming_itself() -> None:
         assert 0.2 < time.monotonic() - started < 5
         return str(caught.value)
 
-    text = ons.run_threads(2, rank, device="host", timeout_s=0.5)[0]
+    text = ons.run_threads(2, rank, device=device, timeout_s=0.5)[0]
     assert text is not None
     assert "rank 0: recv of 24 B from rank 1 on lane 4" in text
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from memories import DEVICES, MEMORIES, array_of, values_of
 
 import onstream as ons
 
@@ -20,7 +21,8 @@ SIZES = sorted({0, 1, 7, 8, 9, 63, 64, 65, *(edge + off for edge in EDGES for of
 
 def pair(first: Callable[[ons.World], Any], second: Callable[[ons.World], Any], **parameters: Any) -> list[Any]:
     """Runs one function a rank in a world of two."""
-    return ons.run_threads(2, lambda world: (first, second)[world.rank](world), device="host", **parameters)
+    parameters.setdefault("device", "host")
+    return ons.run_threads(2, lambda world: (first, second)[world.rank](world), **parameters)
 
 
 def pattern(nbytes: int, seed: int = 0) -> np.ndarray:
@@ -40,39 +42,35 @@ def test_every_dtype_arrives() -> None:
 
 
 @pytest.mark.parametrize("form", ["blocking", "requests", "stream"])
-@pytest.mark.parametrize("memory", ["numpy", "device"])
-def test_every_size_arrives_whole(form: str, memory: str) -> None:
-    def buffer(world: ons.World, size: int) -> np.ndarray:
-        array: np.ndarray = np.zeros(size, "u1") if memory == "numpy" else world.empty(size, "u1")
-        return array
-
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_size_arrives_whole(form: str, memory: str, device: str) -> None:
     def send(world: ons.World) -> None:
-        stream = world.stream() if form == "stream" else None
+        stream = world.stream() if form == "stream" else "host"
         for size in SIZES:
-            data = buffer(world, size)
-            data[:] = pattern(size, size)
+            data = array_of(world, pattern(size, size), memory)
             if form == "requests":
-                world.isend(data, 1).wait()
+                world.isend(data, 1, stream=stream).wait()
             else:
                 world.send(data, 1, stream=stream)
-        if stream is not None:
-            stream.synchronize()
+        if form == "stream":
+            world.synchronize(stream)
 
     def receive(world: ons.World) -> None:
-        stream = world.stream() if form == "stream" else None
+        stream = world.stream() if form == "stream" else "host"
         for size in SIZES:
-            data = buffer(world, size)
+            data = array_of(world, np.zeros(size, "u1"), memory)
             if form == "requests":
-                request = world.irecv(data, 0)
+                request = world.irecv(data, 0, stream=stream)
                 request.wait()
                 assert request.received == size
             else:
                 world.recv(data, 0, stream=stream)
-            if stream is not None:
-                stream.synchronize()
-            assert np.array_equal(data, pattern(size, size)), f"{size} bytes"
+            if form == "stream":
+                world.synchronize(stream)
+            assert np.array_equal(values_of(world, data), pattern(size, size)), f"{size} bytes"
 
-    pair(send, receive)
+    pair(send, receive, device=device)
 
 
 def test_every_alignment_arrives() -> None:
@@ -152,7 +150,8 @@ def test_a_shorter_message_is_fine_and_tells_its_size() -> None:
 
 
 @pytest.mark.parametrize("size", [16, 100_000])
-def test_truncation_leaves_later_messages_intact(size: int) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_truncation_leaves_later_messages_intact(size: int, device: str) -> None:
     def send(world: ons.World) -> None:
         if size > 8192:  # such a send waits for its receive, so it knows
             with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 on lane 2"):
@@ -171,7 +170,7 @@ def test_truncation_leaves_later_messages_intact(size: int) -> None:
         world.check()  # the exception told it; nothing is left to tell
         world.barrier()
 
-    pair(send, receive)
+    pair(send, receive, device=device)
 
 
 def test_a_truncated_message_of_a_stream_is_told_by_synchronize() -> None:
@@ -268,13 +267,14 @@ def test_a_rank_may_send_to_itself() -> None:
 
 
 @pytest.mark.parametrize("cells", [1, 400, 2000, 50_000])
-def test_a_captured_exchange_replays_and_mixes_with_eager_calls(cells: int) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_captured_exchange_replays_and_mixes_with_eager_calls(cells: int, device: str) -> None:
     replays = 25
 
     def rank(world: ons.World) -> list[float]:
         peer = 1 - world.rank
         stream = world.stream()
-        mine, theirs = world.zeros(cells, "f8"), world.zeros(cells, "f8")
+        mine, theirs = (world.zeros(cells, "f8", kind="pinned") for _ in range(2))
         with world.capture(stream) as graph:
             request = world.irecv(theirs, peer, stream=stream)
             world.send(mine, peer, stream=stream)
@@ -292,7 +292,7 @@ def test_a_captured_exchange_replays_and_mixes_with_eager_calls(cells: int) -> N
             assert theirs[0] == 1000 * peer + turn
         return seen
 
-    for number, seen in enumerate(ons.run_threads(2, rank, device="host")):
+    for number, seen in enumerate(ons.run_threads(2, rank, device=device)):
         assert seen == [1000 * (1 - number) + turn for turn in range(replays)]
 
 
@@ -387,31 +387,41 @@ def test_a_request_of_an_unfinished_message_does_not_know_its_size() -> None:
         request.wait()
 
 
+def half_a_plan(world: ons.World) -> None:
+    """Launches what the peer does not launch."""
+    box = np.zeros(4)
+    world.plan("half").recv(box, 1).build().launch()
+
+
 INTERRUPTED = {
     "recv": lambda world, stream: world.recv(bytearray(8), 1),
     "large send": lambda world, stream: world.send(bytes(10**6), 1),
     "sends that ran ahead": lambda world, stream: [world.send(bytes(1000), 1) for _ in range(10_000)],
     "wait": lambda world, stream: world.irecv(bytearray(8), 1).wait(),
     "synchronize": lambda world, stream: (world.recv(bytearray(8), 1, stream=stream), stream.synchronize()),
+    "plan": lambda world, stream: half_a_plan(world),
     "barrier": lambda world, stream: world.barrier(),
 }
 
 
 @pytest.mark.parametrize("what", INTERRUPTED)
-def test_ctrl_c_ends_a_wait(what: str) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_ctrl_c_ends_a_wait(what: str, device: str) -> None:
     from onstream.threads import _free_port
 
     port = _free_port()
     ready, over = threading.Event(), threading.Event()
 
     def silent_peer() -> None:
-        with ons.init(launch=ons.Launch(1, 2, port, "s"), device="host"):
+        with ons.init(launch=ons.Launch(1, 2, port, "s"), device=device) as silent:
             ready.set()
+            if what == "plan":
+                silent.plan("half").send(np.zeros(4), 0).build()
             over.wait(60)
 
     peer = threading.Thread(target=silent_peer)
     peer.start()
-    world = ons.init(launch=ons.Launch(0, 2, port, "s"), device="host")
+    world = ons.init(launch=ons.Launch(0, 2, port, "s"), device=device)
     assert ready.wait(30)
     stream = world.stream()
     main_thread = threading.main_thread().ident

@@ -24,7 +24,13 @@ CopySlot* CopyThread::take() {
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
     stream_ = device_->create_stream();
-    thread_ = std::thread([this] { serve(); });
+    thread_ = std::thread([this] {
+      try {
+        serve();
+      } catch (const std::exception& error) {
+        on_failure_(error.what());
+      }
+    });
   }
   for (Entry& entry : entries_) {
     const bool free = !entry.in_use && entry.copied == nullptr && entry.retired->done();

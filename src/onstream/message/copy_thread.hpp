@@ -2,8 +2,10 @@
 // waiting warp of the asking op. Started by the first op that takes this path; one a world.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -14,7 +16,9 @@ namespace onstream {
 
 class CopyThread {
  public:
-  explicit CopyThread(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  // `on_failure` is called in the thread if a transfer cannot be made; the thread then ends.
+  CopyThread(std::shared_ptr<Device> device, std::function<void(const std::string&)> on_failure)
+      : device_(std::move(device)), on_failure_(std::move(on_failure)) {}
   ~CopyThread();
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
@@ -36,6 +40,7 @@ class CopyThread {
   bool serve(Entry& entry);
 
   std::shared_ptr<Device> device_;
+  std::function<void(const std::string&)> on_failure_;
   std::mutex mutex_;
   std::vector<Entry> entries_;
   std::vector<std::shared_ptr<Memory>> memory_;

@@ -23,8 +23,11 @@ Lanes::Lanes(Fabric& fabric)
       lanes_(static_cast<std::size_t>(fabric.parameters().lanes)),
       ring_units_(static_cast<std::size_t>(fabric.parameters().lane_bytes) / lane::kUnitBytes),
       receives_(static_cast<std::size_t>(fabric.parameters().lane_receives)) {
+  const Parameters& parameters = fabric.parameters();
   const std::string mine =
-      concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " lane_receives=", receives_);
+      concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " lane_receives=", receives_,
+             " ll_max_bytes=", parameters.ll_max_bytes, " host_ll_max_bytes=", parameters.host_ll_max_bytes,
+             " copy_min_bytes=", parameters.copy_min_bytes, " path=", parameters.path);
   const std::vector<std::string> all = fabric.all_gather("lanes.parameters", mine);
   for (std::size_t rank = 0; rank < size_; ++rank) {
     require(all[rank] == all[0], "lane parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,

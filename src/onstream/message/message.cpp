@@ -1,7 +1,10 @@
 #include "onstream/message/message.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "onstream/base/error.hpp"
 #include "onstream/message/copy_thread.hpp"
@@ -36,14 +39,23 @@ struct alignas(16) HostCopy {
   void* destination;
   const void* source;
   std::size_t bytes;
+  std::uint64_t status;    // of a receive: written by its op, with what it received
+  std::uint64_t received;
 
   static void run(void* argument) {
     const HostCopy& copy = *static_cast<const HostCopy*>(argument);
-    std::memcpy(copy.destination, copy.source, copy.bytes);
+    if (copy.status == static_cast<std::uint64_t>(Status::ok)) {
+      std::memcpy(copy.destination, copy.source, std::min<std::size_t>(copy.bytes, copy.received));
+    }
   }
 };
 
 static_assert(sizeof(HostCopy) <= kHostCopyBytes);
+
+std::uint64_t next_serial() {
+  static std::atomic<std::uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
 
 // A wait that ended without a word about this op ended because the world failed.
 Status final_status(std::uint64_t word) {
@@ -64,7 +76,8 @@ class Messages::Implementation {
         bounces_(device_),
         router_(*fabric_, lanes_, bounces_),
         streams_(device_),
-        copies_(device_) {
+        copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
+        serial_(next_serial()) {
     for (const Kernel* kernel : {&lane::send_kernel(), &lane::await_send_kernel(), &lane::receive_kernel(),
                                  &lane::post_kernel(), &lane::await_receive_kernel()}) {
       device_->load(*kernel);
@@ -73,6 +86,18 @@ class Messages::Implementation {
       for (int lane = 0; lane < lanes_.count(); ++lane) views_.push_back(lanes_.view(peer, lane));
     }
     fabric_->barrier("messages.ready");
+  }
+
+  // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
+  ~Implementation() {
+    try {
+      constexpr double kDrainS = 10;
+      if (work_is_done(Deadline(fabric_->parameters().timeout_s))) return;
+      fabric_->abort("the world was destroyed while its messages were under way");
+      (void)work_is_done(Deadline(kDrainS));
+    } catch (const Error&) {
+      // The device is gone, and the work with it.
+    }
   }
 
   // --- ordered on a stream ---
@@ -85,15 +110,23 @@ class Messages::Implementation {
     launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
     if (route.copy_engine) copies_.give_back(body.copier, stream);
     if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce), stream);
+    note_use(stream);
   }
 
   void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
-    RecvRoute route = route_recv(destination, bytes, peer, options);
-    const lane::Receive body = receive_body(route, bytes, peer, options);
+    RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
+    lane::Receive body = receive_body(route, bytes, peer, options);
+    HostCopy* copy = nullptr;
+    if (route.bounce != nullptr) {
+      copy = describe_copy(destination, route.bounce->data(), bytes, *route.bounce);
+      body.ticket = {nullptr, &copy->status, &copy->received, 0};  // the copy takes what has come, no more
+    }
     launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.offer_min), stream);
-    if (route.bounce == nullptr) return;
-    copy_in_order(destination, route.bounce->data(), bytes, *route.bounce, stream);
-    bounces_.give_back(std::move(route.bounce), stream);
+    if (copy != nullptr) {
+      device_->call(&HostCopy::run, copy, stream);
+      bounces_.give_back(std::move(route.bounce), stream);
+    }
+    note_use(stream);
   }
 
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
@@ -106,24 +139,31 @@ class Messages::Implementation {
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
+    note_use(stream);
     return request;
   }
 
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream) {
-    RecvRoute route = route_recv(destination, bytes, peer, options);
+    RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
     auto request = make_request(OpKind::recv, bytes, peer, options, device_->capturing(stream));
     if (route.bounce != nullptr) request->copy_back = destination;
     request->bounce = route.bounce;
     const lane::Post body = post_body(route, bytes, peer, options, request->slot.ticket);
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
+    note_use(stream);
     return request;
   }
 
   void wait(const std::shared_ptr<Request>& request, Stream stream) {
     check_request(request);
     launch_await(*request, Look::wait, stream);
+    if (device_->capturing(stream)) {
+      request->captured = true;
+    } else {
+      request->last_wait = note_use(stream);
+    }
     if (request->copy_back != nullptr) {
       copy_in_order(request->copy_back, request->bounce->data(), request->bytes, *request->bounce, stream);
     }
@@ -154,7 +194,7 @@ class Messages::Implementation {
       if (received != nullptr) *received = request->received;
       return status;
     }
-    RecvRoute route = route_recv(destination, bytes, peer, options);
+    RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
     lane::Receive body = receive_body(route, bytes, peer, options);
     StackTicket result;
     body.ticket = result.ticket();
@@ -170,7 +210,7 @@ class Messages::Implementation {
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
     body.ticket = request->slot.ticket;
     request->bounce = route.bounce;
-    if (route.copy_first || (route.bounce != nullptr && route.source == route.bounce->data())) {
+    if (route.copy_first) {
       std::copy_n(static_cast<const std::byte*>(source), bytes, route.bounce->data());
     }
     body(HostGroup(0, 1));
@@ -179,14 +219,17 @@ class Messages::Implementation {
 
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
     if (!on_host_) return irecv(destination, bytes, peer, options, streams_.receives());
-    RecvRoute route = route_recv(destination, bytes, peer, options);
+    RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
     auto request = make_request(OpKind::recv, bytes, peer, options, false);
+    if (route.bounce != nullptr) request->copy_back = destination;
+    request->bounce = route.bounce;
     post_body(route, bytes, peer, options, request->slot.ticket)(HostGroup(0, 1));
     return request;
   }
 
   Status wait(const std::shared_ptr<Request>& request) {
     check_request(request);
+    check_not_captured(*request);
     if (request->result) return *request->result;
     if (status_of(*request) == Status::pending) {
       if (on_host_) {
@@ -202,6 +245,7 @@ class Messages::Implementation {
 
   Status test(const std::shared_ptr<Request>& request) {
     check_request(request);
+    check_not_captured(*request);
     if (request->result) return *request->result;
     if (status_of(*request) == Status::pending) {
       if (on_host_) {
@@ -243,9 +287,10 @@ class Messages::Implementation {
     check_arguments("send", source, bytes, peer, options);
     return router_.send(source, bytes, peer, options.path, completion);
   }
-  RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
+  RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                       lane::Completion completion) {
     check_arguments("recv", destination, bytes, peer, options);
-    return router_.recv(destination, bytes, peer, options.path);
+    return router_.recv(destination, bytes, peer, options.path, completion);
   }
 
   lane::Send send_body(const SendRoute& route, std::size_t bytes, int peer, const MessageOptions& options,
@@ -260,6 +305,7 @@ class Messages::Implementation {
     body.peer_source = route.peer_source;
     body.announce = route.announce;
     body.completion = completion;
+    body.place_first = on_host_ ? 1 : 0;
     body.bounce = route.bounce != nullptr ? route.bounce->data() : nullptr;
     body.peer_bounce = route.peer_bounce;
     body.chunk_bytes = router_.chunk_bytes();
@@ -314,13 +360,18 @@ class Messages::Implementation {
     request->tickets = tickets_;
     request->bytes = bytes;
     request->captured = captured;
-    request->owner = this;
+    request->owner = serial_;
     return request;
   }
 
   void check_request(const std::shared_ptr<Request>& request) const {
     require(request != nullptr, "wait: the request is null");
-    require(request->owner == this, "wait: the request belongs to another world");
+    require(request->owner == serial_, "wait: the request belongs to another world");
+  }
+
+  // Every replay has its own end; the host could only ask about one of them.
+  static void check_not_captured(const Request& request) {
+    require(!request.captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
   }
 
   static Status status_of(const Request& request) {
@@ -354,8 +405,31 @@ class Messages::Implementation {
   void copy_in_order(void* destination, const void* source, std::size_t bytes, const Memory& bounce,
                      Stream stream) const {
     if (bounce.kind() != MemoryKind::pinned) return device_->copy(destination, source, bytes, stream);
-    auto* copy = new (bounce.data() + bounce.bytes() - kHostCopyBytes) HostCopy{destination, source, bytes};
-    device_->call(&HostCopy::run, copy, stream);
+    device_->call(&HostCopy::run, describe_copy(destination, source, bytes, bounce), stream);
+  }
+
+  static HostCopy* describe_copy(void* destination, const void* source, std::size_t bytes, const Memory& bounce) {
+    return new (bounce.data() + bounce.bytes() - kHostCopyBytes)
+        HostCopy{destination, source, bytes, static_cast<std::uint64_t>(Status::ok), bytes};
+  }
+
+  // Remembers how far each stream has work of this world, so that the end can wait for it. Null inside a capture.
+  std::shared_ptr<Event> note_use(Stream stream) {
+    if (device_->capturing(stream)) return nullptr;
+    std::shared_ptr<Event> event = device_->record(stream);
+    const std::lock_guard lock(uses_mutex_);
+    uses_[stream.handle] = event;
+    return event;
+  }
+
+  bool work_is_done(Deadline deadline) {
+    for (const auto& [handle, event] : uses_) {
+      for (std::uint32_t round = 0; !event->done(); ++round) {
+        if (deadline.passed()) return false;
+        HostGroup::pause(round, 16);
+      }
+    }
+    return true;
   }
 
   // The op is through: data to its final place, result to the request.
@@ -363,7 +437,13 @@ class Messages::Implementation {
     request.result = final_status(static_cast<std::uint64_t>(status_of(request)));
     request.received = HostGroup::load_relaxed(request.slot.ticket.received);
     if (request.copy_back != nullptr && *request.result == Status::ok) {
-      std::memcpy(request.copy_back, request.bounce->data(), request.received);
+      if (on_host_ || request.bounce->kind() == MemoryKind::pinned) {
+        std::memcpy(request.copy_back, request.bounce->data(), request.received);
+      } else {
+        const StreamPool::Lease stream = streams_.lease();
+        device_->copy(request.copy_back, request.bounce->data(), request.received, stream.get());
+        device_->synchronize(stream.get());
+      }
     }
     if (request.bounce != nullptr && *request.result == Status::ok) bounces_.give_back(request.bounce);
     request.bounce = nullptr;
@@ -380,6 +460,9 @@ class Messages::Implementation {
   Router router_;
   StreamPool streams_;
   CopyThread copies_;
+  std::mutex uses_mutex_;
+  std::map<void*, std::shared_ptr<Event>> uses_;  // by stream, behind its newest op
+  std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 
 Messages::Messages(std::shared_ptr<Fabric> fabric)

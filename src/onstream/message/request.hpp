@@ -21,14 +21,15 @@ class Request {
   void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;
-  const void* owner = nullptr;       // the Messages that made it
+  std::shared_ptr<Event> last_wait;  // behind the newest wait on a stream
+  std::uint64_t owner = 0;       // the Messages that made it
   std::shared_ptr<Tickets> tickets;  // where the slot goes back
 
   Request() = default;
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
   ~Request() {
-    if (tickets != nullptr && !captured) tickets->give_back(slot);
+    if (tickets != nullptr && !captured) tickets->give_back(slot, std::move(last_wait));
   }
 };
 

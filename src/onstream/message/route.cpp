@@ -31,7 +31,7 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
                                                 : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
-  offer_min_ = on_host_ ? static_cast<std::size_t>(fabric.parameters().host_offer_min_bytes) : ll_max_;
+  offer_min_ = std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_);
 }
 
 Path Router::effective(Path path) const { return path == Path::automatic ? default_path_ : path; }
@@ -69,10 +69,11 @@ MemoryInfo Router::look_at(const void* address, std::size_t bytes) const {
   return info;
 }
 
-// Receives above this many bytes tell the sender where their data shall go.
-std::uint64_t Router::offer_min(Path path) const {
+// Receives above this many bytes tell the sender where their data shall go. On cuda the ring is faster for all that it
+// carries, so only posted receives offer below its limit: their senders may run out of room (lane_send.hpp).
+std::uint64_t Router::offer_min(Path path, lane::Completion completion) const {
   switch (path) {
-    case Path::automatic: return std::min(offer_min_, ll_max_);
+    case Path::automatic: return on_host_ || completion == lane::Completion::posted ? offer_min_ : ll_max_;
     case Path::ll: return lanes_.ring_capacity();
     default: return 0;
   }
@@ -83,7 +84,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   SendRoute route;
   route.source = source;
   route.ring_max = ring_max(path, bytes);
-  route.offer_min = offer_min(path);
+  route.offer_min = offer_min(path, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at(source, bytes);
@@ -110,7 +111,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
     route.bounce = bounces_.take(bytes, MemoryKind::device);
     route.copy_first = true;
     route.source = route.bounce->data();
-    route.announce = lane::Header::pull;
+    if (path == Path::stage) route.announce = lane::Header::pull;
     route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
     require(route.peer_source != 0, "rank ", peer,
             " cannot address this rank's device memory: ", fabric_.why_not(route.source, peer));
@@ -118,12 +119,12 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   return route;
 }
 
-RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path) {
+RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion) {
   path = effective(path);
   RecvRoute route;
   route.destination = destination;
   (void)ring_max(path, bytes);  // refuses what the path cannot carry
-  route.offer_min = offer_min(path);
+  route.offer_min = offer_min(path, completion);
   const bool small = bytes <= route.offer_min;
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at(destination, bytes);
@@ -131,8 +132,14 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.destination = route.bounce->data();
   }
-  const bool offer = !small && path != Path::load && path != Path::stage;
-  if (offer) route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
+  if (small || path == Path::load || path == Path::stage) return route;
+  route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
+  if (route.peer_destination == 0 && completion == lane::Completion::posted) {
+    // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile.
+    route.bounce = bounces_.take(bytes, MemoryKind::device);
+    route.destination = route.bounce->data();
+    route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
+  }
   return route;
 }
 

@@ -43,13 +43,13 @@ class Router {
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the
   // message.
   SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion);
-  RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path);
+  RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion);
 
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
   std::uint64_t ring_max(Path path, std::size_t bytes) const;
-  std::uint64_t offer_min(Path path) const;
+  std::uint64_t offer_min(Path path, lane::Completion completion) const;
   Path effective(Path path) const;
   MemoryInfo look_at(const void* address, std::size_t bytes) const;
 

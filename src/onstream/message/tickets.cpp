@@ -18,10 +18,6 @@ struct InPinned {
   std::uint64_t received;
 };
 
-bool settled(const Tickets::Slot& slot) {
-  return HostGroup::load_acquire(slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
-}
-
 }  // namespace
 
 Tickets::Tickets(std::shared_ptr<Device> device) : device_(std::move(device)) { grow(); }
@@ -50,16 +46,26 @@ Tickets::Slot Tickets::take() {
   return slot;
 }
 
-void Tickets::give_back(const Slot& slot) {
+bool Tickets::free_again(const Busy& busy) {
+  const bool settled =
+      HostGroup::load_acquire(busy.slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
+  return settled && (busy.last_wait == nullptr || busy.last_wait->done());
+}
+
+void Tickets::give_back(const Slot& slot, std::shared_ptr<Event> last_wait) {
   const std::lock_guard lock(mutex_);
-  (settled(slot) ? free_ : unsettled_).push_back(slot);
+  Busy busy{slot, std::move(last_wait)};
+  if (free_again(busy)) {
+    free_.push_back(slot);
+  } else {
+    busy_.push_back(std::move(busy));
+  }
 }
 
 void Tickets::reclaim() {
-  const auto first_free =
-      std::partition(unsettled_.begin(), unsettled_.end(), [](const Slot& slot) { return !settled(slot); });
-  free_.insert(free_.end(), first_free, unsettled_.end());
-  unsettled_.erase(first_free, unsettled_.end());
+  const auto first_free = std::partition(busy_.begin(), busy_.end(), [](const Busy& busy) { return !free_again(busy); });
+  for (auto busy = first_free; busy != busy_.end(); ++busy) free_.push_back(busy->slot);
+  busy_.erase(first_free, busy_.end());
 }
 
 }  // namespace onstream

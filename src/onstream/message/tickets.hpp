@@ -23,8 +23,8 @@ class Tickets {
 
   // A pending ticket. Grows the pool when it is empty, which allocates.
   Slot take();
-  // Back into the pool, once the op has settled it; must not be in a graph.
-  void give_back(const Slot& slot);
+  // Back into the pool, once its op has settled it and `last_wait`, if there is one, is done; must not be in a graph.
+  void give_back(const Slot& slot, std::shared_ptr<Event> last_wait);
 
  private:
   void grow();
@@ -33,7 +33,13 @@ class Tickets {
   std::shared_ptr<Device> device_;
   std::mutex mutex_;
   std::vector<Slot> free_;
-  std::vector<Slot> unsettled_;  // given back while their op was still on its way
+  struct Busy {
+    Slot slot;
+    std::shared_ptr<Event> last_wait;
+  };
+  static bool free_again(const Busy& busy);
+
+  std::vector<Busy> busy_;  // given back while an op or a wait on them was still on its way
   std::vector<std::shared_ptr<Memory>> memory_;
 };
 

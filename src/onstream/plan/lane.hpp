@@ -78,6 +78,7 @@ struct alignas(64) Sending {
   std::uint64_t finished = 0;  // blocks of the running op that are through
   std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
   std::uint64_t chunks = 0;    // staged chunks offered, ever
+  std::uint64_t lost = 0;      // a block gave up: the world has failed
 };
 
 // Receiver's memory, the receiver's own.

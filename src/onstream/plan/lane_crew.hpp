@@ -50,10 +50,13 @@ class Fetcher {
   // The other blocks.
   template <class Group>
   ONSTREAM_BODY void help(const Group& group) {
+    constexpr std::uint64_t kPatience = 16;  // the first block counts a deadline for each of its waits, this one for all
+    WaitView patient = wait_;
+    patient.timeout_ns *= kPatience;
     const std::uint64_t run = group.load_relaxed(&crew_->run);
     for (std::uint64_t expected = run * 256 + 1;; ++expected) {
       std::uint64_t job = 0;
-      const Status status = wait_until(group, wait_, [&] {
+      const Status status = wait_until(group, patient, [&] {
         job = group.load_acquire(&crew_->job);
         return job >= expected;
       });

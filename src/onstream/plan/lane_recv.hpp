@@ -64,7 +64,7 @@ class Intake {
     status = agree(group, status);
     if (status != Status::ok) return status;
     bytes = header_bytes(word);
-    through_ring_ = header_kind(word) == Header::data;
+    sender_asks_nobody_ = header_kind(word) == Header::data || header_kind(word) == Header::pull;
     switch (header_kind(word)) {
       case Header::data: return take_data(group, target, bytes, own);
       case Header::placed:
@@ -76,9 +76,8 @@ class Intake {
     }
   }
 
-  // Whether the message taken last came through the ring: then its sender was gone before it could learn of a
-  // truncation.
-  ONSTREAM_BODY bool through_ring() const { return through_ring_; }
+  // Whether the sender of the message taken last did not wait for an answer: then its host is to be told of a truncation.
+  ONSTREAM_BODY bool sender_asks_nobody() const { return sender_asks_nobody_; }
 
   // Gives credit back in large steps, or at once where it is little. One thread.
   template <class Group>
@@ -142,11 +141,15 @@ class Intake {
     const bool fits = bytes <= target.capacity;
     const Status status = fits ? fetcher_.fetch(group, target.destination, reinterpret_cast<const void*>(source), bytes)
                                : Status::truncated;
-    if (group.rank() == 0) {
-      group.store_release(lane_.peer_acks + (target.number & (lane_.receives - 1)),
-                          (target.number + 1) * 2 + (fits ? 0 : 1));  // pairs with wait_for_ack
-    }
+    acknowledge(group, target.number, fits ? 0 : 1);
     return status;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void acknowledge(const Group& group, std::uint64_t number, std::uint64_t refused) const {
+    if (group.rank() != 0) return;
+    std::uint64_t* ack = lane_.peer_acks + (number & (lane_.receives - 1));
+    group.store_release(ack, (number + 1) * 2 + refused);  // pairs with wait_for_ack, wait_for_answer and AwaitSend
   }
 
   // A large message whose sender waits for an answer, unless a posting was made.
@@ -154,7 +157,7 @@ class Intake {
   ONSTREAM_BODY Status take_announced(const Group& group, const Target& target, std::uint64_t bytes,
                                       std::uint64_t source, Header kind) {
     if (bytes > target.capacity) {
-      if (target.offered == 0) answer(group, lane_, target.number, Answer::refused, 0, target.capacity);
+      acknowledge(group, target.number, 1);
       head_ += 1;
       return Status::truncated;
     }
@@ -202,13 +205,13 @@ class Intake {
   Fetcher& fetcher_;
   std::uint64_t head_;
   std::uint64_t returned_;
-  bool through_ring_ = false;
+  bool sender_asks_nobody_ = false;
 };
 
 ONSTREAM_BODY Fault recv_fault(const View& lane, const Intake& intake, Status status, std::uint64_t capacity,
                                std::uint64_t bytes) {
   Fault fault = fault_of(OpKind::recv, lane, capacity, bytes);
-  fault.tell = status == Status::truncated && intake.through_ring() ? 1 : 0;
+  fault.tell = status == Status::truncated && intake.sender_asks_nobody() ? 1 : 0;
   return fault;
 }
 
@@ -270,7 +273,12 @@ template <class Group>
 ONSTREAM_BODY Status enter(const Group& group, const WaitView& wait, const View& lane, const Posted& posted,
                            std::uint64_t peer_destination, std::uint64_t offer_min, std::uint64_t number) {
   Receiving* state = lane.receiving;
-  if (group.sync_or(number - group.load_acquire(&state->drained) >= lane.receives)) {
+  // A wait that has just settled a receive may not have counted it yet: it holds the lock until it has.
+  const auto room = [&] { return number - group.load_acquire(&state->drained) < lane.receives; };
+  if (group.rank() == 0) {
+    (void)wait_until(group, wait, [&] { return room() || group.load_acquire(&state->lock) == 0; });
+  }
+  if (group.sync_or(group.rank() == 0 && !room())) {
     if (group.rank() == 0) {
       report(group, wait, Status::misused, fault_of(OpKind::recv, lane, posted.capacity, lane.receives));
       settle(group, posted.ticket, Status::misused, 0);

@@ -16,11 +16,12 @@ struct Send {
   const void* source = nullptr;
   std::uint64_t bytes = 0;
   std::uint64_t ring_max = 0;   // largest message that travels in the ring
-  std::uint64_t offer_min = 0;  // a larger one goes straight to its destination if the receive is there already
+  std::uint64_t offer_min = 0;  // a larger one may go straight to its destination if the receive is there already
   View lane;
   std::uint64_t peer_source = 0;   // the source as the peer loads it, or 0 if it cannot
   Header announce = Header::push;  // of a message larger than ring_max: push, pull or stage
   Completion completion = Completion::ordered;
+  std::int32_t place_first = 0;  // 1: a found offer is faster than the ring (host), else only where room is short
   std::byte* bounce = nullptr;  // stage: two chunks that the peer can load, and where it sees them
   std::uint64_t peer_bounce = 0;
   std::uint64_t chunk_bytes = 0;
@@ -31,7 +32,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (bytes <= ring_max) {
-      if (bytes > offer_min && is_offered(group)) {
+      if (bytes > offer_min && looks_for_offer(group) && is_offered(group)) {
         place(group);
       } else {
         through_ring(group);
@@ -90,6 +91,17 @@ struct Send {
     settle(group, ticket, Status::ok, bytes);
   }
 
+  // A posted send must not wait for room while its receive is there: two ranks that post all before they wait for any
+  // would deadlock. So a quarter of the ring is kept for the one unit that a placed message takes.
+  template <class Group>
+  ONSTREAM_BODY bool looks_for_offer(const Group& group) const {
+    if (place_first != 0) return true;
+    if (completion == Completion::ordered) return false;
+    const std::uint64_t ring = std::uint64_t{1} << lane.ring_shift;
+    const std::uint64_t ahead = lane.sending->head + units_for(bytes) - group.load_relaxed(&lane.returned->credit);
+    return group.sync_or(group.rank() == 0 && ahead > ring - ring / 4);
+  }
+
   template <class Group>
   ONSTREAM_BODY bool is_offered(const Group& group) const {
     Answered answer{Status::ok, Answer::refused, 0, 0};
@@ -133,7 +145,17 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY Answered wait_for_answer(const Group& group, std::uint64_t number) const {
     Answered out{Status::ok, Answer::refused, 0, 0};
-    out.status = wait_until(group, wait, [&] { return answered(group, number, out); });
+    // The posting's place may hold a later receive already; then the ack tells what became of this message.
+    std::uint64_t ack = 0;
+    out.status = wait_until(group, wait, [&] {
+      if (answered(group, number, out)) return true;
+      ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));
+      return ack / 2 == number + 1;
+    });
+    if (out.status == Status::ok && ack / 2 == number + 1) {
+      out.answer = ack % 2 == 1 ? Answer::refused : Answer::mine;
+      out.room = ack % 2 == 1 ? 0 : bytes;
+    }
     return out;
   }
 
@@ -205,9 +227,11 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
                             Status status, bool pushed) const {
-    if (status != Status::ok && group.rank() == 0 && group.block() == 0) fail(group, status, bytes);
+    const bool lost = status != Status::ok && status != Status::truncated;
+    if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, bytes);
+    if (lost && group.rank() == 0) group.store_relaxed(&lane.sending->lost, 1);
     if (!last_to_finish(group, &lane.sending->finished)) return;
-    if (status != Status::ok && status != Status::truncated) return;
+    if (lost || group.load_relaxed(&lane.sending->lost) != 0) return;  // some block has not copied its share
     if (pushed) store_unit(group, lane, head + 1, header_word(Header::done, bytes), 0);
     lane.sending->head = head + units;
     lane.sending->number = number + 1;
@@ -272,10 +296,11 @@ struct AwaitSend {
     std::uint64_t ack = 0;
     const auto settled = [&] { return static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending; };
     const auto acked = [&] {
-      if (!is_numbered(group, ticket)) return settled();  // it went through the ring, or has not run yet
+      // Not numbered: it has not run yet, or went through the ring. A pushed one is settled and never acked.
+      if (!is_numbered(group, ticket)) return settled();
       number = group.load_relaxed(&ticket.numbered->number);
       ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));  // pairs with Receive's ack
-      return ack / 2 >= number + 1;
+      return ack / 2 >= number + 1 || settled();
     };
     Status status = Status::ok;
     if (settled()) return;
@@ -286,7 +311,10 @@ struct AwaitSend {
     }
     if (settled()) return;
     if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = Status::truncated;
-    if (status != Status::ok) report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
+    // A truncation is reported by the receiver, which tells this rank's host.
+    if (status != Status::ok && status != Status::truncated) {
+      report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
+    }
     settle(group, ticket, status, bytes);
   }
 };

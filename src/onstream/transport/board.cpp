@@ -1,5 +1,6 @@
 #include "onstream/transport/board.hpp"
 
+#include <algorithm>
 #include <thread>
 
 namespace onstream {
@@ -12,7 +13,7 @@ constexpr std::size_t kFaultsOffset = 128;  // the abort word has a cache line o
 std::uint32_t spins(const Launch& launch, const Parameters& parameters) {
   constexpr double kRoundUs = 0.02;
   const bool crowded = launch.local_size > static_cast<int>(std::thread::hardware_concurrency());
-  return crowded ? 16 : static_cast<std::uint32_t>(parameters.host_spin_us / kRoundUs);
+  return crowded ? 16 : static_cast<std::uint32_t>(std::min(parameters.host_spin_us / kRoundUs, 1e9));
 }
 
 }  // namespace
@@ -54,8 +55,9 @@ std::vector<Board::Collected> Board::collect() {
     report.extra = HostGroup::load_relaxed(&fault.extra);
     report.plan = HostGroup::load_relaxed(&fault.plan);
     news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0});
-    // A slot written over before it was read holds a later number: go on from there.
-    taken_.store(HostGroup::load_relaxed(&fault.ready), std::memory_order_release);
+    // A slot written over before it was read holds a later number: the ring's oldest is the one after it.
+    const std::uint64_t number = HostGroup::load_relaxed(&fault.ready);
+    taken_.store(number == index + 1 ? number : number - kFaultSlots + 1, std::memory_order_release);
   }
   return news;
 }

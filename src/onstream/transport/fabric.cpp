@@ -57,15 +57,31 @@ class Fabric::Implementation {
       return std::string();
     });
     mesh_.on_death([this](int, const std::string& why) { fail_world(why); });
-    mesh_.on_tick([this] {
-      look_at_board();
-      constexpr int kTicksBetweenSweeps = 20;
-      if (++ticks_ % kTicksBetweenSweeps == 0) reach_.sweep();
-    });
+    mesh_.on_tick([this] { tick(); });
     mesh_.start();
-    // Nobody goes on before all listen.
+    try {
+      meet();
+    } catch (...) {
+      mesh_owner_.reset();  // its thread uses the members that are destroyed next
+      throw;
+    }
+  }
+
+  // In the mesh's thread: nothing may escape.
+  void tick() {
+    try {
+      look_at_board();
+      constexpr unsigned kTicksBetweenSweeps = 20;
+      if (++ticks_ % kTicksBetweenSweeps == 0) reach_.sweep();
+    } catch (const std::exception& error) {
+      fail_world(error.what());
+    }
+  }
+
+  // Nobody goes on before all listen.
+  void meet() {
     const std::string mine = device_->identity();
-    const auto all = mesh_.all_gather("fabric.ready", mine, Deadline(parameters.bootstrap_timeout_s));
+    const auto all = mesh_.all_gather("fabric.ready", mine, Deadline(parameters_.bootstrap_timeout_s));
     const auto sharers = static_cast<int>(std::count(all.begin(), all.end(), mine));
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
   }

@@ -39,6 +39,12 @@ Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeou
 
 std::string Reach::map_for(int peer, const std::string& payload, Fd fd) {
   const auto record = value_of<ExportRecord>(payload, "an export record");
+  {
+    // Two threads of the owner may ask at once; the first mapping is in use already.
+    const std::lock_guard lock(mutex_);
+    const auto known = imported_.find({peer, record.id});
+    if (known != imported_.end()) return bytes_of(reinterpret_cast<std::uint64_t>(known->second->data()));
+  }
   std::shared_ptr<Mapping> mapping = device_->import_memory(record, std::move(fd));
   const auto address = reinterpret_cast<std::uint64_t>(mapping->data());
   const std::lock_guard lock(mutex_);
