@@ -35,6 +35,8 @@ def build_folder() -> Path:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take, if not 120 s")
+    # A shell's background job is born ignoring Ctrl-C, and would pass that on to the programs that tests start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # A copy of standard error that pytest does not capture.
     config.stash[STDERR] = os.fdopen(os.dup(2), "w")
     for name in list(os.environ):
