@@ -32,6 +32,8 @@ VOLUME_TOLERANCE = 1e-12  # relative; rounding of one addition a cell and step, 
 
 Point = tuple[float, float]
 
+_SIDES = {"x+": "northern row", "x-": "southern row", "y+": "eastern column", "y-": "western column"}
+
 
 def run_demo(
     *,
@@ -224,8 +226,10 @@ def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:
 
 
 def _exchange(rank: int, row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the halo's table, in the words of a map: the halo's x runs over rows, its y over columns."""
     layout = row["layout"] if "stride" in row["layout"] else f"contiguous, {row['layout']}"
-    return {**row, "rank": rank, "layout": layout}
+    side = next((name for sign, name in _SIDES.items() if row["note"].endswith(sign)), "")
+    return {**row, "rank": rank, "layout": layout, "note": f"{row['note']}, {side}" if side else row["note"]}
 
 
 def _times(rank: int, times: dict[str, int]) -> RankTimes:
