@@ -436,3 +436,15 @@ def test_ctrl_c_ends_a_wait(what: str, device: str) -> None:
     peer.join(60)
     world.close()
     assert not peer.is_alive()
+
+
+def test_ctrl_c_ends_the_start_of_a_world() -> None:
+    from onstream.threads import _free_port
+
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+    timer = threading.Timer(0.3, signal.pthread_kill, (main_thread, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        ons.init(launch=ons.Launch(0, 2, _free_port(), "s"), device="host", bootstrap_timeout_s=3)
+    timer.join()
