@@ -40,7 +40,10 @@ const char* class_of(Status status) {
   return "Error";
 }
 
+// Leaves the exception set, or what a pending signal raises instead.
 void set_error(const char* class_name, const std::string& text) {
+  // A Ctrl-C that has come meanwhile goes first: left pending, it would break into whatever reports this error.
+  if (PyErr_CheckSignals() != 0) return;
   const nb::object errors = nb::module_::import_("onstream.errors");
   PyErr_SetString(nb::object(errors.attr(class_name)).ptr(), text.c_str());
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,26 @@ def test_run_gives_every_rank_its_number_and_prefix(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     for rank in range(3):
         assert f"rank {rank} of 3 got 3 []" in outcome.out
+
+
+def test_ctrl_c_reaches_every_rank_in_its_wait(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import onstream as ons\n"
+        "world = ons.init(device='host')\n"
+        "world.barrier()\n"
+        "print('waiting', flush=True)\n"
+        "world.recv(bytearray(4), (world.rank + 1) % world.size)\n"
+    )
+    arguments = [sys.executable, "-m", "onstream", "run", "-n", "3", sys.executable, str(script)]
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None
+        for _ in range(3):
+            assert "waiting" in job.stdout.readline()
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=60)
+    assert job.returncode == 128 + signal.SIGINT
+    assert err.count("KeyboardInterrupt") == 3, err
 
 
 def test_run_returns_the_failing_ranks_code(tmp_path: Path) -> None:
