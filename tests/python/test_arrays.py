@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onstream import InvalidArgumentError, _arrays
@@ -89,12 +89,14 @@ def test_every_numpy_dtype_has_a_span(dtype: Any) -> None:
     steps=st.lists(st.sampled_from([1, 2, 3, -1, -2]), min_size=4, max_size=4),
     order=st.sampled_from("CF"),
 )
+@settings(deadline=None)
 def test_contiguous_agrees_with_numpy(shape: list[int], steps: list[int], order: Any) -> None:
     values = np.zeros(shape, dtype="i4", order=order)[tuple(slice(None, None, step) for step in steps[: len(shape)])]
     assert _arrays.span_of(values).contiguous == values.flags.c_contiguous
 
 
 @given(shape=st.lists(st.integers(0, 7), max_size=4), item=st.integers(1, 16))
+@settings(deadline=None)
 def test_row_major_strides_are_those_of_numpy(shape: list[int], item: int) -> None:
     values = np.zeros(shape, dtype=f"V{item}")
     if values.size:
