@@ -429,7 +429,8 @@ CASE(every_allowed_size_fits_a_ring_that_keeps_credit_back) {
     parameters.lane_bytes = 8192;
     run_ranks(2, parameters, [](World& world) {
       TestBuffer buffer(world, 8192);
-      for (const std::size_t bytes : {std::size_t{8}, std::size_t{3000}, std::size_t{8}, std::size_t{4080}, std::size_t{4096}}) {
+      for (const std::size_t bytes :
+           {std::size_t{8}, std::size_t{3000}, std::size_t{8}, std::size_t{4080}, std::size_t{4096}}) {
         if (world.rank() == 0) CHECK(world.send(buffer.data(), bytes, 1, {}) == Status::ok);
         if (world.rank() == 1) CHECK(world.recv(buffer.data(), bytes, 0, {}) == Status::ok);
       }

@@ -39,7 +39,7 @@ struct alignas(16) HostCopy {
   void* destination;
   const void* source;
   std::size_t bytes;
-  std::uint64_t status;    // of a receive: written by its op, with what it received
+  std::uint64_t status;  // of a receive: written by its op, with what it received
   std::uint64_t received;
 
   static void run(void* argument) {
@@ -462,7 +462,7 @@ class Messages::Implementation {
   CopyThread copies_;
   std::mutex uses_mutex_;
   std::map<void*, std::shared_ptr<Event>> uses_;  // by stream, behind its newest op
-  std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
+  std::uint64_t serial_;                          // tells this object from all others of the process, also dead ones
 };
 
 Messages::Messages(std::shared_ptr<Fabric> fabric)

@@ -47,8 +47,7 @@ Tickets::Slot Tickets::take() {
 }
 
 bool Tickets::free_again(const Busy& busy) {
-  const bool settled =
-      HostGroup::load_acquire(busy.slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
+  const bool settled = HostGroup::load_acquire(busy.slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
   return settled && (busy.last_wait == nullptr || busy.last_wait->done());
 }
 
@@ -63,7 +62,8 @@ void Tickets::give_back(const Slot& slot, std::shared_ptr<Event> last_wait) {
 }
 
 void Tickets::reclaim() {
-  const auto first_free = std::partition(busy_.begin(), busy_.end(), [](const Busy& busy) { return !free_again(busy); });
+  const auto first_free =
+      std::partition(busy_.begin(), busy_.end(), [](const Busy& busy) { return !free_again(busy); });
   for (auto busy = first_free; busy != busy_.end(); ++busy) free_.push_back(busy->slot);
   busy_.erase(first_free, busy_.end());
 }

@@ -76,7 +76,8 @@ class Intake {
     }
   }
 
-  // Whether the sender of the message taken last did not wait for an answer: then its host is to be told of a truncation.
+  // Whether the sender of the message taken last did not wait for an answer: then its host is to be told of a
+  // truncation.
   ONSTREAM_BODY bool sender_asks_nobody() const { return sender_asks_nobody_; }
 
   // Gives credit back in large steps, or at once where it is little. One thread.

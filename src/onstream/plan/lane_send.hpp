@@ -22,7 +22,7 @@ struct Send {
   Header announce = Header::push;  // of a message larger than ring_max: push, pull or stage
   Completion completion = Completion::ordered;
   std::int32_t place_first = 0;  // 1: a found offer is faster than the ring (host), else only where room is short
-  std::byte* bounce = nullptr;  // stage: two chunks that the peer can load, and where it sees them
+  std::byte* bounce = nullptr;   // stage: two chunks that the peer can load, and where it sees them
   std::uint64_t peer_bounce = 0;
   std::uint64_t chunk_bytes = 0;
   CopySlot* copier = nullptr;  // path copy: the copy engine writes into the destination, asked by one block
