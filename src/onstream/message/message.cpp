@@ -346,9 +346,11 @@ class Messages::Implementation {
     if (body.copier != nullptr) return {1, 32};
     return {alone ? 1 : bulk_blocks(body.bytes, fabric_->parameters().max_blocks), kThreads};
   }
+  // Most large messages are pushed; more blocks serve those that this rank fetches itself, one for each 16 block_bytes.
   Grid receive_grid(std::size_t bytes, std::size_t offer_min) const {
+    constexpr std::size_t kBlocksEach = 16;
     if (bytes <= offer_min) return {1, threads_for_ring(bytes)};
-    return {bulk_blocks(bytes, fabric_->parameters().recv_blocks), kThreads};
+    return {bulk_blocks(bytes / kBlocksEach, fabric_->parameters().recv_blocks), kThreads};
   }
 
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, int peer, const MessageOptions& options,

@@ -35,43 +35,48 @@ class Fetcher {
     return agree(group, status);
   }
 
-  // First block: lets the others go and makes the crew ready for the next op.
+  // First block: lets the others go.
   template <class Group>
   ONSTREAM_BODY void dismiss(const Group& group) {
     if (group.blocks() == 1 || group.rank() != 0) return;
-    const std::uint64_t run = crew_->run;
-    group.store_release(&crew_->job, run * 256 + kDismissed);
-    (void)wait_for(group, &crew_->left, 1);
-    group.store_relaxed(&crew_->arrived, 0);
-    group.store_relaxed(&crew_->left, 0);
-    group.store_relaxed(&crew_->run, run + 1);
+    group.store_release(&crew_->job, group.load_relaxed(&crew_->run) * 256 + kDismissed);
+    leave(group);
   }
 
-  // The other blocks.
+  // The other blocks. One thread of each looks for work: thousands that poll would slow the stores that they wait for.
   template <class Group>
   ONSTREAM_BODY void help(const Group& group) {
-    constexpr std::uint64_t kPatience =
-        16;  // the first block counts a deadline for each of its waits, this one for all
+    constexpr std::uint64_t kPatience = 16;  // the first block counts a deadline for each of its waits, this one for all
     WaitView patient = wait_;
     patient.timeout_ns *= kPatience;
     const std::uint64_t run = group.load_relaxed(&crew_->run);
     for (std::uint64_t expected = run * 256 + 1;; ++expected) {
-      std::uint64_t job = 0;
-      const Status status = wait_until(group, patient, [&] {
-        job = group.load_acquire(&crew_->job);
-        return job >= expected;
-      });
-      if (agree(group, status) != Status::ok || job == run * 256 + kDismissed) break;
+      Status status = Status::ok;
+      if (group.rank() == 0) {
+        status = wait_until(group, patient, [&] { return group.load_acquire(&crew_->job) >= expected; });
+      }
+      if (agree(group, status) != Status::ok || group.load_acquire(&crew_->job) == run * 256 + kDismissed) break;
       group.copy(reinterpret_cast<void*>(group.load_relaxed(&crew_->destination)),
                  reinterpret_cast<const void*>(group.load_relaxed(&crew_->source)), group.load_relaxed(&crew_->bytes));
       group.fence();
       group.sync();
       if (group.rank() == 0) group.add(&crew_->arrived, 1);
     }
-    if (group.rank() == 0) group.add(&crew_->left, 1);
+    group.sync();
+    if (group.rank() == 0) leave(group);
   }
 
  private:
+  // The last block to leave makes the crew ready for the next op, which stream order keeps behind this one.
+  template <class Group>
+  ONSTREAM_BODY void leave(const Group& group) const {
+    group.fence();
+    if (group.add(&crew_->left, 1) + 1 != static_cast<std::uint64_t>(group.blocks())) return;
+    group.store_relaxed(&crew_->arrived, 0);
+    group.store_relaxed(&crew_->left, 0);
+    group.store_relaxed(&crew_->run, group.load_relaxed(&crew_->run) + 1);
+  }
+
   template <class Group>
   ONSTREAM_BODY Status wait_for(const Group& group, const std::uint64_t* count, std::uint64_t each) const {
     const std::uint64_t whole = each * static_cast<std::uint64_t>(group.blocks() - 1);

@@ -55,6 +55,10 @@ class Intake {
     std::uint64_t address = 0;
     const std::uint64_t own_line = static_cast<std::uint64_t>(group.rank()) + 1;
     Line own{0, 0};
+    if (target.offered != 0) {  // one thread polls: all of them would slow the stores that they wait for
+      if (group.rank() == 0) (void)wait_until(group, wait_, [&] { return look(group, head_, word, address); });
+      group.sync();
+    }
     // The thread's own payload line is loaded together with the header: one trip less when the payload is there.
     Status status = wait_until(group, wait_, [&] {
       const Place place = place_of(lane_, head_, own_line);
@@ -165,10 +169,12 @@ class Intake {
     if (target.offered != 0) {
       std::uint64_t word = 0;
       std::uint64_t unused = 0;
-      Status status = wait_until(group, wait_, [&] { return look(group, head_ + 1, word, unused); });
-      status = agree(group, status);
-      if (group.rank() == 0)
+      Status status = Status::ok;
+      if (group.rank() == 0) {
+        status = wait_until(group, wait_, [&] { return look(group, head_ + 1, word, unused); });
         group.fence();  // what the sender wrote before `done` is visible to what runs after this op
+      }
+      status = agree(group, status);
       if (status == Status::ok) head_ += 2;
       return status;
     }

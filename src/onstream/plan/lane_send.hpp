@@ -164,6 +164,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
+    constexpr int kPollingBlocks = 8;
     const bool first = group.block() == 0;
     Status status = Status::ok;
     if (first && group.rank() == group.size() - 1) {
@@ -171,6 +172,10 @@ struct Send {
       if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
     }
     Answered answer{Status::ok, Answer::mine, 0, bytes};
+    if (announce != Header::pull && group.blocks() > kPollingBlocks) {  // then one thread of each polls
+      if (group.rank() == 0) (void)wait_for_answer(group, number);
+      group.sync();
+    }
     if (announce != Header::pull && status == Status::ok) answer = wait_for_answer(group, number);
     if (status == Status::ok) status = answer.status;
     // Each thread goes on by itself from here: all see the same answer, and the barrier comes after the copy.
