@@ -75,10 +75,10 @@ struct alignas(64) Returned {
 struct alignas(64) Sending {
   std::uint64_t head = 0;      // ring units written, ever
   std::uint64_t number = 0;    // messages sent, ever; loaded together with head
-  std::uint64_t finished = 0;  // blocks of the running op that are through
+  std::uint64_t finished = 0;  // blocks of the running op that are through, and kLost for each that gave up
   std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
   std::uint64_t chunks = 0;    // staged chunks offered, ever
-  std::uint64_t lost = 0;      // a block gave up: the world has failed
+  
 };
 
 // Receiver's memory, the receiver's own.
@@ -220,19 +220,25 @@ ONSTREAM_BODY Line load_pair(const Group& group, const std::uint64_t* first) {
   return group.load_line(reinterpret_cast<const Line*>(first));
 }
 
-// True in the first thread of the last block to come here. All that the grid's threads did before is done and visible:
-// the barrier orders the block's accesses before the fence of its first thread, and fences are cumulative.
+// What last_to_finish() found out.
+enum class Finish { not_last, last, lost };
+constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
+
+// Not `not_last` in the first thread of the last block to come here: `last` if all blocks did their share, `lost` if one
+// gave up. All that the grid's threads did before is done and visible: the barrier orders the block's accesses before the
+// fence of its first thread, and fences are cumulative.
 template <class Group>
-ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished) {
+ONSTREAM_BODY Finish last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
+  const bool gave_up = status != Status::ok && status != Status::truncated;
   group.sync();
-  if (group.rank() != 0) return false;
+  if (group.rank() != 0) return Finish::not_last;
   group.fence();
-  if (group.blocks() > 1) {
-    if (group.add(finished, 1) + 1 != static_cast<std::uint64_t>(group.blocks())) return false;
-    *finished = 0;
-    group.fence();
-  }
-  return true;
+  if (group.blocks() == 1) return gave_up ? Finish::lost : Finish::last;
+  const std::uint64_t before = group.add(finished, gave_up ? kLost + 1 : 1);
+  if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return Finish::not_last;
+  *finished = 0;
+  group.fence();
+  return gave_up || before >= kLost ? Finish::lost : Finish::last;
 }
 
 ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, std::uint64_t extra) {

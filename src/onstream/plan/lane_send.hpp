@@ -164,7 +164,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
-    constexpr int kPollingBlocks = 8;
+    constexpr int kPollingBlocks = 16;
     const bool first = group.block() == 0;
     Status status = Status::ok;
     if (first && group.rank() == group.size() - 1) {
@@ -234,9 +234,7 @@ struct Send {
                             Status status, bool pushed) const {
     const bool lost = status != Status::ok && status != Status::truncated;
     if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, bytes);
-    if (lost && group.rank() == 0) group.store_relaxed(&lane.sending->lost, 1);
-    if (!last_to_finish(group, &lane.sending->finished)) return;
-    if (lost || group.load_relaxed(&lane.sending->lost) != 0) return;  // some block has not copied its share
+    if (last_to_finish(group, &lane.sending->finished, status) != Finish::last) return;
     if (pushed) store_unit(group, lane, head + 1, header_word(Header::done, bytes), 0);
     lane.sending->head = head + units;
     lane.sending->number = number + 1;
