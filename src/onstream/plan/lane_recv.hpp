@@ -55,7 +55,7 @@ class Intake {
     std::uint64_t address = 0;
     const std::uint64_t own_line = static_cast<std::uint64_t>(group.rank()) + 1;
     Line own{0, 0};
-    if (target.offered != 0) {  // one thread polls: all of them would slow the stores that they wait for
+    if (few_poll(target)) {
       if (group.rank() == 0) (void)wait_until(group, wait_, [&] { return look(group, head_, word, address); });
       group.sync();
     }
@@ -100,6 +100,12 @@ class Intake {
   }
 
  private:
+  // For long transfers one thread polls: hundreds that do would slow the stores that they wait for.
+  ONSTREAM_BODY static bool few_poll(const Target& target) {
+    constexpr std::uint64_t kLong = std::uint64_t{1} << 20;
+    return target.offered != 0 && target.capacity > kLong;
+  }
+
   template <class Group>
   ONSTREAM_BODY bool look(const Group& group, std::uint64_t head, std::uint64_t& word, std::uint64_t& address) const {
     const Place first = place_of(lane_, head, 0);
@@ -170,11 +176,11 @@ class Intake {
       std::uint64_t word = 0;
       std::uint64_t unused = 0;
       Status status = Status::ok;
-      if (group.rank() == 0) {
+      if (group.rank() == 0 || !few_poll(target)) {
         status = wait_until(group, wait_, [&] { return look(group, head_ + 1, word, unused); });
-        group.fence();  // what the sender wrote before `done` is visible to what runs after this op
       }
       status = agree(group, status);
+      if (group.rank() == 0) group.fence();  // what the sender wrote before `done` is visible to what runs after this op
       if (status == Status::ok) head_ += 2;
       return status;
     }
