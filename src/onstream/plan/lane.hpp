@@ -78,7 +78,6 @@ struct alignas(64) Sending {
   std::uint64_t finished = 0;  // blocks of the running op that are through, and kLost for each that gave up
   std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
   std::uint64_t chunks = 0;    // staged chunks offered, ever
-  
 };
 
 // Receiver's memory, the receiver's own.
@@ -224,9 +223,9 @@ ONSTREAM_BODY Line load_pair(const Group& group, const std::uint64_t* first) {
 enum class Finish { not_last, last, lost };
 constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 
-// Not `not_last` in the first thread of the last block to come here: `last` if all blocks did their share, `lost` if one
-// gave up. All that the grid's threads did before is done and visible: the barrier orders the block's accesses before the
-// fence of its first thread, and fences are cumulative.
+// Not `not_last` in the first thread of the last block to come here: `last` if all blocks did their share, `lost` if
+// one gave up. All that the grid's threads did before is done and visible: the barrier orders the block's accesses
+// before the fence of its first thread, and fences are cumulative.
 template <class Group>
 ONSTREAM_BODY Finish last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
   const bool gave_up = status != Status::ok && status != Status::truncated;

@@ -46,7 +46,8 @@ class Fetcher {
   // The other blocks. One thread of each looks for work: thousands that poll would slow the stores that they wait for.
   template <class Group>
   ONSTREAM_BODY void help(const Group& group) {
-    constexpr std::uint64_t kPatience = 16;  // the first block counts a deadline for each of its waits, this one for all
+    constexpr std::uint64_t kPatience =
+        16;  // the first block counts a deadline for each of its waits, this one for all
     WaitView patient = wait_;
     patient.timeout_ns *= kPatience;
     const std::uint64_t run = group.load_relaxed(&crew_->run);

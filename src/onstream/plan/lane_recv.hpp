@@ -180,7 +180,8 @@ class Intake {
         status = wait_until(group, wait_, [&] { return look(group, head_ + 1, word, unused); });
       }
       status = agree(group, status);
-      if (group.rank() == 0) group.fence();  // what the sender wrote before `done` is visible to what runs after this op
+      if (group.rank() == 0)
+        group.fence();  // what the sender wrote before `done` is visible to what runs after this op
       if (status == Status::ok) head_ += 2;
       return status;
     }
