@@ -146,9 +146,12 @@ struct Send {
   ONSTREAM_BODY Answered wait_for_answer(const Group& group, std::uint64_t number) const {
     Answered out{Status::ok, Answer::refused, 0, 0};
     // The posting's place may hold a later receive already; then the ack tells what became of this message.
+    constexpr std::uint32_t kAckEvery = 64;  // looking there each time would double the time between two looks
     std::uint64_t ack = 0;
+    std::uint32_t looks = 0;
     out.status = wait_until(group, wait, [&] {
       if (answered(group, number, out)) return true;
+      if (++looks % kAckEvery != 0) return false;
       ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));
       return ack / 2 == number + 1;
     });
