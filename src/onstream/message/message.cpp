@@ -210,7 +210,9 @@ class Messages::Implementation {
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
     body.ticket = request->slot.ticket;
     request->bounce = route.bounce;
-    if (route.copy_first) {
+    if (route.copy_first && body.announce != lane::Header::pull && body.is_offered(HostGroup(0, 1))) {
+      body.source = source;  // it goes to its destination at once, and needs no copy
+    } else if (route.copy_first) {
       std::copy_n(static_cast<const std::byte*>(source), bytes, route.bounce->data());
     }
     body(HostGroup(0, 1));

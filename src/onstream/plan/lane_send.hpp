@@ -44,6 +44,15 @@ struct Send {
     }
   }
 
+  // Whether the receive of the next message is there, with room, and may be written to.
+  template <class Group>
+  ONSTREAM_BODY bool is_offered(const Group& group) const {
+    Answered answer{Status::ok, Answer::refused, 0, 0};
+    const bool here = group.rank() == 0 && answered(group, lane.sending->number, answer) &&
+                      answer.answer == Answer::here && bytes <= answer.room;
+    return group.sync_or(here);
+  }
+
  private:
   struct Answered {
     Status status;
@@ -100,14 +109,6 @@ struct Send {
     const std::uint64_t ring = std::uint64_t{1} << lane.ring_shift;
     const std::uint64_t ahead = lane.sending->head + units_for(bytes) - group.load_relaxed(&lane.returned->credit);
     return group.sync_or(group.rank() == 0 && ahead > ring - ring / 4);
-  }
-
-  template <class Group>
-  ONSTREAM_BODY bool is_offered(const Group& group) const {
-    Answered answer{Status::ok, Answer::refused, 0, 0};
-    const bool here = group.rank() == 0 && answered(group, lane.sending->number, answer) &&
-                      answer.answer == Answer::here && bytes <= answer.room;
-    return group.sync_or(here);
   }
 
   // One block writes into the destination that the receiver has offered.
