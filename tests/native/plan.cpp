@@ -443,6 +443,13 @@ CASE(bad_arguments_are_refused_where_they_are_given) {
                  "64 B and the destination 32");
     CHECK_THROWS(builder.signal(nullptr, 1, 0), "counter is null");
     CHECK_THROWS(builder.wait(nullptr, 1), "counter is null");
+    const auto segment = world.segment(64);
+    auto* words = reinterpret_cast<std::uint64_t*>(segment->local());
+    CHECK_THROWS(builder.put(buffer.data(), layout, buffer.data(), layout, 0),
+                 "do not lie in rank 0's part of a segment");
+    CHECK_THROWS(builder.put(segment->local() + 8, layout, buffer.data(), layout, 0), "do not lie in rank 0's part");
+    CHECK_THROWS(builder.signal(words + 8, 1, 0), "do not lie in rank 0's part");
+    CHECK_THROWS(builder.wait(reinterpret_cast<std::uint64_t*>(segment->local() + 4), 1), "not aligned to 8 bytes");
   });
 }
 

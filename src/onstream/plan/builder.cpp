@@ -60,6 +60,17 @@ PlanBuilder& PlanBuilder::recv(void* destination, const Layout& layout, int peer
   return *this;
 }
 
+void PlanBuilder::check_remote(const char* what, const void* address, std::size_t bytes, int peer) const {
+  require(fabric_->in_segment(peer, address, bytes), what, " op ", ops_.size(), " of plan '", name_, "': the ", bytes,
+          " B at ", address, " do not lie in rank ", peer, "'s part of a segment; take the address from Segment::peer(",
+          peer, ")");
+}
+
+void PlanBuilder::check_counter(const char* what, const std::uint64_t* counter) const {
+  require(reinterpret_cast<std::uintptr_t>(counter) % sizeof *counter == 0, what, " op ", ops_.size(), " of plan '",
+          name_, "': the counter at ", static_cast<const void*>(counter), " is not aligned to 8 bytes");
+}
+
 PlanBuilder& PlanBuilder::put(void* remote, const Layout& remote_layout, const void* source, const Layout& layout,
                               int peer, std::string note) {
   check_peer("put", peer);
@@ -68,6 +79,8 @@ PlanBuilder& PlanBuilder::put(void* remote, const Layout& remote_layout, const v
   check_destination("put", remote_layout);
   require(layout.bytes() == remote_layout.bytes(), "put op ", ops_.size(), " of plan '", name_, "': the source has ",
           layout.bytes(), " B and the destination ", remote_layout.bytes());
+  check_remote("put", static_cast<std::byte*>(remote) + remote_layout.lowest(),
+               static_cast<std::size_t>(remote_layout.highest() - remote_layout.lowest()), peer);
   Op op;
   op.kind = OpKind::put;
   op.peer = peer;
@@ -83,6 +96,8 @@ PlanBuilder& PlanBuilder::put(void* remote, const Layout& remote_layout, const v
 PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note) {
   check_peer("signal", peer);
   require(remote_counter != nullptr, "signal op ", ops_.size(), " of plan '", name_, "': the counter is null");
+  check_counter("signal", remote_counter);
+  check_remote("signal", remote_counter, sizeof *remote_counter, peer);
   Op op;
   op.kind = OpKind::signal;
   op.peer = peer;
@@ -95,6 +110,7 @@ PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t va
 
 PlanBuilder& PlanBuilder::wait(std::uint64_t* counter, std::uint64_t value, std::string note) {
   require(counter != nullptr, "wait op ", ops_.size(), " of plan '", name_, "': the counter is null");
+  check_counter("wait", counter);
   Op op;
   op.kind = OpKind::wait;
   op.address = counter;

@@ -87,6 +87,8 @@ class PlanBuilder {
   void check_lane(const char* what, int lane) const;
   void check_buffer(const char* what, const void* address, const Layout& layout) const;
   void check_destination(const char* what, const Layout& layout) const;
+  void check_remote(const char* what, const void* address, std::size_t bytes, int peer) const;
+  void check_counter(const char* what, const std::uint64_t* counter) const;
 
   std::shared_ptr<Fabric> fabric_;
   std::string name_;

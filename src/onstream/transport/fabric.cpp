@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/log.hpp"
 #include "onstream/bootstrap/store.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/transport/board.hpp"
@@ -34,7 +35,7 @@ class Fabric::Implementation {
  public:
   Implementation(const Launch& launch, const Parameters& parameters)
       : launch_(launch),
-        parameters_(parameters),
+        parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
         device_(open_device(parameters.device, launch.local_rank)),
         board_(*device_, launch, parameters),
@@ -65,6 +66,13 @@ class Fabric::Implementation {
       mesh_owner_.reset();  // its thread uses the members that are destroyed next
       throw;
     }
+  }
+
+  // Before anything is made of them.
+  static const Parameters& valid(const Launch& launch, const Parameters& parameters) {
+    parameters.validate();
+    set_log(log_level_of(parameters.log), launch.size > 1 ? launch.rank : -1);
+    return parameters;
   }
 
   // In the mesh's thread: nothing may escape.
@@ -112,13 +120,30 @@ class Fabric::Implementation {
     auto made = std::make_shared<MappedSegment>(*device_, reach_, launch_.rank, launch_.size, bytes, kind,
                                                 [this](const std::string& id) { return all_gather("segment.id", id); });
     if (kind == MemoryKind::device) device_bytes_ += made->bytes();
+    const std::lock_guard lock(mutex_);
+    std::erase_if(segments_, [](const std::weak_ptr<Segment>& segment) { return segment.expired(); });
+    segments_.push_back(made);
     return made;
+  }
+
+  bool in_segment(int peer, const void* address, std::size_t bytes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(address);
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(segments_, [&](const std::weak_ptr<Segment>& weak) {
+      const auto segment = weak.lock();
+      if (segment == nullptr) return false;
+      const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
+      return begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes;
+    });
   }
 
   void fail_world(const std::string& reason) {
     {
       const std::lock_guard lock(mutex_);
-      if (reason_.empty()) reason_ = reason;
+      if (reason_.empty()) {
+        reason_ = reason;
+        log(LogLevel::info, "the world failed: ", reason);
+      }
     }
     board_.set_abort();
   }
@@ -199,6 +224,7 @@ class Fabric::Implementation {
   std::mutex board_mutex_;  // held while the board is read
   std::mutex mutex_;        // guards what follows
   std::string reason_;
+  std::vector<std::weak_ptr<Segment>> segments_;
   std::vector<FaultReport> fatal_;    // of this rank: they failed the world
   std::vector<FaultReport> foreign_;  // of the other ranks
   std::vector<FaultReport> faults_;   // truncations of this rank
@@ -228,6 +254,9 @@ std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t byt
 }
 std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
+}
+bool Fabric::in_segment(int peer, const void* address, std::size_t bytes) const {
+  return implementation_->in_segment(peer, address, bytes);
 }
 WaitView Fabric::wait_view() const { return implementation_->board_.wait_view(); }
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
