@@ -423,6 +423,29 @@ CASE(posting_everything_before_waiting_for_anything_never_deadlocks) {
   });
 }
 
+CASE(a_short_message_leaves_the_rest_of_plain_memory_alone) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    for (const std::size_t room : {std::size_t{100}, std::size_t{50000}}) {
+      const std::vector<unsigned char> sent = pattern(60, 4);
+      std::vector<unsigned char> posted(room, 7);
+      std::vector<unsigned char> ordered(room, 7);
+      if (world.rank() == 0) {
+        world.send(sent.data(), sent.size(), 1, {}, own.stream);
+        world.send(sent.data(), sent.size(), 1, {}, own.stream);
+      } else {
+        const auto request = world.irecv(posted.data(), room, 0, {}, own.stream);
+        world.wait(request, own.stream);
+        world.recv(ordered.data(), room, 0, {}, own.stream);
+      }
+      world.synchronize(own.stream);
+      std::vector<unsigned char> expected(room, 7);
+      std::ranges::copy(sent, expected.begin());
+      if (world.rank() == 1) CHECK(posted == expected && ordered == expected);
+    }
+  });
+}
+
 CASE(every_allowed_size_fits_a_ring_that_keeps_credit_back) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);

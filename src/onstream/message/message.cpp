@@ -39,13 +39,18 @@ struct alignas(16) HostCopy {
   void* destination;
   const void* source;
   std::size_t bytes;
-  std::uint64_t status;  // of a receive: written by its op, with what it received
-  std::uint64_t received;
+  const std::uint64_t* status;  // of a receive: where its op says how it ended, and how much came; null: copy all
+  const std::uint64_t* received;
+  std::uint64_t own_status;  // for a receive without a request
+  std::uint64_t own_received;
 
   static void run(void* argument) {
     const HostCopy& copy = *static_cast<const HostCopy*>(argument);
-    if (copy.status == static_cast<std::uint64_t>(Status::ok)) {
-      std::memcpy(copy.destination, copy.source, std::min<std::size_t>(copy.bytes, copy.received));
+    if (copy.status == nullptr) {
+      std::memcpy(copy.destination, copy.source, copy.bytes);
+    } else if (HostGroup::load_acquire(copy.status) == static_cast<std::uint64_t>(Status::ok)) {
+      std::memcpy(copy.destination, copy.source,
+                  std::min<std::size_t>(copy.bytes, HostGroup::load_relaxed(copy.received)));
     }
   }
 };
@@ -119,7 +124,9 @@ class Messages::Implementation {
     HostCopy* copy = nullptr;
     if (route.bounce != nullptr) {
       copy = describe_copy(destination, route.bounce->data(), bytes, *route.bounce);
-      body.ticket = {nullptr, &copy->status, &copy->received, 0};  // the copy takes what has come, no more
+      copy->status = &copy->own_status;
+      copy->received = &copy->own_received;
+      body.ticket = {nullptr, &copy->own_status, &copy->own_received, 0};  // the copy takes what has come, no more
     }
     launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.offer_min), stream);
     if (copy != nullptr) {
@@ -159,13 +166,11 @@ class Messages::Implementation {
   void wait(const std::shared_ptr<Request>& request, Stream stream) {
     check_request(request);
     launch_await(*request, Look::wait, stream);
+    if (request->copy_back != nullptr) copy_back_in_order(*request, stream);
     if (device_->capturing(stream)) {
       request->captured = true;
     } else {
       request->last_wait = note_use(stream);
-    }
-    if (request->copy_back != nullptr) {
-      copy_in_order(request->copy_back, request->bounce->data(), request->bytes, *request->bounce, stream);
     }
     if (request->bounce != nullptr && !request->captured && !request->result) {
       bounces_.give_back(request->bounce, stream);
@@ -408,13 +413,26 @@ class Messages::Implementation {
   // wait for the stream, and with it every thread of the process that wants the GPU.
   void copy_in_order(void* destination, const void* source, std::size_t bytes, const Memory& bounce,
                      Stream stream) const {
-    if (bounce.kind() != MemoryKind::pinned) return device_->copy(destination, source, bytes, stream);
+    if (!has_description(bounce)) return device_->copy(destination, source, bytes, stream);
     device_->call(&HostCopy::run, describe_copy(destination, source, bytes, bounce), stream);
   }
 
+  // Takes from a posted receive's bounce buffer what has come, no more.
+  void copy_back_in_order(const Request& request, Stream stream) const {
+    const Memory& bounce = *request.bounce;
+    if (!has_description(bounce)) return device_->copy(request.copy_back, bounce.data(), request.bytes, stream);
+    HostCopy* copy = describe_copy(request.copy_back, bounce.data(), request.bytes, bounce);
+    copy->status = request.slot.ticket.status;
+    copy->received = request.slot.ticket.received;
+    device_->call(&HostCopy::run, copy, stream);
+  }
+
+  // Bounce buffers that the host can read have room for a HostCopy behind their data.
+  bool has_description(const Memory& bounce) const { return on_host_ || bounce.kind() == MemoryKind::pinned; }
+
   static HostCopy* describe_copy(void* destination, const void* source, std::size_t bytes, const Memory& bounce) {
     return new (bounce.data() + bounce.bytes() - kHostCopyBytes)
-        HostCopy{destination, source, bytes, static_cast<std::uint64_t>(Status::ok), bytes};
+        HostCopy{destination, source, bytes, nullptr, nullptr, static_cast<std::uint64_t>(Status::pending), 0};
   }
 
   // Remembers how far each stream has work of this world, so that the end can wait for it. Null inside a capture.

@@ -108,7 +108,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
     require(route.peer_bounce != 0, "rank ", peer,
             " cannot address this rank's device memory: ", fabric_.why_not(route.bounce->data(), peer));
   } else if (stage) {
-    route.bounce = bounces_.take(bytes, MemoryKind::device);
+    route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
     route.copy_first = true;
     route.source = route.bounce->data();
     if (path == Path::stage) route.announce = lane::Header::pull;
@@ -136,7 +136,7 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
   if (route.peer_destination == 0 && completion == lane::Completion::posted) {
     // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile.
-    route.bounce = bounces_.take(bytes, MemoryKind::device);
+    route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
     route.destination = route.bounce->data();
     route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
   }
