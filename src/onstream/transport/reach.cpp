@@ -89,7 +89,8 @@ std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t byte
   try {
     entry.peer_base = offer(info, peer);
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unsupported) throw;
+    // A peer that has left maps nothing any more, but what it sent before is in the ring all the same.
+    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::closed) throw;
     entry.reason = error.what();
   }
   const std::lock_guard lock(mutex_);
