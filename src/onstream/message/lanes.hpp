@@ -19,7 +19,7 @@ class Lanes {
   int count() const { return static_cast<int>(lanes_); }
   lane::View view(int peer, int lane) const;
   // Payload of the largest message that may travel in a ring: the receiver keeps back up to a quarter of the credit.
-  std::size_t ring_capacity() const { return (ring_units_ / 4 * 3 * lane::kUnitLines - 1) * lane::kLineData; }
+  std::size_t ring_capacity() const { return (ring_units_ / 4 * 3 * lane::kUnitLines - 1) * kLineData; }
   std::size_t device_bytes() const;
 
  private:

@@ -18,11 +18,9 @@ namespace onstream {
 
 namespace {
 
-constexpr int kThreads = 512;
-
 int threads_for_ring(std::size_t bytes) {
   const std::size_t lines = lane::units_for(bytes) * lane::kUnitLines;
-  return static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 32, kThreads));
+  return static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 32, kMaxThreads));
 }
 
 // On the stack of a host call that ends before it returns.
@@ -235,34 +233,16 @@ class Messages::Implementation {
   }
 
   Status wait(const std::shared_ptr<Request>& request) {
-    check_request(request);
-    check_not_captured(*request);
+    check_host_may_ask(request);
     if (request->result) return *request->result;
-    if (status_of(*request) == Status::pending) {
-      if (on_host_) {
-        await_inline(*request, Look::wait);
-      } else {
-        const StreamPool::Lease stream = streams_.lease();
-        launch_await(*request, Look::wait, stream.get());
-        device_->synchronize(stream.get());
-      }
-    }
+    advance(*request, Look::wait);
     return collect(*request);
   }
 
   Status test(const std::shared_ptr<Request>& request) {
-    check_request(request);
-    check_not_captured(*request);
+    check_host_may_ask(request);
     if (request->result) return *request->result;
-    if (status_of(*request) == Status::pending) {
-      if (on_host_) {
-        await_inline(*request, Look::once);
-      } else {
-        const StreamPool::Lease stream = streams_.lease();
-        launch_await(*request, Look::once, stream.get());
-        device_->synchronize(stream.get());
-      }
-    }
+    advance(*request, Look::once);
     const bool pending = status_of(*request) == Status::pending;
     const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
     return pending && !failed ? Status::pending : collect(*request);
@@ -351,13 +331,13 @@ class Messages::Implementation {
     if (body.bytes <= body.ring_max) return {1, threads_for_ring(body.bytes)};
     const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
     if (body.copier != nullptr) return {1, 32};
-    return {alone ? 1 : bulk_blocks(body.bytes, fabric_->parameters().max_blocks), kThreads};
+    return {alone ? 1 : bulk_blocks(body.bytes, fabric_->parameters().max_blocks), kMaxThreads};
   }
   // Most large messages are pushed; more blocks serve those that this rank fetches itself, one for each 16 block_bytes.
   Grid receive_grid(std::size_t bytes, std::size_t offer_min) const {
     constexpr std::size_t kBlocksEach = 16;
     if (bytes <= offer_min) return {1, threads_for_ring(bytes)};
-    return {bulk_blocks(bytes / kBlocksEach, fabric_->parameters().recv_blocks), kThreads};
+    return {bulk_blocks(bytes / kBlocksEach, fabric_->parameters().recv_blocks), kMaxThreads};
   }
 
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, int peer, const MessageOptions& options,
@@ -378,9 +358,10 @@ class Messages::Implementation {
     require(request->owner == serial_, "wait: the request belongs to another world");
   }
 
-  // Every replay has its own end; the host could only ask about one of them.
-  static void check_not_captured(const Request& request) {
-    require(!request.captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
+  // Every replay of a captured request has its own end; the host could only ask about one of them.
+  void check_host_may_ask(const std::shared_ptr<Request>& request) const {
+    check_request(request);
+    require(!request->captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
   }
 
   static Status status_of(const Request& request) {
@@ -393,6 +374,15 @@ class Messages::Implementation {
   lane::AwaitReceive await_receive(const Request& request, Look look) const {
     return {fabric_->wait_view(), request.lane, request.slot.crew, look == Look::once ? 1 : 0, request.slot.ticket};
   }
+  // Waits for an unfinished request, or looks once, and comes back when that is done.
+  void advance(const Request& request, Look look) {
+    if (status_of(request) != Status::pending) return;
+    if (on_host_) return await_inline(request, look);
+    const StreamPool::Lease stream = streams_.lease();
+    launch_await(request, look, stream.get());
+    device_->synchronize(stream.get());
+  }
+
   void await_inline(const Request& request, Look look) const {
     if (request.kind == OpKind::send) {
       await_send(request, look)(HostGroup(0, 1));

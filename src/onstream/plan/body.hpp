@@ -13,27 +13,20 @@
 #pragma once
 
 #include "onstream/layout/walk.hpp"
+#include "onstream/plan/line.hpp"
 #include "onstream/plan/view.hpp"
 
 namespace onstream::plan {
 
-// Two words of 4 bytes data and 4 bytes flag; the flag is the low half of the epoch. A slot is written whole at every
-// use, so what it held before is the flag of two launches ago.
-ONSTREAM_BODY Line flag_line(std::uint64_t data, std::uint32_t flag) {
-  const std::uint64_t high = static_cast<std::uint64_t>(flag) << 32;
-  return {high | (data & 0xffffffffu), high | (data >> 32)};
-}
-ONSTREAM_BODY bool has_flag(const Line& line, std::uint32_t flag) {
-  return static_cast<std::uint32_t>(line.low >> 32) == flag && static_cast<std::uint32_t>(line.high >> 32) == flag;
-}
-ONSTREAM_BODY std::uint64_t line_data(const Line& line) { return (line.low & 0xffffffffu) | line.high << 32; }
+// The flag of a line (line.hpp) is the low half of the epoch. A slot is written whole at every use, so what it held
+// before is the flag of two launches ago.
+ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch); }
 
 // Counters only grow; the difference survives a wrap.
 ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
   return static_cast<std::int64_t>(counter - target) >= 0;
 }
 
-constexpr std::uint64_t kLineData = 8;
 constexpr int kLinesInFlight = 4;
 
 struct Body {
@@ -132,7 +125,7 @@ struct Body {
   ONSTREAM_BODY void pack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
                                 std::uint64_t epoch) const {
     Line* slot = task.slots + (epoch & 1) * task.slot_lines;
-    const std::uint32_t flag = static_cast<std::uint32_t>(epoch);
+    const std::uint32_t flag = flag_of(epoch);
     if constexpr (kSerial<Group>) {
       Cursor cursor(task.from_layout, item.begin * kLineData);
       for (std::uint64_t line = item.begin; line < item.end; ++line) {
@@ -158,7 +151,7 @@ struct Body {
   ONSTREAM_BODY bool unpack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
                                   std::uint64_t epoch, std::uint64_t& start_ns) const {
     const Line* slot = task.slots + (epoch & 1) * task.slot_lines;
-    const std::uint32_t flag = static_cast<std::uint32_t>(epoch);
+    const std::uint32_t flag = flag_of(epoch);
     bool timing = start_ns != 0;
     for (std::uint64_t line = item.begin + team.lane; line < item.end; line += kLinesInFlight * team.width) {
       Line got[kLinesInFlight];

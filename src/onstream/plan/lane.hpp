@@ -17,12 +17,12 @@
 
 #include "onstream/device/group.hpp"
 #include "onstream/device/wait.hpp"
+#include "onstream/plan/line.hpp"
 
 namespace onstream::lane {
 
 constexpr std::uint64_t kUnitBytes = 64;
 constexpr std::uint64_t kUnitLines = kUnitBytes / sizeof(Line);
-constexpr std::uint64_t kLineData = 8;  // bytes of data in a line
 
 // What the first line of a message, or of a later step of a large one, says.
 enum class Header : std::uint64_t {
@@ -149,15 +149,6 @@ struct View {
   std::int32_t lane = 0;
 };
 
-ONSTREAM_BODY Line pack(std::uint64_t data, std::uint32_t flag) {
-  const std::uint64_t high = static_cast<std::uint64_t>(flag) << 32;
-  return {high | (data & 0xffffffffu), high | (data >> 32)};
-}
-ONSTREAM_BODY bool flagged(const Line& line, std::uint32_t flag) {
-  return static_cast<std::uint32_t>(line.low >> 32) == flag && static_cast<std::uint32_t>(line.high >> 32) == flag;
-}
-ONSTREAM_BODY std::uint64_t unpack(const Line& line) { return (line.low & 0xffffffffu) | line.high << 32; }
-
 // Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
 struct Place {
   std::uint64_t index;
@@ -209,7 +200,7 @@ ONSTREAM_BODY void store_unit(const Group& group, const View& view, std::uint64_
                               std::uint64_t word1) {
   for (std::uint64_t line = kUnitLines; line-- > 0;) {
     const Place place = place_of(view, head, line);
-    group.store_line(view.peer_ring + place.index, pack(line == 0 ? word0 : line == 1 ? word1 : 0, place.flag));
+    group.store_line(view.peer_ring + place.index, flag_line(line == 0 ? word0 : line == 1 ? word1 : 0, place.flag));
   }
 }
 

@@ -31,10 +31,10 @@ class Intake {
     if (group.rank() != 0) return;
     Posting* posting = lane.peer_postings + (number & (lane.receives - 1));
     const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
-    group.store_line(&posting->address, pack(address, flag));
-    group.store_line(&posting->bytes, pack(room, flag));
-    group.store_line(&posting->answer, pack(static_cast<std::uint64_t>(what), flag));
-    group.store_line(&posting->number, pack(number, flag));
+    group.store_line(&posting->address, flag_line(address, flag));
+    group.store_line(&posting->bytes, flag_line(room, flag));
+    group.store_line(&posting->answer, flag_line(static_cast<std::uint64_t>(what), flag));
+    group.store_line(&posting->number, flag_line(number, flag));
   }
 
   // Whether the next message can be taken without waiting for the sender's next step. One thread.
@@ -111,11 +111,11 @@ class Intake {
     const Place first = place_of(lane_, head, 0);
     const Line line0 = group.load_line(lane_.ring + first.index);
     const Line line1 = group.load_line(lane_.ring + first.index + 1);
-    if (!flagged(line0, first.flag)) return false;
-    word = unpack(line0);
+    if (!has_flag(line0, first.flag)) return false;
+    word = line_data(line0);
     if (header_kind(word) == Header::data) return true;
-    if (!flagged(line1, first.flag)) return false;
-    address = unpack(line1);
+    if (!has_flag(line1, first.flag)) return false;
+    address = line_data(line1);
     return true;
   }
 
@@ -130,13 +130,13 @@ class Intake {
     for (std::uint64_t line = static_cast<std::uint64_t>(group.rank()) + 1; line < lines && status == Status::ok;
          line += size) {
       const Place place = place_of(lane_, head_, line);
-      if (!flagged(own, place.flag)) {
+      if (!has_flag(own, place.flag)) {
         status = wait_until(group, wait_, [&] {
           own = group.load_line(lane_.ring + place.index);
-          return flagged(own, place.flag);
+          return has_flag(own, place.flag);
         });
       }
-      if (fits && status == Status::ok) store_payload(target.destination, bytes, line - 1, unpack(own));
+      if (fits && status == Status::ok) store_payload(target.destination, bytes, line - 1, line_data(own));
       own = Line{0, 0};
       if (line + size < lines) own = group.load_line(lane_.ring + place_of(lane_, head_, line + size).index);
     }
@@ -234,52 +234,50 @@ template <class Group>
 ONSTREAM_BODY Status drain(const Group& group, const WaitView& wait, const View& lane, Fetcher& fetcher,
                            std::uint64_t number, bool look_once) {
   Receiving* state = lane.receiving;
-  for (;;) {
-    bool through = false;
-    bool locked = false;
-    Status status = Status::ok;
-    if (group.rank() == 0) {
-      status = wait_until(group, wait, [&] {
-        through = group.load_acquire(&state->drained) > number;
-        if (!through) locked = group.compare_swap(&state->lock, 0, 1) == 0;
-        return through || locked || look_once;
-      });
-      group.fence();  // the lock's previous holder left its counters before it let go
-    }
-    status = agree(group, status);
-    if (status != Status::ok) {
-      if (group.rank() == 0) report(group, wait, status, fault_of(OpKind::recv, lane, 0, number));
-      return status;
-    }
-    if (group.sync_or(through)) return Status::ok;
-    if (!group.sync_or(locked)) return Status::pending;
-
-    Intake intake(wait, lane, fetcher, state->head, state->returned);
-    std::uint64_t next = state->drained;
-    while (status == Status::ok && next <= number) {
-      const Posted posted = lane.posted[next & (lane.receives - 1)];
-      const bool there = !look_once || group.sync_or(group.rank() == 0 && intake.available(group, posted.offered));
-      if (!there) break;
-      std::uint64_t bytes = 0;
-      const Target target{reinterpret_cast<std::byte*>(posted.destination), posted.capacity, next, posted.offered};
-      status = intake.take(group, target, bytes);
-      intake.give_credit(group);
-      if (group.rank() == 0) {
-        if (status != Status::ok) report(group, wait, status, recv_fault(lane, intake, status, posted.capacity, bytes));
-        intake.store_counters(group);
-        group.fence();
-        settle(group, posted.ticket, status, bytes);
-        if (status == Status::ok || status == Status::truncated) group.store_release(&state->drained, next + 1);
-      }
-      ++next;
-      if (status == Status::truncated) status = Status::ok;  // later messages are intact
-      group.sync();
-    }
-    group.sync();
-    if (group.rank() == 0) group.store_release(&state->lock, 0);
-    if (status != Status::ok) return status;
-    return next > number ? Status::ok : Status::pending;
+  bool through = false;
+  bool locked = false;
+  Status status = Status::ok;
+  if (group.rank() == 0) {
+    status = wait_until(group, wait, [&] {
+      through = group.load_acquire(&state->drained) > number;
+      if (!through) locked = group.compare_swap(&state->lock, 0, 1) == 0;
+      return through || locked || look_once;
+    });
+    group.fence();  // the lock's previous holder left its counters before it let go
   }
+  status = agree(group, status);
+  if (status != Status::ok) {
+    if (group.rank() == 0) report(group, wait, status, fault_of(OpKind::recv, lane, 0, number));
+    return status;
+  }
+  if (group.sync_or(through)) return Status::ok;
+  if (!group.sync_or(locked)) return Status::pending;
+
+  Intake intake(wait, lane, fetcher, state->head, state->returned);
+  std::uint64_t next = state->drained;
+  while (status == Status::ok && next <= number) {
+    const Posted posted = lane.posted[next & (lane.receives - 1)];
+    const bool there = !look_once || group.sync_or(group.rank() == 0 && intake.available(group, posted.offered));
+    if (!there) break;
+    std::uint64_t bytes = 0;
+    const Target target{reinterpret_cast<std::byte*>(posted.destination), posted.capacity, next, posted.offered};
+    status = intake.take(group, target, bytes);
+    intake.give_credit(group);
+    if (group.rank() == 0) {
+      if (status != Status::ok) report(group, wait, status, recv_fault(lane, intake, status, posted.capacity, bytes));
+      intake.store_counters(group);
+      group.fence();
+      settle(group, posted.ticket, status, bytes);
+      if (status == Status::ok || status == Status::truncated) group.store_release(&state->drained, next + 1);
+    }
+    ++next;
+    if (status == Status::truncated) status = Status::ok;  // later messages are intact
+    group.sync();
+  }
+  group.sync();
+  if (group.rank() == 0) group.store_release(&state->lock, 0);
+  if (status != Status::ok) return status;
+  return next > number ? Status::ok : Status::pending;
 }
 
 // Posts a receive: its place in the lane's order, and for a large one where the data shall go. First block.

@@ -87,7 +87,7 @@ struct Send {
     if (status == Status::ok) {
       for (std::uint64_t line = rank; line < lines;) {
         const Place place = place_of(lane, head, line);
-        group.store_line(lane.peer_ring + place.index, pack(value, place.flag));
+        group.store_line(lane.peer_ring + place.index, flag_line(value, place.flag));
         line += size;
         if (line < lines) value = load_payload(source, bytes, line - 1);
       }
@@ -137,9 +137,9 @@ struct Send {
     const Line address = group.load_line(&posting->address);
     const Line room = group.load_line(&posting->bytes);
     const Line answer = group.load_line(&posting->answer);
-    if (!flagged(last, flag) || unpack(last) != number) return false;
-    if (!flagged(address, flag) || !flagged(room, flag) || !flagged(answer, flag)) return false;
-    out = {Status::ok, static_cast<Answer>(unpack(answer)), unpack(address), unpack(room)};
+    if (!has_flag(last, flag) || line_data(last) != number) return false;
+    if (!has_flag(address, flag) || !has_flag(room, flag) || !has_flag(answer, flag)) return false;
+    out = {Status::ok, static_cast<Answer>(line_data(answer)), line_data(address), line_data(room)};
     return true;
   }
 

@@ -1,7 +1,9 @@
 #include "onstream/plan/spread.hpp"
+#include "onstream/device/kernel.hpp"
 
 #include <algorithm>
 
+#include "onstream/device/kernel.hpp"
 #include "onstream/plan/lower.hpp"
 #include "onstream/tuner/choose.hpp"
 
@@ -9,7 +11,6 @@ namespace onstream::plan {
 
 namespace {
 
-constexpr int kThreads = 512;
 constexpr int kTeam = 32;
 
 // What each block of one role gets, before it is laid out.
@@ -43,9 +44,9 @@ class Spreader {
   // Few threads start sooner; a message of some lines needs no more.
   int threads() const {
     if (serial_) return 1;
-    if (most_bytes_ > 0) return kThreads;
+    if (most_bytes_ > 0) return kMaxThreads;
     const std::uint64_t wanted = (most_lines_ + kTeam - 1) / kTeam * kTeam;
-    return static_cast<int>(std::clamp<std::uint64_t>(wanted, 128, kThreads));
+    return static_cast<int>(std::clamp<std::uint64_t>(wanted, 128, kMaxThreads));
   }
 
  private:
@@ -53,7 +54,7 @@ class Spreader {
 
   void share_lines(std::vector<Share>& shares, const std::vector<std::uint32_t>& tasks, std::uint64_t total,
                    int blocks) {
-    const std::uint64_t teams = serial_ ? 1 : static_cast<std::uint64_t>(blocks) * (kThreads / kTeam);
+    const std::uint64_t teams = serial_ ? 1 : static_cast<std::uint64_t>(blocks) * (kMaxThreads / kTeam);
     const std::uint64_t chunk =
         std::max<std::uint64_t>(kTeam, ((total + teams - 1) / teams + kTeam - 1) / kTeam * kTeam);
     std::vector<Item> items;

@@ -240,7 +240,6 @@ int Fabric::size() const { return implementation_->launch_.size; }
 const Launch& Fabric::launch() const { return implementation_->launch_; }
 const Parameters& Fabric::parameters() const { return implementation_->parameters_; }
 const std::shared_ptr<Device>& Fabric::device() const { return implementation_->device_; }
-Mesh& Fabric::mesh() { return implementation_->mesh_; }
 
 std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine) {
   return implementation_->all_gather(topic, mine);

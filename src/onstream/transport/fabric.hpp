@@ -43,7 +43,6 @@ class Fabric {
   const Launch& launch() const;
   const Parameters& parameters() const;
   const std::shared_ptr<Device>& device() const;
-  Mesh& mesh();
 
   // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
   // come.
