@@ -387,10 +387,11 @@ def test_a_request_of_an_unfinished_message_does_not_know_its_size() -> None:
         request.wait()
 
 
-def half_a_plan(world: ons.World) -> None:
+def half_a_plan(world: ons.World, stream: ons.Stream) -> None:
     """Launches what the peer does not launch."""
     box = np.zeros(4)
-    world.plan("half").recv(box, 1).build().launch()
+    world.plan("half").recv(box, 1).build().launch(stream)
+    stream.synchronize()
 
 
 INTERRUPTED = {
@@ -399,7 +400,7 @@ INTERRUPTED = {
     "sends that ran ahead": lambda world, stream: [world.send(bytes(1000), 1) for _ in range(10_000)],
     "wait": lambda world, stream: world.irecv(bytearray(8), 1).wait(),
     "synchronize": lambda world, stream: (world.recv(bytearray(8), 1, stream=stream), stream.synchronize()),
-    "plan": lambda world, stream: half_a_plan(world),
+    "plan": half_a_plan,
     "barrier": lambda world, stream: world.barrier(),
 }
 
@@ -430,6 +431,7 @@ def test_ctrl_c_ends_a_wait(what: str, device: str) -> None:
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         INTERRUPTED[what](world, stream)
+        timer.cancel()  # it did not wait: the signal must not meet what follows
     timer.join()
     world.abort("the test is over")
     over.set()

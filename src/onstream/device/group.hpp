@@ -31,12 +31,14 @@
 
 #ifdef __CUDACC__
 #define ONSTREAM_BODY __device__ __forceinline__
-#define ONSTREAM_CALL __device__ __noinline__  // large bodies that are used at several places
+#define ONSTREAM_CALL __noinline__ __device__ inline  // what is large and used at several places, or rare
 #define ONSTREAM_BOTH __host__ __device__ inline
+#define ONSTREAM_UNROLL _Pragma("unroll")  // what a loop indexes stays in registers
 #else
 #define ONSTREAM_BODY inline
 #define ONSTREAM_CALL inline
 #define ONSTREAM_BOTH inline
+#define ONSTREAM_UNROLL
 #endif
 
 namespace onstream {
@@ -117,6 +119,11 @@ class HostGroup {
     const std::size_t end = block_ + 1 == blocks_ ? bytes : std::min(bytes, begin + share);
     std::memcpy(static_cast<std::byte*>(destination) + begin, static_cast<const std::byte*>(source) + begin,
                 end - begin);
+  }
+  struct Flight {};
+  Flight fetch(const void*, std::size_t) const { return {}; }
+  void copy(const Flight&, void* destination, const void* source, std::size_t bytes) const {
+    copy(destination, source, bytes);
   }
   void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     std::memcpy(destination, source, bytes);

@@ -38,7 +38,7 @@ struct WaitView {
 
 // Leaves a fault for the host. Called by one thread.
 template <class Group>
-ONSTREAM_BODY void report(const Group& group, const WaitView& view, Status status, Fault fault) {
+ONSTREAM_CALL void report(const Group& group, const WaitView& view, Status status, Fault fault) {
   const std::uint64_t number = group.add(view.fault_count, 1);
   Fault* out = view.faults + number % kFaultSlots;
   group.store_relaxed(&out->status, static_cast<std::uint64_t>(status));
@@ -52,22 +52,33 @@ ONSTREAM_BODY void report(const Group& group, const WaitView& view, Status statu
   group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
 }
 
+// What a waiting thread finds when it looks up: whether it shall go on, and since when it waits.
+struct Patience {
+  Status status = Status::ok;
+  std::uint64_t start_ns = 0;
+};
+template <class Group>
+ONSTREAM_CALL Patience look_up(const Group& group, const WaitView& view, std::uint64_t start_ns, bool slept) {
+  if (group.load_relaxed(view.abort) != 0) return {Status::aborted, start_ns};
+  if (slept && group.interrupted()) return {Status::aborted, start_ns};
+  const std::uint64_t now = group.now_ns();
+  if (start_ns == 0) return {Status::ok, now};
+  return {now - start_ns > view.timeout_ns ? Status::timeout : Status::ok, start_ns};
+}
+
 // Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
-// The abort word lies across PCIe, so it is looked at once in kAbortEvery rounds, and in every
-// round in which pause() slept.
+// The abort word lies across PCIe, so it is looked at once in kAbortEvery rounds, and in every round in which pause()
+// slept. What is rare is not inlined: a kernel's first trip through its code comes from far away (ARCHITECTURE.md).
 template <class Group, class Ready>
 ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
   constexpr std::uint32_t kAbortEvery = 1024;
-  std::uint64_t start_ns = 0;
+  Patience patience;
   bool slept = false;
   for (std::uint32_t round = 0;; ++round) {
     if (ready()) return Status::ok;
-    if (slept || round % kAbortEvery == kAbortEvery - 1) {
-      if (group.load_relaxed(view.abort) != 0) return Status::aborted;
-      if (slept && group.interrupted()) return Status::aborted;
-      const std::uint64_t now = group.now_ns();
-      if (start_ns == 0) start_ns = now;
-      if (now - start_ns > view.timeout_ns) return Status::timeout;
+    if (slept || round % kAbortEvery == kAbortEvery - 1) [[unlikely]] {
+      patience = look_up(group, view, patience.start_ns, slept);
+      if (patience.status != Status::ok) return patience.status;
     }
     slept = group.pause(round, view.spins);
   }

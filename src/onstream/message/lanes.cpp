@@ -36,8 +36,8 @@ Lanes::Lanes(Fabric& fabric)
   const std::size_t slots = size_ * lanes_;
   returned_offset_ = slots * ring_units_ * lane::kUnitBytes;
   postings_offset_ = returned_offset_ + slots * sizeof(lane::Returned);
-  acks_offset_ = postings_offset_ + slots * receives_ * sizeof(lane::Posting);
-  shared_ = fabric.segment(acks_offset_ + slots * receives_ * sizeof(std::uint64_t), MemoryKind::device);
+  acks_offset_ = postings_offset_ + slots * lane::postings_of(receives_) * sizeof(lane::Posting);
+  shared_ = fabric.segment(acks_offset_ + slots * lane::acks_of(receives_) * sizeof(std::uint64_t), MemoryKind::device);
   own_ = fabric.device()->allocate(slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
 }
 
@@ -55,8 +55,8 @@ lane::View Lanes::view(int peer, int lane) const {
   lane::View view;
   view.sending = &own->sending;
   view.returned = reinterpret_cast<lane::Returned*>(local + returned_offset_) + mine;
-  view.postings = reinterpret_cast<lane::Posting*>(local + postings_offset_) + mine * receives_;
-  view.acks = reinterpret_cast<std::uint64_t*>(local + acks_offset_) + mine * receives_;
+  view.postings = reinterpret_cast<lane::Posting*>(local + postings_offset_) + mine * lane::postings_of(receives_);
+  view.acks = reinterpret_cast<std::uint64_t*>(local + acks_offset_) + mine * lane::acks_of(receives_);
   view.peer_ring = reinterpret_cast<Line*>(remote + theirs * ring_bytes);
 
   view.receiving = &own->receiving;
@@ -64,8 +64,9 @@ lane::View Lanes::view(int peer, int lane) const {
   view.posted = reinterpret_cast<lane::Posted*>(own_->data() + size_ * lanes_ * sizeof(Own)) + mine * receives_;
   view.crew = &own->crew;
   view.peer_returned = reinterpret_cast<lane::Returned*>(remote + returned_offset_) + theirs;
-  view.peer_postings = reinterpret_cast<lane::Posting*>(remote + postings_offset_) + theirs * receives_;
-  view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_) + theirs * receives_;
+  view.peer_postings =
+      reinterpret_cast<lane::Posting*>(remote + postings_offset_) + theirs * lane::postings_of(receives_);
+  view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_) + theirs * lane::acks_of(receives_);
 
   view.ring_shift = static_cast<std::uint64_t>(std::countr_zero(ring_units_));
   view.receives = receives_;

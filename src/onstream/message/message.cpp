@@ -18,9 +18,13 @@ namespace onstream {
 
 namespace {
 
+// A thread for each line, or for a few lines where there are many: every instruction is issued for every warp.
 int threads_for_ring(std::size_t bytes) {
-  const std::size_t lines = lane::units_for(bytes) * lane::kUnitLines;
-  return static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 32, kMaxThreads));
+  constexpr std::size_t kOneEach = 160;
+  const std::size_t lines = lane::lines_for(bytes);
+  const std::size_t threads =
+      lines <= kOneEach ? lines : std::max(kOneEach, (lines + kLinesInFlight - 1) / kLinesInFlight);
+  return static_cast<int>(std::clamp<std::size_t>((threads + 31) / 32 * 32, 32, kMaxThreads));
 }
 
 // On the stack of a host call that ends before it returns.
@@ -81,8 +85,10 @@ class Messages::Implementation {
         streams_(device_),
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
         serial_(next_serial()) {
-    for (const Kernel* kernel : {&lane::send_kernel(), &lane::await_send_kernel(), &lane::receive_kernel(),
-                                 &lane::post_kernel(), &lane::await_receive_kernel()}) {
+    using Way = lane::Send::Way;
+    for (const Kernel* kernel :
+         {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
+          &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel()}) {
       device_->load(*kernel);
     }
     for (int peer = 0; peer < fabric_->size(); ++peer) {
@@ -110,7 +116,7 @@ class Messages::Implementation {
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::ordered);
     if (route.copy_engine) body.copier = copies_.take();
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
-    launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
+    launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     if (route.copy_engine) copies_.give_back(body.copier, stream);
     if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce), stream);
     note_use(stream);
@@ -143,7 +149,7 @@ class Messages::Implementation {
     request->bounce = route.bounce;
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
-    launch(*device_, lane::send_kernel(), body, send_grid(body), stream);
+    launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     note_use(stream);
     return request;
   }
@@ -321,23 +327,39 @@ class Messages::Implementation {
     return body;
   }
 
-  int bulk_blocks(std::size_t bytes, std::int64_t most) const {
-    const auto wanted = static_cast<std::int64_t>((bytes + block_bytes() - 1) / block_bytes());
+  // Blocks that get `each` bytes of `bytes`, at most `most`.
+  int blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) const {
+    const auto wanted = static_cast<std::int64_t>((bytes + each - 1) / each);
     return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::min<std::int64_t>(most, fabric_->block_limit())));
   }
-  std::size_t block_bytes() const { return static_cast<std::size_t>(fabric_->parameters().block_bytes); }
 
   Grid send_grid(const lane::Send& body) const {
     if (body.bytes <= body.ring_max) return {1, threads_for_ring(body.bytes)};
-    const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
     if (body.copier != nullptr) return {1, 32};
-    return {alone ? 1 : bulk_blocks(body.bytes, fabric_->parameters().max_blocks), kMaxThreads};
+    const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
+    return alone ? Grid{1, kMaxThreads} : push_grid(body.bytes);
   }
-  // Most large messages are pushed; more blocks serve those that this rank fetches itself, one for each 16 block_bytes.
+  // Up to a few MiB the message is under way at once when each block has one load and store of 16 bytes a thread in
+  // flight, or eight; small blocks then issue fewer instructions before the first byte leaves. Beyond that full blocks
+  // keep the link busy, and more of them than a half of max_blocks only help the longest (measured: bench/results).
+  Grid push_grid(std::size_t bytes) const {
+    constexpr int kSmallBlock = 128;
+    constexpr std::int64_t kAtLeast = 8;
+    constexpr std::size_t kShort = std::size_t{2} << 20;
+    constexpr std::size_t kLongest = std::size_t{64} << 20;
+    const auto each = static_cast<std::size_t>(fabric_->parameters().block_bytes);
+    const std::int64_t most = std::min<std::int64_t>(fabric_->parameters().max_blocks, lane::kArrivals);
+    if (bytes > kLongest) return {blocks_for(bytes, each, most), kMaxThreads};
+    if (bytes > kShort) return {blocks_for(bytes, each, (most + 1) / 2), kMaxThreads};
+    const int few = blocks_for(bytes, each / 2, std::min(kAtLeast, most));
+    return {std::max(few, blocks_for(bytes, each, most)), kSmallBlock};
+  }
+  // Most large messages are pushed; more blocks serve those that this rank fetches itself, one for each 64 block_bytes.
   Grid receive_grid(std::size_t bytes, std::size_t offer_min) const {
-    constexpr std::size_t kBlocksEach = 16;
+    constexpr std::size_t kBlocksEach = 64;
     if (bytes <= offer_min) return {1, threads_for_ring(bytes)};
-    return {bulk_blocks(bytes / kBlocksEach, fabric_->parameters().recv_blocks), kMaxThreads};
+    const auto each = static_cast<std::size_t>(fabric_->parameters().block_bytes);
+    return {blocks_for(bytes, kBlocksEach * each, fabric_->parameters().recv_blocks), kMaxThreads};
   }
 
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, int peer, const MessageOptions& options,

@@ -27,8 +27,6 @@ ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
   return static_cast<std::int64_t>(counter - target) >= 0;
 }
 
-constexpr int kLinesInFlight = 4;
-
 struct Body {
   View view;
 

@@ -27,13 +27,13 @@ constexpr std::uint64_t kUnitLines = kUnitBytes / sizeof(Line);
 // What the first line of a message, or of a later step of a large one, says.
 enum class Header : std::uint64_t {
   data = 1,  // the payload follows in the ring
-  push = 2,  // large: the sender waits for a posting, then writes into the destination; line 1 holds the source address
+  push = 2,  // large: the sender waits for a posting, then writes into the destination, and each of its blocks leaves
+             // an arrival; line 1 holds the source address
   pull = 3,  // large: the receiver loads from the source address in line 1, then acks
   stage =
       4,  // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
-  done = 5,    // pushed data is in the destination
-  placed = 7,  // as done, without an announcement before it: the posting was there when the sender looked
-  chunk = 6,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
+  chunk = 5,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
+  placed = 6,  // the data is in the destination: the posting was there when the sender looked
 };
 
 constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << 56) - 1;
@@ -44,11 +44,9 @@ ONSTREAM_BODY std::uint64_t header_word(Header kind, std::uint64_t bytes) {
 ONSTREAM_BODY Header header_kind(std::uint64_t word) { return static_cast<Header>(word >> 56); }
 ONSTREAM_BODY std::uint64_t header_bytes(std::uint64_t word) { return word & kBytesMask; }
 
-// Ring units of a message that travels in the ring: the header line and the payload, padded to whole units.
-ONSTREAM_BOTH std::uint64_t units_for(std::uint64_t bytes) {
-  const std::uint64_t lines = 1 + (bytes + kLineData - 1) / kLineData;
-  return (lines + kUnitLines - 1) / kUnitLines;
-}
+// Ring lines of a message that travels in the ring, the header and the payload, and its units: padded to whole ones.
+ONSTREAM_BOTH std::uint64_t lines_for(std::uint64_t bytes) { return 1 + (bytes + kLineData - 1) / kLineData; }
+ONSTREAM_BOTH std::uint64_t units_for(std::uint64_t bytes) { return (lines_for(bytes) + kUnitLines - 1) / kUnitLines; }
 
 // What a receiver answers to an announcement, or posts ahead of it.
 enum class Answer : std::uint64_t {
@@ -82,7 +80,7 @@ struct alignas(64) Sending {
 
 // Receiver's memory, the receiver's own.
 struct alignas(64) Receiving {
-  std::uint64_t drained = 0;   // receives completed, ever; stored after head, and loaded in one access with it
+  std::uint64_t drained = 0;   // receives completed, ever; stored and loaded in one access with head
   std::uint64_t head = 0;      // ring units consumed, ever
   std::uint64_t posted = 0;    // receives posted, ever
   std::uint64_t returned = 0;  // credit last given back
@@ -139,9 +137,13 @@ struct View {
   Returned* peer_returned = nullptr;
   std::uint64_t receives = 0;  // entries of postings, acks and posted; a power of two
 
-  Posting* postings = nullptr;  // mine, written by the peer
+  // Mine, written by the peer: one posting for each of `receives` messages, and behind them that of a receive which has
+  // no other before it. A sender can ask for the latter before it knows its message's number.
+  Posting* postings = nullptr;
   Posting* peer_postings = nullptr;
-  std::uint64_t* acks = nullptr;  // mine, written by the peer: (number + 1) * 2 + refused
+  // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused, and behind them
+  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push.
+  std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
   Crew* crew = nullptr;  // of ordered receives
@@ -149,41 +151,55 @@ struct View {
   std::int32_t lane = 0;
 };
 
+constexpr std::uint64_t kArrivals = 128;  // blocks of a push, at most
+constexpr std::uint64_t kArrivalBlocks = 256;
+
+ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receives + 1; }
+ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals; }
+
 // Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
 struct Place {
   std::uint64_t index;
   std::uint32_t flag;
 };
 ONSTREAM_BODY Place place_of(const View& view, std::uint64_t head, std::uint64_t line) {
-  const std::uint64_t unit = head + line / kUnitLines;
-  const std::uint64_t lap = unit >> view.ring_shift;
-  return {(unit - (lap << view.ring_shift)) * kUnitLines + line % kUnitLines, static_cast<std::uint32_t>(lap + 1)};
+  const std::uint64_t at = head * kUnitLines + line;
+  const std::uint64_t lines = kUnitLines << view.ring_shift;
+  return {at & (lines - 1), static_cast<std::uint32_t>((at / kUnitLines >> view.ring_shift) + 1)};
 }
 
-// The 8 bytes of payload line `line` (0 based), zero-padded at the end. Any alignment.
-ONSTREAM_BODY std::uint64_t load_payload(const void* source, std::uint64_t bytes, std::uint64_t line) {
+// The bytes of a payload line (0 based) that is not a whole aligned word, zero-padded at the end.
+ONSTREAM_CALL std::uint64_t load_ragged(const void* source, std::uint64_t bytes, std::uint64_t line) {
   const std::uint64_t offset = line * kLineData;
-  if (offset >= bytes) return 0;
   const auto* from = static_cast<const unsigned char*>(source) + offset;
-  if (offset + kLineData <= bytes && reinterpret_cast<std::uintptr_t>(from) % 8 == 0) {
-    return *reinterpret_cast<const std::uint64_t*>(from);
-  }
   std::uint64_t value = 0;
   const std::uint64_t count = bytes - offset < kLineData ? bytes - offset : kLineData;
   for (std::uint64_t i = 0; i < count; ++i) value |= static_cast<std::uint64_t>(from[i]) << (8 * i);
   return value;
 }
-
-ONSTREAM_BODY void store_payload(void* destination, std::uint64_t bytes, std::uint64_t line, std::uint64_t value) {
+ONSTREAM_CALL void store_ragged(void* destination, std::uint64_t bytes, std::uint64_t line, std::uint64_t value) {
   const std::uint64_t offset = line * kLineData;
-  if (offset >= bytes) return;
   auto* to = static_cast<unsigned char*>(destination) + offset;
-  if (offset + kLineData <= bytes && reinterpret_cast<std::uintptr_t>(to) % 8 == 0) {
-    *reinterpret_cast<std::uint64_t*>(to) = value;
-    return;
-  }
   const std::uint64_t count = bytes - offset < kLineData ? bytes - offset : kLineData;
   for (std::uint64_t i = 0; i < count; ++i) to[i] = static_cast<unsigned char>(value >> (8 * i));
+}
+
+ONSTREAM_BODY bool is_word(const void* address, std::uint64_t bytes, std::uint64_t line) {
+  return (line + 1) * kLineData <= bytes && reinterpret_cast<std::uintptr_t>(address) % kLineData == 0;
+}
+
+// The 8 bytes of payload line `line` (0 based), zero at and behind the end. Any alignment.
+ONSTREAM_BODY std::uint64_t load_payload(const void* source, std::uint64_t bytes, std::uint64_t line) {
+  if (is_word(source, bytes, line)) return static_cast<const std::uint64_t*>(source)[line];
+  return line * kLineData < bytes ? load_ragged(source, bytes, line) : 0;
+}
+
+ONSTREAM_BODY void store_payload(void* destination, std::uint64_t bytes, std::uint64_t line, std::uint64_t value) {
+  if (is_word(destination, bytes, line)) {
+    static_cast<std::uint64_t*>(destination)[line] = value;
+  } else if (line * kLineData < bytes) {
+    store_ragged(destination, bytes, line, value);
+  }
 }
 
 // One status for the whole group: ok only if every thread's is. A barrier.
@@ -210,24 +226,25 @@ ONSTREAM_BODY Line load_pair(const Group& group, const std::uint64_t* first) {
   return group.load_line(reinterpret_cast<const Line*>(first));
 }
 
+template <class Group>
+ONSTREAM_BODY void store_pair(const Group& group, std::uint64_t* first, std::uint64_t low, std::uint64_t high) {
+  group.store_line(reinterpret_cast<Line*>(first), {low, high});
+}
+
 // What last_to_finish() found out.
 enum class Finish { not_last, last, lost };
 constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 
 // Not `not_last` in the first thread of the last block to come here: `last` if all blocks did their share, `lost` if
-// one gave up. All that the grid's threads did before is done and visible: the barrier orders the block's accesses
-// before the fence of its first thread, and fences are cumulative.
+// one gave up. All blocks have read the lane's counters by then. Says nothing about what is visible elsewhere.
 template <class Group>
 ONSTREAM_BODY Finish last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
   const bool gave_up = status != Status::ok && status != Status::truncated;
-  group.sync();
   if (group.rank() != 0) return Finish::not_last;
-  group.fence();
   if (group.blocks() == 1) return gave_up ? Finish::lost : Finish::last;
   const std::uint64_t before = group.add(finished, gave_up ? kLost + 1 : 1);
   if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return Finish::not_last;
-  *finished = 0;
-  group.fence();
+  group.store_relaxed(finished, 0);
   return gave_up || before >= kLost ? Finish::lost : Finish::last;
 }
 

@@ -12,7 +12,7 @@ class Fetcher {
 
   // First block, all threads: copies with the whole grid. Ends when all blocks are through.
   template <class Group>
-  ONSTREAM_BODY Status fetch(const Group& group, void* destination, const void* source, std::uint64_t bytes) {
+  ONSTREAM_CALL Status fetch(const Group& group, void* destination, const void* source, std::uint64_t bytes) {
     constexpr std::uint64_t kAlone = 64 * 1024;  // below, waking the others takes longer than the copy
     if (group.blocks() == 1 || bytes <= kAlone || jobs_ + 1 >= kDismissed) {
       group.copy_alone(destination, source, bytes);

@@ -1,7 +1,6 @@
 #include "onstream/plan/lane_kernels.hpp"
 
 #include "onstream/plan/lane_recv.hpp"
-#include "onstream/plan/lane_send.hpp"
 
 namespace onstream::lane {
 
@@ -11,9 +10,16 @@ namespace onstream::lane {
 #define ONSTREAM_CUDA_ADDRESS(name) nullptr
 #endif
 
-const Kernel& send_kernel() {
-  static const Kernel kernel{"lane_send", host_entry<Send>, ONSTREAM_CUDA_ADDRESS(send)};
-  return kernel;
+const Kernel& send_kernel(Send::Way way) {
+  static const Kernel small{"lane_send_small", host_entry<SendSmall>, ONSTREAM_CUDA_ADDRESS(send_small)};
+  static const Kernel direct{"lane_send_direct", host_entry<SendDirect>, ONSTREAM_CUDA_ADDRESS(send_direct)};
+  static const Kernel posted{"lane_send_posted", host_entry<SendPosted>, ONSTREAM_CUDA_ADDRESS(send_posted)};
+  switch (way) {
+    case Send::Way::small: return small;
+    case Send::Way::direct: return direct;
+    case Send::Way::posted: break;
+  }
+  return posted;
 }
 const Kernel& await_send_kernel() {
   static const Kernel kernel{"lane_await_send", host_entry<AwaitSend>, ONSTREAM_CUDA_ADDRESS(await_send)};

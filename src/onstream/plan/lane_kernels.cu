@@ -2,15 +2,15 @@
 
 #include "onstream/device/cuda/entry.cuh"
 #include "onstream/plan/lane_recv.hpp"
-#include "onstream/plan/lane_send.hpp"
 
 namespace onstream::lane {
 
 CudaAddresses cuda_addresses() {
   return {
-      reinterpret_cast<const void*>(&cuda_entry<Send>),    reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
-      reinterpret_cast<const void*>(&cuda_entry<Receive>), reinterpret_cast<const void*>(&cuda_entry<Post>),
-      reinterpret_cast<const void*>(&cuda_entry<Reopen>),  reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>)};
+      reinterpret_cast<const void*>(&cuda_entry<SendSmall>),  reinterpret_cast<const void*>(&cuda_entry<SendDirect>),
+      reinterpret_cast<const void*>(&cuda_entry<SendPosted>), reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
+      reinterpret_cast<const void*>(&cuda_entry<Receive>),    reinterpret_cast<const void*>(&cuda_entry<Post>),
+      reinterpret_cast<const void*>(&cuda_entry<Reopen>),     reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>)};
 }
 
 }  // namespace onstream::lane

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "onstream/device/kernel.hpp"
+#include "onstream/plan/lane_send.hpp"
 
 namespace onstream::lane {
 
 // Each takes the body of the same name as its argument.
-const Kernel& send_kernel();
+const Kernel& send_kernel(Send::Way way);
 const Kernel& await_send_kernel();
 const Kernel& receive_kernel();
 const Kernel& post_kernel();
@@ -16,7 +17,9 @@ const Kernel& await_receive_kernel();
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; lane_kernels.cu.
 struct CudaAddresses {
-  const void* send;
+  const void* send_small;
+  const void* send_direct;
+  const void* send_posted;
   const void* await_send;
   const void* receive;
   const void* post;

@@ -29,18 +29,30 @@ struct Send {
   Ticket ticket;
   WaitView wait;
 
+  // Which of the three ways the message goes, known before it runs.
+  enum class Way { small, direct, posted };
+  Way way() const {
+    if (bytes <= ring_max) return Way::small;
+    return completion == Completion::posted ? Way::posted : Way::direct;
+  }
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (bytes <= ring_max) {
-      if (bytes > offer_min && looks_for_offer(group) && is_offered(group)) {
-        place(group);
-      } else {
-        through_ring(group);
-      }
+      small(group);
     } else if (completion == Completion::posted) {
       post(group);
     } else {
       direct(group);
+    }
+  }
+
+  // Small enough for the ring, or for a host copy into a destination that is known already.
+  template <class Group>
+  ONSTREAM_BODY void small(const Group& group) const {
+    if (bytes > offer_min && looks_for_offer(group) && is_offered(group)) [[unlikely]] {
+      place(group);
+    } else {
+      through_ring(group);
     }
   }
 
@@ -53,7 +65,7 @@ struct Send {
     return group.sync_or(here);
   }
 
- private:
+ protected:
   struct Answered {
     Status status;
     Answer answer;
@@ -61,43 +73,67 @@ struct Send {
     std::uint64_t room;
   };
 
+  ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
+    return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
+  }
   template <class Group>
   ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
-    return wait_until(group, wait, [&] {
-      return head + units - group.load_relaxed(&lane.returned->credit) <= std::uint64_t{1} << lane.ring_shift;
-    });
+    return wait_until(group, wait, [&] { return has_room(head, units, group.load_relaxed(&lane.returned->credit)); });
   }
 
   template <class Group>
-  ONSTREAM_BODY void fail(const Group& group, Status status, std::uint64_t extra) const {
+  ONSTREAM_CALL void fail(const Group& group, Status status, std::uint64_t extra) const {
     report(group, wait, status, fault_of(OpKind::send, lane, bytes, extra));
     settle(group, ticket, status, 0);
   }
 
-  // Data and flag in one store. The first payload line is loaded while the counters are on their way.
+  // Data and flag in one store. The first lines are loaded while the counters are on their way.
   template <class Group>
   ONSTREAM_BODY void through_ring(const Group& group) const {
-    const std::uint64_t rank = static_cast<std::uint64_t>(group.rank());
     const std::uint64_t size = static_cast<std::uint64_t>(group.size());
     const std::uint64_t units = units_for(bytes);
     const std::uint64_t lines = units * kUnitLines;
-    std::uint64_t value = rank == 0 ? header_word(Header::data, bytes) : load_payload(source, bytes, rank - 1);
+    std::uint64_t line = static_cast<std::uint64_t>(group.rank());
+    const std::uint64_t value = line == 0 ? header_word(Header::data, bytes) : load_payload(source, bytes, line - 1);
+    std::uint64_t values[kLinesInFlight];
+    if (lines > size) load_lines(values, line + size, size, lines);
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Status status = wait_for_room(group, head, units);
-    if (status == Status::ok) {
-      for (std::uint64_t line = rank; line < lines;) {
-        const Place place = place_of(lane, head, line);
-        group.store_line(lane.peer_ring + place.index, flag_line(value, place.flag));
-        line += size;
-        if (line < lines) value = load_payload(source, bytes, line - 1);
+    if (status == Status::ok && line < lines) {
+      const Place place = place_of(lane, head, line);
+      group.store_line(lane.peer_ring + place.index, flag_line(value, place.flag));
+      for (line += size; line < lines;) {
+        store_lines(group, head, values, line, size, lines);
+        line += kLinesInFlight * size;
+        if (line < lines) load_lines(values, line, size, lines);
       }
     }
     status = agree(group, status);
-    if (rank != 0) return;
-    if (status != Status::ok) return fail(group, status, number);
-    lane.sending->head = head + units;
-    lane.sending->number = number + 1;
+    if (group.rank() != 0) return;
+    if (status != Status::ok) [[unlikely]]
+      return fail(group, status, number);
+    store_pair(group, &lane.sending->head, head + units, number + 1);
     settle(group, ticket, Status::ok, bytes);
+  }
+
+  // What the ring's lines first, first + step, ... of this message carry. Not the header.
+  ONSTREAM_BODY void load_lines(std::uint64_t (&values)[kLinesInFlight], std::uint64_t first, std::uint64_t step,
+                                std::uint64_t lines) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kLinesInFlight; ++k) {
+      const std::uint64_t line = first + k * step;
+      if (line < lines) values[k] = load_payload(source, bytes, line - 1);
+    }
+  }
+  template <class Group>
+  ONSTREAM_BODY void store_lines(const Group& group, std::uint64_t head, const std::uint64_t (&values)[kLinesInFlight],
+                                 std::uint64_t first, std::uint64_t step, std::uint64_t lines) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kLinesInFlight; ++k) {
+      const std::uint64_t line = first + k * step;
+      const Place place = place_of(lane, head, line);
+      if (line < lines) group.store_line(lane.peer_ring + place.index, flag_line(values[k], place.flag));
+    }
   }
 
   // A posted send must not wait for room while its receive is there: two ranks that post all before they wait for any
@@ -113,7 +149,7 @@ struct Send {
 
   // One block writes into the destination that the receiver has offered.
   template <class Group>
-  ONSTREAM_BODY void place(const Group& group) const {
+  ONSTREAM_CALL void place(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};
     (void)answered(group, number, answer);
@@ -123,24 +159,38 @@ struct Send {
     if (status != Status::ok) return fail(group, status, number);
     group.fence();
     store_unit(group, lane, head, header_word(Header::placed, bytes), 0);
-    lane.sending->head = head + 1;
-    lane.sending->number = number + 1;
+    store_pair(group, &lane.sending->head, head + 1, number + 1);
     settle(group, ticket, Status::ok, bytes);
+  }
+
+  // A posting as it was at one look.
+  struct Letter {
+    Line number;
+    Line address;
+    Line room;
+    Line answer;
+  };
+  template <class Group>
+  ONSTREAM_BODY static Letter read(const Group& group, const Posting* posting) {
+    return {group.load_line(&posting->number), group.load_line(&posting->address), group.load_line(&posting->bytes),
+            group.load_line(&posting->answer)};
+  }
+  // Whether the letter is whole and about message `number`, and what it says.
+  ONSTREAM_BODY static bool tells(const Letter& letter, std::uint64_t number, Answered& out) {
+    const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
+    if (!has_flag(letter.number, flag) || line_data(letter.number) != number) return false;
+    if (!has_flag(letter.address, flag) || !has_flag(letter.room, flag) || !has_flag(letter.answer, flag)) return false;
+    out = {Status::ok, static_cast<Answer>(line_data(letter.answer)), line_data(letter.address),
+           line_data(letter.room)};
+    return true;
   }
 
   // Whether the receiver has answered for message `number`, and what.
   template <class Group>
   ONSTREAM_BODY bool answered(const Group& group, std::uint64_t number, Answered& out) const {
-    const Posting* posting = lane.postings + (number & (lane.receives - 1));
-    const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
-    const Line last = group.load_line(&posting->number);
-    const Line address = group.load_line(&posting->address);
-    const Line room = group.load_line(&posting->bytes);
-    const Line answer = group.load_line(&posting->answer);
-    if (!has_flag(last, flag) || line_data(last) != number) return false;
-    if (!has_flag(address, flag) || !has_flag(room, flag) || !has_flag(answer, flag)) return false;
-    out = {Status::ok, static_cast<Answer>(line_data(answer)), line_data(address), line_data(room)};
-    return true;
+    const Letter lone = read(group, lane.postings + lane.receives);
+    const Letter own = read(group, lane.postings + (number & (lane.receives - 1)));
+    return tells(lone, number, out) || tells(own, number, out);
   }
 
   template <class Group>
@@ -163,38 +213,47 @@ struct Send {
     return out;
   }
 
-  // Staged sends run as one block, so that it alone counts the units. Ordered large send: announce, wait for the
-  // receiver's answer, do what it says. Every block sees the same answer.
+  // Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
+  // Usually the receive is there, and its posting comes with the counters. Staged sends run as one block, so that it
+  // alone counts the units.
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
+    const bool pulls = announce == Header::pull;
+    const bool speaks = group.block() == 0 && group.rank() == group.size() - 1;
+    // All that is asked of memory is asked at once; the data, which takes longest, last.
+    Letter lone{};
+    if (!pulls) lone = read(group, lane.postings + lane.receives);
+    const std::uint64_t credit = speaks ? group.load_relaxed(&lane.returned->credit) : 0;
     const auto [head, number] = load_pair(group, &lane.sending->head);
-    constexpr int kPollingBlocks = 16;
-    const bool first = group.block() == 0;
+    typename Group::Flight flight;
+    if (copier == nullptr) flight = group.fetch(source, pulls ? 0 : bytes);
     Status status = Status::ok;
-    if (first && group.rank() == group.size() - 1) {
-      status = wait_for_room(group, head, 2);
+    if (speaks) {
+      if (!has_room(head, 1, credit)) status = wait_for_room(group, head, 1);
       if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
     }
-    Answered answer{Status::ok, Answer::mine, 0, bytes};
-    if (announce != Header::pull && group.blocks() > kPollingBlocks) {  // then one thread of each polls
+    Answered answer{status, Answer::mine, 0, bytes};
+    if (!pulls && group.sync_or(!tells(lone, number, answer))) {
+      // One thread of each block polls: thousands that do would slow the receiver's answer.
       if (group.rank() == 0) (void)wait_for_answer(group, number);
       group.sync();
+      if (status == Status::ok) answer = wait_for_answer(group, number);
     }
-    if (announce != Header::pull && status == Status::ok) answer = wait_for_answer(group, number);
     if (status == Status::ok) status = answer.status;
     // Each thread goes on by itself from here: all see the same answer, and the barrier comes after the copy.
     const bool fits = answer.answer != Answer::refused && bytes <= answer.room;
     const bool here = fits && answer.answer == Answer::here;
     if (here && status == Status::ok) {
       if (copier == nullptr) {
-        group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
+        group.copy(flight, reinterpret_cast<void*>(answer.address), source, bytes);
       } else if (group.rank() == 0) {
         status = copy_through(group, wait, copier, answer.address, source, bytes);
       }
     }
     status = agree(group, status);
-    std::uint64_t units = here ? 2 : 1;
-    if (fits && !here && first && status == Status::ok) {
+    if (here && status == Status::ok) tell_arrival(group, number);
+    std::uint64_t units = 1;
+    if (fits && !here && group.block() == 0 && status == Status::ok) {
       status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
       if (status == Status::ok && group.rank() == 0) settle(group, ticket, Status::ok, bytes);
     }
@@ -208,7 +267,7 @@ struct Send {
     Answered answer{Status::ok, Answer::refused, 0, 0};
     Status status = Status::ok;
     if (group.block() == 0 && group.rank() == 0) {
-      status = wait_for_room(group, head, 2);
+      status = wait_for_room(group, head, 1);
       const bool push = announce != Header::pull && answered(group, number, answer) && answer.answer == Answer::here;
       if (status == Status::ok) {
         store_unit(group, lane, head, header_word(push ? Header::push : Header::pull, bytes), peer_source);
@@ -227,21 +286,29 @@ struct Send {
       (void)answered(group, number, answer);
       fits = bytes <= answer.room;
       if (fits) group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
+      group.sync();
+      if (fits) tell_arrival(group, number);
     }
-    finish(group, head, number, push && fits ? 2 : 1, status == Status::ok && !fits ? Status::truncated : status,
-           push && fits);
+    finish(group, head, number, 1, status == Status::ok && !fits ? Status::truncated : status, push && fits);
   }
 
-  // The last block signals and advances the counters.
+  // This block's share of a push is in the destination. All its threads have been at a barrier since.
+  template <class Group>
+  ONSTREAM_BODY void tell_arrival(const Group& group, std::uint64_t number) const {
+    if (group.rank() != 0) return;
+    std::uint64_t* arrival = lane.peer_acks + lane.receives + static_cast<std::uint64_t>(group.block());
+    const std::uint64_t word = (number + 1) * kArrivalBlocks + static_cast<std::uint64_t>(group.blocks());
+    group.store_release(arrival, word);  // pairs with Intake::await_arrivals
+  }
+
+  // The last block advances the counters.
   template <class Group>
   ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
                             Status status, bool pushed) const {
     const bool lost = status != Status::ok && status != Status::truncated;
     if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, bytes);
     if (last_to_finish(group, &lane.sending->finished, status) != Finish::last) return;
-    if (pushed) store_unit(group, lane, head + 1, header_word(Header::done, bytes), 0);
-    lane.sending->head = head + units;
-    lane.sending->number = number + 1;
+    store_pair(group, &lane.sending->head, head + units, number + 1);
     number_ticket(group, ticket, number);
     if (pushed && status == Status::ok) settle(group, ticket, Status::ok, bytes);
   }
@@ -285,6 +352,26 @@ struct Send {
         wait_until(group, wait, [&] { return group.load_acquire(&lane.returned->chunks) >= base + count; });
     if (group.rank() == 0) lane.sending->chunks = base + count;
     return agree(group, status);
+  }
+};
+
+// The three ways as kernels of their own: a GPU starts a short kernel faster.
+struct SendSmall : Send {
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    small(group);
+  }
+};
+struct SendDirect : Send {
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    direct(group);
+  }
+};
+struct SendPosted : Send {
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    post(group);
   }
 };
 

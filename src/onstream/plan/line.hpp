@@ -12,6 +12,7 @@
 namespace onstream {
 
 constexpr std::uint64_t kLineData = 8;  // bytes of data in a line
+constexpr int kLinesInFlight = 4;       // lines that one thread has under way
 
 ONSTREAM_BODY Line flag_line(std::uint64_t data, std::uint32_t flag) {
   const std::uint64_t high = static_cast<std::uint64_t>(flag) << 32;

@@ -13,6 +13,8 @@
 namespace onstream {
 
 class CudaGroup {
+  static constexpr int kFlightWords = 8;  // accesses of 16 bytes that one thread has under way
+
  public:
   ONSTREAM_BODY int rank() const { return static_cast<int>(threadIdx.x); }
   ONSTREAM_BODY int size() const { return static_cast<int>(blockDim.x); }
@@ -89,11 +91,58 @@ class CudaGroup {
     const std::size_t first = static_cast<std::size_t>(block()) * size() + rank();
     share(destination, source, bytes, first, static_cast<std::size_t>(blocks()) * size());
   }
+
+  // A copy in two steps, for when the source is known before the destination: what the grid's threads load first is on
+  // its way meanwhile.
+  struct Flight {
+    uint4 held[kFlightWords];
+  };
+  ONSTREAM_BODY Flight fetch(const void* source, std::size_t bytes) const {
+    Flight flight;
+    if (reinterpret_cast<std::uintptr_t>(source) % sizeof(uint4) != 0) return flight;
+    const Words words(*this, bytes);
+    const auto* from = static_cast<const uint4*>(source) + words.first;
+#pragma unroll
+    for (int k = 0; k < kFlightWords; ++k) {
+      if (k * words.step < words.left) flight.held[k] = __ldcg(from + k * words.step);
+    }
+    return flight;
+  }
+  ONSTREAM_BODY void copy(const Flight& flight, void* destination, const void* source, std::size_t bytes) const {
+    const std::uintptr_t both =
+        reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
+    if (both % sizeof(uint4) != 0) return copy(destination, source, bytes);
+    const Words words(*this, bytes);
+    auto* to = static_cast<uint4*>(destination) + words.first;
+#pragma unroll
+    for (int k = 0; k < kFlightWords; ++k) {
+      if (k * words.step < words.left) to[k * words.step] = flight.held[k];
+    }
+    const std::size_t flown = kFlightWords * words.step * sizeof(uint4);
+    const std::size_t done = flown < bytes ? flown : bytes & ~(sizeof(uint4) - 1);
+    if (done == bytes) return;
+    copy(static_cast<std::byte*>(destination) + done, static_cast<const std::byte*>(source) + done, bytes - done);
+  }
   ONSTREAM_BODY void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     share(destination, source, bytes, static_cast<std::size_t>(rank()), static_cast<std::size_t>(size()));
   }
 
  private:
+  // This thread's 16-byte words in the grid's first flights. Few instructions: they run between two trips to memory.
+  struct Words {
+    ONSTREAM_BODY Words(const CudaGroup& group, std::size_t bytes)
+        : first(static_cast<std::uint32_t>(group.block()) * group.size() + group.rank()),
+          step(static_cast<std::uint32_t>(group.blocks()) * group.size()) {
+      const std::size_t count = bytes / sizeof(uint4);
+      constexpr std::uint32_t kEnough = 1u << 30;
+      const std::uint32_t most = count < kEnough ? static_cast<std::uint32_t>(count) : kEnough;
+      left = most > first ? most - first : 0;
+    }
+    std::uint32_t first;
+    std::uint32_t step;
+    std::uint32_t left;  // words from the first on; enough for every flight
+  };
+
   // The share of thread `first` of `step` threads. Not inlined: it is large, and kernels that copy in several places
   // start faster small.
   __device__ __noinline__ static void share(void* destination, const void* source, std::size_t bytes, std::size_t first,
@@ -108,7 +157,7 @@ class CudaGroup {
     const std::size_t head = unaligned < bytes ? unaligned : bytes;
     const std::size_t tail = head + ((bytes - head) & ~(width - 1));
     if (width == 16) {
-      share_words<uint4, 8>(to + head, from + head, (tail - head) / 16, first, step);
+      share_words<uint4, kFlightWords>(to + head, from + head, (tail - head) / 16, first, step);
     } else if (width == 8) {
       share_words<unsigned long long, 8>(to + head, from + head, (tail - head) / 8, first, step);
     } else if (width == 4) {
@@ -126,22 +175,22 @@ class CudaGroup {
     auto* to = static_cast<Word*>(destination);
     const auto* from = static_cast<const Word*>(source);
     std::size_t i = first;
-    for (; i + (kFlight - 1) * step < count; i += kFlight * step) move<kFlight>(to + i, from + i, step, kFlight);
-    // What is left is less than one full flight: all of it at once too.
-    if (i < count) move<kFlight>(to + i, from + i, step, static_cast<int>((count - i + step - 1) / step));
-  }
-
-  // `here` words, `step` apart: all loads, then all stores.
-  template <int kFlight, class Word>
-  ONSTREAM_BODY static void move(Word* to, const Word* from, std::size_t step, int here) {
-    Word held[kFlight];
+    for (; i + (kFlight - 1) * step < count; i += kFlight * step) {
+      Word held[kFlight];
+#pragma unroll
+      for (int k = 0; k < kFlight; ++k) held[k] = __ldcg(from + i + k * step);
+#pragma unroll
+      for (int k = 0; k < kFlight; ++k) to[i + k * step] = held[k];
+    }
+    if (i >= count) return;
+    Word held[kFlight];  // what is left is less than one full flight: all of it at once too
 #pragma unroll
     for (int k = 0; k < kFlight; ++k) {
-      if (k < here) held[k] = __ldcg(from + k * step);
+      if (i + k * step < count) held[k] = __ldcg(from + i + k * step);
     }
 #pragma unroll
     for (int k = 0; k < kFlight; ++k) {
-      if (k < here) to[k * step] = held[k];
+      if (i + k * step < count) to[i + k * step] = held[k];
     }
   }
 };

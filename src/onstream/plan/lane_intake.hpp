@@ -1,0 +1,130 @@
+// Intake: takes one message after another out of a lane's ring, whatever their kind. First block only; every thread
+// holds the same values.
+#pragma once
+
+#include "onstream/plan/lane_crew.hpp"
+#include "onstream/plan/lane_ring.hpp"
+
+namespace onstream::lane {
+
+class Intake {
+ public:
+  ONSTREAM_BODY Intake(const WaitView& wait, const View& lane, Fetcher& fetcher, std::uint64_t head,
+                       std::uint64_t returned)
+      : wait_(wait), lane_(lane), fetcher_(fetcher), head_(head), returned_(returned) {}
+
+  // Whether the next message can be taken without waiting for the sender's next step. One thread.
+  template <class Group>
+  ONSTREAM_BODY bool available(const Group& group, std::uint64_t number, std::uint64_t offered) const {
+    Seen seen;
+    if (!look(group, lane_, head_, seen)) return false;
+    return offered == 0 || !seen.asks() || arrived(group, lane_, number, 0, 1);
+  }
+
+  // Takes the next message. `bytes` gets its size. Not ok: timeout or aborted (the lane is lost) or truncated.
+  template <class Group>
+  ONSTREAM_BODY Status take(const Group& group, const Target& target, std::uint64_t& bytes) {
+    Seen seen;
+    const Status status = await_header(group, wait_, lane_, head_, seen);
+    if (status != Status::ok) return status;
+    bytes = seen.bytes();
+    sender_asks_ = seen.kind() != Header::data && seen.kind() != Header::pull;
+    switch (seen.kind()) {
+      case Header::data: return take_data(group, target, seen);
+      case Header::placed:
+        if (group.rank() == 0) group.fence();  // what was written before is there for what runs after this op
+        head_ += 1;
+        return Status::ok;
+      case Header::pull: return take_pull(group, target, bytes, seen.address);
+      default: return take_announced(group, target, seen);
+    }
+  }
+
+  // Whether the sender of the message taken last waits for an answer. If not, its host is to be told of a truncation.
+  ONSTREAM_BODY bool sender_asks() const { return sender_asks_; }
+
+  template <class Group>
+  ONSTREAM_BODY void give_credit(const Group& group) {
+    returned_ = lane::give_credit(group, lane_, head_, returned_);
+  }
+
+  ONSTREAM_BODY std::uint64_t head() const { return head_; }
+  ONSTREAM_BODY std::uint64_t returned() const { return returned_; }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY Status take_data(const Group& group, const Target& target, const Seen& seen) {
+    const Status status = take_lines(group, wait_, lane_, head_, seen.bytes(), target);
+    if (status == Status::ok || status == Status::truncated) head_ += units_for(seen.bytes());
+    return status;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY Status take_pull(const Group& group, const Target& target, std::uint64_t bytes, std::uint64_t source) {
+    head_ += 1;
+    const bool fits = bytes <= target.capacity;
+    const Status status = fits ? fetcher_.fetch(group, target.destination, reinterpret_cast<const void*>(source), bytes)
+                               : Status::truncated;
+    acknowledge(group, target.number, fits ? 0 : 1);
+    return status;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void acknowledge(const Group& group, std::uint64_t number, std::uint64_t refused) const {
+    if (group.rank() != 0) return;
+    std::uint64_t* ack = lane_.peer_acks + (number & (lane_.receives - 1));
+    group.store_release(ack, (number + 1) * 2 + refused);  // pairs with wait_for_ack, wait_for_answer and AwaitSend
+  }
+
+  // A large message whose sender waits for an answer, unless a posting was made.
+  template <class Group>
+  ONSTREAM_BODY Status take_announced(const Group& group, const Target& target, const Seen& seen) {
+    const std::uint64_t bytes = seen.bytes();
+    if (bytes > target.capacity) {
+      acknowledge(group, target.number, 1);
+      head_ += 1;
+      return Status::truncated;
+    }
+    if (target.offered != 0) {
+      const Status status = await_arrivals(group, wait_, lane_, target.number);
+      if (status == Status::ok) head_ += 1;
+      return status;
+    }
+    const std::uint64_t place = target.number & (lane_.receives - 1);
+    answer(group, lane_, place, target.number, Answer::mine, 0, target.capacity);
+    if (seen.kind() == Header::push) return take_pull(group, target, bytes, seen.address);
+    head_ += 1;
+    return fetch_chunks(group, target, bytes);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY Status fetch_chunks(const Group& group, const Target& target, std::uint64_t bytes) {
+    std::uint64_t fetched = lane_.receiving->chunks;
+    for (std::uint64_t offset = 0; offset < bytes; ++fetched) {
+      Seen seen;
+      Status status = wait_until(group, wait_, [&] { return look(group, lane_, head_, seen); });
+      group.fence();  // pairs with the sender's fence before its chunk header
+      status = agree(group, status);
+      if (status != Status::ok) return status;
+      const auto* source = reinterpret_cast<const void*>(seen.address);
+      status = fetcher_.fetch(group, target.destination + offset, source, seen.bytes());
+      if (status != Status::ok) return status;
+      offset += seen.bytes();
+      head_ += 1;
+      give_credit(group);
+      if (group.rank() == 0) group.store_release(&lane_.peer_returned->chunks, fetched + 1);
+    }
+    group.sync();
+    if (group.rank() == 0) lane_.receiving->chunks = fetched;
+    return Status::ok;
+  }
+
+  const WaitView& wait_;
+  const View& lane_;
+  Fetcher& fetcher_;
+  std::uint64_t head_;
+  std::uint64_t returned_;
+  bool sender_asks_ = true;
+};
+
+}  // namespace onstream::lane

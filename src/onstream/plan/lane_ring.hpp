@@ -1,0 +1,169 @@
+// How a message is seen to arrive, for the receiving kernels of a lane: its header, its lines in the ring, the arrivals
+// of a push; and what the receiver answers. Every thread of the first block calls these alike unless told otherwise.
+// Protocol and memory: lane.hpp.
+#pragma once
+
+#include "onstream/plan/lane.hpp"
+
+namespace onstream::lane {
+
+// Where the next message shall go.
+struct Target {
+  std::byte* destination = nullptr;
+  std::uint64_t capacity = 0;
+  std::uint64_t number = 0;
+  std::uint64_t offered = 0;  // not 0: a posting said `here`
+};
+
+// Tells the sender where message `number` shall go, or what becomes of it: in that message's posting, or in the last
+// one for a receive that has no other before it.
+template <class Group>
+ONSTREAM_BODY void answer(const Group& group, const View& lane, std::uint64_t place, std::uint64_t number, Answer what,
+                          std::uint64_t address, std::uint64_t room) {
+  if (group.rank() != 0) return;
+  Posting* posting = lane.peer_postings + place;
+  const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
+  group.store_line(&posting->address, flag_line(address, flag));
+  group.store_line(&posting->bytes, flag_line(room, flag));
+  group.store_line(&posting->answer, flag_line(static_cast<std::uint64_t>(what), flag));
+  group.store_line(&posting->number, flag_line(number, flag));
+}
+
+// A message's header.
+struct Seen {
+  std::uint64_t word = 0;
+  std::uint64_t address = 0;
+
+  ONSTREAM_BODY Header kind() const { return header_kind(word); }
+  ONSTREAM_BODY std::uint64_t bytes() const { return header_bytes(word); }
+  // Whether its sender asks for a posting and then pushes, if the posting says `here`.
+  ONSTREAM_BODY bool asks() const { return kind() == Header::push || kind() == Header::stage; }
+};
+
+// Whether the header at `head` is there. One thread.
+template <class Group>
+ONSTREAM_BODY bool look(const Group& group, const View& lane, std::uint64_t head, Seen& seen) {
+  const Place first = place_of(lane, head, 0);
+  const Line line0 = group.load_line(lane.ring + first.index);
+  const Line line1 = group.load_line(lane.ring + first.index + 1);
+  if (!has_flag(line0, first.flag)) return false;
+  seen.word = line_data(line0);
+  if (seen.kind() == Header::data) return true;
+  if (!has_flag(line1, first.flag)) return false;
+  seen.address = line_data(line1);
+  return true;
+}
+
+// Waits for the header at `head`. One thread polls: hundreds that do would slow the stores that they wait for.
+template <class Group>
+ONSTREAM_BODY Status await_header(const Group& group, const WaitView& wait, const View& lane, std::uint64_t head,
+                                  Seen& seen) {
+  if (group.rank() == 0) (void)wait_until(group, wait, [&] { return look(group, lane, head, seen); });
+  group.sync();
+  return agree(group, wait_until(group, wait, [&] { return look(group, lane, head, seen); }));
+}
+
+// Payload lines of the ring that one thread waits for together: first, first + step, ... below `end`. What can be known
+// before they come is, as every instruction after that counts.
+struct Batch {
+  const Line* places[kLinesInFlight];
+  std::uint32_t flags[kLinesInFlight];
+  Line lines[kLinesInFlight];
+  int count = 0;
+
+  ONSTREAM_BODY Batch(const View& lane, std::uint64_t head, std::uint64_t first, std::uint64_t step,
+                      std::uint64_t end) {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kLinesInFlight; ++k) {
+      const std::uint64_t line = first + k * step;
+      const Place place = place_of(lane, head, line);
+      places[k] = lane.ring + place.index;
+      flags[k] = place.flag;
+      if (line < end) count = k + 1;
+    }
+  }
+
+  // Loads them; whether all have come.
+  template <class Group>
+  ONSTREAM_BODY bool load(const Group& group) {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kLinesInFlight; ++k) {
+      if (k < count) lines[k] = group.load_line(places[k]);
+    }
+    bool all = true;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kLinesInFlight; ++k) all = all && (k >= count || has_flag(lines[k], flags[k]));
+    return all;
+  }
+
+  // To words `to`, to + step, ...
+  ONSTREAM_BODY void store_words(std::uint64_t* to, std::uint64_t step) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kLinesInFlight; ++k) {
+      if (k < count) to[k * step] = line_data(lines[k]);
+    }
+  }
+  // Any alignment and any number of bytes. `line` is that of the first, counted from the payload's begin.
+  ONSTREAM_BODY void store(void* destination, std::uint64_t bytes, std::uint64_t line, std::uint64_t step) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kLinesInFlight; ++k) {
+      if (k < count) store_payload(destination, bytes, line + k * step, line_data(lines[k]));
+    }
+  }
+};
+
+// Path ll: every line proves itself. Waits for all, and stores them if there is room.
+template <class Group>
+ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const View& lane, std::uint64_t head,
+                                std::uint64_t bytes, const Target& target) {
+  const std::uint64_t end = lines_for(bytes);
+  const std::uint64_t size = static_cast<std::uint64_t>(group.size());
+  const bool fits = bytes <= target.capacity;
+  Status status = Status::ok;
+  for (std::uint64_t line = static_cast<std::uint64_t>(group.rank()) + 1; line < end && status == Status::ok;
+       line += kLinesInFlight * size) {
+    Batch batch(lane, head, line, size, end);
+    status = wait_until(group, wait, [&] { return batch.load(group); });
+    if (fits && status == Status::ok) batch.store(target.destination, bytes, line - 1, size);
+  }
+  status = agree(group, status);
+  return status == Status::ok && !fits ? Status::truncated : status;
+}
+
+// Whether the sender's blocks own, own + step, ... have brought their parts of message `number`. What has come of a
+// later push came after all of an earlier one: the sender's ops follow each other. One thread.
+template <class Group>
+ONSTREAM_BODY bool arrived(const Group& group, const View& lane, std::uint64_t number, std::uint64_t own,
+                           std::uint64_t step) {
+  if (own >= kArrivals) return true;
+  const std::uint64_t* arrivals = lane.acks + lane.receives;
+  const std::uint64_t first = group.load_acquire(arrivals);  // pairs with tell_arrival
+  std::uint64_t mine = group.load_acquire(arrivals + own);   // in one trip with the first
+  if (first / kArrivalBlocks != number + 1) return first / kArrivalBlocks > number + 1;
+  for (std::uint64_t block = own; block < first % kArrivalBlocks;) {
+    if (mine / kArrivalBlocks < number + 1) return false;
+    block += step;
+    if (block < first % kArrivalBlocks) mine = group.load_acquire(arrivals + block);
+  }
+  return true;
+}
+
+// Each thread acquires what it waited for, and the barrier passes it on: what has come is there for what runs after
+// this op. (A fence here would wait for the group's own stores, half a microsecond.)
+template <class Group>
+ONSTREAM_BODY Status await_arrivals(const Group& group, const WaitView& wait, const View& lane, std::uint64_t number) {
+  const std::uint64_t own = static_cast<std::uint64_t>(group.rank());
+  const std::uint64_t step = static_cast<std::uint64_t>(group.size());
+  return agree(group, wait_until(group, wait, [&] { return arrived(group, lane, number, own, step); }));
+}
+
+// Gives back the credit for the ring up to `head`, in large steps. Returns what has been given back.
+template <class Group>
+ONSTREAM_BODY std::uint64_t give_credit(const Group& group, const View& lane, std::uint64_t head,
+                                        std::uint64_t returned) {
+  if (head - returned < std::uint64_t{1} << (lane.ring_shift - 2)) return returned;
+  if (group.rank() == 0) group.store_relaxed(&lane.peer_returned->credit, head);
+  return head;
+}
+
+}  // namespace onstream::lane
