@@ -1,42 +1,58 @@
-// bench_message: times messages between two ranks and prints raw samples; `onstream bench message` starts it.
+// bench_message: times messages between ranks and prints raw samples; `onstream bench message` starts it.
 //
-//   bench_message [--device SPEC] [--memory device|pinned|host] [--path PATH] [--samples N] [--threads PORT] CASE...
+//   bench_message [OPTIONS] CASE...       CASE: see message_case.hpp
+//     --device SPEC     host, cuda, cuda:N
+//     --from KIND, --to KIND    where messages come from and go to: device, pinned, managed, host
+//     --path PATH       of every message
+//     --set NAME=VALUE  a parameter; may be repeated
+//     --samples N
+//     --threads PORT    two ranks as threads of this process, which meet at this free TCP port
+//     --library NAME    onstream, nccl or nvshmem; the latter two with --file, which the loader gets
 //
-// Two processes under any launcher, or with --threads two ranks as threads of this process (PORT: a free TCP port of
-// this machine). CASE: see message_case.hpp. Rank 0 prints JSON lines: first what ran, then one a case with all its
-// samples; the statistics are the driver's. Exits with status 1 after any error, wrong data included. All waits end at
-// the deadline of the world (ONSTREAM_TIMEOUT_S).
+// Several processes under any launcher. Rank 0 prints JSON lines: first what ran, then one a case with all its samples;
+// the statistics are the driver's. Exits with status 1 after any error, wrong data included. Waits of onstream end at
+// the deadline of the world (ONSTREAM_TIMEOUT_S); a peer that hangs is ended by the driver.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "message_modes.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/base/parameters.hpp"
 
 namespace {
 
 using namespace onstream;
 
 struct Options {
-  std::string device;
-  MemoryKind memory = MemoryKind::device;
-  Path path = Path::automatic;
+  std::string library = "onstream";
+  bench::LibraryOptions setup;
+  std::vector<std::pair<std::string, std::string>> parameters;
   int samples = 10;
   std::optional<int> threads_port;
   std::vector<bench::Case> cases;
 };
 
-MemoryKind memory_from(const std::string& name) {
-  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::host}) {
+MemoryKind memory_from(const std::string& option, const std::string& name) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host}) {
     if (name == name_of(kind)) return kind;
   }
-  fail(ErrorCode::invalid_argument, "--memory is '", name, "'; there are device, pinned, host");
+  fail(ErrorCode::invalid_argument, option, " is '", name, "'; there are device, pinned, managed, host");
+}
+
+std::pair<std::string, std::string> setting_from(const std::string& text) {
+  const std::size_t split = text.find('=');
+  require(split != std::string::npos && split > 0, "--set takes NAME=VALUE, not '", text, "'");
+  return {text.substr(0, split), text.substr(split + 1)};
 }
 
 int count_from(const std::string& option, const std::string& value, int most) {
@@ -52,6 +68,31 @@ int count_from(const std::string& option, const std::string& value, int most) {
   return result;
 }
 
+void read_option(Options& options, const std::string& word, const std::string& value) {
+  if (word == "--device") {
+    options.setup.device = value;
+  } else if (word == "--from") {
+    options.setup.from = memory_from(word, value);
+  } else if (word == "--to") {
+    options.setup.to = memory_from(word, value);
+  } else if (word == "--path") {
+    options.setup.path = path_from(value);
+  } else if (word == "--set") {
+    options.parameters.push_back(setting_from(value));
+  } else if (word == "--samples") {
+    options.samples = count_from(word, value, 100'000);
+  } else if (word == "--threads") {
+    options.threads_port = count_from(word, value, 65535);
+  } else if (word == "--library") {
+    options.library = value;
+  } else if (word == "--file") {
+    options.setup.file = value;
+  } else {
+    fail(ErrorCode::invalid_argument, "unknown option ", word,
+         "; there are --device, --from, --to, --path, --set, --samples, --threads, --library, --file");
+  }
+}
+
 Options options_from(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -61,56 +102,42 @@ Options options_from(int argc, char** argv) {
       continue;
     }
     require(i + 1 < argc, word, " needs a value");
-    const std::string value = argv[++i];
-    if (word == "--device") {
-      options.device = value;
-    } else if (word == "--memory") {
-      options.memory = memory_from(value);
-    } else if (word == "--path") {
-      options.path = path_from(value);
-    } else if (word == "--samples") {
-      options.samples = count_from(word, value, 100'000);
-    } else if (word == "--threads") {
-      options.threads_port = count_from(word, value, 65535);
-    } else {
-      fail(ErrorCode::invalid_argument, "unknown option ", word,
-           "; there are --device, --memory, --path, --samples, --threads");
-    }
+    read_option(options, word, argv[++i]);
   }
   require(!options.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
+  for (const bench::Case& c : options.cases) {
+    options.setup.largest = std::max(options.setup.largest, c.buffer_bytes());
+  }
   return options;
 }
 
-void print_heading(const World& world, const Options& options, const Parameters& parameters) {
-  std::string rows;
-  for (const ParameterRow& row : parameters.rows()) {
-    rows += concat(rows.empty() ? "" : ",", "{\"name\":", bench::quoted(row.name),
-                   ",\"value\":", bench::quoted(row.value), ",\"set_by\":", bench::quoted(row.set_by), "}");
+std::unique_ptr<bench::Library> open(const Options& options, const Launch& launch) {
+  bench::LibraryOptions setup = options.setup;
+  setup.launch = launch;
+  if (options.library == "onstream") {
+    Parameters parameters = Parameters::from_environment();
+    if (!setup.device.empty()) parameters.set("device", setup.device);
+    for (const auto& [name, value] : options.parameters) parameters.set(name, value);
+    return bench::open_onstream(setup, parameters);
   }
-  std::cout << "{\"library\":\"onstream " ONSTREAM_BENCH_VERSION "\",\"build_type\":\"" ONSTREAM_BENCH_BUILD
-               "\",\"compiler\":\"" ONSTREAM_BENCH_COMPILER "\",\"cuda_compiler\":\"" ONSTREAM_BENCH_CUDA
-               "\",\"device\":"
-            << bench::quoted(world.device().name()) << ",\"device_kind\":\"" << name_of(world.device().kind())
-            << "\",\"memory\":\"" << name_of(options.memory) << "\",\"path\":\"" << name_of(options.path)
-            << "\",\"world\":" << bench::quoted(world.describe()) << ",\"parameters\":[" << rows << "]}" << std::endl;
+  require(!setup.file.empty(), "--library ", options.library, " needs --file, the library to load");
+  if (setup.device.empty()) setup.device = "cuda";
+  if (options.library == "nccl") return bench::open_nccl(setup);
+  if (options.library == "nvshmem") return bench::open_nvshmem(setup);
+  fail(ErrorCode::invalid_argument, "--library is '", options.library, "'; there are onstream, nccl, nvshmem");
 }
 
 void run_cases(const Options& options, const Launch& launch) {
-  Parameters parameters = Parameters::from_environment();
-  if (!options.device.empty()) parameters.set("device", options.device);
-  const std::shared_ptr<World> world = World::create(launch, parameters);
-  std::size_t largest = 0;
-  for (const bench::Case& c : options.cases) largest = std::max(largest, c.bytes);
+  const std::unique_ptr<bench::Library> library = open(options, launch);
   try {
-    bench::Runner runner(*world, options.memory, options.path, largest);
-    if (world->rank() == 0) print_heading(*world, options, parameters);
+    bench::Runner runner(*library);
+    if (library->rank() == 0) std::cout << library->heading() << std::endl;
     for (const bench::Case& c : options.cases) {
       const std::vector<double> samples_s = runner.run(c, options.samples);
-      if (world->rank() == 0) std::cout << bench::json_of(c, samples_s) << std::endl;
+      if (library->rank() == 0) std::cout << bench::json_of(c, samples_s) << std::endl;
     }
-    world->barrier();
   } catch (const std::exception& error) {
-    world->abort(error.what());  // so that the other rank ends too
+    library->abort(error.what());  // so that the other ranks end too
     throw;
   }
 }
@@ -141,6 +168,11 @@ void run_threads(const Options& options) {
 }
 
 }  // namespace
+
+void onstream::bench::end_process(const std::string& reason) {
+  std::fprintf(stderr, "bench_message: %s\n", reason.c_str());
+  std::_Exit(1);
+}
 
 int main(int argc, char** argv) {
   try {

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from .cases import MEMORIES, MODES, SUBMISSIONS, WINDOW, bytes_from, choices_from
+from .cases import MEMORIES, MODES, SUBMISSIONS, WINDOW, choices_from, sizes_from
 
 bench_app = typer.Typer(help="Measures on this machine.", no_args_is_help=True)
 
@@ -24,44 +24,57 @@ def _bench() -> None:
 @bench_app.command("message")
 def message_command(
     device: Annotated[str, typer.Option(help="host or cuda.")] = "host",
-    sizes: Annotated[str, typer.Option(help="Such as 8,64KiB,1MiB. Default: a list for the device.")] = "",
-    modes: Annotated[str, typer.Option(help="Of ping-pong, pipelined, bidirectional.")] = ",".join(MODES),
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Two, or any number for the rings.")] = 2,
+    sizes: Annotated[
+        str, typer.Option(help="Such as 8,64KiB,1MiB; or sweep: 1 B to 1 GiB. Default: a list for the device.")
+    ] = "",
+    modes: Annotated[str, typer.Option(help=f"Of {', '.join(MODES)}. Default: all but separate.")] = "",
     submissions: Annotated[
         str, typer.Option(help="Of host (the host waits), eager (on a stream), captured (in a graph).")
     ] = ",".join(SUBMISSIONS),
     memory: Annotated[
-        str, typer.Option(help="Of device, pinned, host (plain). Default: device,host on host, device on cuda.")
+        str,
+        typer.Option(help="Of device, pinned, managed, host (plain). Default: device,host on host, device on cuda."),
     ] = "",
     path: Annotated[str, typer.Option(help="auto, ll, store, load, copy or stage.")] = "auto",
+    max_blocks: Annotated[int | None, typer.Option(help="Caps the thread blocks of a bulk operation.")] = None,
     rounds: Annotated[int, typer.Option(help="Starts of each program; they alternate.")] = 5,
     samples: Annotated[int, typer.Option(help="Samples of each case in a round.")] = 10,
     window: Annotated[int, typer.Option(help="Messages in flight, where the mode has several.")] = WINDOW,
-    peers: Annotated[
-        str, typer.Option(help="Of openmpi, mpich; none; auto takes those that can be installed (host only).")
+    vs: Annotated[
+        str,
+        typer.Option(help="Peers in the same run: of nccl, nvshmem, mpi, openmpi, mpich; auto: all; none."),
     ] = "auto",
     threads: Annotated[bool, typer.Option(help="Ranks as two threads of one process.")] = False,
     quick: Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")] = False,
+    headline: Annotated[bool, typer.Option(help="Only the cases that a bar was stated for.")] = False,
+    limit_s: Annotated[float, typer.Option(help="Seconds that one start of a program may take.")] = 540.0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Writes the whole result there.")] = None,
 ) -> None:
-    """Times messages between two ranks: latency, bandwidth, message rate; eager and captured.
+    """Times messages between ranks: latency, bandwidth, message rate; eager and captured.
 
-    Peers (Open MPI, MPICH) run the same cases in the same call, alternating with onstream.
+    Peers run the same cases in the same call, alternating with onstream. A peer that is not here is named with the
+    reason.
     """
-    from . import message, table
+    from . import message, peers, table
 
     settings = message.Settings(
         device=device,
-        modes=choices_from(modes, MODES, "--modes"),
+        ranks=ranks,
+        modes=choices_from(modes, MODES, "--modes") if modes else (),
         submissions=choices_from(submissions, SUBMISSIONS, "--submissions"),
-        sizes=tuple(dict.fromkeys(bytes_from(size) for size in sizes.split(","))) if sizes else (),
+        sizes=sizes_from(sizes, device),
         memories=choices_from(memory, MEMORIES, "--memory") if memory else (),
         path=path,
+        max_blocks=max_blocks,
         rounds=1 if quick else rounds,
         samples=min(samples, 3) if quick else samples,
         window=window,
-        peers={"auto": None, "none": ()}.get(peers, tuple(peers.split(","))),
+        vs=peers.names_from(vs, device),
         threads=threads,
         quick=quick,
+        headline=headline,
+        limit_s=limit_s,
     )
     result = message.measure(settings, say=lambda line: typer.echo(line, err=True))
     if json_file is not None:

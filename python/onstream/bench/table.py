@@ -6,8 +6,8 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from .cases import GIB, KIB, MIB
+from .peers import TITLES
 
-TITLES = {"onstream": "onstream", "openmpi": "Open MPI", "mpich": "MPICH"}
 SUBMISSION_TITLES = {
     "host": "the host waits for each",
     "eager": "stream-ordered, eager",
@@ -46,20 +46,31 @@ def lines_of(result: dict[str, Any]) -> list[str]:
     columns = f"{'size':>10} {'median':>11} {'min':>11} {'p25':>11} {'p75':>11} {'max':>11} {'bandwidth':>12}"
     group = None
     for row in result["rows"]:
-        key = (row["who"], row["mode"], row["submission"], row["memory"], row["path"])
+        key = (row["who"], row["mode"], row["submission"], row["memory"], row["path"], row.get("max_blocks"))
         if key != group:
             group = key
-            what = "half a round trip" if row["mode"] == "ping-pong" else f"window of {row['window']}"
+            cap = f", at most {row['max_blocks']} blocks" if row.get("max_blocks") else ""
             lines += [
                 "",
-                f"{TITLES[row['who']]}: {row['mode']} ({what}), {SUBMISSION_TITLES[row['submission']]}, "
-                f"{row['memory']} memory, path {row['path']}",
+                f"{TITLES[row['who']]}: {row['mode']} ({what_of(row)}), {SUBMISSION_TITLES[row['submission']]}, "
+                f"{row['memory']} memory, path {row['path']}{cap}",
                 f"{columns} {'messages/s':>11}",
             ]
         times = " ".join(f"{time_text(row[name]):>11}" for name in ("median_s", "min_s", "p25_s", "p75_s", "max_s"))
         rate = rate_text(row["bytes_per_s"])
         lines.append(f"{size_text(row['bytes']):>10} {times} {rate:>12} {row['messages_per_s']:>11.3g}")
     return [*lines, "", *verdict_lines(result)]
+
+
+def what_of(row: dict[str, Any]) -> str:
+    """What one figure of the row's mode is the time of."""
+    return {
+        "ping-pong": "half a round trip",
+        "ring": "one step: send to the next, receive from the last",
+        "ring-plan": "one step, a plan: send to the next, receive from the last",
+        "separate": f"{row['window']} messages, each its own operation",
+        "aggregated": f"{row['window']} messages posted together",
+    }.get(row["mode"], f"window of {row['window']}")
 
 
 def heading_of(result: dict[str, Any]) -> str:
@@ -76,12 +87,18 @@ def verdict_lines(result: dict[str, Any]) -> list[str]:
         word = "holds " if verdict["holds"] else "MISSED"
         sign = "<=" if verdict["quantity"] == "latency" else ">="
         unit = verdict["unit"]
-        how = f"{verdict['mode']} {verdict['submission']}, {verdict['memory']} memory"
+        how = f"{verdict.get('via', verdict['mode'])} {verdict['submission']}, {verdict['memory']} memory"
+        if verdict.get("path", "auto") != "auto":
+            how += f", path {verdict['path']}"
+        if verdict.get("max_blocks"):
+            how += f", at most {verdict['max_blocks']} blocks"
         what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how}"
         figure = f"{verdict['value']:.2f} {unit} (bar: {sign} {verdict['limit']:g})"
         if verdict["against"]:
             peer = f"{TITLES[verdict['against']]} {time_text(verdict['peer_median_s'])}"
             figure += f"; onstream {time_text(verdict['median_s'])}, {peer}"
+        elif verdict.get("peer"):
+            figure += f"; peers: {verdict['peer']}"
         lines.append(f"{word} {what}: {figure}")
     if not lines:
         lines.append("no bar was stated for this device, or its cases or peers were not run")
