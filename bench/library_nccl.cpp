@@ -12,6 +12,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/store.hpp"
 #include "onstream/device/devices.hpp"
+#include "options.hpp"
 #include "shared_object.hpp"
 
 namespace onstream::bench {

@@ -4,6 +4,7 @@
 #include "library.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/world/world.hpp"
+#include "options.hpp"
 
 #ifndef ONSTREAM_BENCH_VERSION
 #define ONSTREAM_BENCH_VERSION "unknown"

@@ -1,17 +1,21 @@
 // bench_message: times messages between ranks and prints raw samples; `onstream bench message` starts it.
 //
-//   bench_message [OPTIONS] CASE...       CASE: see message_case.hpp
+//   bench_message [OPTIONS] GROUP [--then GROUP]...      GROUP: [OPTIONS OF THE GROUP] CASE...
+//     CASE              see message_case.hpp
 //     --device SPEC     host, cuda, cuda:N
-//     --from KIND, --to KIND    where messages come from and go to: device, pinned, managed, host
-//     --path PATH       of every message
-//     --set NAME=VALUE  a parameter; may be repeated
 //     --samples N
 //     --threads PORT    two ranks as threads of this process, which meet at this free TCP port
 //     --library NAME    onstream, nccl or nvshmem; the latter two with --file, which the loader gets
+//     --then            begins another group, with a world of its own
+//   of a group:
+//     --from KIND, --to KIND    where messages come from and go to: device, pinned, managed, host
+//     --path PATH       of every message
+//     --set NAME=VALUE  a parameter; may be repeated
 //
-// Several processes under any launcher. Rank 0 prints JSON lines: first what ran, then one a case with all its samples;
-// the statistics are the driver's. Exits with status 1 after any error, wrong data included. Waits of onstream end at
-// the deadline of the world (ONSTREAM_TIMEOUT_S); a peer that hangs is ended by the driver.
+// Several processes under any launcher. Rank 0 prints JSON lines: for each group what runs, then one a case with all
+// its samples, and if it failed {"error": why}; the statistics are the driver's. Exits with status 1 after any error,
+// wrong data included; of several groups only if all failed. Waits of onstream end at the deadline of the world
+// (ONSTREAM_TIMEOUT_S); a peer that hangs is ended by the driver.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -28,117 +32,126 @@
 #include "message_modes.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/parameters.hpp"
+#include "options.hpp"
 
 namespace {
 
 using namespace onstream;
 
-struct Options {
-  std::string library = "onstream";
-  bench::LibraryOptions setup;
+struct Group {
+  MemoryKind from = MemoryKind::device;
+  MemoryKind to = MemoryKind::device;
+  Path path = Path::automatic;
   std::vector<std::pair<std::string, std::string>> parameters;
-  int samples = 10;
-  std::optional<int> threads_port;
   std::vector<bench::Case> cases;
 };
 
-MemoryKind memory_from(const std::string& option, const std::string& name) {
-  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host}) {
-    if (name == name_of(kind)) return kind;
-  }
-  fail(ErrorCode::invalid_argument, option, " is '", name, "'; there are device, pinned, managed, host");
-}
+struct Options {
+  std::string library = "onstream";
+  std::string file;
+  std::string device;
+  int samples = 10;
+  std::optional<int> threads_port;
+  std::vector<Group> groups = {Group()};
+};
 
-std::pair<std::string, std::string> setting_from(const std::string& text) {
-  const std::size_t split = text.find('=');
-  require(split != std::string::npos && split > 0, "--set takes NAME=VALUE, not '", text, "'");
-  return {text.substr(0, split), text.substr(split + 1)};
-}
-
-int count_from(const std::string& option, const std::string& value, int most) {
-  int result = 0;
-  try {
-    std::size_t used = 0;
-    result = std::stoi(value, &used);
-    if (used != value.size()) result = 0;
-  } catch (const std::exception&) {
-    result = 0;
-  }
-  require(result >= 1 && result <= most, option, " is '", value, "', not a number from 1 to ", most);
-  return result;
-}
-
-void read_option(Options& options, const std::string& word, const std::string& value) {
-  if (word == "--device") {
-    options.setup.device = value;
-  } else if (word == "--from") {
-    options.setup.from = memory_from(word, value);
+bool read_group_option(Group& group, const std::string& word, bench::Words& words) {
+  if (word == "--from") {
+    group.from = bench::memory_from(word, words.value());
   } else if (word == "--to") {
-    options.setup.to = memory_from(word, value);
+    group.to = bench::memory_from(word, words.value());
   } else if (word == "--path") {
-    options.setup.path = path_from(value);
+    group.path = path_from(words.value());
   } else if (word == "--set") {
-    options.parameters.push_back(setting_from(value));
+    group.parameters.push_back(bench::setting_from(words.value()));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void read_option(Options& options, const std::string& word, bench::Words& words) {
+  if (read_group_option(options.groups.back(), word, words)) return;
+  if (word == "--then") {
+    options.groups.emplace_back();
+  } else if (word == "--device") {
+    options.device = words.value();
   } else if (word == "--samples") {
-    options.samples = count_from(word, value, 100'000);
+    options.samples = bench::count_from(word, words.value(), 1, 100'000);
   } else if (word == "--threads") {
-    options.threads_port = count_from(word, value, 65535);
+    options.threads_port = bench::count_from(word, words.value(), 1, 65535);
   } else if (word == "--library") {
-    options.library = value;
+    options.library = words.value();
   } else if (word == "--file") {
-    options.setup.file = value;
+    options.file = words.value();
   } else {
     fail(ErrorCode::invalid_argument, "unknown option ", word,
-         "; there are --device, --from, --to, --path, --set, --samples, --threads, --library, --file");
+         "; there are --device, --from, --to, --path, --set, --samples, --threads, --library, --file, --then");
   }
 }
 
 Options options_from(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word.rfind("--", 0) != 0) {
-      options.cases.push_back(bench::case_from(word));
-      continue;
+  bench::Words words(argc, argv);
+  while (words.more()) {
+    const std::string& word = words.next();
+    if (word.rfind("--", 0) == 0) {
+      read_option(options, word, words);
+    } else {
+      options.groups.back().cases.push_back(bench::case_from(word));
     }
-    require(i + 1 < argc, word, " needs a value");
-    read_option(options, word, argv[++i]);
   }
-  require(!options.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
-  for (const bench::Case& c : options.cases) {
-    options.setup.largest = std::max(options.setup.largest, c.buffer_bytes());
+  for (const Group& group : options.groups) {
+    require(!group.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
   }
   return options;
 }
 
-std::unique_ptr<bench::Library> open(const Options& options, const Launch& launch) {
-  bench::LibraryOptions setup = options.setup;
-  setup.launch = launch;
+std::unique_ptr<bench::Library> open(const Options& options, const Group& group, const Launch& launch) {
+  bench::LibraryOptions setup{launch, options.device, group.from, group.to, group.path, 0, options.file};
+  for (const bench::Case& c : group.cases) setup.largest = std::max(setup.largest, c.buffer_bytes());
   if (options.library == "onstream") {
     Parameters parameters = Parameters::from_environment();
     if (!setup.device.empty()) parameters.set("device", setup.device);
-    for (const auto& [name, value] : options.parameters) parameters.set(name, value);
+    for (const auto& [name, value] : group.parameters) parameters.set(name, value);
     return bench::open_onstream(setup, parameters);
   }
   require(!setup.file.empty(), "--library ", options.library, " needs --file, the library to load");
+  require(options.groups.size() == 1, "--library ", options.library, " has one group, --then is onstream's");
   if (setup.device.empty()) setup.device = "cuda";
   if (options.library == "nccl") return bench::open_nccl(setup);
   if (options.library == "nvshmem") return bench::open_nvshmem(setup);
   fail(ErrorCode::invalid_argument, "--library is '", options.library, "'; there are onstream, nccl, nvshmem");
 }
 
-void run_cases(const Options& options, const Launch& launch) {
-  const std::unique_ptr<bench::Library> library = open(options, launch);
+void run_group(const Options& options, const Group& group, const Launch& launch) {
+  const std::unique_ptr<bench::Library> library = open(options, group, launch);
   try {
     bench::Runner runner(*library);
     if (library->rank() == 0) std::cout << library->heading() << std::endl;
-    for (const bench::Case& c : options.cases) {
+    for (const bench::Case& c : group.cases) {
       const std::vector<double> samples_s = runner.run(c, options.samples);
       if (library->rank() == 0) std::cout << bench::json_of(c, samples_s) << std::endl;
     }
   } catch (const std::exception& error) {
     library->abort(error.what());  // so that the other ranks end too
     throw;
+  }
+}
+
+// A group that fails fails on every rank, so all go on to the next together.
+void run_groups(const Options& options, const Launch& launch) {
+  std::size_t failed = 0;
+  for (const Group& group : options.groups) {
+    if (launch.rank == 0 && options.groups.size() > 1) {
+      std::cout << "{\"group\":" << &group - options.groups.data() << "}" << std::endl;
+    }
+    try {
+      run_group(options, group, launch);
+    } catch (const std::exception& error) {
+      if (++failed == options.groups.size()) throw;
+      if (launch.rank == 0) std::cout << "{\"error\":" << bench::quoted(error.what()) << "}" << std::endl;
+    }
   }
 }
 
@@ -155,7 +168,7 @@ void run_threads(const Options& options) {
       launch.secret = secret;
       launch.launcher = "threads";
       try {
-        run_cases(options, launch);
+        run_groups(options, launch);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
       }
@@ -180,7 +193,7 @@ int main(int argc, char** argv) {
     if (options.threads_port) {
       run_threads(options);
     } else {
-      run_cases(options, launch_from_environment());
+      run_groups(options, launch_from_environment());
     }
     return 0;
   } catch (const std::exception& error) {

@@ -2,9 +2,9 @@
 
 #include <array>
 #include <charconv>
-#include <cstdio>
 
 #include "onstream/base/error.hpp"
+#include "options.hpp"
 
 namespace onstream::bench {
 
@@ -96,24 +96,9 @@ double messages_of(const Case& c) {
 }
 
 std::string json_of(const Case& c, const std::vector<double>& samples_s) {
-  std::string samples;
-  for (const double seconds : samples_s) {
-    std::array<char, 32> digits{};
-    std::snprintf(digits.data(), digits.size(), "%.9e", seconds);
-    samples += (samples.empty() ? "" : ",") + std::string(digits.data());
-  }
   return concat("{\"mode\":\"", name_of(c.mode), "\",\"submission\":\"", name_of(c.submission),
                 "\",\"bytes\":", c.bytes, ",\"iterations\":", c.iterations, ",\"window\":", c.window,
-                ",\"samples_s\":[", samples, "]}");
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return result + '"';
+                ",\"samples_s\":", seconds_list(samples_s), "}");
 }
 
 }  // namespace onstream::bench

@@ -56,7 +56,4 @@ double messages_of(const Case& c);
 // One JSON object on one line: the case and the seconds of its samples.
 std::string json_of(const Case& c, const std::vector<double>& samples_s);
 
-// A JSON string literal.
-std::string quoted(const std::string& text);
-
 }  // namespace onstream::bench

@@ -18,6 +18,7 @@ from typing import Any
 from ..errors import Error, InvalidArgumentError
 from . import bars, environment, peers, programs
 from .cases import DEFAULT_MODES, MEMORIES, MODES, RINGS, SIZES, SUBMISSIONS, WINDOW, Case, case_of, cases_of
+from .mpi import PeerMissing
 from .samples import summarize
 
 SCHEMA = 1
@@ -125,8 +126,14 @@ class Contender:
 def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     """Runs everything and returns the result: plain data, what --json writes."""
     settings = wanted.resolved()
+    result = compare("message", settings, own_contenders(settings), say)
+    result["verdicts"] = bars.judge(result)
+    return result
+
+
+def compare(kind: str, settings: Settings, contenders: list[Contender], say: Say) -> dict[str, Any]:
+    """Runs onstream's contenders and those peers of the settings that can be had, round by round."""
     where = environment.collect()  # before there is load of our own
-    contenders = own_contenders(settings)
     missing = _add_peers(contenders, settings, say)
     for number in range(settings.rounds):
         first = number % len(contenders)
@@ -141,7 +148,7 @@ def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
                 raise error
             missing[contender.who] = f"it ended early in round {number + 1}: {error}"
             say(missing[contender.who])
-    return _result(settings, where, contenders, missing)
+    return _result(kind, settings, where, contenders, missing)
 
 
 def _run(contender: Contender, settings: Settings) -> Error | None:
@@ -200,14 +207,14 @@ def _add_peers(contenders: list[Contender], settings: Settings, say: Say) -> dic
         cases = _peer_cases(peer, contenders, settings)
         try:
             if not cases:
-                raise peers.PeerMissing(f"{peer.title} has none of these modes and submissions")
+                raise PeerMissing(f"{peer.title} has none of these modes and submissions")
             say(f"preparing {name}")
             largest = max(
                 case.bytes * (case.window if case.mode in ("separate", "aggregated") else 1) for case in cases
             )
             folder = programs.build_folder() / "peers"
             program = peer.prepare(peers.Job(settings.device, settings.ranks, largest, folder))
-        except peers.PeerMissing as error:
+        except PeerMissing as error:
             missing[name] = str(error)
             say(f"without {peer.title}: {error}")
             continue
@@ -225,20 +232,16 @@ def _peer_cases(peer: peers.Peer, contenders: list[Contender], settings: Setting
             case = case_of(settings.device, own.mode, "host", own.bytes, window=settings.window, quick=settings.quick)
         if case.submission in peer.submissions and peer.has(case):
             cases[case] = None
-    return list(cases)
+    return sorted(cases, key=lambda case: SUBMISSIONS.index(case.submission))  # capture may be what a peer dies of
 
 
 def _result(
-    settings: Settings, where: dict[str, Any], contenders: list[Contender], missing: dict[str, str]
+    kind: str, settings: Settings, where: dict[str, Any], contenders: list[Contender], missing: dict[str, str]
 ) -> dict[str, Any]:
     own = contenders[0].heading
     processes = f"{settings.ranks} processes"
     result: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "message",
-        "command": shlex.join(["onstream", *sys.argv[1:]]),
-        "environment": where,
-        "settings": asdict(settings),
+        **preamble(kind, where, asdict(settings)),
         "device_kind": own["device_kind"],
         "device": own["device"],
         "ranks": "2 threads of one process" if settings.threads else processes,
@@ -248,8 +251,18 @@ def _result(
         "peers_missing": missing,
         "rows": [_row(one, case, rounds) for one in contenders for case, rounds in one.rounds_s.items()],
     }
-    result["verdicts"] = bars.judge(result)
     return result
+
+
+def preamble(kind: str, where: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """What every result begins with: what it is, and how and where it was come by."""
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "command": shlex.join(["onstream", *sys.argv[1:]]),
+        "environment": where,
+        "settings": settings,
+    }
 
 
 def _row(contender: Contender, case: Case, rounds_s: list[list[float]]) -> dict[str, Any]:
