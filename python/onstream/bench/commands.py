@@ -80,7 +80,10 @@ def message_command(
     threads: Annotated[bool, typer.Option(help="Ranks as two threads of one process.")] = False,
     quick: Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")] = False,
     headline: Annotated[bool, typer.Option(help="Only the cases that a bar was stated for.")] = False,
-    limit_s: Annotated[float, typer.Option(help="Seconds that one start of a program may take.")] = 540.0,
+    limit_s: Limit = 540.0,
+    budget_s: Annotated[
+        float | None, typer.Option(help="Seconds for all rounds: none is begun that would end later.")
+    ] = None,
     json_file: Json = None,
     html: Html = None,
 ) -> None:
@@ -108,6 +111,7 @@ def message_command(
         quick=quick,
         headline=headline,
         limit_s=limit_s,
+        budget_s=budget_s,
     )
     _finish(message.measure(settings, say=_say), json_file, html)
 
@@ -232,10 +236,15 @@ def startup_command(
 @bench_app.command("report")
 def report_command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Results that --json wrote.")],
-    html: Annotated[Path, typer.Option("--html", help="The page to write.")],
+    html: Html = None,
 ) -> None:
-    """Makes the page of earlier results; several files make one page."""
-    from . import message, report
+    """Tells earlier results in a few lines, and makes one page of them."""
+    from . import lines, message, report
 
-    report.write([message.load(file) for file in files], html)
-    typer.echo(f"written: {html}")
+    results = [message.load(file) for file in files]
+    for result in results:
+        for line in lines.short_of(result):
+            typer.echo(line)
+    if html is not None:
+        report.write(results, html)
+        typer.echo(f"written: {html}")

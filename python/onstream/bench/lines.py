@@ -9,7 +9,7 @@ from . import paths
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
-from .table import SUBMISSION_TITLES, lines_of, rate_text, size_text, time_text
+from .table import SUBMISSION_TITLES, lines_of, rate_text, size_text, time_text, verdict_lines
 
 LARGE = MIB  # from here on a bandwidth says more than a time
 
@@ -17,6 +17,20 @@ LARGE = MIB  # from here on a bandwidth says more than a time
 def lines_of_any(result: dict[str, Any]) -> list[str]:
     """The table of a result of any kind."""
     return KINDS[result["kind"]](result)
+
+
+def short_of(result: dict[str, Any]) -> list[str]:
+    """The bars of a result and what was reached, or the few lines that sum it up."""
+    if result["kind"] == "message":
+        return [f"-- messages, {result['ranks']}", *verdict_lines(result)]
+    if result["kind"] == "startup":
+        return ["-- start-up", *(setup_verdict(verdict) for verdict in result["verdicts"])]
+    if result["kind"] == "paths":
+        return [
+            "-- paths, the fastest",
+            *(f"{a} to {b}: {changes_of(result, (a, b))}" for a, b in paths.pairs_of(result)),
+        ]
+    return [f"-- {result['kind']}", *lines_of_any(result)[1:]]
 
 
 def figure(size: int, seconds: float) -> str:
@@ -36,11 +50,15 @@ def _paths(result: dict[str, Any]) -> list[str]:
             forced = [seconds for name, seconds in cells.items() if name != "auto"]
             row = [_cell(name, size, cells, min(forced, default=0.0)) for name in names]
             lines.append(f"{size_text(size):>10} " + " ".join(f"{text:>12}" for text in row))
-        changes = [f"from {size_text(size)} {path}" for size, path in paths.crossovers_of(result, pair)]
-        lines.append(f"fastest: {', '.join(changes) or 'none'}")
+        lines.append(f"fastest: {changes_of(result, pair)}")
         for one in paths.reasons_of(result, pair):
             lines.append(f"no {one['path']} from {size_text(one['from_bytes'])} on: {one['why']}")
     return lines
+
+
+def changes_of(result: dict[str, Any], pair: tuple[str, str]) -> str:
+    changes = [f"from {size_text(size)} {path}" for size, path in paths.crossovers_of(result, pair)]
+    return ", ".join(changes) or "none"
 
 
 def _cell(name: str, size: int, cells: dict[str, float], best_s: float) -> str:

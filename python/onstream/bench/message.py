@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -68,6 +69,7 @@ class Settings:
     quick: bool = False
     headline: bool = False
     limit_s: float = programs.RUN_TIMEOUT_S
+    budget_s: float | None = None  # no round is begun that would probably end later
 
     def resolved(self) -> Settings:
         """With the device's defaults filled in, or the reason why these values cannot work."""
@@ -135,7 +137,13 @@ def compare(kind: str, settings: Settings, contenders: list[Contender], say: Say
     """Runs onstream's contenders and those peers of the settings that can be had, round by round."""
     where = environment.collect()  # before there is load of our own
     missing = _add_peers(contenders, settings, say)
+    began = time.monotonic()
     for number in range(settings.rounds):
+        passed_s = time.monotonic() - began
+        if settings.budget_s is not None and number and passed_s * (number + 1) / number > settings.budget_s:
+            say(f"no time for round {number + 1}: {passed_s:.0f} s of {settings.budget_s:g} s have passed")
+            settings = replace(settings, rounds=number)
+            break
         first = number % len(contenders)
         for contender in contenders[first:] + contenders[:first]:
             if contender.who in missing:

@@ -88,6 +88,7 @@ def _install(peer: Mpi, home: Path) -> None:
     package = f"{peer.name}=={peer.version}"
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
     command += ["--ignore-installed", "--no-warn-script-location", "--root-user-action=ignore"]
+    command += ["--retries", "1", "--timeout", "15"]  # without a network this shall not take minutes
     command += ["--prefix", str(home), package]
     try:
         _call(command, f"installing {package} from PyPI", "without a network, bench without it: --vs none")

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from . import paths
 from .cases import RINGS
-from .lines import figure, setup_verdict
+from .lines import changes_of, figure, setup_verdict
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
 from .plot import Line, Plot, Point, Rule, svg
@@ -294,8 +294,7 @@ def _paths(result: dict[str, Any]) -> Iterator[str]:
             forced = min((seconds for name, seconds in cells.items() if name != "auto"), default=0.0)
             body.append([size_text(size), *(_path_cell(name, size, cells, forced) for name in names)])
         yield _table(["size", *names], body)
-        changes = ", ".join(f"from {size_text(size)} {path}" for size, path in paths.crossovers_of(result, pair))
-        yield f"<p>Fastest: {html.escape(changes or 'none')}.</p>"
+        yield f"<p>Fastest: {html.escape(changes_of(result, pair))}.</p>"
         reasons = paths.reasons_of(result, pair)
         if reasons:
             items = [f"no {one['path']} from {size_text(one['from_bytes'])} on: {one['why']}" for one in reasons]
