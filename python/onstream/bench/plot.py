@@ -1,7 +1,7 @@
 """Line plots over logarithmic axes as SVG text: no library, no network, colours from the page's style.
 
-A Line is points with a band between two curves; a Rule is a limit, drawn dashed. Colours are CSS classes (c0 to c7, rule),
-so a page in the dark redraws nothing.
+A Line is points with a band between two curves; a Rule is a limit, drawn in dots and dashes of its own. Colours and
+dashes are CSS classes (c0 to c7, r0 to r3), so a page in the dark redraws nothing; the page has the legend.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 WIDTH, HEIGHT = 760, 420
-LEFT, RIGHT, TOP, BOTTOM = 74, 24, 18, 50
-LABEL_GAP = 15
+LEFT, RIGHT, TOP, BOTTOM = 96, 16, 14, 52
 MAX_TICKS = 9
 
 
@@ -37,6 +36,7 @@ class Line:
 @dataclass(frozen=True)
 class Rule:
     label: str
+    number: int
     points: tuple[tuple[float, float], ...]
 
 
@@ -68,14 +68,15 @@ def svg(plot: Plot) -> str:
     if not points:
         return ""
     x = _axis([point.x for point in points], LEFT, WIDTH - RIGHT, pad=1.0)
-    y = _axis([v for point in points for v in (point.low, point.high)], HEIGHT - BOTTOM, TOP, pad=1.25)
+    spread = [value for point in points for value in (point.low, point.high)]
+    limits = [value for rule in plot.rules for _, value in rule.points]
+    y = _axis([*spread, *limits], HEIGHT - BOTTOM, TOP, pad=1.3)
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(plot.title, quote=True)}">',
         *_grid(plot, x, y),
         *(_rule(rule, x, y) for rule in plot.rules),
         *(_band(line, x, y) for line in plot.lines),
         *(_curve(line, x, y) for line in plot.lines),
-        *_rule_labels(plot.rules, x, y),
         "</svg>",
     ]
     return "\n".join(part for part in parts if part)
@@ -106,7 +107,7 @@ def _grid(plot: Plot, x: _Axis, y: _Axis) -> list[str]:
         )
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(
-        f'<text class="name" transform="translate(16 {middle:.0f}) rotate(-90)" text-anchor="middle">{html.escape(plot.y_label)}</text>'
+        f'<text class="name" transform="translate(20 {middle:.0f}) rotate(-90)" text-anchor="middle">{html.escape(plot.y_label)}</text>'
     )
     centre = (LEFT + WIDTH - RIGHT) / 2
     parts.append(f'<text class="name" x="{centre:.0f}" y="{HEIGHT - 10}" text-anchor="middle">message size</text>')
@@ -154,19 +155,4 @@ def _curve(line: Line, x: _Axis, y: _Axis) -> str:
 
 def _rule(rule: Rule, x: _Axis, y: _Axis) -> str:
     points = _inside(x, y, rule.points)
-    return f'<path class="rule" d="{_path(points)}"/>' if len(points) > 1 else ""
-
-
-def _rule_labels(rules: Sequence[Rule], x: _Axis, y: _Axis) -> list[str]:
-    """At the right end of each limit, pushed apart where they would overlap."""
-    ends = sorted(((_inside(x, y, rule.points) or [(0.0, 0.0)])[-1], rule.label) for rule in rules)
-    ends = sorted((end for end in ends if end[0][0] > 0), key=lambda end: end[0][1])
-    parts = []
-    last = -math.inf
-    for (_, at), label in ends:
-        place = max(at - 5, last + LABEL_GAP)
-        last = place
-        parts.append(
-            f'<text class="limit" x="{WIDTH - RIGHT - 6}" y="{place:.1f}" text-anchor="end">{html.escape(label)}</text>'
-        )
-    return parts
+    return f'<path class="rule r{rule.number}" d="{_path(points)}"/>' if len(points) > 1 else ""

@@ -94,8 +94,9 @@ def _messages(result: dict[str, Any]) -> Iterator[str]:
     for mode, submission, rows in _groups(result["rows"]):
         title = f"{MODE_TITLES[mode]} · {submission}"
         yield f"<article><h3>{html.escape(title)}</h3><p>{_what(rows, result)}</p>"
-        yield _legend(rows)
-        latency, bandwidth = _message_plots(title, rows, floors_of(result))
+        floors = floors_of(result, submission)
+        yield _legend(rows, floors)
+        latency, bandwidth = _message_plots(title, rows, floors)
         yield f'<div class="pair"><figure>{latency}</figure><figure>{bandwidth}</figure></div>'
         yield _message_table(rows)
         yield "</article>"
@@ -177,8 +178,8 @@ def _message_plots(title: str, rows: list[dict[str, Any]], floors: list[dict[str
         latency.append(Line(labels[key], colour, tuple(_time_point(row) for row in drawn), dashed))
         bandwidth.append(Line(labels[key], colour, tuple(_rate_point(row) for row in drawn), dashed))
     sizes = sorted({row["bytes"] for row in rows if row["bytes"] > 0})
-    times = tuple(_rule(one, sizes, as_rate=False) for one in floors if one["quantity"] in ("latency", "both"))
-    rates = tuple(_rule(one, sizes, as_rate=True) for one in floors if one["quantity"] in ("bandwidth", "both"))
+    times = tuple(_rule(one, n, sizes, as_rate=False) for n, one in enumerate(floors) if one["quantity"] != "bandwidth")
+    rates = tuple(_rule(one, n, sizes, as_rate=True) for n, one in enumerate(floors) if one["quantity"] != "latency")
     return (
         svg(Plot(f"{title}: time", "time of one", size_tick, time_tick, tuple(latency), times)),
         svg(Plot(f"{title}: bandwidth", "bandwidth", size_tick, rate_tick, tuple(bandwidth), rates)),
@@ -196,20 +197,25 @@ def _rate_point(row: dict[str, Any]) -> Point:
     return Point(size, size / row["median_s"], size / row["p75_s"], size / row["p25_s"], note)
 
 
-def _rule(floor: dict[str, Any], sizes: list[int], *, as_rate: bool) -> Rule:
+def _rule(floor: dict[str, Any], number: int, sizes: list[int], *, as_rate: bool) -> Rule:
     def seconds(size: int) -> float:
         return float(floor["start_us"]) * 1e-6 + (size / (floor["GB_s"] * 1e9) if "GB_s" in floor else 0.0)
 
     points = tuple((float(size), size / seconds(size) if as_rate else seconds(size)) for size in sizes)
-    return Rule(floor["label"], points)
+    return Rule(floor["label"], number, points)
 
 
-def floors_of(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The limits that were measured on this hardware, of messages between GPUs."""
+def floors_of(result: dict[str, Any], submission: str) -> list[dict[str, Any]]:
+    """The limits that were measured on this hardware, of messages between GPUs; submission as in SUBMISSION_TITLES."""
     if result["device_kind"] != "cuda":
         return []
     floors = json.loads(FLOORS_FILE.read_text())["floors"]
-    return [floor for floor in floors if floor["hardware"] in result["device"]]
+    titles = {SUBMISSION_TITLES[name]: name for name in SUBMISSION_TITLES}
+    return [
+        floor
+        for floor in floors
+        if floor["hardware"] in result["device"] and floor.get("submission") in (None, titles[submission])
+    ]
 
 
 def size_tick(size: float) -> str:
@@ -239,16 +245,21 @@ def _what(rows: list[dict[str, Any]], result: dict[str, Any]) -> str:
     return html.escape("; ".join(parts))
 
 
-def _legend(rows: list[dict[str, Any]]) -> str:
+def _legend(rows: list[dict[str, Any]], floors: list[dict[str, Any]]) -> str:
     labels, colours = _labels(rows), _colours(rows)
     items = [_legend_item(labels[key], *colours[key]) for key in labels]
+    for number, floor in enumerate(floors):
+        rate = f", {floor['GB_s']:g} GB/s" if "GB_s" in floor else ""
+        text = html.escape(f"limit: {floor['label']}, {floor['start_us']:g} us{rate}")
+        swatch = f'<svg viewBox="0 0 34 10" aria-hidden="true"><path class="rule r{number}" d="M1 5 L33 5"/></svg>'
+        items.append(f'<li class="limit" title="{html.escape(floor["source"], quote=True)}">{swatch}{text}</li>')
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
 def _legend_item(label: str, colour: int, dashed: bool = False) -> str:
     style = " dashed" if dashed else ""
     return (
-        f'<li><svg viewBox="0 0 26 10" aria-hidden="true"><path class="curve c{colour}{style}" d="M1 5 L25 5"/></svg>'
+        f'<li><svg viewBox="0 0 34 10" aria-hidden="true"><path class="curve c{colour}{style}" d="M1 5 L33 5"/></svg>'
         f"{html.escape(label)}</li>"
     )
 
