@@ -14,7 +14,7 @@
 # At the end a short table says what the bars ask for and what was reached. A part that fails, or for which no time is
 # left, is named at the end and does not stop the others. Needs two GPUs and no network. Variables: BUILD (build folder),
 # ROUNDS (starts of each program, at most), VS (peers), LIMIT_S (seconds in all, the build aside), FAST=1 (headline
-# alone), PARTS (which, in which order), QUICK=1 (shows that it works).
+# alone), PARTS (which, in which order), QUICK=1 (shows that it works), DEVICE=host (the same without a GPU).
 set -u -o pipefail
 [[ $# == 1 && -n $1 ]] || { echo "usage: tools/gpu_bench.sh OUT" >&2; exit 2; }
 mkdir -p "$1" || exit 2
@@ -25,7 +25,7 @@ build=${BUILD:-build}
 rounds=${ROUNDS:-3}
 vs=${VS-nccl,nvshmem,mpi}
 limit_s=${LIMIT_S:-150}
-device=${DEVICE:-cuda} # host shows that this script works, on any machine
+device=${DEVICE:-cuda}
 start_s=30             # of one program's start: a peer that hangs is ended then
 quick=()
 [[ ${QUICK:-0} == 1 ]] && quick=(--quick)

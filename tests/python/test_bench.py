@@ -261,6 +261,26 @@ def test_the_readme_table_has_a_column_for_each_library_and_memory() -> None:
     ]
 
 
+def test_the_readme_table_tells_bars_what_was_reached_and_who_was_not_there() -> None:
+    result = made_up(
+        [
+            row("onstream", "ring", "captured", 8, 3e-6),
+            row("onstream", "ring-plan", "captured", 8, 2e-6),
+            row("nccl", "ring", "captured", 8, 6e-6),
+            {**row("onstream", "ping-pong", "captured", 2**28, 2**28 / 300e9), "path": "copy"},
+        ],
+        "cuda",
+        "NVIDIA H200",
+    )
+    result["peers_missing"] = {"nvshmem": "there is no libnvshmem_host.so.3\nmore words"}
+    lines = table.markdown_of(result, "bench/results/x.json")
+    assert "| mode | submission | size | onstream, device memory | NCCL, device memory |" in lines
+    assert "| ring | stream-ordered, captured in a graph | 8 B | 3.00 us | 6.00 us |" in lines
+    assert "| 8 B latency, ring-plan captured | <= 2.6 us | 2 us |  |" in lines
+    assert "| 256 MiB bandwidth, ping-pong captured, path copy | >= 390 GB/s | 300 GB/s | missed |" in lines
+    assert lines[-1] == "Not in this run: NVSHMEM (there is no libnvshmem_host.so.3)."
+
+
 def test_a_file_of_another_schema_is_refused_by_name() -> None:
     with pytest.raises(InvalidArgumentError, match=r"old\.json is no result"):
         table.markdown_of({"schema": 0, "kind": "message"}, "old.json")

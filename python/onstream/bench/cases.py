@@ -104,7 +104,7 @@ def case_of(device: str, mode: str, submission: str, size: int, *, window: int =
     if mode == "aggregated":  # a launch holds the whole window
         launches = max(2, messages // (GRAPH_WINDOWS if submission == "captured" else 1))
         return Case(mode, submission, size, launches, window)
-    fits = max(1, SAMPLE_BYTES[device] * 16 // max(size, 1))  # very large messages: fewer in flight
+    fits = max(1, SAMPLE_BYTES[device] * 4 // max(size, 1))  # very large messages: fewer in flight
     in_flight = min(window, fits)
     per_graph = GRAPH_WINDOWS if mode == "separate" and submission == "captured" else 1
     return Case(mode, submission, size, max(1, messages // in_flight // per_graph), in_flight)

@@ -341,8 +341,7 @@ def _aggregation(result: dict[str, Any]) -> Iterator[str]:
         ]
         for one in result["gains"]
     ]
-    yield _table(head, body)
-    yield "</section>"
+    yield f"<article>{_table(head, body, words=2)}</article></section>"
 
 
 def _startup(result: dict[str, Any]) -> Iterator[str]:
@@ -357,8 +356,7 @@ def _startup(result: dict[str, Any]) -> Iterator[str]:
         ]
         for row in result["rows"]
     ]
-    yield _table(["ranks", "a world", "the first", "device memory of each rank"], body)
-    yield "</section>"
+    yield f"<article>{_table(['ranks', 'a world', 'the first', 'device memory of each rank'], body)}</article></section>"
 
 
 def _ping_kernel_pong(result: dict[str, Any]) -> Iterator[str]:
@@ -380,17 +378,20 @@ def _ping_kernel_pong(result: dict[str, Any]) -> Iterator[str]:
         ]
         for row in result["rows"]
     ]
-    yield _table(head, body)
-    yield "</section>"
+    yield f"<article>{_table(head, body, words=2)}</article></section>"
 
 
 # --- parts ---
 
 
-def _table(head: list[str], body: list[list[str]]) -> str:
-    """Cells are HTML; the head is text."""
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in body)
+def _table(head: list[str], body: list[list[str]], words: int = 1) -> str:
+    """Cells are HTML; the head is text. The first columns, `words` of them, are words and not numbers."""
+    kinds = [' class="word"' if number < words else "" for number in range(len(head))]
+    top = "".join(f"<th{kind}>{html.escape(cell)}</th>" for kind, cell in zip(kinds, head, strict=True))
+    rows = "".join(
+        "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        for row in body
+    )
     return f'<div class="table"><table><thead><tr>{top}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
