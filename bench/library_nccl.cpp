@@ -83,7 +83,6 @@ class NcclLibrary final : public Library {
         launch_(options.launch),
         store_(options.launch, Deadline(kMeetS)),
         device_(open_device(options.device, options.launch.local_rank)) {
-    require(device_->kind() == DeviceKind::cuda, "NCCL needs a GPU, this rank has the device ", device_->name());
     require(options.from == MemoryKind::device && options.to == MemoryKind::device,
             "NCCL is measured in device memory");
     nccl_.check(nccl_.get_version(&version_), "ncclGetVersion");
@@ -146,8 +145,8 @@ class NcclLibrary final : public Library {
 
   std::string heading() const override {
     return concat("{\"library\":\"NCCL ", version_text(version_), "\",\"device\":", quoted(device_->name()),
-                  ",\"device_kind\":\"cuda\",\"ranks\":", size(), ",\"buffers\":\"ncclMemAlloc, ",
-                  registered_ ? "registered" : "not registered", "\"}");
+                  ",\"device_kind\":\"", name_of(device_->kind()), "\",\"ranks\":", size(),
+                  ",\"buffers\":\"ncclMemAlloc, ", registered_ ? "registered" : "not registered", "\"}");
   }
 
  private:

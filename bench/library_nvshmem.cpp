@@ -101,7 +101,6 @@ class NvshmemLibrary final : public Library {
         launch_(options.launch),
         store_(options.launch, Deadline(kMeetS)),
         device_(open_device(options.device, options.launch.local_rank)) {
-    require(device_->kind() == DeviceKind::cuda, "NVSHMEM needs a GPU, this rank has the device ", device_->name());
     require(options.from == MemoryKind::device && options.to == MemoryKind::device,
             "NVSHMEM is measured in device memory");
     initialize();
@@ -177,7 +176,8 @@ class NvshmemLibrary final : public Library {
     int patch = 0;
     nvshmem_.version(&major, &minor, &patch);
     return concat("{\"library\":\"NVSHMEM ", major, ".", minor, ".", patch, "\",\"device\":", quoted(device_->name()),
-                  ",\"device_kind\":\"cuda\",\"ranks\":", size(), ",\"buffers\":\"symmetric heap\"}");
+                  ",\"device_kind\":\"", name_of(device_->kind()), "\",\"ranks\":", size(),
+                  ",\"buffers\":\"symmetric heap\"}");
   }
 
  private:

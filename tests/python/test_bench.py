@@ -479,6 +479,45 @@ def test_a_library_that_lacks_a_function_is_named_with_it(library: str) -> None:
         programs.run(own, [Case("ring", "eager", 8, 1, 1)], 1)
 
 
+def stand_in(library: str, ranks: int = 2) -> programs.Program:
+    """The driver of a library that needs a GPU, over a stand-in that does not."""
+    file = programs.build_folder() / "tests" / "native" / f"libstand_in_{library}.so"
+    if not file.exists():
+        pytest.skip(f"there is no {file.name}; build with ONSTREAM_TESTS=ON (make build does)")
+    return programs.message_program("host", ranks=ranks, options=("--library", library, "--file", str(file)))
+
+
+@pytest.mark.parametrize("library", ["nccl", "nvshmem"])
+def test_every_case_of_a_gpu_library_moves_the_right_data_again_and_again(library: str) -> None:
+    cases = [
+        case
+        for case in cases_of("host", MODES, ("eager", "captured"), (0, 8, 4096, 65536), window=8, quick=True)
+        if peers.PEERS[library].has(case)
+    ]
+    cases = [replace(case, iterations=3) for case in cases]  # an odd number of replays, so that sets change places
+    output = programs.run(stand_in(library), cases, 4, 60)
+    assert set(output.samples_s) == set(cases)
+    assert all(len(samples) == 4 for samples in output.samples_s.values())
+
+
+@pytest.mark.parametrize("library", ["nccl", "nvshmem"])
+def test_a_gpu_librarys_ring_goes_round_many_ranks(library: str) -> None:
+    cases = [Case("ring", "eager", 8, 5, 1), Case("ring", "captured", 4096, 3, 8)]
+    output = programs.run(stand_in(library, ranks=3), cases, 2, 60)
+    assert output.heading["ranks"] == 3
+    assert set(output.samples_s) == set(cases)
+
+
+def test_a_captured_ring_of_nvshmem_needs_as_many_steps_as_ranks() -> None:
+    with pytest.raises(Error, match="rings of at least 3 steps in a graph, the case has 2"):
+        programs.run(stand_in("nvshmem", ranks=3), [Case("ring", "captured", 8, 2, 2)], 1, 60)
+
+
+def test_what_nvshmem_has_not_is_refused_with_words() -> None:
+    with pytest.raises(Error, match="NVSHMEM has no operations that are prepared and posted together"):
+        programs.run(stand_in("nvshmem"), [Case("aggregated", "eager", 8, 2, 4)], 1, 60)
+
+
 def test_a_peer_that_ends_early_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def prepare(_job: peers.Job) -> programs.Program:
         return programs.Program("mpich", (sys.executable, "-c", f"print('{LINE}'); raise SystemExit('out of luck')"))
