@@ -14,7 +14,7 @@
 # At the end a short table says what the bars ask for and what was reached. A part that fails, or for which no time is
 # left, is named at the end and does not stop the others. Needs two GPUs and no network. Variables: BUILD (build folder),
 # ROUNDS (starts of each program, at most), VS (peers), LIMIT_S (seconds in all, the build aside), FAST=1 (headline
-# alone), PARTS (which, in which order), QUICK=1 (shows that it works), DEVICE=host (the same without a GPU).
+# alone), PARTS (which, in which order), ONSTREAM_OFFLINE=0 (lets peers be installed from PyPI), QUICK=1 (shows that it works), DEVICE=host (the same without a GPU).
 set -u -o pipefail
 [[ $# == 1 && -n $1 ]] || { echo "usage: tools/gpu_bench.sh OUT" >&2; exit 2; }
 mkdir -p "$1" || exit 2
@@ -24,9 +24,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build}
 rounds=${ROUNDS:-3}
 vs=${VS-nccl,nvshmem,mpi}
+grouping=none # the peer that can post many operations at once, if it is wanted
+[[ $vs == *nccl* ]] && grouping=nccl
 limit_s=${LIMIT_S:-150}
 device=${DEVICE:-cuda}
-start_s=30             # of one program's start: a peer that hangs is ended then
+export ONSTREAM_OFFLINE=${ONSTREAM_OFFLINE:-1}
+sweep_s=90 # what a sweep needs at least
+start_s=30 # of one program's start: a peer that hangs is ended then
 quick=()
 [[ ${QUICK:-0} == 1 ]] && quick=(--quick)
 failures=()
@@ -77,10 +81,17 @@ run_part() {
     headline) message headline 90 --headline ;;
     headline-all) ((gpus > 2)) && message "headline-$gpus" 60 --headline --ranks "$gpus" --modes ring,ring-plan ;;
     startup) part startup 30 startup --ranks 4,8 --samples 5 ;;
-    aggregation) part aggregation 25 aggregation --vs "${vs:-none}" --rounds 1 ${quick[@]+"${quick[@]}"} ;;
+    aggregation) part aggregation 25 aggregation --vs "$grouping" --rounds 1 ${quick[@]+"${quick[@]}"} ;;
     ping-kernel-pong) part ping-kernel-pong 25 ping-kernel-pong ;;
     paths) part paths 45 paths --limit-s 40 ${quick[@]+"${quick[@]}"} ;;
-    sweep) message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured ;;
+    sweep)
+      if (($(left_s) < sweep_s)); then
+        printf '== sweep is left out: %s s are left, and it needs %s\n' "$(left_s)" "$sweep_s"
+        return
+      fi
+      start_s=$(left_s)
+      message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured
+      ;;
     *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, paths, sweep" ;;
   esac
 }

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -386,6 +390,7 @@ def test_a_program_that_hangs_is_ended_at_the_limit() -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler (cc, gcc)")
 def test_a_peer_that_cannot_be_installed_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONSTREAM_OFFLINE", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
@@ -394,6 +399,32 @@ def test_a_peer_that_cannot_be_installed_says_how_to_go_on(tmp_path: Path, monke
     with pytest.raises(UnsupportedError, match=r"(?s)installing mpich==.*--vs none"):
         mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_limit_over_the_command_ends_its_programs_too(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    waits = f"import os, pathlib, threading; pathlib.Path({str(file)!r}).write_text(f'{{os.getpid()}} '); threading.Event().wait()"
+    code = (
+        "import sys\nfrom onstream.bench import commands, programs\ncommands.end_programs_on_sigterm()\n"
+        f"programs.execute(programs.Program('x', (sys.executable, '-c', {waits!r})), (), 60)\n"
+    )
+    command = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 30
+    while not (file.exists() and file.read_text().endswith(" ")):
+        assert time.monotonic() < deadline, "the program did not start"
+        assert command.poll() is None
+        time.sleep(0.01)
+    command.terminate()
+    assert command.wait(timeout=30) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler (cc, gcc)")
+def test_offline_no_peer_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONSTREAM_OFFLINE", "1")
+    with pytest.raises(UnsupportedError, match=r"mpich==.*ONSTREAM_OFFLINE forbids"):
+        mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +25,12 @@ Quick = Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: sho
 @bench_app.callback()
 def _bench() -> None:
     """Measures on this machine."""
+    end_programs_on_sigterm()
+
+
+def end_programs_on_sigterm() -> None:
+    """So that a time limit over the command ends what it has started too, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
 
 def _say(line: str) -> None:

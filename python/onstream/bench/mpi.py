@@ -86,6 +86,8 @@ def _install(peer: Mpi, home: Path) -> None:
     if importlib.util.find_spec("pip") is None:
         raise PeerMissing(f"{sys.executable} has no pip to install {peer.name} with; bench without it: --vs none")
     package = f"{peer.name}=={peer.version}"
+    if os.environ.get("ONSTREAM_OFFLINE", "") not in ("", "0"):
+        raise PeerMissing(f"{package} is not in {home.parent}, and ONSTREAM_OFFLINE forbids to install it from PyPI")
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
     command += ["--ignore-installed", "--no-warn-script-location", "--root-user-action=ignore"]
     command += ["--retries", "1", "--timeout", "15"]  # without a network this shall not take minutes
