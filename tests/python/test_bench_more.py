@@ -73,6 +73,13 @@ def test_what_automatic_choice_cannot_carry_is_an_error() -> None:
         paths.check({"reasons": [failed]})
 
 
+def test_the_bench_knows_every_path_of_the_library() -> None:
+    rules = (ROOT / "src" / "onstream" / "base" / "parameter_rules.inc").read_text()
+    choice = re.search(r'ONSTREAM_CHOICE\(path, "([^"]+)"\)', rules)
+    assert choice is not None
+    assert tuple(choice[1].split()) == message.PATHS
+
+
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
