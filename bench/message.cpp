@@ -1,117 +1,157 @@
-// bench_message: times messages between two ranks and prints raw samples; `onstream bench message` starts it.
+// bench_message: times messages between ranks and prints raw samples; `onstream bench message` starts it.
 //
-//   bench_message [--device SPEC] [--memory device|pinned|host] [--path PATH] [--samples N] [--threads PORT] CASE...
+//   bench_message [OPTIONS] GROUP [--then GROUP]...      GROUP: [OPTIONS OF THE GROUP] CASE...
+//     CASE              see message_case.hpp
+//     --device SPEC     host, cuda, cuda:N
+//     --samples N
+//     --threads PORT    two ranks as threads of this process, which meet at this free TCP port
+//     --library NAME    onstream, nccl or nvshmem; the latter two with --file, which the loader gets
+//     --then            begins another group, with a world of its own
+//   of a group:
+//     --from KIND, --to KIND    where messages come from and go to: device, pinned, managed, host
+//     --path PATH       of every message
+//     --set NAME=VALUE  a parameter; may be repeated
 //
-// Two processes under any launcher, or with --threads two ranks as threads of this process (PORT: a free TCP port of
-// this machine). CASE: see message_case.hpp. Rank 0 prints JSON lines: first what ran, then one a case with all its
-// samples; the statistics are the driver's. Exits with status 1 after any error, wrong data included. All waits end at
-// the deadline of the world (ONSTREAM_TIMEOUT_S).
+// Several processes under any launcher. Rank 0 prints JSON lines: for each group what runs, then one a case with all
+// its samples, and if it failed {"error": why}; the statistics are the driver's. Exits with status 1 after any error,
+// wrong data included; of several groups only if all failed. Waits of onstream end at the deadline of the world
+// (ONSTREAM_TIMEOUT_S); a peer that hangs is ended by the driver.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "message_modes.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/base/parameters.hpp"
+#include "options.hpp"
 
 namespace {
 
 using namespace onstream;
 
-struct Options {
-  std::string device;
-  MemoryKind memory = MemoryKind::device;
+struct Group {
+  MemoryKind from = MemoryKind::device;
+  MemoryKind to = MemoryKind::device;
   Path path = Path::automatic;
-  int samples = 10;
-  std::optional<int> threads_port;
+  std::vector<std::pair<std::string, std::string>> parameters;
   std::vector<bench::Case> cases;
 };
 
-MemoryKind memory_from(const std::string& name) {
-  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::host}) {
-    if (name == name_of(kind)) return kind;
+struct Options {
+  std::string library = "onstream";
+  std::string file;
+  std::string device;
+  int samples = 10;
+  std::optional<int> threads_port;
+  std::vector<Group> groups = {Group()};
+};
+
+bool read_group_option(Group& group, const std::string& word, bench::Words& words) {
+  if (word == "--from") {
+    group.from = bench::memory_from(word, words.value());
+  } else if (word == "--to") {
+    group.to = bench::memory_from(word, words.value());
+  } else if (word == "--path") {
+    group.path = path_from(words.value());
+  } else if (word == "--set") {
+    group.parameters.push_back(bench::setting_from(words.value()));
+  } else {
+    return false;
   }
-  fail(ErrorCode::invalid_argument, "--memory is '", name, "'; there are device, pinned, host");
+  return true;
 }
 
-int count_from(const std::string& option, const std::string& value, int most) {
-  int result = 0;
-  try {
-    std::size_t used = 0;
-    result = std::stoi(value, &used);
-    if (used != value.size()) result = 0;
-  } catch (const std::exception&) {
-    result = 0;
+void read_option(Options& options, const std::string& word, bench::Words& words) {
+  if (read_group_option(options.groups.back(), word, words)) return;
+  if (word == "--then") {
+    options.groups.emplace_back();
+  } else if (word == "--device") {
+    options.device = words.value();
+  } else if (word == "--samples") {
+    options.samples = bench::count_from(word, words.value(), 1, 100'000);
+  } else if (word == "--threads") {
+    options.threads_port = bench::count_from(word, words.value(), 1, 65535);
+  } else if (word == "--library") {
+    options.library = words.value();
+  } else if (word == "--file") {
+    options.file = words.value();
+  } else {
+    fail(ErrorCode::invalid_argument, "unknown option ", word,
+         "; there are --device, --from, --to, --path, --set, --samples, --threads, --library, --file, --then");
   }
-  require(result >= 1 && result <= most, option, " is '", value, "', not a number from 1 to ", most);
-  return result;
 }
 
 Options options_from(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word.rfind("--", 0) != 0) {
-      options.cases.push_back(bench::case_from(word));
-      continue;
-    }
-    require(i + 1 < argc, word, " needs a value");
-    const std::string value = argv[++i];
-    if (word == "--device") {
-      options.device = value;
-    } else if (word == "--memory") {
-      options.memory = memory_from(value);
-    } else if (word == "--path") {
-      options.path = path_from(value);
-    } else if (word == "--samples") {
-      options.samples = count_from(word, value, 100'000);
-    } else if (word == "--threads") {
-      options.threads_port = count_from(word, value, 65535);
+  bench::Words words(argc, argv);
+  while (words.more()) {
+    const std::string& word = words.next();
+    if (word.rfind("--", 0) == 0) {
+      read_option(options, word, words);
     } else {
-      fail(ErrorCode::invalid_argument, "unknown option ", word,
-           "; there are --device, --memory, --path, --samples, --threads");
+      options.groups.back().cases.push_back(bench::case_from(word));
     }
   }
-  require(!options.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
+  for (const Group& group : options.groups) {
+    require(!group.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
+  }
   return options;
 }
 
-void print_heading(const World& world, const Options& options, const Parameters& parameters) {
-  std::string rows;
-  for (const ParameterRow& row : parameters.rows()) {
-    rows += concat(rows.empty() ? "" : ",", "{\"name\":", bench::quoted(row.name),
-                   ",\"value\":", bench::quoted(row.value), ",\"set_by\":", bench::quoted(row.set_by), "}");
+std::unique_ptr<bench::Library> open(const Options& options, const Group& group, const Launch& launch) {
+  bench::LibraryOptions setup{launch, options.device, group.from, group.to, group.path, 0, options.file};
+  for (const bench::Case& c : group.cases) setup.largest = std::max(setup.largest, c.buffer_bytes());
+  if (options.library == "onstream") {
+    Parameters parameters = Parameters::from_environment();
+    if (!setup.device.empty()) parameters.set("device", setup.device);
+    for (const auto& [name, value] : group.parameters) parameters.set(name, value);
+    return bench::open_onstream(setup, parameters);
   }
-  std::cout << "{\"library\":\"onstream " ONSTREAM_BENCH_VERSION "\",\"build_type\":\"" ONSTREAM_BENCH_BUILD
-               "\",\"compiler\":\"" ONSTREAM_BENCH_COMPILER "\",\"cuda_compiler\":\"" ONSTREAM_BENCH_CUDA
-               "\",\"device\":"
-            << bench::quoted(world.device().name()) << ",\"device_kind\":\"" << name_of(world.device().kind())
-            << "\",\"memory\":\"" << name_of(options.memory) << "\",\"path\":\"" << name_of(options.path)
-            << "\",\"world\":" << bench::quoted(world.describe()) << ",\"parameters\":[" << rows << "]}" << std::endl;
+  require(!setup.file.empty(), "--library ", options.library, " needs --file, the library to load");
+  require(options.groups.size() == 1, "--library ", options.library, " has one group, --then is onstream's");
+  if (setup.device.empty()) setup.device = "cuda";
+  if (options.library == "nccl") return bench::open_nccl(setup);
+  if (options.library == "nvshmem") return bench::open_nvshmem(setup);
+  fail(ErrorCode::invalid_argument, "--library is '", options.library, "'; there are onstream, nccl, nvshmem");
 }
 
-void run_cases(const Options& options, const Launch& launch) {
-  Parameters parameters = Parameters::from_environment();
-  if (!options.device.empty()) parameters.set("device", options.device);
-  const std::shared_ptr<World> world = World::create(launch, parameters);
-  std::size_t largest = 0;
-  for (const bench::Case& c : options.cases) largest = std::max(largest, c.bytes);
+void run_group(const Options& options, const Group& group, const Launch& launch) {
+  const std::unique_ptr<bench::Library> library = open(options, group, launch);
   try {
-    bench::Runner runner(*world, options.memory, options.path, largest);
-    if (world->rank() == 0) print_heading(*world, options, parameters);
-    for (const bench::Case& c : options.cases) {
+    bench::Runner runner(*library);
+    if (library->rank() == 0) std::cout << library->heading() << std::endl;
+    for (const bench::Case& c : group.cases) {
       const std::vector<double> samples_s = runner.run(c, options.samples);
-      if (world->rank() == 0) std::cout << bench::json_of(c, samples_s) << std::endl;
+      if (library->rank() == 0) std::cout << bench::json_of(c, samples_s) << std::endl;
     }
-    world->barrier();
   } catch (const std::exception& error) {
-    world->abort(error.what());  // so that the other rank ends too
+    library->abort(error.what());  // so that the other ranks end too
     throw;
+  }
+}
+
+// A group that fails fails on every rank, so all go on to the next together.
+void run_groups(const Options& options, const Launch& launch) {
+  std::size_t failed = 0;
+  for (const Group& group : options.groups) {
+    if (launch.rank == 0 && options.groups.size() > 1) {
+      std::cout << "{\"group\":" << &group - options.groups.data() << "}" << std::endl;
+    }
+    try {
+      run_group(options, group, launch);
+    } catch (const std::exception& error) {
+      if (++failed == options.groups.size()) throw;
+      if (launch.rank == 0) std::cout << "{\"error\":" << bench::quoted(error.what()) << "}" << std::endl;
+    }
   }
 }
 
@@ -128,7 +168,7 @@ void run_threads(const Options& options) {
       launch.secret = secret;
       launch.launcher = "threads";
       try {
-        run_cases(options, launch);
+        run_groups(options, launch);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
       }
@@ -142,13 +182,18 @@ void run_threads(const Options& options) {
 
 }  // namespace
 
+void onstream::bench::end_process(const std::string& reason) {
+  std::fprintf(stderr, "bench_message: %s\n", reason.c_str());
+  std::_Exit(1);
+}
+
 int main(int argc, char** argv) {
   try {
     const Options options = options_from(argc, argv);
     if (options.threads_port) {
       run_threads(options);
     } else {
-      run_cases(options, launch_from_environment());
+      run_groups(options, launch_from_environment());
     }
     return 0;
   } catch (const std::exception& error) {

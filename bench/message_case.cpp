@@ -2,15 +2,16 @@
 
 #include <array>
 #include <charconv>
-#include <cstdio>
 
 #include "onstream/base/error.hpp"
+#include "options.hpp"
 
 namespace onstream::bench {
 
 namespace {
 
-constexpr std::array kModes = {Mode::ping_pong, Mode::pipelined, Mode::bidirectional};
+constexpr std::array kModes = {Mode::ping_pong, Mode::pipelined, Mode::bidirectional, Mode::ring,
+                               Mode::ring_plan, Mode::separate,  Mode::aggregated};
 constexpr std::array kSubmissions = {Submission::host, Submission::eager, Submission::captured};
 constexpr std::size_t kMaxCount = 1'000'000;
 constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
@@ -54,6 +55,10 @@ const char* name_of(Mode mode) {
     case Mode::ping_pong: return "ping-pong";
     case Mode::pipelined: return "pipelined";
     case Mode::bidirectional: return "bidirectional";
+    case Mode::ring: return "ring";
+    case Mode::ring_plan: return "ring-plan";
+    case Mode::separate: return "separate";
+    case Mode::aggregated: return "aggregated";
   }
   return "?";
 }
@@ -77,33 +82,23 @@ Case case_from(const std::string& text) {
   c.bytes = number(text, "BYTES", fields[2], 0, kMaxBytes);
   c.iterations = static_cast<int>(number(text, "ITERATIONS", fields[3], 1, kMaxCount));
   c.window = static_cast<int>(number(text, "WINDOW", fields[4], 1, kMaxCount));
+  const bool fits = !c.spread() || c.bytes <= kMaxBytes / static_cast<std::size_t>(c.window);
+  require(fits, "case '", text, "': ", c.window, " messages of ", c.bytes, " B are more than ", kMaxBytes, " B");
+  require(c.submission != Submission::host || !(c.rings() || c.spread()), "case '", text, "': the mode ", fields[0],
+          " is ordered on a stream; its submissions are eager and captured");
   return c;
 }
 
 double messages_of(const Case& c) {
   const double steps = static_cast<double>(c.iterations) * c.window;
-  return c.mode == Mode::ping_pong ? 2 * steps : steps;
+  if (c.mode == Mode::ping_pong) return 2 * steps;
+  return c.spread() && c.submission == Submission::captured ? kWindowsPerGraph * steps : steps;
 }
 
 std::string json_of(const Case& c, const std::vector<double>& samples_s) {
-  std::string samples;
-  for (const double seconds : samples_s) {
-    std::array<char, 32> digits{};
-    std::snprintf(digits.data(), digits.size(), "%.9e", seconds);
-    samples += (samples.empty() ? "" : ",") + std::string(digits.data());
-  }
   return concat("{\"mode\":\"", name_of(c.mode), "\",\"submission\":\"", name_of(c.submission),
                 "\",\"bytes\":", c.bytes, ",\"iterations\":", c.iterations, ",\"window\":", c.window,
-                ",\"samples_s\":[", samples, "]}");
-}
-
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return result + '"';
+                ",\"samples_s\":", seconds_list(samples_s), "}");
 }
 
 }  // namespace onstream::bench

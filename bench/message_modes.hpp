@@ -1,35 +1,23 @@
-// Runs one case between ranks 0 and 1 of a world and returns its samples.
+// Runs one case over a library and returns its samples.
 //
-// Every sample starts with a handshake of the two hosts and is timed by rank 0's steady clock: from the first operation
-// enqueued (or called) to the end of the last one (for a stream: until it is synchronised). One untimed sample goes
-// first. All messages of a window use one buffer, as in the OSU benchmarks. After the timing, outside of it, the data
-// of the last message are compared with the sender's pattern. Every wait ends at the world's deadline.
+// Every sample starts with a handshake that passes all hosts and is timed by rank 0's steady clock: from the first
+// operation enqueued (or called) to the end of the last one (for a stream: until it is synchronised). One untimed
+// sample goes first. All messages of a window use one buffer, as in the OSU benchmarks, but for the modes that say
+// otherwise. After the timing, outside of it, the data of the last messages are compared with the sender's pattern.
+// Every wait ends at the library's deadline, if it has one.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "message_case.hpp"
-#include "onstream/world/world.hpp"
+#include "library.hpp"
 
 namespace onstream::bench {
 
-// A buffer of any kind of memory; kind host is the process's own, as malloc gives it.
-class Buffer {
- public:
-  Buffer(World& world, std::size_t bytes, MemoryKind kind);
-  void* data() const { return data_; }
-
- private:
-  std::shared_ptr<Memory> memory_;
-  std::vector<std::byte> plain_;
-  void* data_ = nullptr;
-};
-
 class Runner {
  public:
-  // largest: the most bytes of any case to come.
-  Runner(World& world, MemoryKind kind, Path path, std::size_t largest);
+  explicit Runner(Library& library);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
@@ -38,28 +26,30 @@ class Runner {
   std::vector<double> run(const Case& c, int samples);
 
  private:
-  void handshake();
-  void fill(std::size_t bytes);
-  void verify(const Case& c);
-  void run_host(const Case& c);
-  void host_ping_pong(const Case& c);
-  void host_pipelined(const Case& c);
-  void host_bidirectional(const Case& c);
-  void enqueue_window(const Case& c);
-  std::vector<std::shared_ptr<Graph>> capture_window(const Case& c);
-  void synchronize();
+  struct Graphs {  // of one captured window: of stream_ and, in the bidirectional mode, of second_
+    std::shared_ptr<Graph> first;
+    std::shared_ptr<Graph> second;
+  };
 
-  World& world_;
+  void handshake();
+  void prepare(const Case& c);
+  void warm_up(const Case& c);
+  void run_once(const Case& c, const std::vector<Graphs>& graphs);
+  void enqueue_window(const Case& c);
+  std::vector<Graphs> capture(const Case& c);
+  void synchronize();
+  void fill(const Case& c);
+  void verify(const Case& c);
+  std::uint64_t seed(int from, std::size_t bytes) const;
+
+  Library& library_;
   int rank_;
-  int peer_;
-  MessageOptions options_;
-  MessageOptions control_;  // handshakes and acknowledgements: another lane
-  Buffer outgoing_;
-  Buffer incoming_;
-  Buffer word_;
+  int next_;
+  int last_;
   Stream stream_;
   Stream second_;  // receives of the bidirectional mode
-  std::vector<std::shared_ptr<Request>> requests_;
+  std::shared_ptr<Batch> batch_;
+  std::size_t replays_ = 0;  // of captured windows, in this case
 };
 
 }  // namespace onstream::bench

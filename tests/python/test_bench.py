@@ -4,16 +4,33 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onstream.bench import bars, message, peers, programs, table
-from onstream.bench.cases import MAX_BYTES, MODES, SUBMISSIONS, Case, bytes_from, case_of, cases_of, choices_from
+from onstream.bench import bars, message, mpi, peers, programs, table
+from onstream.bench.cases import (
+    GIB,
+    MAX_BYTES,
+    MODES,
+    SUBMISSIONS,
+    Case,
+    bytes_from,
+    case_of,
+    cases_of,
+    choices_from,
+    sizes_from,
+)
 from onstream.bench.samples import quantile, summarize
 from onstream.errors import Error, InvalidArgumentError, TimeoutError, UnsupportedError
 
@@ -102,6 +119,20 @@ def test_every_case_has_work_in_it(device: str) -> None:
             assert case.iterations >= 1
             assert case.window >= 1
             assert case.submission == "captured" or case.mode != "ping-pong" or case.window == 1
+            assert case.submission != "host" or case.mode not in ("ring", "ring-plan", "separate", "aggregated")
+
+
+def test_a_sweep_goes_from_a_byte_to_a_gibibyte_on_a_gpu() -> None:
+    sizes = sizes_from("sweep", "cuda")
+    assert (sizes[0], sizes[-1]) == (1, GIB)
+    assert list(sizes) == sorted(set(sizes))
+    assert sizes_from("sweep", "host")[-1] == 64 * 2**20
+    assert sizes_from("8,64k,8", "host") == (8, 65536)
+    assert sizes_from("", "host") == ()
+
+
+def test_a_captured_ring_has_more_steps_in_a_graph_than_a_machine_has_gpus() -> None:
+    assert case_of("cuda", "ring", "captured", GIB).window >= 8
 
 
 def test_a_captured_ping_pong_puts_many_round_trips_in_one_graph() -> None:
@@ -162,11 +193,37 @@ def test_without_peers_no_bar_against_peers_is_judged() -> None:
 
 
 def test_gpu_bars_are_judged_on_the_hardware_they_were_stated_for() -> None:
-    rows = [row("onstream", "ping-pong", "captured", 8, 2.1e-6), row("onstream", "ping-pong", "captured", 2**28, 1e-3)]
+    rows = [row("onstream", "ping-pong", "captured", 8, 1.8e-6), row("onstream", "ping-pong", "captured", 2**28, 1e-3)]
     on_h200 = made_up(rows, "cuda", "NVIDIA H200")["verdicts"]
     assert [(verdict["bytes"], verdict["holds"]) for verdict in on_h200] == [(8, True), (2**28, False)]
     assert on_h200[1]["value"] == pytest.approx(2**28 / 1e-3 / 1e9)
     assert made_up(rows, "cuda", "NVIDIA T4")["verdicts"] == []
+
+
+def test_a_bar_of_a_ring_is_met_by_messages_or_a_plan_whichever_is_faster() -> None:
+    rows = [row("onstream", "ring", "captured", 8, 3e-6), row("onstream", "ring-plan", "captured", 8, 2.5e-6)]
+    (verdict,) = made_up(rows, "cuda", "NVIDIA H200")["verdicts"]
+    assert (verdict["holds"], verdict["via"], verdict["value"]) == (True, "ring-plan", pytest.approx(2.5))
+
+
+def test_a_message_rate_is_judged_in_millions_a_second() -> None:
+    (slow,) = made_up([row("onstream", "aggregated", "captured", 8, 51e-9)], "cuda", "NVIDIA H200")["verdicts"]
+    (fast,) = made_up([row("onstream", "aggregated", "captured", 8, 49e-9)], "cuda", "NVIDIA H200")["verdicts"]
+    assert (slow["holds"], fast["holds"]) == (False, True)
+    assert slow["value"] == pytest.approx(1e3 / 51)
+
+
+def test_a_forced_path_or_a_cap_answers_only_the_bars_that_ask_for_it() -> None:
+    forced = {**row("onstream", "ping-pong", "captured", 2**28, 2**28 / 380e9), "path": "copy"}
+    capped = {**row("onstream", "ping-pong", "captured", 2**28, 2**28 / 370e9), "max_blocks": 16}
+    verdicts = made_up([forced, capped], "cuda", "NVIDIA H200")["verdicts"]
+    assert [(one["path"], one["max_blocks"], one["holds"]) for one in verdicts] == [
+        ("copy", None, False),
+        ("auto", 16, True),
+    ]
+    lines = table.verdict_lines(made_up([forced, capped], "cuda", "NVIDIA H200"))
+    assert "path copy" in lines[0]
+    assert "at most 16 blocks" in lines[1]
 
 
 def test_the_terminal_table_names_mode_submission_memory_and_spread() -> None:
@@ -206,6 +263,26 @@ def test_the_readme_table_has_a_column_for_each_library_and_memory() -> None:
         "| ping-pong, one way | the host waits for each | 8 B | 90 ns | 100 ns |",
         "| pipelined | the host waits for each | 1 MiB | 52.43 GB/s | - |",
     ]
+
+
+def test_the_readme_table_tells_bars_what_was_reached_and_who_was_not_there() -> None:
+    result = made_up(
+        [
+            row("onstream", "ring", "captured", 8, 3e-6),
+            row("onstream", "ring-plan", "captured", 8, 2e-6),
+            row("nccl", "ring", "captured", 8, 6e-6),
+            {**row("onstream", "ping-pong", "captured", 2**28, 2**28 / 300e9), "path": "copy"},
+        ],
+        "cuda",
+        "NVIDIA H200",
+    )
+    result["peers_missing"] = {"nvshmem": "there is no libnvshmem_host.so.3\nmore words"}
+    lines = table.markdown_of(result, "bench/results/x.json")
+    assert "| mode | submission | size | onstream, device memory | NCCL, device memory |" in lines
+    assert "| ring | stream-ordered, captured in a graph | 8 B | 3.00 us | 6.00 us |" in lines
+    assert "| 8 B latency, ring-plan captured | <= 2.6 us | 2 us |  |" in lines
+    assert "| 256 MiB bandwidth, ping-pong captured, path copy | >= 390 GB/s | 300 GB/s | missed |" in lines
+    assert lines[-1] == "Not in this run: NVSHMEM (there is no libnvshmem_host.so.3)."
 
 
 def test_a_file_of_another_schema_is_refused_by_name() -> None:
@@ -303,7 +380,7 @@ def test_a_failing_program_is_quoted() -> None:
 
 def test_half_a_line_is_an_error() -> None:
     with pytest.raises(Error, match="no JSON"):
-        programs.read("x", '{"mode": "ping', [CASE])
+        programs.read("x", '{"mode": "ping')
 
 
 def test_a_program_that_hangs_is_ended_at_the_limit() -> None:
@@ -313,14 +390,41 @@ def test_a_program_that_hangs_is_ended_at_the_limit() -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler (cc, gcc)")
 def test_a_peer_that_cannot_be_installed_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONSTREAM_OFFLINE", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
     monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.delenv("PIP_EXTRA_INDEX_URL", raising=False)
-    with pytest.raises(UnsupportedError, match=r"(?s)installing mpich==.*--peers none"):
-        peers.prepare(peers.PEERS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
+    with pytest.raises(UnsupportedError, match=r"(?s)installing mpich==.*--vs none"):
+        mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_time_limit_over_the_command_ends_its_programs_too(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    waits = f"import os, pathlib, threading; pathlib.Path({str(file)!r}).write_text(f'{{os.getpid()}} '); threading.Event().wait()"
+    code = (
+        "import sys\nfrom onstream.bench import commands, programs\ncommands.end_programs_on_sigterm()\n"
+        f"programs.execute(programs.Program('x', (sys.executable, '-c', {waits!r})), (), 60)\n"
+    )
+    command = subprocess.Popen([sys.executable, "-c", code])
+    deadline = time.monotonic() + 30
+    while not (file.exists() and file.read_text().endswith(" ")):
+        assert time.monotonic() < deadline, "the program did not start"
+        assert command.poll() is None
+        time.sleep(0.01)
+    command.terminate()
+    assert command.wait(timeout=30) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler (cc, gcc)")
+def test_offline_no_peer_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONSTREAM_OFFLINE", "1")
+    with pytest.raises(UnsupportedError, match=r"mpich==.*ONSTREAM_OFFLINE forbids"):
+        mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -329,8 +433,10 @@ def test_a_peer_that_cannot_be_installed_says_how_to_go_on(tmp_path: Path, monke
         ({"device": "tpu"}, "device is 'tpu'; there are host, cuda"),
         ({"path": "warp"}, "unknown warp"),
         ({"rounds": 0}, "rounds is 0"),
-        ({"peers": ("lam",)}, "unknown lam; there are openmpi, mpich"),
-        ({"device": "cuda", "peers": ("mpich",)}, "host memory only"),
+        ({"vs": ("lam",)}, "unknown lam; there are nccl, nvshmem, mpi-here, openmpi, mpich"),
+        ({"ranks": 1}, "ranks is 1"),
+        ({"ranks": 4, "modes": ("ping-pong",)}, "ping-pong are between 2 ranks, not 4"),
+        ({"ranks": 4, "modes": ("ring",), "threads": True}, "threads are two"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(changes: dict[str, Any], text: str) -> None:
@@ -343,9 +449,10 @@ def test_settings_that_cannot_work_are_refused(changes: dict[str, Any], text: st
 
 @pytest.mark.parametrize("threads", [False, True], ids=["processes", "threads"])
 def test_a_quick_run_measures_every_mode_and_checks_its_data(tmp_path: Path, threads: bool) -> None:
-    settings = message.Settings(sizes=(0, 8, 65536), rounds=1, samples=2, peers=(), threads=threads, quick=True)
+    settings = message.Settings(modes=MODES, sizes=(0, 8, 65536), rounds=1, samples=2, threads=threads, quick=True)
     result = message.measure(settings)
-    assert len(result["rows"]) == len(MODES) * len(SUBMISSIONS) * 3 * 2  # sizes, memories
+    everywhere, rings, spread = 3 * 3 * 3, 2 * 2 * 3, 2 * 2 * 1  # modes, submissions, sizes
+    assert len(result["rows"]) == (everywhere + rings + spread) * 2  # memories
     assert all(one["median_s"] > 0 for one in result["rows"])
     file = tmp_path / "folder" / "message.json"
     message.write(result, file)
@@ -353,7 +460,142 @@ def test_a_quick_run_measures_every_mode_and_checks_its_data(tmp_path: Path, thr
     assert table.lines_of(result)
 
 
+def test_a_ring_runs_with_any_number_of_ranks() -> None:
+    result = message.measure(message.Settings(ranks=3, sizes=(8, 65536), rounds=1, samples=2, quick=True))
+    assert {one["mode"] for one in result["rows"]} == {"ring", "ring-plan"}
+    assert result["onstream"]["ranks"] == 3
+
+
+def test_a_cap_and_a_path_reach_the_library() -> None:
+    settings = message.Settings(
+        modes=("ping-pong",), submissions=("eager",), sizes=(65536,), memories=("device",), path="copy", max_blocks=3,
+        rounds=1, samples=1, quick=True,
+    )  # fmt: skip
+    result = message.measure(settings)
+    (one,) = result["rows"]
+    assert (one["path"], one["max_blocks"]) == ("copy", 3)
+    values = {parameter["name"]: parameter["value"] for parameter in result["onstream"]["parameters"]}
+    assert values["max_blocks"] == "3"
+    assert result["onstream"]["path"] == "copy"
+
+
+def test_the_headline_is_the_cases_that_bars_were_stated_for() -> None:
+    contenders = message.own_contenders(message.Settings(device="cuda", headline=True).resolved())
+    kinds = [(one.variant.path, one.variant.max_blocks) for one in contenders]
+    assert kinds == [("auto", None), ("copy", None), ("auto", 16)]
+    assert {case.mode for case in contenders[0].cases} == {"ping-pong", "ring", "ring-plan", "aggregated"}
+    assert [case.bytes for case in contenders[1].cases] == [2**28]
+
+
+# --- peers ---
+
+
+def test_peers_that_need_a_gpu_are_named_with_the_reason_where_there_is_none() -> None:
+    settings = message.Settings(
+        modes=("ping-pong",), submissions=("eager",), sizes=(8,), memories=("device",), rounds=1, samples=1,
+        quick=True, vs=("nccl", "nvshmem"),
+    )  # fmt: skip
+    result = message.measure(settings)
+    assert set(result["peers_missing"]) == {"nccl", "nvshmem"}
+    text = "\n".join(table.verdict_lines(result))
+    assert "without NCCL: NCCL moves messages between GPUs, and the device is host" in text
+    assert "without NVSHMEM: " in text
+
+
+@pytest.mark.parametrize("library", ["nccl", "nvshmem"])
+def test_a_library_that_lacks_a_function_is_named_with_it(library: str) -> None:
+    libc = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libc.so" in line)
+    own = programs.message_program("host", options=("--library", library, "--file", libc))
+    with pytest.raises(Error, match=rf"{re.escape(libc)} has no function"):
+        programs.run(own, [Case("ring", "eager", 8, 1, 1)], 1)
+
+
+def stand_in(library: str, ranks: int = 2) -> programs.Program:
+    """The driver of a library that needs a GPU, over a stand-in that does not."""
+    file = programs.build_folder() / "tests" / "native" / f"libstand_in_{library}.so"
+    if not file.exists():
+        pytest.skip(f"there is no {file.name}; build with ONSTREAM_TESTS=ON (make build does)")
+    return programs.message_program("host", ranks=ranks, options=("--library", library, "--file", str(file)))
+
+
+@pytest.mark.parametrize("library", ["nccl", "nvshmem"])
+def test_every_case_of_a_gpu_library_moves_the_right_data_again_and_again(library: str) -> None:
+    cases = [
+        case
+        for case in cases_of("host", MODES, ("eager", "captured"), (0, 8, 4096, 65536), window=8, quick=True)
+        if peers.PEERS[library].has(case)
+    ]
+    cases = [replace(case, iterations=3) for case in cases]  # an odd number of replays, so that sets change places
+    output = programs.run(stand_in(library), cases, 4, 60)
+    assert set(output.samples_s) == set(cases)
+    assert all(len(samples) == 4 for samples in output.samples_s.values())
+
+
+@pytest.mark.parametrize("library", ["nccl", "nvshmem"])
+def test_a_gpu_librarys_ring_goes_round_many_ranks(library: str) -> None:
+    cases = [Case("ring", "eager", 8, 5, 1), Case("ring", "captured", 4096, 3, 8)]
+    output = programs.run(stand_in(library, ranks=3), cases, 2, 60)
+    assert output.heading["ranks"] == 3
+    assert set(output.samples_s) == set(cases)
+
+
+def test_a_captured_ring_of_nvshmem_needs_as_many_steps_as_ranks() -> None:
+    with pytest.raises(Error, match="rings of at least 3 steps in a graph, the case has 2"):
+        programs.run(stand_in("nvshmem", ranks=3), [Case("ring", "captured", 8, 2, 2)], 1, 60)
+
+
+def test_what_nvshmem_has_not_is_refused_with_words() -> None:
+    with pytest.raises(Error, match="NVSHMEM has no operations that are prepared and posted together"):
+        programs.run(stand_in("nvshmem"), [Case("aggregated", "eager", 8, 2, 4)], 1, 60)
+
+
+def test_a_peer_that_ends_early_is_named_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(_job: peers.Job) -> programs.Program:
+        return programs.Program("mpich", (sys.executable, "-c", f"print('{LINE}'); raise SystemExit('out of luck')"))
+
+    monkeypatch.setitem(peers.PEERS, "mpich", replace(peers.PEERS["mpich"], prepare=prepare))
+    settings = message.Settings(
+        modes=("ping-pong",), submissions=("host",), sizes=(8,), memories=("device",), rounds=2, samples=1,
+        quick=True, vs=("mpich",),
+    )  # fmt: skip
+    result = message.measure(settings)
+    assert "round 1" in result["peers_missing"]["mpich"]
+    assert "out of luck" in result["peers_missing"]["mpich"]
+    assert next(one for one in result["rows"] if one["who"] == "onstream")["rounds"] == 2
+
+
+def test_vs_is_read_and_misread_with_the_known_names() -> None:
+    assert peers.names_from("nccl,nccl,nvshmem", "cuda") == ("nccl", "nvshmem")
+    assert peers.names_from("none", "cuda") == ()
+    assert set(peers.names_from("mpi", "host")) >= {"openmpi", "mpich"}
+    assert peers.names_from("auto", "cuda")[:2] == ("nccl", "nvshmem")
+    with pytest.raises(InvalidArgumentError, match=r"'lam'; there are auto, none, mpi, nccl"):
+        peers.names_from("lam", "host")
+
+
+def test_no_peer_gets_a_case_that_it_has_not() -> None:
+    def has(name: str, mode: str, submission: str) -> bool:
+        return peers.PEERS[name].has(Case(mode, submission, 8, 1, 1))
+
+    assert has("nccl", "aggregated", "captured")
+    assert not has("nccl", "ring-plan", "captured")
+    assert not has("nvshmem", "separate", "eager")  # nothing would hold the sender back
+    assert not has("nvshmem", "bidirectional", "captured")
+    assert has("nvshmem", "ring", "captured")
+    assert not has("mpich", "aggregated", "host")
+
+
+def test_a_library_is_found_beside_the_loaders_path_and_else_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "libmade_up.so.7").touch()
+    with pytest.raises(mpi.PeerMissing, match=r"no libmade_up\.so\.7.*pip install made-up"):
+        peers.find_library("made_up", "libmade_up.so.7", "made-up")
+    monkeypatch.setenv("LD_LIBRARY_PATH", f"/nowhere:{tmp_path}")
+    assert peers.find_library("made_up", "libmade_up.so.7", "made-up") == str(tmp_path / "libmade_up.so.7")
+
+
 def test_wrong_cases_end_the_native_program_with_a_reason() -> None:
-    own = programs.message_program("host", "device", "auto", threads=True)
-    with pytest.raises(Error, match="MODE is 'ping-pang'; there are ping-pong, pipelined, bidirectional"):
+    own = programs.message_program("host", threads=True)
+    with pytest.raises(Error, match="MODE is 'ping-pang'; there are ping-pong, pipelined, bidirectional, ring"):
         programs.run(own, [Case("ping-pang", "host", 8, 1, 1)], 1)

@@ -1,7 +1,7 @@
 """What `onstream bench message` measures: modes, submissions, sizes, and how often each is repeated in a sample.
 
 A case is the text MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW that both native programs read (bench/message_case.hpp tells
-what the words mean). Peers get the same modes, sizes, iterations and windows as onstream's host submission.
+what the words mean). Peers get the same modes, sizes, iterations and windows as onstream.
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ from dataclasses import dataclass
 
 from ..errors import InvalidArgumentError
 
-MODES = ("ping-pong", "pipelined", "bidirectional")
+MODES = ("ping-pong", "pipelined", "bidirectional", "ring", "ring-plan", "separate", "aggregated")
+RINGS = ("ring", "ring-plan")  # for any number of ranks; the others are between two
+SPREAD = ("separate", "aggregated")  # each message of a window has its own bytes: for small ones
+DEFAULT_MODES = ("ping-pong", "pipelined", "bidirectional", "ring", "ring-plan", "aggregated")
 SUBMISSIONS = ("host", "eager", "captured")
-MEMORIES = ("device", "pinned", "host")
+ON_STREAM = ("eager", "captured")
+MEMORIES = ("device", "pinned", "managed", "host")
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 SIZES = {
     "host": (8, KIB, 8 * KIB, 64 * KIB, MIB, 16 * MIB),
-    "cuda": (8, KIB, 8 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB),
+    "cuda": (8, KIB, 8 * KIB, 64 * KIB, 256 * KIB, MIB, 2 * MIB, 16 * MIB, 256 * MIB, GIB),
 }
+SWEEP_TO = {"host": 64 * MIB, "cuda": GIB}  # from 1 B, in steps of 4, and of 2 where paths change
+LARGEST_SPREAD = 8 * KIB
 WINDOW = 64  # messages in flight, as in the OSU benchmarks
 MAX_BYTES = 2**31 - 1  # what an MPI count can say
 
@@ -34,6 +40,8 @@ MAX_MESSAGES = {
     ("cuda", "captured"): 2_000,
 }
 GRAPH_ROUND_TRIPS = 100
+GRAPH_WINDOWS = 20  # of separate and aggregated; kWindowsPerGraph in bench/message_case.hpp
+MIN_RING_STEPS = 8  # in a graph: not fewer than ranks (bench/library_nvshmem.cpp)
 
 
 @dataclass(frozen=True)
@@ -59,6 +67,14 @@ def bytes_from(text: str) -> int:
     return size
 
 
+def sizes_from(text: str, device: str) -> tuple[int, ...]:
+    """Reads a list with commas, or `sweep`: 1 B to the largest, for plots. Empty: the device's default list."""
+    if text != "sweep":
+        return tuple(dict.fromkeys(bytes_from(size) for size in text.split(","))) if text else ()
+    sizes = {4**k for k in range(16)} | {8, 2 * KIB, 8 * KIB, 32 * KIB, 128 * KIB, 512 * KIB}
+    return tuple(sorted(size for size in sizes if size <= SWEEP_TO.get(device, GIB)))
+
+
 def choices_from(text: str, known: tuple[str, ...], what: str) -> tuple[str, ...]:
     """Reads a list with commas, each of `known`, each once."""
     chosen = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
@@ -68,6 +84,13 @@ def choices_from(text: str, known: tuple[str, ...], what: str) -> tuple[str, ...
     return chosen
 
 
+def offered(mode: str, submission: str, size: int) -> bool:
+    """Whether there is such a case of onstream."""
+    if mode in RINGS + SPREAD and submission == "host":
+        return False
+    return mode not in SPREAD or 0 < size <= LARGEST_SPREAD
+
+
 def case_of(device: str, mode: str, submission: str, size: int, *, window: int = WINDOW, quick: bool = False) -> Case:
     """device: host or cuda. A quick case has a tenth of the messages: it shows that things work."""
     most = MAX_MESSAGES[device, submission] // (10 if quick else 1)
@@ -75,9 +98,16 @@ def case_of(device: str, mode: str, submission: str, size: int, *, window: int =
     if mode == "ping-pong":
         per_step = min(GRAPH_ROUND_TRIPS, messages // 2) if submission == "captured" else 1
         return Case(mode, submission, size, max(1, messages // per_step), per_step)
-    fits = max(1, SAMPLE_BYTES[device] * 16 // max(size, 1))  # very large messages: fewer in flight
+    if mode in RINGS:
+        per_step = max(MIN_RING_STEPS, min(GRAPH_ROUND_TRIPS, messages // 2)) if submission == "captured" else 1
+        return Case(mode, submission, size, max(1, messages // per_step), per_step)
+    if mode == "aggregated":  # a launch holds the whole window
+        launches = max(2, messages // (GRAPH_WINDOWS if submission == "captured" else 1))
+        return Case(mode, submission, size, launches, window)
+    fits = max(1, SAMPLE_BYTES[device] * 4 // max(size, 1))  # very large messages: fewer in flight
     in_flight = min(window, fits)
-    return Case(mode, submission, size, max(1, messages // in_flight), in_flight)
+    per_graph = GRAPH_WINDOWS if mode == "separate" and submission == "captured" else 1
+    return Case(mode, submission, size, max(1, messages // in_flight // per_graph), in_flight)
 
 
 def cases_of(
@@ -94,4 +124,5 @@ def cases_of(
         for mode in modes
         for submission in submissions
         for size in sizes
+        if offered(mode, submission, size)
     ]

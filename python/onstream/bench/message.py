@@ -1,7 +1,8 @@
 """`onstream bench message`: runs the message cases, beside the peers in the same call, and makes the result.
 
 The programs of a round run one after another and each round starts with another one, so that a change of the machine's
-speed meets all of them. Nothing else is written than the JSON file asked for and the peers' folders.
+speed meets all of them. Nothing else is written than the JSON file asked for and the peers' folders. onstream must run
+every case; a peer that cannot, or ends early, is named in the result with the reason.
 """
 
 from __future__ import annotations
@@ -9,39 +10,66 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidArgumentError
+from ..errors import Error, InvalidArgumentError
 from . import bars, environment, peers, programs
-from .cases import MEMORIES, MODES, SIZES, SUBMISSIONS, WINDOW, Case, cases_of
+from .cases import DEFAULT_MODES, MEMORIES, MODES, RINGS, SIZES, SUBMISSIONS, WINDOW, Case, case_of, cases_of
+from .mpi import PeerMissing
 from .samples import summarize
 
 SCHEMA = 1
 PATHS = ("auto", "ll", "store", "load", "copy", "stage")
-DEFAULT_PEERS = ("openmpi", "mpich")
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
+class Variant:
+    """One way to set onstream up: a forced path, a cap of thread blocks, memory of both ends."""
+
+    path: str = "auto"
+    max_blocks: int | None = None
+    source: str = "device"
+    target: str = "device"
+
+    @property
+    def memory(self) -> str:
+        return self.source if self.source == self.target else f"{self.source} to {self.target}"
+
+    def options(self) -> tuple[str, ...]:
+        cap = () if self.max_blocks is None else ("--set", f"max_blocks={self.max_blocks}")
+        return ("--from", self.source, "--to", self.target, "--path", self.path, *cap)
+
+
+@dataclass(frozen=True)
 class Settings:
-    """device: host or cuda. sizes: of device's default list if empty. peers: None takes those that can be had."""
+    """device: host or cuda. sizes: of device's default list if empty. vs: names of peers.
+
+    headline: only the cases, paths and caps that a bar was stated for.
+    """
 
     device: str = "host"
-    modes: tuple[str, ...] = MODES
+    ranks: int = 2
+    modes: tuple[str, ...] = ()
     submissions: tuple[str, ...] = SUBMISSIONS
     sizes: tuple[int, ...] = ()
     memories: tuple[str, ...] = ()
     path: str = "auto"
+    max_blocks: int | None = None
     rounds: int = 5
     samples: int = 10
     window: int = WINDOW
-    peers: tuple[str, ...] | None = None
+    vs: tuple[str, ...] = ()
     threads: bool = False
     quick: bool = False
+    headline: bool = False
+    limit_s: float = programs.RUN_TIMEOUT_S
+    budget_s: float | None = None  # no round is begun that would probably end later
 
     def resolved(self) -> Settings:
         """With the device's defaults filled in, or the reason why these values cannot work."""
@@ -52,7 +80,7 @@ class Settings:
             ("submissions", self.submissions, SUBMISSIONS),
             ("memories", self.memories, MEMORIES),
             ("path", (self.path,), PATHS),
-            ("peers", self.peers or (), tuple(peers.PEERS)),
+            ("vs", self.vs, tuple(peers.PEERS)),
         ):
             unknown = [one for one in chosen if one not in known]
             if unknown:
@@ -60,17 +88,29 @@ class Settings:
         for what, count in (("rounds", self.rounds), ("samples", self.samples), ("window", self.window)):
             if not 1 <= count <= 1000:
                 raise InvalidArgumentError(f"{what} is {count}, not a number from 1 to 1000")
-        if self.device == "cuda" and self.peers:
-            raise InvalidArgumentError("peers are measured in host memory only; leave --peers out with --device cuda")
-        default_memories = ("device", "host") if self.device == "host" else ("device",)
-        return Settings(
-            **{
-                **asdict(self),
-                "sizes": self.sizes or SIZES[self.device],
-                "memories": self.memories or default_memories,
-                "peers": () if self.device == "cuda" else self.peers,
-            }
+        if not 2 <= self.ranks <= 1024:
+            raise InvalidArgumentError(f"ranks is {self.ranks}, not a number from 2 to 1024")
+        if self.threads and self.ranks != 2:
+            raise InvalidArgumentError(f"ranks as threads are two, not {self.ranks}")
+        return replace(
+            self,
+            modes=self._modes(),
+            sizes=self.sizes or SIZES[self.device],
+            memories=self.memories or self._memories(),
         )
+
+    def _modes(self) -> tuple[str, ...]:
+        if self.ranks == 2:
+            return self.modes or DEFAULT_MODES
+        rings = tuple(mode for mode in self.modes or RINGS if mode in RINGS)
+        if not rings:
+            raise InvalidArgumentError(
+                f"modes {', '.join(self.modes)} are between 2 ranks, not {self.ranks}; with more there are {', '.join(RINGS)}"
+            )
+        return rings
+
+    def _memories(self) -> tuple[str, ...]:
+        return ("device", "host") if self.device == "host" and not self.headline else ("device",)
 
 
 @dataclass
@@ -78,101 +118,168 @@ class Contender:
     """One program of the comparison, and what it has shown so far."""
 
     who: str
-    memory: str
+    variant: Variant
     program: programs.Program
     cases: list[Case]
-    heading: dict[str, Any]
-    rounds_s: dict[Case, list[list[float]]]
+    heading: dict[str, Any] = field(default_factory=dict)
+    rounds_s: dict[Case, list[list[float]]] = field(default_factory=dict)
 
 
 def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     """Runs everything and returns the result: plain data, what --json writes."""
     settings = wanted.resolved()
-    where = environment.collect()  # before there is load of our own
-    contenders = _own(settings)
-    missing = _add_peers(contenders, settings, say)
-    for number in range(settings.rounds):
-        order = contenders[number % len(contenders) :] + contenders[: number % len(contenders)]
-        for contender in order:
-            say(f"round {number + 1} of {settings.rounds}: {contender.who}, {contender.memory} memory")
-            output = programs.run(contender.program, contender.cases, settings.samples)
-            contender.heading = output.heading
-            for case, samples_s in output.samples_s.items():
-                contender.rounds_s.setdefault(case, []).append(samples_s)
-    return _result(settings, where, contenders, missing)
-
-
-def _cases(settings: Settings, submissions: tuple[str, ...]) -> list[Case]:
-    return cases_of(
-        settings.device, settings.modes, submissions, settings.sizes, window=settings.window, quick=settings.quick
-    )
-
-
-def _own(settings: Settings) -> list[Contender]:
-    cases = _cases(settings, settings.submissions)
-    return [
-        Contender(
-            "onstream",
-            memory,
-            programs.message_program(settings.device, memory, settings.path, threads=settings.threads),
-            cases,
-            {},
-            {},
-        )
-        for memory in settings.memories
-    ]
-
-
-def _add_peers(contenders: list[Contender], settings: Settings, say: Say) -> dict[str, str]:
-    """Adds the peers that can be had. Peers asked for by name must be; returns why the others are not here."""
-    by_name = settings.peers is not None
-    names = DEFAULT_PEERS if settings.peers is None else settings.peers
-    cases = _cases(settings, ("host",))
-    missing = {}
-    for name in names:
-        try:
-            say(f"preparing {name}")
-            folder = programs.build_folder() / "peers"
-            program = peers.prepare(peers.PEERS[name], programs.source_folder() / "mpi_peer.c", folder)
-        except peers.PeerMissing as error:
-            if by_name:
-                raise
-            say(str(error))
-            missing[name] = str(error)
-            continue
-        contenders.append(Contender(name, "host", program, cases, {}, {}))
-    return missing
-
-
-def _result(
-    settings: Settings, where: dict[str, Any], contenders: list[Contender], missing: dict[str, str]
-) -> dict[str, Any]:
-    own = contenders[0].heading
-    result: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "message",
-        "command": shlex.join(["onstream", *sys.argv[1:]]),
-        "environment": where,
-        "settings": asdict(settings),
-        "device_kind": own["device_kind"],
-        "device": own["device"],
-        "ranks": "2 threads of one process" if settings.threads else "2 processes",
-        "clock": "steady clock of rank 0's host, from the first operation enqueued to the stream synchronised",
-        "onstream": own,
-        "peers": {one.who: one.heading for one in contenders if one.who != "onstream"},
-        "peers_missing": missing,
-        "rows": [_row(one, case, rounds, settings) for one in contenders for case, rounds in one.rounds_s.items()],
-    }
+    result = compare("message", settings, own_contenders(settings), say)
     result["verdicts"] = bars.judge(result)
     return result
 
 
-def _row(contender: Contender, case: Case, rounds_s: list[list[float]], settings: Settings) -> dict[str, Any]:
+def compare(kind: str, settings: Settings, contenders: list[Contender], say: Say) -> dict[str, Any]:
+    """Runs onstream's contenders and those peers of the settings that can be had, round by round."""
+    where = environment.collect()  # before there is load of our own
+    missing = _add_peers(contenders, settings, say)
+    began = time.monotonic()
+    for number in range(settings.rounds):
+        passed_s = time.monotonic() - began
+        if settings.budget_s is not None and number and passed_s * (number + 1) / number > settings.budget_s:
+            say(f"no time for round {number + 1}: {passed_s:.0f} s of {settings.budget_s:g} s have passed")
+            settings = replace(settings, rounds=number)
+            break
+        first = number % len(contenders)
+        for contender in contenders[first:] + contenders[:first]:
+            if contender.who in missing:
+                continue
+            say(f"round {number + 1} of {settings.rounds}: {contender.who}, {contender.variant.memory} memory")
+            error = _run(contender, settings)
+            if error is None:
+                continue
+            if contender.who == "onstream":
+                raise error
+            missing[contender.who] = f"it ended early in round {number + 1}: {error}"
+            say(missing[contender.who])
+    return _result(kind, settings, where, contenders, missing)
+
+
+def _run(contender: Contender, settings: Settings) -> Error | None:
+    output = programs.attempt(contender.program, contender.cases, settings.samples, settings.limit_s)
+    contender.heading = {**contender.heading, **output.heading}
+    for case, samples_s in output.samples_s.items():
+        contender.rounds_s.setdefault(case, []).append(samples_s)
+    return output.error
+
+
+def own_contenders(settings: Settings) -> list[Contender]:
+    if settings.headline:
+        wanted = _headline(settings)
+    else:
+        cases = cases_of(
+            settings.device, settings.modes, settings.submissions, settings.sizes,
+            window=settings.window, quick=settings.quick,
+        )  # fmt: skip
+        wanted = {Variant(settings.path, settings.max_blocks, memory, memory): cases for memory in settings.memories}
+    if not any(wanted.values()):
+        raise InvalidArgumentError("these modes, submissions and sizes leave no case to measure")
+    return [
+        Contender("onstream", variant, own_program(settings, variant), cases)
+        for variant, cases in wanted.items()
+        if cases
+    ]
+
+
+def own_program(settings: Settings, variant: Variant) -> programs.Program:
+    return programs.message_program(
+        settings.device, ranks=settings.ranks, options=variant.options(), threads=settings.threads
+    )
+
+
+def _headline(settings: Settings) -> dict[Variant, list[Case]]:
+    """The cases of the bars, by the variant that each asks for."""
+    wanted: dict[Variant, list[Case]] = {}
+    for bar in bars.BARS:
+        if bar.device != settings.device:
+            continue
+        for memory in settings.memories:
+            cases = wanted.setdefault(Variant(bar.path, bar.max_blocks, memory, memory), [])
+            cases += [
+                case_of(bar.device, mode, bar.submission, bar.bytes, window=settings.window, quick=settings.quick)
+                for mode in bars.modes_of(bar)
+                if mode in settings.modes
+            ]
+    return {variant: list(dict.fromkeys(cases)) for variant, cases in wanted.items()}
+
+
+def _add_peers(contenders: list[Contender], settings: Settings, say: Say) -> dict[str, str]:
+    """Adds the peers that can be had; returns why the others are not here."""
+    missing = {}
+    for name in settings.vs:
+        peer = peers.PEERS[name]
+        cases = _peer_cases(peer, contenders, settings)
+        try:
+            if not cases:
+                raise PeerMissing(f"{peer.title} has none of these modes and submissions")
+            say(f"preparing {name}")
+            largest = max(
+                case.bytes * (case.window if case.mode in ("separate", "aggregated") else 1) for case in cases
+            )
+            folder = programs.build_folder() / "peers"
+            program = peer.prepare(peers.Job(settings.device, settings.ranks, largest, folder))
+        except PeerMissing as error:
+            missing[name] = str(error)
+            say(f"without {peer.title}: {error}")
+            continue
+        memory = peer.memory if settings.device == "cuda" else "host"
+        contenders.append(Contender(name, Variant("its own", None, memory, memory), program, cases))
+    return missing
+
+
+def _peer_cases(peer: peers.Peer, contenders: list[Contender], settings: Settings) -> list[Case]:
+    """onstream's own cases, as far as the peer has them; a peer whose host always waits gets them in that form."""
+    cases: dict[Case, None] = {}
+    for own in (case for contender in contenders for case in contender.cases):
+        case = own
+        if peer.submissions == ("host",) and own.submission != "host":
+            case = case_of(settings.device, own.mode, "host", own.bytes, window=settings.window, quick=settings.quick)
+        if case.submission in peer.submissions and peer.has(case):
+            cases[case] = None
+    return sorted(cases, key=lambda case: SUBMISSIONS.index(case.submission))  # capture may be what a peer dies of
+
+
+def _result(
+    kind: str, settings: Settings, where: dict[str, Any], contenders: list[Contender], missing: dict[str, str]
+) -> dict[str, Any]:
+    own = contenders[0].heading
+    processes = f"{settings.ranks} processes"
+    result: dict[str, Any] = {
+        **preamble(kind, where, asdict(settings)),
+        "device_kind": own["device_kind"],
+        "device": own["device"],
+        "ranks": "2 threads of one process" if settings.threads else processes,
+        "clock": "steady clock of rank 0's host, from the first operation enqueued to the stream synchronised",
+        "onstream": own,
+        "peers": {one.who: one.heading for one in contenders if one.who != "onstream" and one.heading},
+        "peers_missing": missing,
+        "rows": [_row(one, case, rounds) for one in contenders for case, rounds in one.rounds_s.items()],
+    }
+    return result
+
+
+def preamble(kind: str, where: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """What every result begins with: what it is, and how and where it was come by."""
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "command": shlex.join(["onstream", *sys.argv[1:]]),
+        "environment": where,
+        "settings": settings,
+    }
+
+
+def _row(contender: Contender, case: Case, rounds_s: list[list[float]]) -> dict[str, Any]:
     summary = summarize(rounds_s)
     return {
         "who": contender.who,
-        "memory": contender.memory,
-        "path": settings.path if contender.who == "onstream" else "its own",
+        "memory": contender.variant.memory,
+        "path": contender.variant.path,
+        "max_blocks": contender.variant.max_blocks,
         **asdict(case),
         **asdict(summary),
         "bytes_per_s": case.bytes / summary.median_s,
@@ -184,3 +291,14 @@ def _row(contender: Contender, case: Case, rounds_s: list[list[float]], settings
 def write(result: dict[str, Any], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def load(file: Path) -> dict[str, Any]:
+    """A result that write() made. Throws naming the file when it is something else."""
+    try:
+        result = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{file} cannot be read: {error}") from error
+    if not isinstance(result, dict) or result.get("schema") != SCHEMA or "kind" not in result:
+        raise InvalidArgumentError(f"{file} is no result of `onstream bench` with schema {SCHEMA}")
+    return result

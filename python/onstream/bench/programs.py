@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -22,6 +24,7 @@ from .cases import Case
 
 RUN_TIMEOUT_S = 540.0
 KILL_AFTER_S = 5.0
+OWN_WORD = re.compile(r"(?:^|\] )(?:bench_\w+|mpi_peer): ")  # how our native programs begin a failure
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Program:
 class Output:
     heading: dict[str, Any]
     samples_s: dict[Case, list[float]]
+    error: Error | None = None  # why the program ended early; the cases that it had finished are here
 
 
 def build_folder() -> Path:
@@ -55,21 +59,58 @@ def source_folder() -> Path:
     return Path(__file__).resolve().parents[3] / "bench"
 
 
-def message_program(device: str, memory: str, path: str, *, threads: bool) -> Program:
-    """onstream's own program as two processes, or as two threads of one."""
-    native = build_folder() / "bench" / "bench_message"
-    if not native.exists():
-        raise UnsupportedError(f"there is no {native}; build with ONSTREAM_BENCH=ON (make build does)")
-    options = ("--device", device, "--memory", memory, "--path", path)
+def native(name: str) -> Path:
+    """A bench program of the build folder."""
+    program = build_folder() / "bench" / name
+    if not program.exists():
+        raise UnsupportedError(f"there is no {program}; build with ONSTREAM_BENCH=ON (make build does)")
+    return program
+
+
+def as_ranks(program: Path, ranks: int, options: tuple[str, ...]) -> tuple[str, ...]:
+    """The command that starts a native program as so many processes."""
+    return (sys.executable, "-m", "onstream", "run", "-n", str(ranks), "--no-prefix", str(program), *options)
+
+
+def message_program(
+    device: str, *, ranks: int = 2, options: tuple[str, ...] = (), threads: bool = False, name: str = "onstream"
+) -> Program:
+    """bench_message as processes, or as two threads of one."""
+    program = native("bench_message")
+    everything = ("--device", device, *options)
     if threads:
-        return Program("onstream", (str(native), *options, "--threads", str(_free_port())))
-    launcher = (sys.executable, "-m", "onstream", "run", "-n", "2", "--no-prefix")
-    return Program("onstream", (*launcher, str(native), *options))
+        return Program(name, (str(program), *everything, "--threads", str(_free_port())))
+    return Program(name, as_ranks(program, ranks, everything))
 
 
 def run(program: Program, cases: list[Case], samples: int, timeout_s: float = RUN_TIMEOUT_S) -> Output:
     """One round. Throws when the program fails, passes the limit, or leaves a case out."""
-    command = [*program.start, "--samples", str(samples), *map(str, cases)]
+    output = attempt(program, cases, samples, timeout_s)
+    if output.error is not None:
+        raise output.error
+    return output
+
+
+def attempt(program: Program, cases: list[Case], samples: int, timeout_s: float = RUN_TIMEOUT_S) -> Output:
+    """One round that may end early."""
+    finished = execute(program, ("--samples", str(samples), *map(str, cases)), timeout_s)
+    heading, samples_s = read(program.name, finished.out)
+    error = finished.error
+    missing = [str(case) for case in cases if not samples_s.get(case)]
+    if error is None and missing:
+        error = Error(f"{program.name} printed no samples of {', '.join(missing)}")
+    return Output(heading, samples_s, error)
+
+
+@dataclass(frozen=True)
+class Finished:
+    out: str
+    error: Error | None
+
+
+def execute(program: Program, arguments: tuple[str, ...], timeout_s: float = RUN_TIMEOUT_S) -> Finished:
+    """Runs the program to its end, or to the time limit; a failure is in the answer."""
+    command = [*program.start, *arguments]
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -82,52 +123,58 @@ def run(program: Program, cases: list[Case], samples: int, timeout_s: float = RU
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        _end(process)
-        raise TimeoutError(f"{program.name} did not finish within {timeout_s:g} s: {' '.join(command)}") from None
+        out, err = _end(process)
+        said = f"; it said: {failure_of(err)}" if err.strip() else ""
+        text = f"{program.name} did not finish within {timeout_s:g} s: {shlex.join(command)}{said}"
+        return Finished(out, TimeoutError(text))
     except BaseException:  # Ctrl-C
         _end(process)
         raise
     if process.returncode != 0:
-        raise Error(f"{program.name} failed with status {process.returncode}: {failure_of(err or out)}")
-    return read(program.name, out, cases)
+        return Finished(out, Error(f"{program.name} failed with status {process.returncode}: {failure_of(err or out)}"))
+    return Finished(out, None)
 
 
-def read(name: str, text: str, cases: list[Case]) -> Output:
+def read(name: str, text: str) -> tuple[dict[str, Any], dict[Case, list[float]]]:
     """The program's standard output. Lines that are not JSON objects are other libraries' words and are passed over."""
     heading: dict[str, Any] = {}
     samples_s: dict[Case, list[float]] = {}
-    for line in text.splitlines():
-        if not line.startswith("{"):
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise Error(f"{name} printed a line that is no JSON ({error}): {line[:200]}") from error
+    for row in rows_of(name, text):
         if "samples_s" in row:
             case = Case(row["mode"], row["submission"], row["bytes"], row["iterations"], row["window"])
             samples_s[case] = row["samples_s"]
         else:
             heading.update(row)
-    missing = [str(case) for case in cases if not samples_s.get(case)]
-    if missing:
-        raise Error(f"{name} printed no samples of {', '.join(missing)}")
-    return Output(heading, samples_s)
+    return heading, samples_s
+
+
+def rows_of(name: str, text: str) -> list[dict[str, Any]]:
+    rows = []
+    for line in text.splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise Error(f"{name} printed a line that is no JSON ({error}): {line[:200]}") from error
+    return rows
 
 
 def failure_of(text: str) -> str:
-    """The last lines of what a program said, where the reason stands."""
+    """The reason in what a program said: its own word if there is one, else the last lines."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    return "\n".join(lines[-12:]) or "it said nothing"
+    own = [line for line in lines if OWN_WORD.search(line)]
+    return "\n".join(dict.fromkeys(own[-4:])) or "\n".join(lines[-12:]) or "it said nothing"
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    """Ends the program's process group, gently first, and reaps it."""
+def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ends the program's process group, gently first, reaps it, and returns what it had said."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=KILL_AFTER_S)
-            return
+            return process.communicate(timeout=KILL_AFTER_S)
+    return "", ""
 
 
 def _free_port() -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from .cases import GIB, KIB, MIB
+from .cases import GIB, KIB, MIB, RINGS
+from .peers import TITLES
 
-TITLES = {"onstream": "onstream", "openmpi": "Open MPI", "mpich": "MPICH"}
 SUBMISSION_TITLES = {
     "host": "the host waits for each",
     "eager": "stream-ordered, eager",
@@ -16,7 +16,13 @@ SUBMISSION_TITLES = {
 BUSY = 0.5  # load of others, per core, above which a run says that it is disturbed
 
 # What goes into README; all the rest is in the file.
-HEAD_SIZES = {"ping-pong": (8, 64 * KIB, MIB, 256 * MIB), "pipelined": (8, MIB)}
+HEAD_SIZES = {
+    "ping-pong": (8, 64 * KIB, MIB, 256 * MIB),
+    "pipelined": (8, MIB),
+    "ring": (8, 256 * KIB, 2 * MIB, GIB),
+    "ring-plan": (8, 256 * KIB, 2 * MIB, GIB),
+    "aggregated": (8,),
+}
 
 
 def size_text(size: int) -> str:
@@ -46,20 +52,31 @@ def lines_of(result: dict[str, Any]) -> list[str]:
     columns = f"{'size':>10} {'median':>11} {'min':>11} {'p25':>11} {'p75':>11} {'max':>11} {'bandwidth':>12}"
     group = None
     for row in result["rows"]:
-        key = (row["who"], row["mode"], row["submission"], row["memory"], row["path"])
+        key = (row["who"], row["mode"], row["submission"], row["memory"], row["path"], row.get("max_blocks"))
         if key != group:
             group = key
-            what = "half a round trip" if row["mode"] == "ping-pong" else f"window of {row['window']}"
+            cap = f", at most {row['max_blocks']} blocks" if row.get("max_blocks") else ""
             lines += [
                 "",
-                f"{TITLES[row['who']]}: {row['mode']} ({what}), {SUBMISSION_TITLES[row['submission']]}, "
-                f"{row['memory']} memory, path {row['path']}",
+                f"{TITLES[row['who']]}: {row['mode']} ({what_of(row)}), {SUBMISSION_TITLES[row['submission']]}, "
+                f"{row['memory']} memory, path {row['path']}{cap}",
                 f"{columns} {'messages/s':>11}",
             ]
         times = " ".join(f"{time_text(row[name]):>11}" for name in ("median_s", "min_s", "p25_s", "p75_s", "max_s"))
         rate = rate_text(row["bytes_per_s"])
         lines.append(f"{size_text(row['bytes']):>10} {times} {rate:>12} {row['messages_per_s']:>11.3g}")
     return [*lines, "", *verdict_lines(result)]
+
+
+def what_of(row: dict[str, Any]) -> str:
+    """What one figure of the row's mode is the time of."""
+    return {
+        "ping-pong": "half a round trip",
+        "ring": "one step: send to the next, receive from the last",
+        "ring-plan": "one step, a plan: send to the next, receive from the last",
+        "separate": f"{row['window']} messages, each its own operation",
+        "aggregated": f"{row['window']} messages posted together",
+    }.get(row["mode"], f"window of {row['window']}")
 
 
 def heading_of(result: dict[str, Any]) -> str:
@@ -76,12 +93,13 @@ def verdict_lines(result: dict[str, Any]) -> list[str]:
         word = "holds " if verdict["holds"] else "MISSED"
         sign = "<=" if verdict["quantity"] == "latency" else ">="
         unit = verdict["unit"]
-        how = f"{verdict['mode']} {verdict['submission']}, {verdict['memory']} memory"
-        what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how}"
+        what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how_of(verdict)}, {verdict['memory']} memory"
         figure = f"{verdict['value']:.2f} {unit} (bar: {sign} {verdict['limit']:g})"
         if verdict["against"]:
             peer = f"{TITLES[verdict['against']]} {time_text(verdict['peer_median_s'])}"
             figure += f"; onstream {time_text(verdict['median_s'])}, {peer}"
+        elif verdict.get("peer"):
+            figure += f"; peers: {verdict['peer']}"
         lines.append(f"{word} {what}: {figure}")
     if not lines:
         lines.append("no bar was stated for this device, or its cases or peers were not run")
@@ -90,11 +108,22 @@ def verdict_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def how_of(verdict: dict[str, Any]) -> str:
+    """Mode, submission, and what was forced."""
+    how = f"{verdict['via']} {verdict['submission']}"
+    if verdict["path"] != "auto":
+        how += f", path {verdict['path']}"
+    if verdict["max_blocks"]:
+        how += f", at most {verdict['max_blocks']} blocks"
+    return how
+
+
 def markdown_of(result: dict[str, Any], file: str) -> list[str]:
     """README's table of one result: what was measured where, then a row a mode and size, a column a library."""
     if result.get("schema") != 1 or result.get("kind") != "message":
         raise InvalidArgumentError(f"{file} is no result of `onstream bench message` with schema 1")
-    rows = [row for row in result["rows"] if row["bytes"] in HEAD_SIZES.get(row["mode"], ())]
+    plain = [row for row in result["rows"] if row["path"] in ("auto", "its own") and not row.get("max_blocks")]
+    rows = [row for row in plain if row["bytes"] in HEAD_SIZES.get(row["mode"], ())]
     columns = list(dict.fromkeys((row["who"], row["memory"]) for row in rows))
     where = result["environment"]
     hardware = result["device"] if result["device_kind"] == "cuda" else f"{where['cpu']}, {where['cores']} cores"
@@ -109,7 +138,25 @@ def markdown_of(result: dict[str, Any], file: str) -> list[str]:
         "|---" * (3 + len(columns)) + "|",
     ]
     keys = list(dict.fromkeys((row["mode"], row["submission"], row["bytes"]) for row in rows))
-    return head + [_markdown_row(key, columns, rows) for key in keys]
+    return [*head, *(_markdown_row(key, columns, rows) for key in keys), *_markdown_bars(result)]
+
+
+def _markdown_bars(result: dict[str, Any]) -> list[str]:
+    """What was asked for on this hardware, and the best figure reached."""
+    stated = [verdict for verdict in result["verdicts"] if verdict["hardware"]]
+    if not stated:
+        return []
+    missing = [f"{TITLES[name]} ({why.splitlines()[0]})" for name, why in result["peers_missing"].items()]
+    notes = ["", f"Not in this run: {'; '.join(missing)}."] if missing else []
+    rows = [_markdown_bar(verdict) for verdict in stated]
+    return ["", "| what | bar | reached | |", "|---|---|---|---|", *rows, *notes]
+
+
+def _markdown_bar(verdict: dict[str, Any]) -> str:
+    sign = "<=" if verdict["quantity"] == "latency" else ">="
+    what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how_of(verdict)}"
+    reached = f"{verdict['value']:.3g} {verdict['unit']}"
+    return f"| {what} | {sign} {verdict['limit']:g} {verdict['unit']} | {reached} | {'' if verdict['holds'] else 'missed'} |"
 
 
 def short_version(name: str, library: str) -> str:
@@ -135,7 +182,7 @@ def _key(row: dict[str, Any]) -> tuple[str, str, int]:
 
 def _figure(row: dict[str, Any]) -> str:
     """Times for what is bound by latency, bandwidth for what is bound by bytes."""
-    if row["mode"] == "ping-pong" and row["bytes"] < MIB:
+    if row["mode"] in ("ping-pong", *RINGS) and row["bytes"] < MIB:
         return time_text(row["median_s"])
     if row["bytes"] < KIB:
         return f"{row['messages_per_s'] / 1e6:.2f} M/s"

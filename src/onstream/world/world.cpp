@@ -98,6 +98,8 @@ void World::check() const {
 std::optional<Failure> World::failure() const { return fabric_->failure(); }
 std::vector<FaultReport> World::take_faults() { return fabric_->take_faults(); }
 
+std::size_t World::device_bytes() const { return messages_->device_bytes(); }
+
 std::string World::describe() const {
   return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",
                 device().name(), "), launched by ", fabric_->launch().launcher, "; lanes hold ",

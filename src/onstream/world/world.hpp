@@ -73,7 +73,8 @@ class World {
   void check() const;  // throws aborted with the story, or the oldest fault
   std::optional<Failure> failure() const;
   std::vector<FaultReport> take_faults();
-  std::string describe() const;  // ranks, devices, who reaches whom, memory held
+  std::size_t device_bytes() const;  // of its lanes: what a world holds before anything is asked of it
+  std::string describe() const;      // ranks, devices, who reaches whom, memory held
 
  private:
   explicit World(std::shared_ptr<Fabric> fabric);

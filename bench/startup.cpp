@@ -1,0 +1,106 @@
+// bench_startup: how long it takes to make a world, and how much device memory it takes.
+//
+//   bench_startup [--device SPEC] [--set NAME=VALUE] [--samples N]
+//
+// Any number of processes of one host, under any launcher. The device is opened first, so that no figure has the
+// creation of a GPU's context in it. A sample is the time from the last rank's call of World::create to the last rank's
+// return, on the host's monotonic clock, which all processes of a host share; the first world also loads the kernels
+// and is told apart. Rank 0 prints one JSON line.
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onstream/base/clock.hpp"
+#include "onstream/base/error.hpp"
+#include "onstream/device/devices.hpp"
+#include "onstream/world/world.hpp"
+#include "options.hpp"
+
+namespace {
+
+using namespace onstream;
+
+struct Options {
+  std::string device;
+  std::vector<std::pair<std::string, std::string>> parameters;
+  int samples = 5;
+};
+
+Options options_from(int argc, char** argv) {
+  Options options;
+  bench::Words words(argc, argv);
+  while (words.more()) {
+    const std::string word = words.next();
+    if (word == "--device") {
+      options.device = words.value();
+    } else if (word == "--set") {
+      options.parameters.push_back(bench::setting_from(words.value()));
+    } else if (word == "--samples") {
+      options.samples = bench::count_from(word, words.value(), 1, 1000);
+    } else {
+      fail(ErrorCode::invalid_argument, "unknown option ", word, "; there are --device, --set, --samples");
+    }
+  }
+  return options;
+}
+
+struct Made {
+  std::shared_ptr<World> world;
+  double seconds = 0;
+};
+
+Made make_world(const Launch& launch, const Parameters& parameters) {
+  const std::uint64_t called = now_ns();
+  std::shared_ptr<World> world = World::create(launch, parameters);
+  const std::uint64_t returned = now_ns();
+  std::uint64_t last_call = 0;
+  std::uint64_t last_return = 0;
+  for (const std::string& times : world->fabric()->all_gather("bench.startup", concat(called, " ", returned))) {
+    const std::size_t split = times.find(' ');
+    last_call = std::max<std::uint64_t>(last_call, std::stoull(times.substr(0, split)));
+    last_return = std::max<std::uint64_t>(last_return, std::stoull(times.substr(split + 1)));
+  }
+  return {world, static_cast<double>(last_return - last_call) * 1e-9};
+}
+
+void run(const Options& options) {
+  const Launch launch = launch_from_environment();
+  Parameters parameters = Parameters::from_environment();
+  if (!options.device.empty()) parameters.set("device", options.device);
+  for (const auto& [name, value] : options.parameters) parameters.set(name, value);
+  const std::shared_ptr<Device> device = open_device(parameters.device, launch.local_rank);
+
+  Made made = make_world(launch, parameters);
+  const double first_s = made.seconds;
+  std::vector<double> samples_s;
+  for (int s = 0; s < options.samples; ++s) {
+    made.world->barrier();
+    made.world = nullptr;
+    made = make_world(launch, parameters);
+    samples_s.push_back(made.seconds);
+  }
+  if (launch.rank == 0) {
+    std::cout << concat("{\"device\":", bench::quoted(device->name()), ",\"device_kind\":\"", name_of(device->kind()),
+                        "\",\"ranks\":", launch.size, ",\"device_bytes\":", made.world->device_bytes(),
+                        ",\"world\":", bench::quoted(made.world->describe()),
+                        ",\"first_s\":", bench::seconds_text(first_s),
+                        ",\"samples_s\":", bench::seconds_list(samples_s), "}")
+              << std::endl;
+  }
+  made.world->barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run(options_from(argc, argv));
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_startup: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,258 @@
+"""The commands of `onstream bench`: each reads its options, measures, prints the table and writes what was asked for."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .cases import MEMORIES, MODES, ON_STREAM, SUBMISSIONS, WINDOW, choices_from, sizes_from
+
+bench_app = typer.Typer(help="Measures on this machine.", no_args_is_help=True)
+
+Json = Annotated[Path | None, typer.Option("--json", help="Writes the whole result there.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Writes a page with plots there.")]
+DeviceOption = Annotated[str, typer.Option("--device", help="host or cuda.")]
+Rounds = Annotated[int, typer.Option(help="Starts of each program; they alternate.")]
+Samples = Annotated[int, typer.Option(help="Samples of each case in a round.")]
+Limit = Annotated[float, typer.Option(help="Seconds that one start of a program may take.")]
+Quick = Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")]
+
+
+@bench_app.callback()
+def _bench() -> None:
+    """Measures on this machine."""
+    end_programs_on_sigterm()
+
+
+def end_programs_on_sigterm() -> None:
+    """So that a time limit over the command ends what it has started too, as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _finish(result: dict[str, Any], json_file: Path | None, html: Path | None) -> None:
+    from . import lines, message, report
+
+    if json_file is not None:
+        message.write(result, json_file)
+    if html is not None:
+        report.write([result], html)
+    for line in lines.lines_of_any(result):
+        typer.echo(line)
+    for file in (json_file, html):
+        if file is not None:
+            typer.echo(f"written: {file}")
+
+
+def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
+    try:
+        counts = tuple(dict.fromkeys(int(word) for word in text.split(",")))
+    except ValueError:
+        counts = ()
+    if not counts or min(counts) < least:
+        raise typer.BadParameter(f"{option} {text} is not a list of numbers from {least} on, such as 1,4,16")
+    return counts
+
+
+@bench_app.command("message")
+def message_command(
+    device: Annotated[str, typer.Option(help="host or cuda.")] = "host",
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Two, or any number for the rings.")] = 2,
+    sizes: Annotated[
+        str, typer.Option(help="Such as 8,64KiB,1MiB; or sweep: 1 B to 1 GiB. Default: a list for the device.")
+    ] = "",
+    modes: Annotated[str, typer.Option(help=f"Of {', '.join(MODES)}. Default: all but separate.")] = "",
+    submissions: Annotated[
+        str, typer.Option(help="Of host (the host waits), eager (on a stream), captured (in a graph).")
+    ] = ",".join(SUBMISSIONS),
+    memory: Annotated[
+        str,
+        typer.Option(help="Of device, pinned, managed, host (plain). Default: device,host on host, device on cuda."),
+    ] = "",
+    path: Annotated[str, typer.Option(help="auto, ll, store, load, copy or stage.")] = "auto",
+    max_blocks: Annotated[int | None, typer.Option(help="Caps the thread blocks of a bulk operation.")] = None,
+    rounds: Annotated[int, typer.Option(help="Starts of each program; they alternate.")] = 5,
+    samples: Annotated[int, typer.Option(help="Samples of each case in a round.")] = 10,
+    window: Annotated[int, typer.Option(help="Messages in flight, where the mode has several.")] = WINDOW,
+    vs: Annotated[
+        str,
+        typer.Option(help="Peers in the same run: of nccl, nvshmem, mpi, openmpi, mpich; auto: all; none."),
+    ] = "auto",
+    threads: Annotated[bool, typer.Option(help="Ranks as two threads of one process.")] = False,
+    quick: Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")] = False,
+    headline: Annotated[bool, typer.Option(help="Only the cases that a bar was stated for.")] = False,
+    limit_s: Limit = 540.0,
+    budget_s: Annotated[
+        float | None, typer.Option(help="Seconds for all rounds: none is begun that would end later.")
+    ] = None,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Times messages between ranks: latency, bandwidth, message rate; eager and captured.
+
+    Peers run the same cases in the same call, alternating with onstream. A peer that is not here is named with the
+    reason.
+    """
+    from . import message, peers
+
+    settings = message.Settings(
+        device=device,
+        ranks=ranks,
+        modes=choices_from(modes, MODES, "--modes") if modes else (),
+        submissions=choices_from(submissions, SUBMISSIONS, "--submissions"),
+        sizes=sizes_from(sizes, device),
+        memories=choices_from(memory, MEMORIES, "--memory") if memory else (),
+        path=path,
+        max_blocks=max_blocks,
+        rounds=1 if quick else rounds,
+        samples=min(samples, 3) if quick else samples,
+        window=window,
+        vs=peers.names_from(vs, device),
+        threads=threads,
+        quick=quick,
+        headline=headline,
+        limit_s=limit_s,
+        budget_s=budget_s,
+    )
+    _finish(message.measure(settings, say=_say), json_file, html)
+
+
+@bench_app.command("paths")
+def paths_command(
+    device: DeviceOption = "host",
+    kinds: Annotated[
+        str, typer.Option(help="Of device, pinned, managed, host. Default: device,host; on cuda device,pinned.")
+    ] = "",
+    paths: Annotated[str, typer.Option(help="Such as ll,store,copy. Default: all.")] = "",
+    sizes: Annotated[str, typer.Option(help="Such as 8,64KiB,1MiB. Default: a list for the device.")] = "",
+    submission: Annotated[str, typer.Option(help="eager or captured.")] = "captured",
+    rounds: Rounds = 1,
+    samples: Samples = 5,
+    quick: Quick = False,
+    limit_s: Limit = 540.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Shows which path is the fastest from which size on, for every pair of memories.
+
+    A path that cannot work for a pair is named with the reason.
+    """
+    from . import paths as bench
+    from .message import PATHS
+
+    settings = bench.Settings(
+        device=device,
+        kinds=choices_from(kinds or ("device,pinned" if device == "cuda" else "device,host"), MEMORIES, "--kinds"),
+        paths=choices_from(paths, PATHS, "--paths") if paths else PATHS,
+        sizes=sizes_from(sizes, device),
+        submission=submission,
+        rounds=rounds,
+        samples=min(samples, 2) if quick else samples,
+        quick=quick,
+        limit_s=limit_s,
+    )
+    result = bench.measure(settings, say=_say)
+    _finish(result, json_file, html)
+    bench.check(result)
+
+
+@bench_app.command("aggregation")
+def aggregation_command(
+    device: DeviceOption = "host",
+    counts: Annotated[str, typer.Option(help="How many operations are prepared and posted together.")] = "1,4,16,64",
+    size: Annotated[str, typer.Option(help="Of each message.")] = "8",
+    submissions: Annotated[str, typer.Option(help="Of eager, captured.")] = ",".join(ON_STREAM),
+    vs: Annotated[str, typer.Option(help="nccl (its groups) or none.")] = "none",
+    rounds: Rounds = 3,
+    samples: Samples = 10,
+    quick: Quick = False,
+    limit_s: Limit = 540.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Shows what an operation costs alone, and prepared and posted with others."""
+    from . import aggregation, message, peers
+
+    settings = message.Settings(
+        device=device,
+        modes=("separate", "aggregated"),
+        submissions=choices_from(submissions, ON_STREAM, "--submissions"),
+        sizes=sizes_from(size, device),
+        memories=("device",),
+        rounds=1 if quick else rounds,
+        samples=min(samples, 3) if quick else samples,
+        vs=peers.names_from(vs, device),
+        quick=quick,
+        limit_s=limit_s,
+    )
+    _finish(aggregation.measure(settings, _counts(counts, "--counts", 1), say=_say), json_file, html)
+
+
+@bench_app.command("ping-kernel-pong")
+def ping_kernel_pong_command(
+    device: DeviceOption = "host",
+    kernel_us: Annotated[str, typer.Option(help="Durations of the kernel, with commas.")] = "0,5,20,100",
+    size: Annotated[str, typer.Option(help="Of the ball.")] = "1KiB",
+    steps_per_batch: Annotated[int, typer.Option(help="Steps between two points where the host may look.")] = 20,
+    batches_inflight: Annotated[int, typer.Option(help="Batches enqueued before the host waits.")] = 2,
+    batches: Annotated[int, typer.Option(help="Batches of a sample.")] = 20,
+    samples: Samples = 5,
+    limit_s: Limit = 300.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Times wait, kernel, send between two ranks: driven by the host against ordered on the stream, with CPU time."""
+    from . import ping_kernel_pong as bench
+    from .cases import bytes_from
+
+    settings = bench.Settings(
+        device=device,
+        kernel_us=_counts(kernel_us, "--kernel-us", 0),
+        bytes=bytes_from(size),
+        steps_per_batch=steps_per_batch,
+        batches_inflight=batches_inflight,
+        batches=batches,
+        samples=samples,
+        limit_s=limit_s,
+    )
+    _finish(bench.measure(settings, say=_say), json_file, html)
+
+
+@bench_app.command("startup")
+def startup_command(
+    device: DeviceOption = "host",
+    ranks: Annotated[str, typer.Option("-n", "--ranks", help="Sizes of the worlds, with commas.")] = "4,8",
+    samples: Samples = 5,
+    limit_s: Limit = 120.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Times the making of a world, and tells the device memory that it holds."""
+    from . import startup
+
+    settings = startup.Settings(device=device, ranks=_counts(ranks, "--ranks", 1), samples=samples, limit_s=limit_s)
+    _finish(startup.measure(settings, say=_say), json_file, html)
+
+
+@bench_app.command("report")
+def report_command(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Results that --json wrote.")],
+    html: Html = None,
+) -> None:
+    """Tells earlier results in a few lines, and makes one page of them."""
+    from . import lines, message, report
+
+    results = [message.load(file) for file in files]
+    for result in results:
+        for line in lines.short_of(result):
+            typer.echo(line)
+    if html is not None:
+        report.write(results, html)
+        typer.echo(f"written: {html}")

@@ -1,0 +1,127 @@
+"""Every kind of result as text for the terminal; table.py has the messages' own, these are the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import paths
+from .cases import MIB
+from .peers import TITLES
+from .ping_kernel_pong import WAYS
+from .table import SUBMISSION_TITLES, lines_of, rate_text, size_text, time_text, verdict_lines
+
+LARGE = MIB  # from here on a bandwidth says more than a time
+
+
+def lines_of_any(result: dict[str, Any]) -> list[str]:
+    """The table of a result of any kind."""
+    return KINDS[result["kind"]](result)
+
+
+def short_of(result: dict[str, Any]) -> list[str]:
+    """The bars of a result and what was reached, or the few lines that sum it up."""
+    if result["kind"] == "message":
+        return [f"-- messages, {result['ranks']}", *verdict_lines(result)]
+    if result["kind"] == "startup":
+        return ["-- start-up", *(setup_verdict(verdict) for verdict in result["verdicts"])]
+    if result["kind"] == "paths":
+        return [
+            "-- paths, the fastest",
+            *(f"{a} to {b}: {changes_of(result, (a, b))}" for a, b in paths.pairs_of(result)),
+        ]
+    return [f"-- {result['kind']}", *lines_of_any(result)[1:]]
+
+
+def figure(size: int, seconds: float) -> str:
+    return time_text(seconds) if size < LARGE else rate_text(size / seconds)
+
+
+def _paths(result: dict[str, Any]) -> list[str]:
+    settings = result["settings"]
+    lines = [
+        f"{result['device']}, {result['ranks']}; {result['mode']}, {SUBMISSION_TITLES[settings['submission']]}; median "
+        f"of {settings['samples']} samples in {settings['rounds']} round(s); * the fastest forced path"
+    ]
+    for pair in paths.pairs_of(result):
+        names = settings["paths"]
+        lines += ["", f"{pair[0]} to {pair[1]}", f"{'size':>10} " + " ".join(f"{name:>12}" for name in names)]
+        for size, cells in paths.table_of(result, pair).items():
+            forced = [seconds for name, seconds in cells.items() if name != "auto"]
+            row = [_cell(name, size, cells, min(forced, default=0.0)) for name in names]
+            lines.append(f"{size_text(size):>10} " + " ".join(f"{text:>12}" for text in row))
+        lines.append(f"fastest: {changes_of(result, pair)}")
+        for one in paths.reasons_of(result, pair):
+            lines.append(f"no {one['path']} from {size_text(one['from_bytes'])} on: {one['why']}")
+    return lines
+
+
+def changes_of(result: dict[str, Any], pair: tuple[str, str]) -> str:
+    changes = [f"from {size_text(size)} {path}" for size, path in paths.crossovers_of(result, pair)]
+    return ", ".join(changes) or "none"
+
+
+def _cell(name: str, size: int, cells: dict[str, float], best_s: float) -> str:
+    if name not in cells:
+        return "-"
+    star = " *" if name != "auto" and cells[name] == best_s else ""
+    return figure(size, cells[name]) + star
+
+
+def _aggregation(result: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{result['device']}, {result['ranks']}; each operation's share of the time, one way from rank 0 to rank 1",
+        f"{'':>10} {'':>40} {'size':>8} {'count':>6} {'one by one':>12} {'all at once':>12} {'gain':>7}",
+    ]
+    for one in result["gains"]:
+        how = SUBMISSION_TITLES[one["submission"]]
+        lines.append(
+            f"{TITLES[one['who']]:>10} {how:>40} {size_text(one['bytes']):>8} {one['count']:>6} "
+            f"{time_text(one['separate_s']):>12} {time_text(one['aggregated_s']):>12} {one['gain']:>6.2f}x"
+        )
+    return [*lines, *(f"without {TITLES[name]}: {why}" for name, why in result["peers_missing"].items())]
+
+
+def _startup(result: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{result['device']}; the device open before, from the last rank's call to the last rank's return",
+        f"{'ranks':>6} {'a world':>12} {'the first':>12} {'device memory of each rank':>28}",
+    ]
+    for row in result["rows"]:
+        held = f"{row['device_bytes'] / MIB:.2f} MiB"
+        lines.append(f"{row['ranks']:>6} {row['start_s']:>10.3f} s {row['first_s']:>10.3f} s {held:>28}")
+    return [*lines, *(setup_verdict(verdict) for verdict in result["verdicts"])]
+
+
+def setup_verdict(verdict: dict[str, Any]) -> str:
+    word = "holds " if verdict["holds"] else "MISSED"
+    scale, unit = (MIB, "MiB") if verdict["unit"] == "B" else (1, verdict["unit"])
+    what = {"device_bytes": "device memory of each rank", "start_s": "start-up"}[verdict["quantity"]]
+    return (
+        f"{word} {what}, world of {verdict['ranks']}: {verdict['value'] / scale:.3g} {unit} "
+        f"(bar: < {verdict['limit'] / scale:g}; peers: {verdict['peer']})"
+    )
+
+
+def _ping_kernel_pong(result: dict[str, Any]) -> list[str]:
+    settings = result["settings"]
+    lines = [
+        f"{result['device']}, 2 processes; a step is wait, kernel, send on both ranks; {settings['bytes']} B, "
+        f"{settings['steps_per_batch']} steps a batch, {settings['batches_inflight']} batches in flight",
+        f"{'kernel':>10} {'':>26} {'step':>12} {'gain':>7} {'CPU of the caller':>18} {'of the process':>16}",
+    ]
+    for row in result["rows"]:
+        lines.append(
+            f"{row['kernel_us']:>7} us {WAYS[row['way']]:>26} {time_text(row['median_s']):>12} {row['gain']:>6.2f}x "
+            f"{time_text(row['thread_cpu_s']):>18} {time_text(row['process_cpu_s']):>16}"
+        )
+    return lines
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
+    "message": lines_of,
+    "paths": _paths,
+    "aggregation": _aggregation,
+    "startup": _startup,
+    "ping-kernel-pong": _ping_kernel_pong,
+}

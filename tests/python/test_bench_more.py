@@ -1,0 +1,338 @@
+"""The benches beside messages - paths, aggregation, ping-kernel-pong, start-up - and the page of results."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from onstream.bench import aggregation, bars, lines, message, paths, ping_kernel_pong, plot, programs, report, startup
+from onstream.bench.cases import Case
+from onstream.errors import Error, InvalidArgumentError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# --- paths ---
+
+
+def measured_paths() -> dict[str, Any]:
+    settings = paths.Settings(
+        kinds=("device", "host"), paths=("auto", "ll", "store", "load", "copy"), sizes=(8, 65536), samples=1, quick=True
+    )
+    return paths.measure(settings)
+
+
+@pytest.fixture(scope="module")
+def paths_result() -> dict[str, Any]:
+    return measured_paths()
+
+
+def test_every_pair_of_memories_is_measured_on_every_path_that_works(paths_result: dict[str, Any]) -> None:
+    assert paths.pairs_of(paths_result) == [
+        ("device", "device"),
+        ("device", "host"),
+        ("host", "device"),
+        ("host", "host"),
+    ]
+    table = paths.table_of(paths_result, ("device", "device"))
+    assert set(table[8]) == {"auto", "ll", "store", "load", "copy"}
+    assert set(table[65536]) == {"auto", "store", "load", "copy"}
+    paths.check(paths_result)
+
+
+def test_a_path_that_cannot_work_has_the_librarys_reason(paths_result: dict[str, Any]) -> None:
+    (too_large,) = (one for one in paths.reasons_of(paths_result, ("device", "device")))
+    assert (too_large["path"], too_large["from_bytes"]) == ("ll", 65536)
+    assert re.match(r"path ll carries at most \d+ B here, the message has 65536 B", too_large["why"])
+    text = "\n".join(lines.lines_of_any(paths_result))
+    assert "no load from 8 B on: path load needs a source that rank" in text
+    assert "destroy this world" not in text
+
+
+def test_the_crossover_is_where_another_path_becomes_the_fastest() -> None:
+    rows = [
+        {"source": "device", "target": "device", "bytes": size, "path": path, "median_s": seconds}
+        for size, path, seconds in (
+            (8, "ll", 1.0), (8, "store", 2.0), (8, "auto", 0.5), (64, "ll", 2.0), (64, "store", 2.5),
+            (4096, "store", 3.0), (4096, "copy", 9.0), (2**20, "store", 9.0), (2**20, "copy", 8.0),
+        )
+    ]  # fmt: skip
+    assert paths.crossovers_of({"rows": rows}, ("device", "device")) == [(8, "ll"), (4096, "store"), (2**20, "copy")]
+    assert paths.crossovers_of({"rows": rows}, ("device", "host")) == []
+
+
+def test_what_automatic_choice_cannot_carry_is_an_error() -> None:
+    failed = {"source": "pinned", "target": "host", "path": "auto", "from_bytes": 8, "why": "out of luck"}
+    with pytest.raises(Error, match="from pinned to host memory failed without a forced path: out of luck"):
+        paths.check({"reasons": [failed]})
+
+
+def test_the_bench_knows_every_path_of_the_library() -> None:
+    rules = (ROOT / "src" / "onstream" / "base" / "parameter_rules.inc").read_text()
+    choice = re.search(r'ONSTREAM_CHOICE\(path, "([^"]+)"\)', rules)
+    assert choice is not None
+    assert tuple(choice[1].split()) == message.PATHS
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"device": "tpu"}, "device: unknown tpu"),
+        ({"kinds": ("disk",)}, "kinds: unknown disk; there are device"),
+        ({"paths": ("warp",)}, "paths: unknown warp; there are auto"),
+        ({"submission": "host"}, "submission: unknown host; there are eager, captured"),
+    ],
+)
+def test_paths_settings_that_cannot_work_are_refused(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=text):
+        paths.measure(paths.Settings(**changes))
+
+
+def test_a_group_that_fails_leaves_the_next_ones_alone() -> None:
+    case = Case("ping-pong", "eager", 65536, 2, 1)
+    words = ("--samples", "1", "--path", "ll", str(case), "--then", "--path", "store", str(case))
+    finished = programs.execute(programs.message_program("host"), words, 60)
+    rows = programs.rows_of("bench_message", finished.out)
+    assert finished.error is None
+    assert [row["group"] for row in rows if "group" in row] == [0, 1]
+    assert [row["bytes"] for row in rows if "samples_s" in row] == [65536]
+    assert len([row for row in rows if "error" in row]) == 1
+
+
+def test_when_every_group_fails_the_program_fails() -> None:
+    case = Case("ping-pong", "eager", 65536, 2, 1)
+    words = ("--samples", "1", "--path", "ll", str(case), "--then", "--path", "net", str(case))
+    finished = programs.execute(programs.message_program("host"), words, 60)
+    assert finished.error is not None
+    assert "needs a network transport" in str(finished.error)
+
+
+# --- aggregation ---
+
+
+def test_aggregation_tells_the_gain_of_each_count_and_submission() -> None:
+    settings = message.Settings(memories=("device",), sizes=(8,), rounds=1, samples=1, quick=True)
+    result = aggregation.measure(settings, counts=(1, 8))
+    gains = [(one["submission"], one["count"]) for one in result["gains"]]
+    assert sorted(gains) == [("captured", 1), ("captured", 8), ("eager", 1), ("eager", 8)]
+    for one in result["gains"]:
+        assert one["gain"] == pytest.approx(one["separate_s"] / one["aggregated_s"])
+    assert any("all at once" in line for line in lines.lines_of_any(result))
+
+
+def test_a_way_that_was_not_measured_has_no_gain() -> None:
+    row = {"who": "onstream", "mode": "aggregated", "submission": "eager", "bytes": 8, "window": 4, "median_s": 1e-6}
+    assert aggregation.gains_of([row]) == []
+    (gain,) = aggregation.gains_of([row, {**row, "mode": "separate", "median_s": 4e-6}])
+    assert gain["gain"] == pytest.approx(4.0)
+
+
+# --- ping-kernel-pong ---
+
+
+def test_ping_kernel_pong_times_every_way_and_the_cpu_of_each() -> None:
+    settings = ping_kernel_pong.Settings(kernel_us=(0, 200), batches=2, steps_per_batch=5, samples=2)
+    rows = ping_kernel_pong.measure(settings)["rows"]
+    assert [(row["kernel_us"], row["way"]) for row in rows] == [
+        (kernel_us, way) for kernel_us in (0, 200) for way in ("synchronous", "ordered", "captured")
+    ]
+    assert all(row["gain"] == 1.0 for row in rows if row["way"] == "synchronous")
+    kernels = 2 * 10 - 1  # rank 0 does not wait for the other's last one
+    assert all(row["median_s"] >= kernels * 200e-6 / 10 for row in rows if row["kernel_us"] == 200)
+    assert all(row["thread_cpu_s"] >= 0 and row["process_cpu_s"] > 0 for row in rows if row["kernel_us"] == 200)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"steps_per_batch": 65}, "65 receives are posted at once, and a lane holds 64"),
+        ({"batches": 3, "batches_inflight": 2}, "--batches 3 is no multiple of --batches-inflight 2"),
+        ({"bytes": 4}, "--bytes is '4', not a number from 8"),
+        ({"kernel_us": (-1,)}, "--kernel-us is '-1', not a number from 0"),
+    ],
+)
+def test_a_ping_kernel_pong_that_cannot_work_says_why(changes: dict[str, Any], text: str) -> None:
+    with pytest.raises(Error, match=re.escape(text)):
+        ping_kernel_pong.measure(ping_kernel_pong.Settings(samples=1, **changes))
+
+
+# --- start-up ---
+
+
+def test_startup_tells_seconds_and_bytes_and_judges_them() -> None:
+    result = startup.measure(startup.Settings(ranks=(1, 4), samples=2))
+    one, four = result["rows"]
+    assert (one["ranks"], four["ranks"]) == (1, 4)
+    assert 0 < four["start_s"] < 30
+    assert four["device_bytes"] > one["device_bytes"] > 0
+    assert len(four["samples_s"]) == 2
+    (verdict,) = result["verdicts"]
+    assert (verdict["quantity"], verdict["ranks"]) == ("start_s", 4)
+    assert any("start-up, world of 4" in line for line in lines.short_of(result))
+
+
+def test_setup_bars_are_below_not_at_their_limit() -> None:
+    rows = [{"ranks": 8, "device_bytes": 32 * 2**20, "start_s": 1.0}, {"ranks": 4, "start_s": 0.49, "device_bytes": 1}]
+    verdicts = {one["quantity"]: one["holds"] for one in startup.judge({"rows": rows})}
+    assert verdicts == {"device_bytes": False, "start_s": True}
+    assert "MISSED device memory of each rank, world of 8: 32 MiB (bar: < 32" in "\n".join(
+        lines.setup_verdict(one) for one in startup.judge({"rows": rows})
+    )
+
+
+# --- plots and the page ---
+
+
+def line(*points: tuple[float, float]) -> plot.Line:
+    return plot.Line("a <b>", 0, tuple(plot.Point(x, y, y * 0.9, y * 1.2, "note & more") for x, y in points))
+
+
+def drawn(*these: plot.Line, rules: tuple[plot.Rule, ...] = ()) -> str:
+    return plot.svg(plot.Plot("t", "time", report.size_tick, report.time_tick, these, rules))
+
+
+def test_a_plot_is_well_formed_whatever_the_names() -> None:
+    rule = plot.Rule("limit <x>", 0, ((8.0, 1e-6), (1024.0, 1e-6)))
+    tree = ElementTree.fromstring(drawn(line((8, 1e-6), (1024, 2e-6), (2**20, 1e-3)), rules=(rule,)))
+    assert len(tree.findall("circle")) == 3
+    assert len([path for path in tree.findall("path") if "rule" in path.attrib["class"]]) == 1
+    for circle in tree.findall("circle"):
+        assert 0 < float(circle.attrib["cx"]) < plot.WIDTH
+        assert 0 < float(circle.attrib["cy"]) < plot.HEIGHT
+
+
+def test_a_larger_time_is_drawn_higher_and_a_larger_size_further_right() -> None:
+    first, second = ElementTree.fromstring(drawn(line((8, 1e-6), (1024, 1e-3)))).findall("circle")
+    assert float(first.attrib["cx"]) < float(second.attrib["cx"])
+    assert float(first.attrib["cy"]) > float(second.attrib["cy"])
+
+
+@pytest.mark.parametrize("points", [[(8, 1e-6)], [(8, 1e-6), (16, 1e-6)], [(1, 1e-9), (2**30, 10.0)]])
+def test_one_point_equal_points_and_all_the_decades_can_be_drawn(points: list[tuple[float, float]]) -> None:
+    tree = ElementTree.fromstring(drawn(line(*points)))
+    ticks = [text for text in tree.findall("text") if text.attrib["class"] == "tick"]
+    assert 2 <= len(ticks) <= 2 * plot.MAX_TICKS
+
+
+def test_nothing_to_draw_is_no_plot() -> None:
+    assert drawn() == ""
+    assert drawn(plot.Line("empty", 0, ())) == ""
+
+
+def made_up_message(device: str = "NVIDIA H200") -> dict[str, Any]:
+    rows = []
+    for who, submission in (("onstream", "captured"), ("nccl", "captured"), ("openmpi", "host")):
+        for size in (0, 8, 65536, 2**30):
+            seconds = 2e-6 + size / 300e9
+            rows.append(
+                {
+                    "who": who, "memory": "device", "path": "auto" if who == "onstream" else "its own",
+                    "max_blocks": None, "mode": "ping-pong", "submission": submission, "bytes": size, "iterations": 1,
+                    "window": 1, "median_s": seconds, "min_s": seconds, "p25_s": seconds, "p75_s": seconds * 1.1,
+                    "max_s": seconds * 2, "rounds": 1, "samples": 3, "bytes_per_s": size / seconds,
+                    "messages_per_s": 1 / seconds, "rounds_median_s": [seconds],
+                }
+            )  # fmt: skip
+    result = {
+        "schema": 1, "kind": "message", "command": "onstream bench <message>", "device_kind": "cuda", "device": device,
+        "ranks": "2 processes", "settings": {"rounds": 1, "samples": 3}, "rows": rows,
+        "peers_missing": {"nvshmem": "there is no libnvshmem_host.so.3"}, "peers": {},
+        "environment": {"cpu": "A CPU", "cores": 2, "load_1min": 0.1, "date": "2026-01-02T03:04:05+00:00", "git": None},
+        "onstream": {"library": "onstream 0.1.0", "build_type": "Release"},
+    }  # fmt: skip
+    result["verdicts"] = bars.judge(result)
+    return result
+
+
+def test_the_page_names_modes_peers_limits_bars_and_what_is_missing() -> None:
+    page = report.page([made_up_message()])
+    assert "Ping-pong, one way · stream-ordered, captured in a graph" in page
+    for text in (
+        "NCCL",
+        "Open MPI, the host waits",
+        "limit: copy engine to a peer",
+        "without NVSHMEM: there is no lib",
+    ):
+        assert text in page
+    assert page.count("<svg") >= 2
+    assert "onstream bench &lt;message&gt;" in page
+    assert "prefers-color-scheme: dark" in page
+
+
+def test_the_page_fetches_nothing() -> None:
+    page = report.page([made_up_message()])
+    assert not re.search(r"""(src|href)\s*=|@import|url\(|https?://""", page)
+
+
+def test_limits_of_other_hardware_are_not_drawn() -> None:
+    assert "limit: " not in report.page([made_up_message("NVIDIA T4")])
+
+
+def test_every_kind_of_result_has_a_page_and_lines(tmp_path: Path, paths_result: dict[str, Any]) -> None:
+    small = message.Settings(
+        modes=("ping-pong", "ring", "ring-plan"), sizes=(0, 8, 4096), rounds=1, samples=1, quick=True
+    )
+    results = [
+        message.measure(small),
+        paths_result,
+        aggregation.measure(message.Settings(memories=("device",), rounds=1, samples=1, quick=True), counts=(2,)),
+        ping_kernel_pong.measure(ping_kernel_pong.Settings(kernel_us=(0,), batches=2, samples=1)),
+        startup.measure(startup.Settings(ranks=(2,), samples=1)),
+    ]
+    assert {result["kind"] for result in results} == set(report.SECTIONS) == set(lines.KINDS)
+    for number, result in enumerate(results):
+        message.write(result, tmp_path / f"{number}.json")
+        assert lines.short_of(result)
+        assert lines.lines_of_any(result)
+    again = [message.load(tmp_path / f"{number}.json") for number in range(len(results))]
+    report.write(again, tmp_path / "folder" / "page.html")
+    page = (tmp_path / "folder" / "page.html").read_text()
+    for title in ("Messages", "Paths", "Aggregation", "Ping-kernel-pong", "Start-up and memory"):
+        assert f"<h2>{title}</h2>" in page
+
+
+def test_what_is_no_result_is_refused_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    for text in ("{}", "[]", "no json", '{"schema": 1}', '{"schema": 99, "kind": "message"}'):
+        file.write_text(text)
+        with pytest.raises(InvalidArgumentError, match=r"other\.json"):
+            message.load(file)
+    with pytest.raises(InvalidArgumentError, match="of dance; there are message"):
+        report.page([{"kind": "dance"}])
+
+
+def test_floors_say_where_they_come_from() -> None:
+    for floor in json.loads(report.FLOORS_FILE.read_text())["floors"]:
+        assert floor["source"]
+        assert floor["quantity"] in ("latency", "bandwidth", "both")
+        assert floor["start_us"] > 0
+
+
+# --- the script for machines with GPUs ---
+
+
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="no timeout command")
+def test_the_gpu_script_runs_its_parts_within_its_limit_and_names_what_it_left_out(tmp_path: Path) -> None:
+    build = programs.build_folder()
+    variables = {"DEVICE": "host", "QUICK": "1", "VS": "none", "LIMIT_S": "60", "BUILD": str(build)}
+    done = subprocess.run(
+        [str(ROOT / "tools" / "gpu_bench.sh"), str(tmp_path)],
+        env={**os.environ, **variables, "PARTS": "headline startup"},
+        capture_output=True, text=True, timeout=90,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["headline.json", "page.html", "startup.json"]
+    assert "start-up, world of 4" in done.stdout
+    short = subprocess.run(
+        [str(ROOT / "tools" / "gpu_bench.sh"), str(tmp_path)],
+        env={**os.environ, **variables, "LIMIT_S": "2", "PARTS": "paths"},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert short.returncode == 1
+    assert "paths: no time was left" in short.stdout
