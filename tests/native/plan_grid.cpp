@@ -123,10 +123,14 @@ class Machine {
     for (std::size_t r = 0; r < views_.size(); ++r) {
       const int blocks = blocks_[r];
       for (int block = blocks - 1; block >= 0; --block) {
-        shared.push_back(std::make_unique<CrowdGroup::Shared>(kThreads));
-        for (int thread = 0; thread < kThreads; ++thread) {
-          threads.emplace_back([this, r, group = CrowdGroup(*shared.back(), thread, kThreads, block, blocks)] {
-            plan::Body{views_[r]}(group);
+        shared.push_back(std::make_unique<CrowdGroup::Shared>(threads_[r]));
+        for (int thread = 0; thread < threads_[r]; ++thread) {
+          threads.emplace_back([this, r, group = CrowdGroup(*shared.back(), thread, threads_[r], block, blocks)] {
+            if (briefs_[r].pack_count + briefs_[r].unpack_count > 0) {
+              briefs_[r](group);
+            } else {
+              plan::Body{views_[r]}(group);
+            }
           });
         }
       }
@@ -137,6 +141,7 @@ class Machine {
   bool failed() const { return HostGroup::load_acquire(fault_count()) != 0; }
   int blocks(std::size_t rank) const { return blocks_[rank]; }
   const plan::View& view(std::size_t rank) const { return views_[rank]; }
+  bool brief(std::size_t rank) const { return briefs_[rank].pack_count + briefs_[rank].unpack_count > 0; }
 
  private:
   static plan::Statement state(const Rank& rank, Path path) {
@@ -193,6 +198,11 @@ class Machine {
     view.wait.fault_count = fault_count();
     view.wait.faults = reinterpret_cast<Fault*>(board_->data() + 4096);
     views_.push_back(view);
+    plan::Brief brief = program.brief ? tables_.back()->brief() : plan::Brief();
+    brief.number = view.number;
+    brief.wait = view.wait;
+    briefs_.push_back(brief);
+    threads_.push_back(program.brief ? program.threads : kThreads);
     blocks_.push_back(static_cast<int>(program.blocks.size()));
   }
 
@@ -202,6 +212,8 @@ class Machine {
   std::vector<std::unique_ptr<PlainSegment>> segments_;
   std::vector<std::unique_ptr<plan::Tables>> tables_;
   std::vector<plan::View> views_;
+  std::vector<plan::Brief> briefs_;
+  std::vector<int> threads_;
   std::vector<int> blocks_;
 };
 
@@ -240,9 +252,24 @@ std::vector<Message> messages() {
   return all;
 }
 
-// Every message goes from every rank to the next one and to itself, at offsets of all alignments.
-void lay_out(std::vector<Rank>& ranks, const std::vector<Message>& messages, std::vector<std::size_t>& outs,
-             std::vector<std::size_t>& ins) {
+// Short ones of every element size, for plans that travel as lines alone.
+std::vector<Message> short_messages() {
+  std::vector<Message> all;
+  for (const std::int64_t e : {1, 2, 4, 8}) {
+    const auto element = static_cast<std::size_t>(e);
+    all.push_back({Layout::strided(element, {20}, {3 * e}), Layout::contiguous(element * 20)});
+    all.push_back({Layout::contiguous(element * 20), Layout::strided(element, {20}, {5 * e})});
+  }
+  for (const std::size_t bytes : {0, 1, 5, 8, 13, 64}) {
+    all.push_back({Layout::contiguous(bytes), Layout::contiguous(bytes)});
+  }
+  return all;
+}
+
+// Every message goes from every rank to the next one, twice or also to itself, at offsets of all alignments.
+enum class Second { to_next, to_self };
+void lay_out(std::vector<Rank>& ranks, const std::vector<Message>& messages, Second second,
+             std::vector<std::size_t>& outs, std::vector<std::size_t>& ins) {
   std::size_t out = 0;
   std::size_t in = 0;
   for (std::size_t i = 0; i < 2 * messages.size(); ++i) {
@@ -263,7 +290,7 @@ void lay_out(std::vector<Rank>& ranks, const std::vector<Message>& messages, std
   for (int r = 0; r < size; ++r) {
     Rank& rank = ranks[static_cast<std::size_t>(r)];
     for (std::size_t i = 0; i < outs.size(); ++i) {
-      const bool self = i % 2 == 1;
+      const bool self = i % 2 == 1 && second == Second::to_self;
       const int lane = self ? 1 : 0;
       rank.ops.push_back(
           op_of(OpKind::send, self ? r : (r + 1) % size, rank.out.data() + outs[i], messages[i / 2].from, lane));
@@ -274,11 +301,11 @@ void lay_out(std::vector<Rank>& ranks, const std::vector<Message>& messages, std
 }
 
 std::vector<unsigned char> expected_in(const std::vector<Rank>& ranks, int rank, const std::vector<Message>& messages,
-                                       const std::vector<std::size_t>& outs, const std::vector<std::size_t>& ins,
-                                       std::vector<unsigned char> in) {
+                                       Second second, const std::vector<std::size_t>& outs,
+                                       const std::vector<std::size_t>& ins, std::vector<unsigned char> in) {
   const int size = static_cast<int>(ranks.size());
   for (std::size_t i = 0; i < outs.size(); ++i) {
-    const int source = i % 2 == 1 ? rank : (rank + size - 1) % size;
+    const int source = i % 2 == 1 && second == Second::to_self ? rank : (rank + size - 1) % size;
     const auto& out = ranks[static_cast<std::size_t>(source)].out;
     const Message& message = messages[i / 2];
     for (std::uint64_t b = 0; b < message.from.bytes(); ++b) {
@@ -290,11 +317,11 @@ std::vector<unsigned char> expected_in(const std::vector<Rank>& ranks, int rank,
   return in;
 }
 
-void exchange(Path path, int size, int most_blocks) {
-  const std::vector<Message> all = messages();
+// Whether brief.hpp ran the plan.
+bool exchange(const std::vector<Message>& all, Second second, Path path, int size, int most_blocks) {
   std::vector<Rank> ranks(static_cast<std::size_t>(size));
   std::vector<std::size_t> outs, ins;
-  lay_out(ranks, all, outs, ins);
+  lay_out(ranks, all, second, outs, ins);
   Machine grid(ranks, path, most_blocks);
   for (int launch = 0; launch < 4; ++launch) {
     std::vector<std::vector<unsigned char>> expected;
@@ -304,12 +331,17 @@ void exchange(Path path, int size, int most_blocks) {
       std::fill(rank.in.begin(), rank.in.end(), static_cast<unsigned char>(0xee));
     }
     for (int r = 0; r < size; ++r) {
-      expected.push_back(expected_in(ranks, r, all, outs, ins, ranks[static_cast<std::size_t>(r)].in));
+      expected.push_back(expected_in(ranks, r, all, second, outs, ins, ranks[static_cast<std::size_t>(r)].in));
     }
     grid.launch();
     CHECK(!grid.failed());
     for (std::size_t r = 0; r < ranks.size(); ++r) CHECK(ranks[r].in == expected[r]);
   }
+  return grid.brief(0);
+}
+
+void exchange(Path path, int size, int most_blocks) {
+  CHECK(!exchange(messages(), Second::to_self, path, size, most_blocks));
 }
 
 }  // namespace
@@ -324,6 +356,21 @@ CASE(many_blocks_share_the_ops) {
 
 CASE(three_ranks_in_a_ring_credit_each_other) {
   for (const Path path : {Path::automatic, Path::ll}) exchange(path, 3, 2);
+}
+
+CASE(a_plan_of_short_messages_travels_as_lines_alone) {
+  for (const int size : {2, 3}) CHECK(exchange(short_messages(), Second::to_next, Path::automatic, size, 4));
+}
+
+CASE(lines_of_several_blocks_arrive) {
+  const std::vector<Message> one{{Layout::contiguous(8190), Layout::contiguous(8190)}};
+  CHECK(exchange(one, Second::to_next, Path::automatic, 2, 8));
+  CHECK(!exchange(one, Second::to_next, Path::automatic, 2, 2));
+}
+
+CASE(pieces_that_lie_unevenly_within_a_line_are_walked) {
+  const std::vector<Message> odd{{Layout::strided(2, {5, 3}, {40, 4}), Layout::contiguous(30)}};
+  CHECK(!exchange(odd, Second::to_next, Path::automatic, 2, 4));
 }
 
 CASE(a_signal_follows_the_parts_of_all_puts) {

@@ -14,18 +14,10 @@
 
 #include "onstream/layout/walk.hpp"
 #include "onstream/plan/line.hpp"
+#include "onstream/plan/report.hpp"
 #include "onstream/plan/view.hpp"
 
 namespace onstream::plan {
-
-// The flag of a line (line.hpp) is the low half of the epoch. A slot is written whole at every use, so what it held
-// before is the flag of two launches ago.
-ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch); }
-
-// Counters only grow; the difference survives a wrap.
-ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
-  return static_cast<std::int64_t>(counter - target) >= 0;
-}
 
 struct Body {
   View view;
@@ -44,11 +36,14 @@ struct Body {
     failed |= !pack(group, block.packs, epoch, failed);
     failed |= !move(group, block, epoch, failed);
     // Looked at only here: the answer of the exchange takes most of a microsecond.
-    if (running != 0) failed |= !misused(group, epoch);
+    if (running != 0) {
+      report_overlap(group, view.state, view.number, view.wait, epoch);
+      failed = true;
+    }
     failed |= !unpack(group, block.unpacks, epoch, failed);
     failed |= !await(group, block, epoch, failed);
     group.sync();  // every thread has read the epoch
-    if (group.rank() == 0 && view.ends != 0) end(group, epoch);
+    if (group.rank() == 0 && view.ends != 0) end_launch(group, view.state, epoch);
   }
 
  private:
@@ -358,41 +353,8 @@ struct Body {
   ONSTREAM_BODY bool wait(const Group& group, const Task& task, std::uint64_t epoch, const Ready& ready) const {
     const Status status = wait_until(group, view.wait, ready);
     if (status == Status::ok) return true;
-    group.store_relaxed(&view.state->failed, 1);
-    if (group.exchange(&view.ops[task.op].reported, 1) == 0) {
-      Fault fault;
-      fault.op = static_cast<std::uint64_t>(task.kind);
-      fault.peer = static_cast<std::uint64_t>(task.peer);
-      fault.lane = task.op;
-      fault.bytes = task.bytes;
-      fault.extra = epoch;
-      fault.plan = view.number;
-      report(group, view.wait, status, fault);
-    }
+    report_wait(group, view.state, view.ops, task, view.number, view.wait, status, epoch);
     return false;
-  }
-
-  // Two launches of one plan share its slots and counters: neither can be trusted.
-  template <class Group>
-  ONSTREAM_BODY bool misused(const Group& group, std::uint64_t epoch) const {
-    group.store_relaxed(&view.state->failed, 1);
-    Fault fault;
-    fault.op = static_cast<std::uint64_t>(OpKind::plan);
-    fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
-    fault.extra = epoch;
-    fault.plan = view.number;
-    report(group, view.wait, Status::misused, fault);
-    return false;
-  }
-
-  template <class Group>
-  ONSTREAM_BODY void end(const Group& group, std::uint64_t epoch) const {
-    if (group.blocks() > 1) {
-      if (group.add(&view.state->finished, 1) + 1 != static_cast<std::uint64_t>(group.blocks())) return;
-      group.store_relaxed(&view.state->finished, 0);
-    }
-    group.store_relaxed(&view.state->running, 0);
-    group.store_relaxed(&view.state->epoch, epoch);
   }
 };
 

@@ -289,6 +289,11 @@ class Build {
     built_->view.announce_release = program.announce_release;
     built_->view.number = number_;
     built_->view.wait = fabric_->wait_view();
+    if (program.brief) {
+      built_->brief = built_->tables->brief();
+      built_->brief->number = number_;
+      built_->brief->wait = fabric_->wait_view();
+    }
     built_->blocks = static_cast<int>(program.blocks.size());
     built_->mover_blocks = program.mover_blocks;
     built_->threads = program.threads;

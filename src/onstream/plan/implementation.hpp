@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,9 @@ class Plan::Implementation {
   std::vector<std::shared_ptr<Memory>> bounces;  // of sources that kernels cannot touch
   std::unique_ptr<plan::Tables> tables;
   plan::View view;
-  int blocks = 1;        // of all kernels of a launch
-  int mover_blocks = 1;  // of the first of two kernels
+  std::optional<plan::Brief> brief;  // instead of the view's kernel, if there
+  int blocks = 1;                    // of all kernels of a launch
+  int mover_blocks = 1;              // of the first of two kernels
   int threads = 1;
   int kernels = 1;
   std::vector<plan::CopyCommand> before;

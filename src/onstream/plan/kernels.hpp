@@ -1,14 +1,17 @@
-// The kernel of a plan: the body of body.hpp, ready to launch on any device.
+// The kernels of a plan: the bodies of body.hpp and brief.hpp, ready to launch on any device.
 #pragma once
 
 #include "onstream/device/kernel.hpp"
 
 namespace onstream::plan {
 
-const Kernel& kernel();
+const Kernel& kernel();        // takes a View
+const Kernel& brief_kernel();  // takes a Brief
 
 #ifdef ONSTREAM_WITH_CUDA
-const void* cuda_kernel();  // address of the __global__ function; kernels.cu
+// Addresses of the __global__ functions; kernels.cu.
+const void* cuda_kernel();
+const void* cuda_brief_kernel();
 #endif
 
 }  // namespace onstream::plan

@@ -7,6 +7,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/layout/runs.hpp"
 #include "onstream/layout/walk.hpp"
+#include "onstream/plan/rows.hpp"
 #include "onstream/plan/spread.hpp"
 
 namespace onstream::plan {
@@ -41,7 +42,8 @@ class Lowerer {
       if (op.kind == OpKind::wait) lower_wait(static_cast<int>(i), op);
     }
     for (std::uint64_t* word : announce_) program_.announce.push_back(word);
-    spread(program_, lists_, in_.most_blocks, in_.device);
+    const bool brief = in_.device == DeviceKind::cuda && make_rows(program_, lists_, in_.most_blocks);
+    if (!brief) spread(program_, lists_, in_.most_blocks, in_.device);
     return std::move(program_);
   }
 

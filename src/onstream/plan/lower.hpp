@@ -30,6 +30,10 @@ struct Program {
   std::vector<CopyCommand> before;  // local, into bounce buffers
   std::vector<CopyCommand> middle;  // to peers, between the two kernels of a launch
   std::vector<CopyCommand> after;   // local, out of bounce buffers
+  std::vector<Row> pack_rows;       // of a brief program
+  std::vector<Row> unpack_rows;
+  int pack_blocks = 0;
+  bool brief = false;  // brief.hpp runs it; items and blocks are of no use
   bool two_kernels = false;
   int mover_blocks = 0;  // of the launch's first kernel, or of its only one with all blocks
   int threads = 1;

@@ -32,7 +32,9 @@ void Plan::launch(Stream stream) {
   Device& device = *it.fabric->device();
   for (const plan::CopyCommand& copy : it.before) device.copy(copy.to, copy.from, copy.bytes, stream);
   plan::View view = it.view;
-  if (it.kernels == 1) {
+  if (it.brief) {
+    onstream::launch(device, plan::brief_kernel(), *it.brief, {it.blocks, it.threads}, stream);
+  } else if (it.kernels == 1) {
     onstream::launch(device, plan::kernel(), view, {it.blocks, it.threads}, stream);
   } else {
     view.ends = 0;

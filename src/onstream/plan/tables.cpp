@@ -28,7 +28,7 @@ class Layer {
 };
 
 struct Offsets {
-  std::size_t state, ops, counters, tasks, items, blocks, chains, signals, announce, end;
+  std::size_t state, ops, counters, tasks, items, blocks, chains, signals, announce, packs, unpacks, end;
 };
 
 Offsets lay(std::byte* staging, const Program& program, const std::vector<Chain>& chains, std::size_t op_count) {
@@ -43,6 +43,8 @@ Offsets lay(std::byte* staging, const Program& program, const std::vector<Chain>
   at.chains = layer.add(chains);
   at.signals = layer.add(program.signals);
   at.announce = layer.add(program.announce);
+  at.packs = layer.add(program.pack_rows);
+  at.unpacks = layer.add(program.unpack_rows);
   at.end = layer.end();
   return at;
 }
@@ -74,6 +76,17 @@ Tables::Tables(std::shared_ptr<Device> device, const Program& program, std::size
   view_.announce = reinterpret_cast<std::uint64_t* const*>(base + at.announce);
   view_.announce_count = static_cast<std::uint32_t>(program.announce.size());
   view_.lone_signals = program.lone_signals;
+
+  brief_.state = view_.state;
+  brief_.packs = reinterpret_cast<const Row*>(base + at.packs);
+  brief_.unpacks = reinterpret_cast<const Row*>(base + at.unpacks);
+  brief_.pack_count = static_cast<std::uint32_t>(program.pack_rows.size());
+  brief_.unpack_count = static_cast<std::uint32_t>(program.unpack_rows.size());
+  brief_.pack_blocks = static_cast<std::uint32_t>(program.pack_blocks);
+  brief_.announce_count = view_.announce_count;
+  brief_.announce = view_.announce;
+  brief_.tasks = view_.tasks;
+  brief_.ops = view_.ops;
 }
 
 Tables::~Tables() {

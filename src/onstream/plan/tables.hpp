@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
+#include "onstream/plan/brief.hpp"
 #include "onstream/plan/lower.hpp"
 #include "onstream/plan/view.hpp"
 
@@ -20,6 +21,8 @@ class Tables {
 
   // All but announce_release, number and wait is filled in; begins and ends stand for a single kernel.
   const View& view() const { return view_; }
+  // The same for the kernel of a brief program; all but number and wait is filled in.
+  const Brief& brief() const { return brief_; }
 
   // Read, and reset, the state of the ops; block until the copy is done. Launches must have finished.
   std::vector<OpState> read_ops() const;
@@ -37,6 +40,7 @@ class Tables {
   std::shared_ptr<Memory> memory_;
   std::size_t op_count_;
   View view_;
+  Brief brief_;
 };
 
 }  // namespace onstream::plan

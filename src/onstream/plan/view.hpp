@@ -18,7 +18,7 @@ namespace onstream::plan {
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 // One a plan. Launches of a plan run one after the other, so nothing here needs more than relaxed order between them.
-struct State {
+struct alignas(16) State {
   std::uint64_t epoch = 0;     // launches finished; the running one is epoch + 1, and its last block advances this
   std::uint64_t failed = 0;    // not 0: a wait failed, nothing is moved any more
   std::uint64_t running = 0;   // not 0 while a launch runs
@@ -60,6 +60,19 @@ struct Item {
   std::uint32_t task;
   std::uint32_t begin;
   std::uint32_t end;
+};
+
+// One line of a pack or unpack task, for the plans that brief.hpp runs: where its data lies, and its place in the slot.
+struct alignas(16) Row {
+  std::byte* local = nullptr;  // the first piece of its data
+  Line* slot = nullptr;        // in launches of even number
+  const std::uint64_t* started = nullptr;
+  std::int64_t stride = 0;   // bytes from one piece to the next
+  std::uint32_t turn = 0;    // lines from there to the slot of launches of odd number
+  std::uint32_t task = 0;    // index
+  std::uint16_t pieces = 0;  // 0: a line without data
+  std::uint16_t grain = 1;   // bytes of a piece
+  std::uint32_t times = 0;   // not 0: the first line of its op
 };
 
 struct Span {
