@@ -93,10 +93,11 @@ class Event {
   virtual bool done() const = 0;  // all work before the point has finished; does not block
 };
 
-// Captured work, to be launched any number of times.
+// Captured work, to be launched any number of times. Owns what was retained while it was captured.
 class Graph {
  public:
   virtual ~Graph() = default;
+  virtual std::size_t nodes() const = 0;  // operations in it; 0: nothing was captured
 };
 
 class Device {
@@ -146,6 +147,9 @@ class Device {
   virtual void begin_capture(Stream stream) = 0;
   virtual std::shared_ptr<Graph> end_capture(Stream stream) = 0;
   virtual bool capturing(Stream stream) const = 0;
+  // On a capturing stream only: keeps `thing` alive until the graph, and every launch of it, is over, whoever captures.
+  // It is then let go in a thread of its own (disposal.hpp).
+  virtual void retain(Stream stream, std::shared_ptr<const void> thing) = 0;
   virtual void launch(const std::shared_ptr<Graph>& graph, Stream stream) = 0;
 };
 

@@ -22,15 +22,20 @@ std::shared_ptr<Memory> BouncePool::take(std::size_t bytes, MemoryKind kind) {
 }
 
 void BouncePool::give_back(std::shared_ptr<Memory> memory, Stream stream) {
-  const bool in_graph = device_->capturing(stream);
-  std::shared_ptr<Event> event = in_graph ? nullptr : device_->record(stream);
+  if (device_->capturing(stream)) return device_->retain(stream, give_back_later(std::move(memory)));
+  std::shared_ptr<Event> event = device_->record(stream);
+  const std::size_t bytes = memory->bytes();
   const std::lock_guard lock(mutex_);
-  if (in_graph) {
-    kept_.push_back(std::move(memory));
-  } else {
-    const std::size_t bytes = memory->bytes();
-    returned_.emplace(bytes, Returned{std::move(memory), std::move(event)});
-  }
+  returned_.emplace(bytes, Returned{std::move(memory), std::move(event)});
+}
+
+std::shared_ptr<const void> BouncePool::give_back_later(std::shared_ptr<Memory> memory) {
+  struct Later {
+    std::shared_ptr<BouncePool> pool;
+    std::shared_ptr<Memory> memory;
+    ~Later() { pool->give_back(std::move(memory)); }
+  };
+  return std::shared_ptr<const Later>(new Later{shared_from_this(), std::move(memory)});
 }
 
 void BouncePool::give_back(std::shared_ptr<Memory> memory) {

@@ -1,20 +1,19 @@
 // Bounce buffers: memory that kernels and peers can reach, standing in for memory that they cannot. Pinned host memory
 // stands in for plain host memory, device memory for all else.
 //
-// A pool by size class. A buffer goes back when the last owner lets go and the stream has passed the recorded event.
-// A buffer used in a captured graph is never reused.
+// A pool by size class. A buffer goes back when the last owner lets go and the stream has passed the recorded event;
+// one that a graph uses, when that graph is over.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "onstream/device/device.hpp"
 
 namespace onstream {
 
-class BouncePool {
+class BouncePool : public std::enable_shared_from_this<BouncePool> {
  public:
   explicit BouncePool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
@@ -24,6 +23,8 @@ class BouncePool {
   void give_back(std::shared_ptr<Memory> memory, Stream stream);
   // When no work touches it any more.
   void give_back(std::shared_ptr<Memory> memory);
+  // When the last owner of what this returns lets go.
+  std::shared_ptr<const void> give_back_later(std::shared_ptr<Memory> memory);
 
  private:
   struct Returned {
@@ -33,7 +34,6 @@ class BouncePool {
   std::shared_ptr<Device> device_;
   std::mutex mutex_;
   std::multimap<std::size_t, Returned> returned_;
-  std::vector<std::shared_ptr<Memory>> kept_;  // used by graphs
 };
 
 }  // namespace onstream

@@ -1,5 +1,6 @@
 #include "onstream/message/copy_thread.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 namespace onstream {
@@ -38,22 +39,23 @@ CopySlot* CopyThread::take() {
     entry.in_use = true;
     return entry.slot;
   }
-  memory_.push_back(device_->allocate(kSlots * sizeof(CopySlot), MemoryKind::pinned));
-  auto* slots = reinterpret_cast<CopySlot*>(memory_.back()->data());
+  const std::shared_ptr<Memory> memory = device_->allocate(kSlots * sizeof(CopySlot), MemoryKind::pinned);
+  auto* slots = reinterpret_cast<CopySlot*>(memory->data());
   const auto now = device_->record(stream_);
-  for (std::size_t i = 0; i < kSlots; ++i) entries_.push_back({slots + i, 0, nullptr, now, i == 0});
+  for (std::size_t i = 0; i < kSlots; ++i) entries_.push_back({slots + i, 0, nullptr, now, i == 0, memory});
   return slots;
 }
 
 void CopyThread::give_back(CopySlot* slot, Stream stream) {
-  if (device_->capturing(stream)) return;
-  auto event = device_->record(stream);
+  const bool captured = device_->capturing(stream);
+  auto event = captured ? nullptr : device_->record(stream);
   const std::lock_guard lock(mutex_);
-  for (Entry& entry : entries_) {
-    if (entry.slot != slot) continue;
-    entry.retired = std::move(event);
-    entry.in_use = false;
-    return;
+  const auto entry = std::ranges::find_if(entries_, [slot](const Entry& one) { return one.slot == slot; });
+  if (captured) {
+    device_->retain(stream, entry->memory);
+  } else {
+    entry->retired = std::move(event);
+    entry->in_use = false;
   }
 }
 

@@ -35,6 +35,7 @@ class CopyThread {
     std::shared_ptr<Event> copied;   // of the transfer under way
     std::shared_ptr<Event> retired;  // passed: the slot is free
     bool in_use = true;
+    std::shared_ptr<Memory> memory;  // that holds the slot
   };
   void serve();
   bool serve(Entry& entry);
@@ -43,7 +44,6 @@ class CopyThread {
   std::function<void(const std::string&)> on_failure_;
   std::mutex mutex_;
   std::vector<Entry> entries_;
-  std::vector<std::shared_ptr<Memory>> memory_;
   Stream stream_;
   std::thread thread_;
   bool stopping_ = false;

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "onstream/base/error.hpp"
 #include "onstream/message/copy_thread.hpp"
@@ -64,6 +62,15 @@ std::uint64_t next_serial() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+// What the kernels of all messages use. A graph that captured some keeps it, also when the world is gone.
+struct Ground {
+  explicit Ground(Fabric& fabric)
+      : lanes(fabric), tickets(std::make_shared<Tickets>(fabric.device())), wait_memory(fabric.wait_memory()) {}
+  Lanes lanes;
+  std::shared_ptr<Tickets> tickets;
+  std::shared_ptr<const void> wait_memory;
+};
+
 // A wait that ended without a word about this op ended because the world failed.
 Status final_status(std::uint64_t word) {
   const auto status = static_cast<Status>(word);
@@ -78,10 +85,10 @@ class Messages::Implementation {
       : fabric_(std::move(fabric)),
         device_(fabric_->device()),
         on_host_(device_->kind() == DeviceKind::host),
-        lanes_(*fabric_),
-        tickets_(std::make_shared<Tickets>(device_)),
-        bounces_(device_),
-        router_(*fabric_, lanes_, bounces_),
+        ground_(std::make_shared<Ground>(*fabric_)),
+        lanes_(ground_->lanes),
+        bounces_(std::make_shared<BouncePool>(device_)),
+        router_(*fabric_, lanes_, *bounces_),
         streams_(device_),
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
         serial_(next_serial()) {
@@ -101,9 +108,9 @@ class Messages::Implementation {
   ~Implementation() {
     try {
       constexpr double kDrainS = 10;
-      if (work_is_done(Deadline(fabric_->parameters().timeout_s))) return;
-      fabric_->abort("the world was destroyed while its messages were under way");
-      (void)work_is_done(Deadline(kDrainS));
+      if (fabric_->uses().finish(Deadline(fabric_->parameters().timeout_s))) return;
+      fabric_->abort("the world was destroyed while its work was under way");
+      (void)fabric_->uses().finish(Deadline(kDrainS));
     } catch (const Error&) {
       // The device is gone, and the work with it.
     }
@@ -118,7 +125,7 @@ class Messages::Implementation {
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     if (route.copy_engine) copies_.give_back(body.copier, stream);
-    if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce), stream);
+    if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce), stream);
     note_use(stream);
   }
 
@@ -135,7 +142,7 @@ class Messages::Implementation {
     launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.offer_min), stream);
     if (copy != nullptr) {
       device_->call(&HostCopy::run, copy, stream);
-      bounces_.give_back(std::move(route.bounce), stream);
+      bounces_->give_back(std::move(route.bounce), stream);
     }
     note_use(stream);
   }
@@ -150,7 +157,7 @@ class Messages::Implementation {
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
-    note_use(stream);
+    note_use(request, stream);
     return request;
   }
 
@@ -163,7 +170,7 @@ class Messages::Implementation {
     const lane::Post body = post_body(route, bytes, peer, options, request->slot.ticket);
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
-    note_use(stream);
+    note_use(request, stream);
     return request;
   }
 
@@ -171,13 +178,10 @@ class Messages::Implementation {
     check_request(request);
     launch_await(*request, Look::wait, stream);
     if (request->copy_back != nullptr) copy_back_in_order(*request, stream);
-    if (device_->capturing(stream)) {
-      request->captured = true;
-    } else {
-      request->last_wait = note_use(stream);
-    }
+    request->last_wait = note_use(request, stream);
+    if (request->last_wait == nullptr) request->captured = true;
     if (request->bounce != nullptr && !request->captured && !request->result) {
-      bounces_.give_back(request->bounce, stream);
+      bounces_->give_back(request->bounce, stream);
       request->bounce = nullptr;
       request->copy_back = nullptr;
     }
@@ -192,7 +196,7 @@ class Messages::Implementation {
     StackTicket result;
     body.ticket = result.ticket();
     body(HostGroup(0, 1));
-    if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce));
+    if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
     return final_status(result.status);
   }
 
@@ -367,8 +371,9 @@ class Messages::Implementation {
     auto request = std::make_shared<Request>();
     request->kind = kind;
     request->lane = view(peer, options.lane);
-    request->slot = tickets_->take();
-    request->tickets = tickets_;
+    request->slot = ground_->tickets->take();
+    request->tickets = ground_->tickets;
+    request->bounces = bounces_;
     request->bytes = bytes;
     request->captured = captured;
     request->owner = serial_;
@@ -447,23 +452,17 @@ class Messages::Implementation {
         HostCopy{destination, source, bytes, nullptr, nullptr, static_cast<std::uint64_t>(Status::pending), 0};
   }
 
-  // Remembers how far each stream has work of this world, so that the end can wait for it. Null inside a capture.
+  // After an op was enqueued. Null inside a capture; the graph then keeps what all ops use.
   std::shared_ptr<Event> note_use(Stream stream) {
-    if (device_->capturing(stream)) return nullptr;
-    std::shared_ptr<Event> event = device_->record(stream);
-    const std::lock_guard lock(uses_mutex_);
-    uses_[stream.handle] = event;
+    auto event = fabric_->note_use(stream);
+    if (event == nullptr) device_->retain(stream, ground_);
     return event;
   }
-
-  bool work_is_done(Deadline deadline) {
-    for (const auto& [handle, event] : uses_) {
-      for (std::uint32_t round = 0; !event->done(); ++round) {
-        if (deadline.passed()) return false;
-        HostGroup::pause(round, 16);
-      }
-    }
-    return true;
+  // After an op of a request was enqueued.
+  std::shared_ptr<Event> note_use(const std::shared_ptr<Request>& request, Stream stream) {
+    auto event = note_use(stream);
+    if (event == nullptr) device_->retain(stream, request);
+    return event;
   }
 
   // The op is through: data to its final place, result to the request.
@@ -479,7 +478,7 @@ class Messages::Implementation {
         device_->synchronize(stream.get());
       }
     }
-    if (request.bounce != nullptr && *request.result == Status::ok) bounces_.give_back(request.bounce);
+    if (request.bounce != nullptr && *request.result == Status::ok) bounces_->give_back(request.bounce);
     request.bounce = nullptr;
     return *request.result;
   }
@@ -487,16 +486,14 @@ class Messages::Implementation {
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
   bool on_host_;
-  Lanes lanes_;
+  std::shared_ptr<const Ground> ground_;
+  const Lanes& lanes_;
   std::vector<lane::View> views_;
-  std::shared_ptr<Tickets> tickets_;
-  BouncePool bounces_;
+  std::shared_ptr<BouncePool> bounces_;
   Router router_;
   StreamPool streams_;
   CopyThread copies_;
-  std::mutex uses_mutex_;
-  std::map<void*, std::shared_ptr<Event>> uses_;  // by stream, behind its newest op
-  std::uint64_t serial_;                          // tells this object from all others of the process, also dead ones
+  std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 
 Messages::Messages(std::shared_ptr<Fabric> fabric)

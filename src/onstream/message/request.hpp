@@ -1,10 +1,14 @@
 // Request: an isend or irecv on its way, as Messages sees it. Users hold it as an opaque handle.
+//
+// It may be let go at any time. A graph that captured its op or its wait owns it too; its ticket and its bounce buffer
+// serve others once the op is settled and its waits have passed.
 #pragma once
 
 #include <memory>
 #include <mutex>
 #include <optional>
 
+#include "onstream/message/bounce.hpp"
 #include "onstream/message/tickets.hpp"
 #include "onstream/plan/lane.hpp"
 
@@ -16,20 +20,23 @@ class Request {
   lane::View lane;
   Tickets::Slot slot;
   std::size_t bytes = 0;
-  bool captured = false;           // lives in a graph: its ticket is never used again by others
+  bool captured = false;           // lives in a graph: every replay has its own end
   std::shared_ptr<Memory> bounce;  // stands in for a buffer that kernels or peers cannot reach
   void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;
-  std::shared_ptr<Event> last_wait;  // behind the newest wait on a stream
-  std::uint64_t owner = 0;           // the Messages that made it
-  std::shared_ptr<Tickets> tickets;  // where the slot goes back
+  std::shared_ptr<Event> last_wait;     // behind the newest wait on a stream
+  std::uint64_t owner = 0;              // the Messages that made it
+  std::shared_ptr<Tickets> tickets;     // where the slot goes back
+  std::shared_ptr<BouncePool> bounces;  // where the bounce buffer goes back
 
   Request() = default;
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
   ~Request() {
-    if (tickets != nullptr && !captured) tickets->give_back(slot, std::move(last_wait));
+    if (tickets == nullptr) return;
+    auto with_it = bounce == nullptr ? nullptr : bounces->give_back_later(std::move(bounce));
+    tickets->give_back(slot, std::move(last_wait), std::move(with_it));
   }
 };
 

@@ -51,9 +51,9 @@ bool Tickets::free_again(const Busy& busy) {
   return settled && (busy.last_wait == nullptr || busy.last_wait->done());
 }
 
-void Tickets::give_back(const Slot& slot, std::shared_ptr<Event> last_wait) {
+void Tickets::give_back(const Slot& slot, std::shared_ptr<Event> last_wait, std::shared_ptr<const void> with_it) {
   const std::lock_guard lock(mutex_);
-  Busy busy{slot, std::move(last_wait)};
+  Busy busy{slot, std::move(last_wait), std::move(with_it)};
   if (free_again(busy)) {
     free_.push_back(slot);
   } else {

@@ -23,8 +23,9 @@ class Tickets {
 
   // A pending ticket. Grows the pool when it is empty, which allocates.
   Slot take();
-  // Back into the pool, once its op has settled it and `last_wait`, if there is one, is done; must not be in a graph.
-  void give_back(const Slot& slot, std::shared_ptr<Event> last_wait);
+  // Back into the pool, once its op has settled it and `last_wait`, if there is one, is done; then lets go of
+  // `with_it`. A graph that it was in must be over.
+  void give_back(const Slot& slot, std::shared_ptr<Event> last_wait, std::shared_ptr<const void> with_it);
 
  private:
   void grow();
@@ -36,6 +37,7 @@ class Tickets {
   struct Busy {
     Slot slot;
     std::shared_ptr<Event> last_wait;
+    std::shared_ptr<const void> with_it;
   };
   static bool free_again(const Busy& busy);
 

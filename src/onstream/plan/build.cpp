@@ -47,7 +47,7 @@ class Build {
     plan::choose_paths(routes_, statements_, fabric_->parameters());
     const std::uint64_t bytes = plan::place(routes_, fabric_->size());
     built_ = std::make_unique<Plan::Implementation>();
-    built_->segment = fabric_->segment(bytes, MemoryKind::device);
+    built_->resources->segment = fabric_->segment(bytes, MemoryKind::device);
     agree("plan.ready", [this] { finish(); });
     return std::move(built_);
   }
@@ -242,8 +242,8 @@ class Build {
     for (const Route& route : routes_) {
       const bool kernel_reads = route.choice.path != Path::copy && route.choice.path != Path::load;
       if (route.edge.source_rank != fabric_->rank() || route.transfer.source.kernel_access || !kernel_reads) continue;
-      built_->bounces.push_back(fabric_->device()->allocate(route.transfer.bytes, MemoryKind::device));
-      bounces[static_cast<std::size_t>(route.edge.source_op)] = built_->bounces.back()->data();
+      built_->resources->bounces.push_back(fabric_->device()->allocate(route.transfer.bytes, MemoryKind::device));
+      bounces[static_cast<std::size_t>(route.edge.source_op)] = built_->resources->bounces.back()->data();
     }
     return bounces;
   }
@@ -280,20 +280,21 @@ class Build {
     lowering.routes = &routes_;
     lowering.counter_bases = &bases;
     lowering.bounces = &bounces;
-    lowering.segment = built_->segment.get();
+    lowering.segment = built_->resources->segment.get();
     lowering.most_blocks = most_blocks();
     lowering.device = fabric_->device()->kind();
     const plan::Program program = plan::lower(lowering);
-    built_->tables = std::make_unique<plan::Tables>(fabric_->device(), program, ops_.size());
-    built_->view = built_->tables->view();
+    built_->resources->tables = std::make_unique<plan::Tables>(fabric_->device(), program, ops_.size());
+    built_->view = built_->resources->tables->view();
     built_->view.announce_release = program.announce_release;
     built_->view.number = number_;
     built_->view.wait = fabric_->wait_view();
     if (program.brief) {
-      built_->brief = built_->tables->brief();
+      built_->brief = built_->resources->tables->brief();
       built_->brief->number = number_;
       built_->brief->wait = fabric_->wait_view();
     }
+    built_->resources->wait_memory = fabric_->wait_memory();
     built_->blocks = static_cast<int>(program.blocks.size());
     built_->mover_blocks = program.mover_blocks;
     built_->threads = program.threads;

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/device/disposal.hpp"
 #include "onstream/plan/implementation.hpp"
 #include "onstream/plan/kernels.hpp"
 
@@ -26,8 +28,18 @@ std::string padded(const std::string& text, std::size_t width) {
 Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Plan::~Plan() = default;
 
+// Launches that are under way keep their tables. Nobody waits: a peer may be late.
+Plan::Implementation::~Implementation() {
+  try {
+    auto unfinished = launches.unfinished();
+    if (!unfinished.empty()) Disposal::of_process().hand_over(std::move(resources), std::move(unfinished));
+  } catch (const Error&) {
+    // The device is lost, and the launches with it.
+  }
+}
+
 void Plan::launch(Stream stream) {
-  const Implementation& it = *implementation_;
+  Implementation& it = *implementation_;
   it.fabric->check();
   Device& device = *it.fabric->device();
   for (const plan::CopyCommand& copy : it.before) device.copy(copy.to, copy.from, copy.bytes, stream);
@@ -46,6 +58,11 @@ void Plan::launch(Stream stream) {
     onstream::launch(device, plan::kernel(), view, {it.blocks - it.mover_blocks, it.threads}, stream);
   }
   for (const plan::CopyCommand& copy : it.after) device.copy(copy.to, copy.from, copy.bytes, stream);
+  if (auto event = it.fabric->note_use(stream)) {
+    it.launches.note(stream, std::move(event));
+  } else {
+    device.retain(stream, it.resources);
+  }
 }
 
 const std::string& Plan::name() const { return implementation_->name; }
@@ -83,8 +100,8 @@ std::string Plan::explain() const {
 
 std::vector<OpTime> Plan::times() const {
   const Implementation& it = *implementation_;
-  const std::vector<plan::OpState> states = it.tables->read_ops();
-  const std::uint64_t launches = it.tables->read_epoch() - it.epoch_at_reset;
+  const std::vector<plan::OpState> states = it.resources->tables->read_ops();
+  const std::uint64_t launches = it.resources->tables->read_epoch() - it.epoch_at_reset;
   std::vector<OpTime> times;
   for (std::size_t i = 0; i < states.size(); ++i) {
     times.push_back({title(it.ops[i].op), states[i].wait_ns, states[i].move_ns, launches});
@@ -93,8 +110,8 @@ std::vector<OpTime> Plan::times() const {
 }
 
 void Plan::reset_times() {
-  implementation_->tables->reset_times();
-  implementation_->epoch_at_reset = implementation_->tables->read_epoch();
+  implementation_->resources->tables->reset_times();
+  implementation_->epoch_at_reset = implementation_->resources->tables->read_epoch();
 }
 
 }  // namespace onstream

@@ -9,8 +9,10 @@
 // messages outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is
 // done, sent buffers may be reused and received data is there. Ops of one launch run concurrently, except that a signal
 // follows the puts added before it, and a wait precedes nothing but the end of the launch. Every rank launches a plan
-// the same number of times; a rank that does not is named at the deadline. A Plan keeps alive its resources; buffers
-// stay the caller's. Let go of a Plan only after its launches, and the graphs that captured some, have finished.
+// the same number of times; a rank that does not is named at the deadline.
+//
+// Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
+// what they use of it. Buffers stay the caller's, until the last launch or graph is over.
 #pragma once
 
 #include <cstdint>

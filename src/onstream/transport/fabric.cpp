@@ -38,7 +38,7 @@ class Fabric::Implementation {
         parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
         device_(open_device(parameters.device, launch.local_rank)),
-        board_(*device_, launch, parameters),
+        board_(std::make_shared<Board>(*device_, launch, parameters)),
         mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
         mesh_(*mesh_owner_),
         reach_(device_, mesh_, launch.rank, parameters.timeout_s) {
@@ -94,8 +94,18 @@ class Fabric::Implementation {
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
   }
 
-  // The mesh's thread runs this object's handlers: it ends first.
-  ~Implementation() { mesh_owner_.reset(); }
+  // The mesh's thread runs this object's handlers: it ends first. What a graph replays from now on ends at once.
+  ~Implementation() {
+    mesh_owner_.reset();
+    board_->set_abort();
+  }
+
+  std::shared_ptr<Event> note_use(Stream stream) {
+    if (device_->capturing(stream)) return nullptr;
+    std::shared_ptr<Event> event = device_->record(stream);
+    uses_.note(stream, event);
+    return event;
+  }
 
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
     check();
@@ -145,7 +155,7 @@ class Fabric::Implementation {
         log(LogLevel::info, "the world failed: ", reason);
       }
     }
-    board_.set_abort();
+    board_->set_abort();
   }
 
   void abort(const std::string& reason) {
@@ -158,8 +168,8 @@ class Fabric::Implementation {
   // Takes new faults off the board: truncations are told to the peer that cannot know, the rest fails the world.
   void look_at_board() {
     const std::lock_guard looking(board_mutex_);
-    if (!board_.has_news()) return;
-    for (const Board::Collected& news : board_.collect()) {
+    if (!board_->has_news()) return;
+    for (const Board::Collected& news : board_->collect()) {
       FaultReport report = news.report;
       if (news.tell_peer && report.peer != launch_.rank) {
         const FaultReport theirs{
@@ -180,14 +190,14 @@ class Fabric::Implementation {
   }
 
   void check() {
-    if (board_.has_news()) look_at_board();
-    if (!board_.aborted()) return;
+    if (board_->has_news()) look_at_board();
+    if (!board_->aborted()) return;
     throw Error(ErrorCode::aborted, failure()->story);
   }
 
   std::optional<Failure> failure() {
     look_at_board();
-    if (!board_.aborted()) return std::nullopt;
+    if (!board_->aborted()) return std::nullopt;
     const std::lock_guard lock(mutex_);
     Failure failure;
     failure.reason = reason_;
@@ -212,7 +222,8 @@ class Fabric::Implementation {
   Parameters parameters_;
   Store store_;
   std::shared_ptr<Device> device_;
-  Board board_;
+  std::shared_ptr<Board> board_;  // shared with graphs
+  Uses uses_;
   std::unique_ptr<Mesh> mesh_owner_;
   Mesh& mesh_;
   Reach reach_;
@@ -257,7 +268,10 @@ std::string Fabric::why_not(const void* address, int peer) const {
 bool Fabric::in_segment(int peer, const void* address, std::size_t bytes) const {
   return implementation_->in_segment(peer, address, bytes);
 }
-WaitView Fabric::wait_view() const { return implementation_->board_.wait_view(); }
+WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
+std::shared_ptr<const void> Fabric::wait_memory() const { return implementation_->board_; }
+std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
+const Uses& Fabric::uses() const { return implementation_->uses_; }
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }

@@ -17,6 +17,7 @@
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
+#include "onstream/device/uses.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/failure.hpp"
 
@@ -65,6 +66,14 @@ class Fabric {
 
   // How kernels of this world wait. By value into every kernel argument.
   WaitView wait_view() const;
+  // Keeps alive what wait_view() points to: for work that may run after the world's end (a graph). Not the world
+  // itself.
+  std::shared_ptr<const void> wait_memory() const;
+
+  // After work of this world was enqueued on a stream: the world's end waits for it. Gives the event behind that work,
+  // or null inside a capture.
+  std::shared_ptr<Event> note_use(Stream stream);
+  const Uses& uses() const;
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
   void abort(const std::string& reason);

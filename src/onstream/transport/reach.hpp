@@ -14,7 +14,7 @@
 
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
-#include "onstream/transport/disposal.hpp"
+#include "onstream/device/disposal.hpp"
 
 namespace onstream {
 

@@ -12,6 +12,7 @@
 #include "onstream/device/cuda/cuda.hpp"
 #include "onstream/device/cuda/gpu.hpp"
 #include "onstream/device/cuda/memory.hpp"
+#include "onstream/device/disposal.hpp"
 
 namespace onstream {
 namespace cuda {
@@ -52,7 +53,7 @@ class CudaEvent final : public Event {
 
 class CudaGraph final : public Graph {
  public:
-  CudaGraph(Gpu& gpu, cudaGraphExec_t graph) : gpu_(gpu), graph_(graph) {}
+  CudaGraph(Gpu& gpu, cudaGraphExec_t graph, std::size_t nodes) : gpu_(gpu), graph_(graph), nodes_(nodes) {}
   ~CudaGraph() override {
     try {
       const ControlPath path(gpu_);
@@ -64,6 +65,7 @@ class CudaGraph final : public Graph {
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
 
+  std::size_t nodes() const override { return nodes_; }
   void launch(cudaStream_t stream) const {
     const std::lock_guard<std::mutex> lock(mutex_);
     check(cudaGraphLaunch(graph_, stream), "launching a graph on GPU ", gpu_.ordinal());
@@ -72,8 +74,31 @@ class CudaGraph final : public Graph {
  private:
   Gpu& gpu_;
   cudaGraphExec_t graph_;
+  std::size_t nodes_;
   mutable std::mutex mutex_;  // CUDA leaves it to the caller that one thread at a time touches a graph
 };
+
+// The graph that a stream is captured into; null if it is not captured.
+cudaGraph_t graph_under_capture(cudaStream_t stream, const Gpu& gpu) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+#if CUDART_VERSION >= 13000
+  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph), "asking GPU ", gpu.ordinal(),
+        " which graph a stream is captured into");
+#else
+  check(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph), "asking GPU ", gpu.ordinal(),
+        " which graph a stream is captured into");
+#endif
+  return status == cudaStreamCaptureStatusActive ? graph : nullptr;
+}
+
+// What a graph keeps alive, as CUDA sees it: a user object. CUDA calls this when the last graph, executable and launch
+// is over; it must not call CUDA back, which releasing the thing may.
+using Retained = std::shared_ptr<const void>;
+void CUDART_CB let_go(void* object) {
+  const std::unique_ptr<Retained> retained(static_cast<Retained*>(object));
+  Disposal::of_process().hand_over(std::move(*retained));
+}
 
 // A graph as captured, until it is made executable.
 class Template {
@@ -124,6 +149,7 @@ class CudaDevice final : public Device {
   void begin_capture(Stream stream) override;
   std::shared_ptr<Graph> end_capture(Stream stream) override;
   bool capturing(Stream stream) const override;
+  void retain(Stream stream, std::shared_ptr<const void> thing) override;
   void launch(const std::shared_ptr<Graph>& graph, Stream stream) override;
 
  private:
@@ -262,7 +288,9 @@ std::shared_ptr<Graph> CudaDevice::end_capture(Stream stream) {
   cudaGraphExec_t executable = nullptr;
   check(cudaGraphInstantiate(&executable, graph.get(), 0), "making a captured graph executable on GPU ",
         gpu_.ordinal());
-  auto out = std::make_shared<CudaGraph>(gpu_, executable);
+  std::size_t nodes = 0;
+  if (cudaGraphGetNodes(graph.get(), nullptr, &nodes) != cudaSuccess) forget_error();
+  auto out = std::make_shared<CudaGraph>(gpu_, executable, nodes);
   gpu_.upload(executable);  // now rather than within the first launch
   return out;
 }
@@ -281,6 +309,20 @@ bool CudaDevice::capturing_here(Stream stream) const {
   }
   check(result, "asking GPU ", gpu_.ordinal(), " whether a stream is being captured");
   return status != cudaStreamCaptureStatusNone;
+}
+
+void CudaDevice::retain(Stream stream, std::shared_ptr<const void> thing) {
+  const Current current(gpu_);
+  const cudaGraph_t graph = graph_under_capture(handle_of(stream), gpu_);
+  require(graph != nullptr, "retain: the stream is not capturing, so there is no graph that could keep anything");
+  auto retained = std::make_unique<Retained>(std::move(thing));
+  cudaUserObject_t object = nullptr;
+  check(cudaUserObjectCreate(&object, retained.get(), &let_go, 1, cudaUserObjectNoDestructorSync),
+        "making an object for a graph of GPU ", gpu_.ordinal(), " to keep");
+  static_cast<void>(retained.release());  // the object's now
+  const cudaError_t given = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
+  if (given != cudaSuccess) static_cast<void>(cudaUserObjectRelease(object, 1));
+  check(given, "giving a captured graph of GPU ", gpu_.ordinal(), " what it uses");
 }
 
 void CudaDevice::launch(const std::shared_ptr<Graph>& graph, Stream stream) {

@@ -71,6 +71,9 @@ class HostDevice final : public Device {
   }
   std::shared_ptr<onstream::Graph> end_capture(onstream::Stream stream) override { return of(stream).end_capture(); }
   bool capturing(onstream::Stream stream) const override { return of(stream).capturing(); }
+  void retain(onstream::Stream stream, std::shared_ptr<const void> thing) override {
+    of(stream).retain(std::move(thing));
+  }
   void launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) override;
 
  private:

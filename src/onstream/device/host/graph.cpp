@@ -4,12 +4,17 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/disposal.hpp"
 
 namespace onstream::host {
 
+Graph::~Graph() {
+  for (auto& thing : captured_.retained) Disposal::of_process().hand_over(std::move(thing));
+}
+
 void Graph::run() const {
   const std::lock_guard lock(replaying_);
-  for (const Task& task : tasks_) host::run(task);
+  for (const Task& task : captured_.tasks) host::run(task);
 }
 
 void GraphTask::run() const { graph->run(); }
@@ -21,14 +26,20 @@ bool Capture::open() const {
 
 bool Capture::append(Task& task) {
   const std::lock_guard lock(mutex_);
-  if (open_) tasks_.push_back(std::move(task));
+  if (open_) captured_.tasks.push_back(std::move(task));
   return open_;
 }
 
-std::vector<Task> Capture::end() {
+void Capture::retain(std::shared_ptr<const void> thing) {
+  const std::lock_guard lock(mutex_);
+  auto& retained = captured_.retained;
+  if (open_ && (retained.empty() || retained.back() != thing)) retained.push_back(std::move(thing));
+}
+
+Captured Capture::end() {
   const std::lock_guard lock(mutex_);
   open_ = false;
-  return std::move(tasks_);
+  return std::move(captured_);
 }
 
 bool Event::done() const {

@@ -220,6 +220,12 @@ bool Stream::capturing() const {
   return in_capture();
 }
 
+void Stream::retain(std::shared_ptr<const void> thing) {
+  const std::lock_guard lock(mutex_);
+  require(in_capture(), "retain() on a stream that is not capturing: there is no graph that could keep anything");
+  capture_->retain(std::move(thing));
+}
+
 void Stream::refuse_while_capturing(const char* call) const {
   require(!in_capture(), call, " on a stream that is capturing: nothing of it runs before the graph is launched. Call ",
           "end_capture() first.");

@@ -41,6 +41,7 @@ class Stream {
   void begin_capture();
   std::shared_ptr<Graph> end_capture();
   bool capturing() const;
+  void retain(std::shared_ptr<const void> thing);
 
  private:
   // With mutex_ held by `lock`:

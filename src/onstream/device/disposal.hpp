@@ -1,0 +1,96 @@
+// Disposal: lets go of things whose release may wait for running kernels (docs/decisions/0005), or must wait for
+// events, in a thread of its own.
+//
+// hand_over() never blocks. The destructor waits until all is released. The process has one that is never destroyed:
+// for things that may be the last owners of a device, and for callbacks that must not call one.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "onstream/base/error.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream {
+
+class Disposal {
+ public:
+  using Events = std::vector<std::shared_ptr<Event>>;
+
+  Disposal() = default;
+  ~Disposal() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    news_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+  Disposal(const Disposal&) = delete;
+  Disposal& operator=(const Disposal&) = delete;
+
+  static Disposal& of_process() {
+    static auto* const it = new Disposal;
+    return *it;
+  }
+
+  // Lets go of `thing` once all of `after` are done.
+  void hand_over(std::shared_ptr<const void> thing, Events after = {}) {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    arrived_.push_back({std::move(after), std::move(thing)});
+    news_.notify_one();
+  }
+
+ private:
+  struct Entry {
+    Events after;
+    std::shared_ptr<const void> thing;
+  };
+
+  static bool done(const Event& event) {
+    try {
+      return event.done();
+    } catch (const Error&) {
+      return true;  // the device is lost, and the work with it
+    }
+  }
+  static bool ready(Entry& entry) {
+    std::erase_if(entry.after, [](const auto& event) { return done(*event); });
+    return entry.after.empty();
+  }
+
+  void work() {
+    constexpr auto kLook = std::chrono::milliseconds(1);
+    std::vector<Entry> held;
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const auto wanted = [this] { return stopping_ || !arrived_.empty(); };
+      if (held.empty()) {
+        news_.wait(lock, wanted);
+      } else {
+        news_.wait_for(lock, kLook);
+      }
+      if (held.empty() && arrived_.empty()) return;
+      std::move(arrived_.begin(), arrived_.end(), std::back_inserter(held));
+      arrived_.clear();
+      lock.unlock();
+      std::erase_if(held, [](Entry& entry) { return ready(entry); });
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::vector<Entry> arrived_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,210 @@
+// Who keeps what alive: plans, requests and graphs that are let go while their work is under way, on every device.
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "onstream/base/clock.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+constexpr std::size_t kBytes = 160'000;  // large on every device
+
+class OwnStream {
+ public:
+  explicit OwnStream(Device& device) : device_(device), stream_(device.create_stream()) {}
+  ~OwnStream() { device_.destroy_stream(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  operator Stream() const { return stream_; }
+
+ private:
+  Device& device_;
+  Stream stream_;
+};
+
+// Holds a stream up until open(), for at most half a minute.
+class Gate {
+ public:
+  Gate(Device& device, Stream stream) { device.call(&Gate::wait, this, stream); }
+  void open() { open_.store(true); }
+
+ private:
+  static void wait(void* self) {
+    const Deadline deadline(30);
+    while (!static_cast<Gate*>(self)->open_.load() && !deadline.passed()) std::this_thread::yield();
+  }
+  std::atomic<bool> open_ = false;
+};
+
+std::vector<unsigned char> data_of(int rank, int turn) {
+  return pattern(kBytes, static_cast<unsigned>(rank * 1000 + turn));
+}
+
+// What was let go of would be given to these.
+void reuse_memory(World& world) {
+  std::vector<std::shared_ptr<Memory>> more;
+  for (int i = 0; i < 8; ++i) {
+    more.push_back(world.allocate(kBytes));
+    more.push_back(world.allocate(4096, MemoryKind::pinned));
+  }
+}
+
+std::shared_ptr<Plan> exchange_plan(World& world, TestBuffer& out, TestBuffer& in) {
+  const int peer = 1 - world.rank();
+  PlanBuilder builder = world.plan("exchange");
+  builder.send(out.data(), Layout::contiguous(kBytes), peer).recv(in.data(), Layout::contiguous(kBytes), peer);
+  return builder.build();
+}
+
+void graph_keeps_its_plan(World& world) {
+  const OwnStream stream(world.device());
+  TestBuffer out(world, kBytes);
+  TestBuffer in(world, kBytes);
+  auto plan = exchange_plan(world, out, in);
+  world.device().begin_capture(stream);
+  plan->launch(stream);
+  const auto graph = world.device().end_capture(stream);
+  plan.reset();
+  reuse_memory(world);
+  for (int turn = 0; turn < 3; ++turn) {
+    out.write(data_of(world.rank(), turn));
+    world.device().launch(graph, stream);
+    world.synchronize(stream);
+    CHECK(in.read() == data_of(1 - world.rank(), turn));
+  }
+  world.barrier();
+}
+
+void queued_launch_keeps_its_plan(World& world) {
+  const OwnStream stream(world.device());
+  TestBuffer out(world, kBytes);
+  TestBuffer in(world, kBytes);
+  out.write(data_of(world.rank(), 1));
+  auto plan = exchange_plan(world, out, in);
+  Gate gate(world.device(), stream);
+  plan->launch(stream);
+  plan.reset();
+  reuse_memory(world);
+  gate.open();
+  world.synchronize(stream);
+  CHECK(in.read() == data_of(1 - world.rank(), 1));
+  world.barrier();
+}
+
+void graph_keeps_its_requests(World& world, MemoryKind kind) {
+  const OwnStream stream(world.device());
+  const int peer = 1 - world.rank();
+  TestBuffer out(world, kBytes, kind);
+  TestBuffer in(world, kBytes, kind);
+  world.device().begin_capture(stream);
+  {
+    const auto receive = world.irecv(in.data(), kBytes, peer, {}, stream);
+    const auto send = world.isend(out.data(), kBytes, peer, {}, stream);
+    world.wait(receive, stream);
+    world.wait(send, stream);
+  }
+  const auto graph = world.device().end_capture(stream);
+  reuse_memory(world);
+  for (int turn = 0; turn < 3; ++turn) {
+    out.write(data_of(world.rank(), turn));
+    world.device().launch(graph, stream);
+    world.synchronize(stream);
+    CHECK(in.read() == data_of(peer, turn));
+  }
+  world.barrier();
+}
+
+void dropped_receive_keeps_its_place(World& world, MemoryKind kind) {
+  const int peer = 1 - world.rank();
+  TestBuffer out(world, kBytes, kind);
+  TestBuffer first(world, kBytes, kind);
+  TestBuffer second(world, kBytes, kind);
+  out.write(data_of(world.rank(), 1));
+  (void)world.irecv(first.data(), kBytes, peer, {});  // nobody waits for it
+  const auto request = world.irecv(second.data(), kBytes, peer, {});
+  reuse_memory(world);
+  world.barrier();
+  const auto one = world.isend(out.data(), kBytes, peer, {});
+  const auto two = world.isend(out.data(), kBytes, peer, {});
+  CHECK(world.wait(request) == Status::ok);
+  CHECK(world.wait(one) == Status::ok);
+  CHECK(world.wait(two) == Status::ok);
+  CHECK(second.read() == data_of(peer, 1));
+  world.barrier();
+}
+
+// A replay after the world's end has nobody to talk to: it must end, and touch nothing that is gone.
+void graph_outlives_its_world(const std::string& device_spec) {
+  const int port = free_port();
+  const auto rank_main = [&](int rank) {
+    auto world = World::create(launch_of(rank, 2, port), quick(device_spec));
+    const std::shared_ptr<Device> device = world->fabric()->device();
+    const OwnStream stream(*device);
+    const auto out = world->allocate(kBytes);
+    const auto in = world->allocate(kBytes);
+    auto plan = world->plan("p")
+                    .send(out->data(), Layout::contiguous(512), 1 - rank, 1)
+                    .recv(in->data(), Layout::contiguous(512), 1 - rank, 1)
+                    .build();
+    device->begin_capture(stream);
+    world->send(out->data(), 8, 1 - rank, {}, stream);
+    world->recv(in->data(), 8, 1 - rank, {}, stream);
+    plan->launch(stream);
+    world->recv(in->data(), kBytes, 1 - rank, {}, stream);
+    const auto graph = device->end_capture(stream);
+    world->barrier();
+    plan.reset();
+    world.reset();
+    device->launch(graph, stream);
+    const Deadline deadline(5);
+    while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);
+    CHECK(device->idle(stream));
+  };
+  std::string wrong;
+  std::thread other([&] {
+    try {
+      rank_main(1);
+    } catch (const std::exception& error) {
+      wrong = error.what();
+    }
+  });
+  try {
+    rank_main(0);
+  } catch (...) {
+    other.join();
+    throw;
+  }
+  other.join();
+  if (!wrong.empty()) throw std::runtime_error(wrong);
+}
+
+}  // namespace
+
+CASE(a_graph_keeps_the_plan_that_it_captured) { on_all_devices(2, graph_keeps_its_plan); }
+
+CASE(a_plan_may_go_while_its_launch_is_queued) { on_all_devices(2, queued_launch_keeps_its_plan); }
+
+CASE(a_graph_keeps_the_requests_that_it_captured) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::host}) {
+    on_all_devices(2, [kind](World& world) { graph_keeps_its_requests(world, kind); });
+  }
+}
+
+CASE(a_receive_that_was_let_go_still_takes_its_message) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::host}) {
+    on_all_devices(2, [kind](World& world) { dropped_receive_keeps_its_place(world, kind); });
+  }
+}
+
+CASE(a_graph_that_outlives_its_world_ends) {
+  for (const std::string& device : device_specs()) graph_outlives_its_world(device);
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
