@@ -35,6 +35,7 @@ class Span:
     device: str
     library: str
     owner: Any
+    dtype: str = ""  # name of the element type, such as "float64"; "" if the object does not tell
     stream: int | None = None  # the stream that the array's own library would use now; None for host arrays
 
     @property
@@ -155,6 +156,7 @@ def _torch_span(tensor: Any) -> Span:
         device=f"cuda:{tensor.device.index}" if on_cuda else "host",
         library="torch",
         owner=tensor,
+        dtype=str(tensor.dtype).removeprefix("torch."),
         stream=torch.cuda.current_stream(tensor.device).cuda_stream if on_cuda else None,
     )
 
@@ -165,7 +167,8 @@ def _cuda_interface_span(array: Any) -> Span:
         raise InvalidArgumentError("onstream cannot send an array with a mask (__cuda_array_interface__['mask'])")
     address, read_only = description["data"]
     shape = tuple(description["shape"])
-    item = np.dtype(description["typestr"]).itemsize
+    dtype = np.dtype(description["typestr"])
+    item = dtype.itemsize
     device, library, stream = "cuda", "__cuda_array_interface__", description.get("stream") or 0
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
@@ -180,6 +183,7 @@ def _cuda_interface_span(array: Any) -> Span:
         device=device,
         library=library,
         owner=array,
+        dtype=_name_of(dtype),
         stream=stream,
     )
 
@@ -198,7 +202,13 @@ def _numpy_span(array: np.ndarray[Any, Any], source: Any) -> Span:
         device="host",
         library="numpy" if isinstance(source, np.ndarray) else "buffer",
         owner=array,
+        dtype="" if isinstance(source, (bytes, bytearray)) else _name_of(array.dtype),
     )
+
+
+def _name_of(dtype: np.dtype[Any]) -> str:
+    """As torch calls it too, if torch has it."""
+    return dtype.name if dtype.isnative and dtype.names is None else str(dtype)
 
 
 def _dlpack_span(array: Any) -> Span:

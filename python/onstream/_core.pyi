@@ -81,6 +81,8 @@ class Stream:
 
     def _end_capture(self, graph: Graph) -> None: ...
 
+    def _drop_capture(self, graph: Graph, why: str) -> None: ...
+
 class Graph:
     """
     Captured work of one stream, launched any number of times. Made by World.capture().
@@ -96,8 +98,10 @@ class Request:
 
     def wait(self, stream: object | None = None) -> None:
         """
-        Completes the message: on a stream (then it does not block), or, with stream='host' or for host arrays, by
-        blocking until it has ended. Without a stream it uses the one that the message was posted on.
+        Completes the message where it was posted. Posted without a stream (host arrays): blocks until it has ended,
+        as MPI_Wait does, and raises if it ended badly. Posted on a stream: enqueues the wait there and returns at
+        once, also for host arrays; the data is there for later work of that stream, and for the host after
+        stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.
         """
 
     def test(self) -> bool:
@@ -273,20 +277,27 @@ class World:
         """
         Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that
         stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks
-        until the array may be reused. stream='host' blocks for any array.
+        until the array may be reused. stream='host' blocks for any array. In a capture() the captured stream is
+        the default. Only bytes travel: the receiver's element type is not compared with the sender's.
         """
 
     def recv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
         """
         Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
-        None. A larger message raises TruncatedError; the next messages are intact.
+        None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of
+        the array. Only bytes travel, whatever the element types.
         """
 
     def isend(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
-        """Starts a send; complete it with Request.wait()."""
+        """
+        Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.
+        """
 
     def irecv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
-        """Starts a receive; complete it with Request.wait()."""
+        """
+        Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be
+        posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.
+        """
 
 class OpTime:
     """Where the time of one operation of a plan went, on the device's clock."""
@@ -337,8 +348,10 @@ class Plan:
     Operations compiled once and launched many times. Use World.plan() or World.halo().
     """
 
-    def launch(self, stream: object | None) -> None:
-        """On a stream, or, with None or 'host', blocking."""
+    def launch(self, stream: object | None, natural: int | None) -> None:
+        """
+        On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
+        """
 
     def explain(self) -> str: ...
 
@@ -358,7 +371,7 @@ class Plan:
 class Elements:
     """Where the elements of an array lie."""
 
-    def __init__(self, address: int, item_bytes: int, shape: Sequence[int], strides: Sequence[int]) -> None: ...
+    def __init__(self, address: int, item_bytes: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> None: ...
 
 class PlanBuilder:
     """Collects the operations of a plan. Use World.plan()."""
@@ -377,8 +390,10 @@ class PlanBuilder:
 
     def use_path(self, path: str) -> None: ...
 
-    def build(self) -> Plan:
-        """Collective: matches, validates and compiles. Ctrl-C works."""
+    def build(self, arrays: object) -> Plan:
+        """
+        Collective: matches, validates and compiles. Ctrl-C works. The plan keeps `arrays` alive.
+        """
 
 def plan_builder(world: World, name: str) -> PlanBuilder: ...
 

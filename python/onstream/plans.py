@@ -1,7 +1,7 @@
 """Plans: operations compiled once and launched many times, over arrays of any strides.
 
 PlanBuilder reads arrays (see _arrays.py) and hands their addresses down; a Plan keeps alive the arrays that it was
-built over. Operations of one launch run concurrently, except that a signal follows the puts added before it.
+built over, and whatever keeps a launch of it (a stream, a Graph) keeps the plan. Operations of one launch run concurrently, except that a signal follows the puts added before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ class PlanBuilder:
         self._spans: list[_arrays.Span] = []
 
     def send(self, source: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
-        """Sends an array of any strides to the matching recv() of the same plan on `peer`."""
+        """Sends an array of any strides to the matching recv() of the same plan on `peer`.
+
+        build() compares the element types of both sides and refuses those that differ, if both arrays tell theirs
+        (bytes, bytearray and DLPack-only arrays do not).
+        """
         self._core.send(self._elements(source, writable=False), peer, lane, note)
         return self
 
@@ -75,7 +79,7 @@ class PlanBuilder:
 
     def build(self) -> Plan:
         """Matches, validates and compiles the plan. Collective; raises on every rank, naming both sides."""
-        return Plan(self._world, self._core.build(), self._spans)
+        return Plan(self._world, self._core.build([span.owner for span in self._spans]), self._spans)
 
     def _span(self, array: Any, *, writable: bool) -> _arrays.Span:
         span = _arrays.checked_span(array, writable, self._world)
@@ -119,11 +123,13 @@ class Plan:
         """Enqueues one run of all operations; does not block.
 
         Without a stream: on the current stream of the library whose device arrays the plan has, or, if it has host
-        arrays only, as a call that returns when the run has finished; stream="host" blocks for any arrays.
+        arrays only, as a call that returns when the run has finished; stream="host" blocks for any arrays. Inside
+        World.capture() the captured stream is the default.
         """
+        natural = None
         if stream is None and self._on_device is not None:
-            stream = _arrays.span_of(self._on_device.owner).stream
-        self._core.launch(stream)
+            natural = _arrays.span_of(self._on_device.owner).stream
+        self._core.launch(stream, natural)
 
     def explain(self) -> str:
         """A table for people: operations, the path each takes, and why."""
@@ -156,7 +162,7 @@ class Plan:
 
 
 def _elements_of(span: _arrays.Span) -> _core.Elements:
-    return _core.Elements(span.address, span.item_bytes, list(span.shape), list(span.strides))
+    return _core.Elements(span.address, span.item_bytes, list(span.shape), list(span.strides), span.dtype)
 
 
 def _per_dimension(value: Any, dims: int, name: str) -> list[int]:

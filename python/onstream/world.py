@@ -38,7 +38,7 @@ class World(_core.World):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if error is not None and not self.closed:
+        if error is not None and not self.closed and not _is_success(error):
             self.abort(_end_reason(self, error))
         self.close()
 
@@ -74,7 +74,10 @@ class World(_core.World):
     # --- messages ---
 
     def wait_all(self, requests: Iterable[_core.Request], stream: Any = None) -> None:
-        """Waits for every request, as Request.wait() does; then raises the first error among them."""
+        """Waits for every request, as Request.wait() does; then raises the first error among them.
+
+        It blocks for those posted without a stream, and for all of them with stream="host".
+        """
         first: Error | None = None
         for request in requests:
             try:
@@ -117,13 +120,21 @@ class World(_core.World):
 
     @contextmanager
     def capture(self, stream: _core.Stream) -> Iterator[_core.Graph]:
-        """Captures what is enqueued on the stream inside the `with` block; nothing of it runs until graph.launch()."""
+        """Captures what is enqueued on the stream inside the `with` block; nothing of it runs until graph.launch().
+
+        Inside the block, in its thread, `stream` is the default of this world's sends, receives, plans and halos. The
+        graph keeps alive the arrays, plans and requests that it uses. A block that captures nothing raises, and a graph
+        whose block raised cannot be launched. (A graph that torch or cupy captures keeps alive onstream's side alike;
+        arrays are the program's to keep, as always there.)
+        """
         graph = _core.Graph()
         stream._begin_capture()
         try:
             yield graph
-        finally:
-            stream._end_capture(graph)
+        except BaseException as error:
+            stream._drop_capture(graph, f"{type(error).__name__}: {error}")
+            raise
+        stream._end_capture(graph)
 
 
 class Segment:
@@ -152,6 +163,10 @@ def _whole(block: _core.Block, dtype: Any) -> Any:
 
 def _text(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _is_success(error: BaseException) -> bool:
+    return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def _end_reason(world: World, error: BaseException) -> str:

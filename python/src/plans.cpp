@@ -1,5 +1,6 @@
 // Plans for onstream/plans.py, which reads arrays and hands their numbers down.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -22,10 +23,19 @@ namespace {
 
 // Numbers of an array, as _arrays.Span has them.
 struct Elements {
+  Elements(std::uintptr_t at, std::size_t item, std::vector<std::int64_t> extents, std::vector<std::int64_t> steps,
+           std::string type)
+      : address(at),
+        item_bytes(item),
+        shape(std::move(extents)),
+        strides(std::move(steps)),
+        dtype(std::move(type)) {}
+
   std::uintptr_t address = 0;
   std::size_t item_bytes = 0;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
+  std::string dtype;  // of the elements; "" if the array does not tell
 
   void* pointer() const { return reinterpret_cast<void*>(address); }
   Layout layout() const { return Layout::strided(item_bytes, shape, strides); }
@@ -47,14 +57,17 @@ void run(PyPlan& self);
 struct PyPlan {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<PlanSlot> slot;
+  nb::object arrays;  // that the plan was built over: whoever keeps the plan, a stream or a graph, keeps them
 
   Plan& plan() const {
     state->open();
     return *slot->plan;
   }
-  void launch(nb::handle stream) {
+  void launch(nb::handle stream, std::optional<std::uintptr_t> natural) {
     const auto world = state->open();
-    const StreamChoice choice = choose_stream(stream, std::nullopt, world->device());
+    std::optional<Stream> current;
+    if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
+    const StreamChoice choice = choose_op_stream(stream, current, world->device(), *state);
     if (!choice.stream) return run(*this);
     {
       const nb::gil_scoped_release release;
@@ -82,11 +95,11 @@ struct PyBuilder {
     state->open();
     return *slot->builder;
   }
-  PyPlan build() {
+  PyPlan build(nb::object arrays) {
     auto made = std::make_shared<PlanSlot>();
     made->plan = run_interruptible([mine = builder()]() mutable { return mine.build(); });
     state->add(made);
-    return {state, std::move(made)};
+    return {state, std::move(made), std::move(arrays)};
   }
 };
 
@@ -106,25 +119,26 @@ void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::
                       .grid = grid,
                       .periodic = periodic,
                       .corners = corners,
-                      .lane = lane};
+                      .lane = lane,
+                      .element = array.dtype};
   add_halo(self.builder(), *self.state->open()->fabric(), array.pointer(), spec);
 }
 
 void bind_builder(nb::module_& m) {
   nb::class_<Elements>(m, "Elements", "Where the elements of an array lie.")
-      .def(nb::init<std::uintptr_t, std::size_t, std::vector<std::int64_t>, std::vector<std::int64_t>>(),
-           nb::arg("address"), nb::arg("item_bytes"), nb::arg("shape"), nb::arg("strides"));
+      .def(nb::init<std::uintptr_t, std::size_t, std::vector<std::int64_t>, std::vector<std::int64_t>, std::string>(),
+           nb::arg("address"), nb::arg("item_bytes"), nb::arg("shape"), nb::arg("strides"), nb::arg("dtype"));
   nb::class_<PyBuilder>(m, "PlanBuilder", "Collects the operations of a plan. Use World.plan().")
       .def(
           "send",
           [](PyBuilder& self, const Elements& source, int peer, int lane, const std::string& note) {
-            self.builder().send(source.pointer(), source.layout(), peer, lane, note);
+            self.builder().send(source.pointer(), source.layout(), peer, lane, note).of(source.dtype);
           },
           nb::arg("source"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
       .def(
           "recv",
           [](PyBuilder& self, const Elements& destination, int peer, int lane, const std::string& note) {
-            self.builder().recv(destination.pointer(), destination.layout(), peer, lane, note);
+            self.builder().recv(destination.pointer(), destination.layout(), peer, lane, note).of(destination.dtype);
           },
           nb::arg("destination"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
       .def(
@@ -153,7 +167,8 @@ void bind_builder(nb::module_& m) {
             self.builder().use_path(path == "auto" ? Path::automatic : path_from(path));
           },
           nb::arg("path"))
-      .def("build", &PyBuilder::build, "Collective: matches, validates and compiles. Ctrl-C works.");
+      .def("build", &PyBuilder::build, nb::arg("arrays"),
+           "Collective: matches, validates and compiles. Ctrl-C works. The plan keeps `arrays` alive.");
   m.def("plan_builder", &make_builder, nb::arg("world"), nb::arg("name"));
 }
 
@@ -175,7 +190,9 @@ void bind_plans(nb::module_& m) {
       .def_prop_ro("path", [](const PlanOp& row) { return name_of(row.path); })
       .def_ro("why", &PlanOp::why);
   nb::class_<PyPlan>(m, "Plan", "Operations compiled once and launched many times. Use World.plan() or World.halo().")
-      .def("launch", &PyPlan::launch, nb::arg("stream").none(), "On a stream, or, with None or 'host', blocking.")
+      .def("launch", &PyPlan::launch, nb::arg("stream").none(), nb::arg("natural").none(),
+           "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
+           "blocking.")
       .def("explain", [](const PyPlan& self) { return self.plan().explain(); })
       .def("times", [](const PyPlan& self) { return self.plan().times(); })
       .def("reset_times", [](PyPlan& self) { self.plan().reset_times(); })

@@ -84,7 +84,7 @@ PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request>
     : state_(std::move(state)), request_(std::move(request)), hold_(std::move(hold)), posted_(std::move(posted)) {}
 
 PyRequest::~PyRequest() {
-  if (request_ == nullptr || waited_ || state_->world == nullptr) return;
+  if (request_ == nullptr || waited_ || state_->world == nullptr || state_->world->captured(request_)) return;
   state_->abandoned.push_back({std::move(request_), std::move(hold_)});
 }
 
@@ -161,8 +161,10 @@ void bind_requests(nb::module_& m) {
   nb::class_<PyRequest>(m, "Request", "A message on its way. Made by World.isend() and World.irecv().")
       .def(
           "wait", &PyRequest::wait, nb::arg("stream") = nb::none(),
-          "Completes the message: on a stream (then it does not block), or, with stream='host' or for host arrays, by\n"
-          "blocking until it has ended. Without a stream it uses the one that the message was posted on.")
+          "Completes the message where it was posted. Posted without a stream (host arrays): blocks until it has ended,\n"
+          "as MPI_Wait does, and raises if it ended badly. Posted on a stream: enqueues the wait there and returns at\n"
+          "once, also for host arrays; the data is there for later work of that stream, and for the host after\n"
+          "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.")
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })

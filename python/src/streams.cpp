@@ -3,6 +3,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -16,7 +17,18 @@ namespace onstream::python {
 PyStream::PyStream(std::shared_ptr<Device> device, std::shared_ptr<WorldState> state)
     : device_(std::move(device)), state_(std::move(state)), stream_(device_->create_stream()) {}
 
+namespace {
+
+// Streams that `with` blocks of this thread are capturing, the innermost last.
+std::vector<PyStream*>& captures() {
+  thread_local std::vector<PyStream*> streams;
+  return streams;
+}
+
+}  // namespace
+
 PyStream::~PyStream() {
+  std::erase(captures(), this);
   const nb::gil_scoped_release release;
   try {
     device().synchronize(stream_);
@@ -36,6 +48,17 @@ void PyStream::release_finished() {
   if (device().capturing(stream_)) return;
   batches_.clear();
   recent_.clear();
+}
+
+void PyStream::begin_capture() {
+  require(!device().capturing(stream_), "this stream is already being captured");
+  device().begin_capture(stream_);
+  captures().push_back(this);
+}
+
+std::shared_ptr<Graph> PyStream::end_capture() {
+  std::erase(captures(), this);
+  return device().end_capture(stream_);
 }
 
 std::vector<Hold> PyStream::take_captured() { return std::exchange(recent_, {}); }
@@ -69,20 +92,35 @@ void synchronize(PyStream& self) {
   if (self.state()->world != nullptr) self.state()->check();
 }
 
-void begin_capture(PyStream& self) {
-  Device& device = self.device();
-  require(!device.capturing(self.stream()), "this stream is already being captured");
-  device.begin_capture(self.stream());
-}
-
 void end_capture(PyStream& self, PyGraph& graph) {
   graph.state = self.state();
-  graph.graph = self.device().end_capture(self.stream());
+  graph.broken = "it could not be made";
+  auto made = self.end_capture();
   graph.holds = self.take_captured();
+  if (made->nodes() == 0) {
+    graph.broken = "it is empty";
+    fail(ErrorCode::invalid_argument,
+         "nothing was captured: no operation of the `with` block went to this stream. Without stream= operations of "
+         "this world go to it, if the thread that opened the block starts them; stream='host' and other streams run at "
+         "once");
+  }
+  graph.broken.clear();
+  graph.graph = std::move(made);
+}
+
+// The `with` block raised: what it captured is dropped.
+void drop_capture(PyStream& self, PyGraph& graph, const std::string& why) {
+  graph.broken = "its capture ended by " + why;
+  try {
+    (void)self.end_capture();
+  } catch (const Error&) {  // the exception of the block says what happened
+  }
+  (void)self.take_captured();
 }
 
 void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   const auto& self = nb::cast<const PyGraph&>(handle);
+  require(self.broken.empty(), "this graph cannot be launched: ", self.broken, "; capture it again");
   require(self.graph != nullptr, "this graph is still being captured: launch it after its `with` block");
   const auto world = self.state->open();  // the graph's kernels use the world's memory
   Device& device = world->device();
@@ -123,6 +161,18 @@ StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, cons
   return {Stream{*handle}, nullptr};
 }
 
+StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, const Device& device,
+                              const WorldState& world) {
+  if (given.is_none()) {
+    const auto& mine = captures();
+    const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const PyStream* one) {
+      return one->state().get() == &world;
+    });
+    if (found != mine.rend()) return {(*found)->stream(), *found};
+  }
+  return choose_stream(given, natural, device);
+}
+
 void bind_streams(nb::module_& m) {
   nb::class_<PyStream>(m, "Stream", "A queue of work on a world's device. Made by World.stream().")
       .def("synchronize", &synchronize,
@@ -139,8 +189,9 @@ void bind_streams(nb::module_& m) {
              require(self.device().kind() == DeviceKind::cuda, "a stream of the host device is no CUDA stream");
              return std::pair(0, reinterpret_cast<std::uintptr_t>(self.stream().handle));
            })
-      .def("_begin_capture", &begin_capture)
-      .def("_end_capture", &end_capture, nb::arg("graph"));
+      .def("_begin_capture", &PyStream::begin_capture)
+      .def("_end_capture", &end_capture, nb::arg("graph"))
+      .def("_drop_capture", &drop_capture, nb::arg("graph"), nb::arg("why"));
   nb::class_<PyGraph>(m, "Graph", "Captured work of one stream, launched any number of times. Made by World.capture().")
       .def(nb::init<>())
       .def("launch", &launch, nb::arg("stream"), "Enqueues everything that was captured. Does not block.");

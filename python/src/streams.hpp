@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "holds.hpp"
@@ -33,6 +34,8 @@ class PyStream {
 
   void keep(Hold hold);               // until the work enqueued so far has finished
   void release_finished();            // after a synchronisation
+  void begin_capture();               // in this thread: see choose_op_stream()
+  std::shared_ptr<Graph> end_capture();
   std::vector<Hold> take_captured();  // what was kept since the capture began
 
  private:
@@ -55,6 +58,7 @@ struct PyGraph {
 
   std::shared_ptr<WorldState> state;
   std::shared_ptr<Graph> graph;  // empty while the capture lasts
+  std::string broken;            // why it never came to be
   std::vector<Hold> holds;
 };
 
@@ -68,5 +72,10 @@ struct StreamChoice {
 // Stream of this world's device, a torch or cupy stream, anything with __cuda_stream__, or a CUDA stream's address.
 // Throws invalid_argument or TypeError with the reason.
 StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const Device& device);
+
+// The same for the start of an operation of `world`: inside `with world.capture(stream)`, in that thread, no `stream=`
+// means the stream that is being captured.
+StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, const Device& device,
+                              const WorldState& world);
 
 }  // namespace onstream::python

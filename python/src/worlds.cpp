@@ -81,7 +81,8 @@ Message message_from(WorldHandle handle, OpKind kind, nb::handle array, int lane
   message.buffer = message_buffer(array, kind == OpKind::recv ? Access::write : Access::read, handle);
   message.options.lane = lane;
   if (path != "auto") message.options.path = path_from(path);
-  message.choice = choose_stream(stream, message.buffer.natural, message.world->device());
+  const auto& state = *nb::cast<PyWorld&>(handle).state();
+  message.choice = choose_op_stream(stream, message.buffer.natural, message.world->device(), state);
   return message;
 }
 
@@ -101,7 +102,7 @@ auto perform(const Message& message, OpKind kind, int peer, const Function& func
   }
 }
 
-PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer, nb::handle stream) {
+PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer) {
   const auto& state = nb::cast<PyWorld&>(handle).state();
   if (!state->abandoned.empty()) state->reap();
   World& world = *message.world;
@@ -123,7 +124,11 @@ PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer, nb::h
                            .lane = options.lane,
                            .bytes = buffer.bytes,
                            .stream = on,
-                           .keeper = message.choice.keeper ? nb::borrow(stream) : nb::object()};
+                           .keeper = message.choice.keeper ? nb::find(*message.choice.keeper) : nb::object()};
+  // A graph uses the buffer as long as it lives, whatever becomes of the request.
+  if (message.choice.keeper != nullptr && world.captured(request)) {
+    message.choice.keeper->keep(std::move(message.buffer.hold));
+  }
   return PyRequest(state, std::move(request), std::move(message.buffer.hold), std::move(posted));
 }
 
@@ -149,10 +154,10 @@ std::size_t block_on(WorldState& state, OpKind kind, const Message& message, int
   return received;
 }
 
-std::size_t block(WorldHandle handle, OpKind kind, Message message, int peer, nb::handle stream) {
+std::size_t block(WorldHandle handle, OpKind kind, Message message, int peer) {
   const std::shared_ptr<WorldState> state = nb::cast<PyWorld&>(handle).state();
   if (message.world->device().kind() == DeviceKind::host) return block_on(*state, kind, message, peer);
-  PyRequest request = post(handle, kind, std::move(message), peer, stream);
+  PyRequest request = post(handle, kind, std::move(message), peer);
   request.wait_on_host();
   return request.received();
 }
@@ -173,7 +178,7 @@ void on_stream(OpKind kind, Message message, int peer) {
 void send(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
   Message message = message_from(self, OpKind::send, array, lane, path, stream);
   if (message.choice.stream) return on_stream(OpKind::send, std::move(message), peer);
-  block(self, OpKind::send, std::move(message), peer, stream);
+  block(self, OpKind::send, std::move(message), peer);
 }
 
 std::optional<std::size_t> recv(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path,
@@ -183,15 +188,15 @@ std::optional<std::size_t> recv(WorldHandle self, nb::handle array, int peer, in
     on_stream(OpKind::recv, std::move(message), peer);
     return std::nullopt;
   }
-  return block(self, OpKind::recv, std::move(message), peer, stream);
+  return block(self, OpKind::recv, std::move(message), peer);
 }
 
 PyRequest isend(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
-  return post(self, OpKind::send, message_from(self, OpKind::send, array, lane, path, stream), peer, stream);
+  return post(self, OpKind::send, message_from(self, OpKind::send, array, lane, path, stream), peer);
 }
 
 PyRequest irecv(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
-  return post(self, OpKind::recv, message_from(self, OpKind::recv, array, lane, path, stream), peer, stream);
+  return post(self, OpKind::recv, message_from(self, OpKind::recv, array, lane, path, stream), peer);
 }
 
 // --- memory ---
@@ -308,16 +313,20 @@ void bind_messages(nb::class_<PyWorld>& world) {
           "Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that\n"
           "stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it "
           "blocks\n"
-          "until the array may be reused. stream='host' blocks for any array.")
+          "until the array may be reused. stream='host' blocks for any array. In a capture() the captured stream is\n"
+          "the default. Only bytes travel: the receiver's element type is not compared with the sender's.")
       .def("recv", &recv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
            "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
-           "None. A larger message raises TruncatedError; the next messages are intact.")
+           "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
+           "the array. Only bytes travel, whatever the element types.")
       .def("isend", &isend, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
-           nb::arg("path") = "auto", nb::arg("stream") = nb::none(), "Starts a send; complete it with Request.wait().")
+           nb::arg("path") = "auto", nb::arg("stream") = nb::none(), "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.")
       .def("irecv", &irecv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
-           "Starts a receive; complete it with Request.wait().");
+           "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"
+           "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes "
+           "travel.");
 }
 
 }  // namespace

@@ -109,6 +109,16 @@ CASE(sizes_that_differ_name_both_ops) {
                "their sizes differ");
 }
 
+CASE(element_types_that_differ_name_both_ops) {
+  auto all = statements({{stated(OpKind::send, 1, 64)}, {stated(OpKind::recv, 0, 64)}});
+  all[0].ops[0].element = "float64";
+  CHECK(plan::match(all).size() == 1);  // the other side does not tell
+  all[1].ops[0].element = "int32";
+  CHECK_THROWS((void)plan::match(all),
+               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 64 B from rank 0 on lane 0: "
+               "the one sends float64, the other receives int32");
+}
+
 CASE(plans_of_different_names_do_not_match) {
   auto all = statements({{}, {}});
   all[1].name = "q";
@@ -498,6 +508,39 @@ CASE(a_plan_that_one_rank_launches_alone_is_named_at_the_deadline) {
       }
     });
   }
+}
+
+CASE(a_layout_that_leaves_its_allocation_is_refused) {
+  on_all_devices(1, [](World& world) {
+    const auto memory = world.allocate(4096);
+    PlanBuilder builder = world.plan("p");
+    CHECK_THROWS(builder.send(memory->data(), Layout::contiguous(1 << 22), 0),
+                 "send op 0 of plan 'p': the buffer of 4194304 B at");
+    CHECK_THROWS(builder.recv(memory->data() + 4000, Layout::contiguous(100), 0), "ends 4 B after its allocation");
+    builder.send(memory->data(), Layout::contiguous(2048), 0);
+    builder.recv(memory->data() + 2048, Layout::contiguous(2048), 0);
+    (void)builder.build();
+  });
+}
+
+CASE(memory_freed_since_the_build_is_noticed_at_launch) {
+  on_all_devices(1, [](World& world) {
+    const TestStream stream(world);
+    const auto out = world.allocate(1 << 20);
+    auto in = world.allocate(1 << 20);
+    PlanBuilder builder = world.plan("p");
+    builder.send(out->data(), Layout::contiguous(1 << 20), 0, 0, "mine");
+    builder.recv(in->data(), Layout::contiguous(1 << 20), 0);
+    const auto plan = builder.build();
+    plan->launch(stream);
+    stream.finish(world);
+    (void)world.allocate(64);  // freed at once: not the plan's
+    plan->launch(stream);
+    stream.finish(world);
+    in.reset();
+    CHECK_THROWS(plan->launch(stream), "plan 'p' op 1, recv from 0: its memory at");
+    CHECK(!world.failure().has_value());
+  });
 }
 
 CASE(a_plan_launched_twice_at_once_is_misused) {

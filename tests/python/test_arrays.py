@@ -225,7 +225,7 @@ class FakeTensor:
     def __init__(self, **changes: Any) -> None:
         self.layout, self.requires_grad, self.is_leaf = "strided", False, True
         self.device = SimpleNamespace(type="cuda", index=1)
-        self.shape, self.lazy = (2, 3), False
+        self.shape, self.lazy, self.dtype = (2, 3), False, "torch.float16"
         vars(self).update(changes)
 
     def data_ptr(self) -> int:

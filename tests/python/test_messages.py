@@ -335,8 +335,10 @@ def test_a_graph_keeps_its_arrays_alive() -> None:
 def test_an_unfinished_graph_cannot_be_launched() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
         stream = world.stream()
-        with world.capture(stream) as graph, pytest.raises(ons.InvalidArgumentError, match="still being captured"):
-            graph.launch(stream)
+        with world.capture(stream) as graph:
+            world.isend(b"x", 0)
+            with pytest.raises(ons.InvalidArgumentError, match="still being captured"):
+                graph.launch(stream)
 
 
 def test_many_messages_of_random_sizes_and_lanes_arrive_in_order() -> None:

@@ -5,7 +5,7 @@
 
 namespace onstream {
 
-enum class Status : std::uint64_t {
+enum class [[nodiscard]] Status : std::uint64_t {
   ok = 0,
   pending,    // not finished yet (test() on a request)
   truncated,  // the message is larger than its receive; neither buffer is whole, later messages are intact

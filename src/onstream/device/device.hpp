@@ -115,6 +115,9 @@ class Device {
   // Zeroed memory of a kind; `device` memory is exportable. Throws with the bytes asked for when there is none.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) = 0;
   virtual MemoryInfo inspect(const void* address) const = 0;
+  // Grows when memory that this library allocated in this process is freed: as long as it does not, what inspect() said
+  // of such memory still holds. One load.
+  virtual std::uint64_t frees() const = 0;
   virtual Export export_memory(const MemoryInfo& info) = 0;
   // Maps what another rank exported; an export of this very process comes back as its own address. Throws unsupported,
   // with the reason, when this device cannot reach it.

@@ -150,13 +150,13 @@ void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const Hal
     const int to = neighbour(fabric, spec, travel);
     if (to >= 0) {
       const Box boundary = box_of(cells, spec, strides, travel, Cells::boundary);
-      builder.send(boundary.address, boundary.layout, to, spec.lane, name_of_side(travel));
+      builder.send(boundary.address, boundary.layout, to, spec.lane, name_of_side(travel)).of(spec.element);
     }
     const Direction side = opposite(travel);
     const int from = neighbour(fabric, spec, side);
     if (from >= 0) {
       const Box ghost = box_of(cells, spec, strides, side, Cells::ghost);
-      builder.recv(ghost.address, ghost.layout, from, spec.lane, name_of_side(side));
+      builder.recv(ghost.address, ghost.layout, from, spec.lane, name_of_side(side)).of(spec.element);
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "onstream/plan/plan.hpp"
@@ -22,6 +23,7 @@ struct HaloSpec {
   std::vector<bool> periodic;       // per dimension; empty: none
   bool corners = false;             // also fill edges and corners (needed by stencils with diagonal terms)
   int lane = 0;
+  std::string element;  // name of the element type, which the ranks compare; "" if not told
 };
 
 // Ranks per dimension for `size` ranks over an array of `shape`, minimising the cells exchanged.

@@ -6,6 +6,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/message/copy_thread.hpp"
+#include "onstream/message/outstanding.hpp"
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
 #include "onstream/message/streams.hpp"
@@ -91,6 +92,8 @@ class Messages::Implementation {
         router_(*fabric_, lanes_, *bounces_),
         streams_(device_),
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
+        outstanding_(static_cast<std::size_t>(fabric_->size() * lanes_.count()),
+                     static_cast<std::size_t>(fabric_->parameters().lane_receives)),
         serial_(next_serial()) {
     using Way = lane::Send::Way;
     for (const Kernel* kernel :
@@ -131,6 +134,7 @@ class Messages::Implementation {
 
   void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
     RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
+    if (!device_->capturing(stream)) outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
     lane::Receive body = receive_body(route, bytes, peer, options);
     HostCopy* copy = nullptr;
     if (route.bounce != nullptr) {
@@ -165,6 +169,7 @@ class Messages::Implementation {
                                  Stream stream) {
     RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
     auto request = make_request(OpKind::recv, bytes, peer, options, device_->capturing(stream));
+    if (!request->captured) outstanding_.add(request);
     if (route.bounce != nullptr) request->copy_back = destination;
     request->bounce = route.bounce;
     const lane::Post body = post_body(route, bytes, peer, options, request->slot.ticket);
@@ -179,7 +184,11 @@ class Messages::Implementation {
     launch_await(*request, Look::wait, stream);
     if (request->copy_back != nullptr) copy_back_in_order(*request, stream);
     request->last_wait = note_use(request, stream);
-    if (request->last_wait == nullptr) request->captured = true;
+    if (request->last_wait == nullptr) {
+      request->captured = true;
+    } else {
+      outstanding_.cover(*request);
+    }
     if (request->bounce != nullptr && !request->captured && !request->result) {
       bounces_->give_back(request->bounce, stream);
       request->bounce = nullptr;
@@ -208,6 +217,7 @@ class Messages::Implementation {
       return status;
     }
     RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
+    outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
     lane::Receive body = receive_body(route, bytes, peer, options);
     StackTicket result;
     body.ticket = result.ticket();
@@ -236,6 +246,7 @@ class Messages::Implementation {
     if (!on_host_) return irecv(destination, bytes, peer, options, streams_.receives());
     RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
     auto request = make_request(OpKind::recv, bytes, peer, options, false);
+    outstanding_.add(request);
     if (route.bounce != nullptr) request->copy_back = destination;
     request->bounce = route.bounce;
     post_body(route, bytes, peer, options, request->slot.ticket)(HostGroup(0, 1));
@@ -264,8 +275,10 @@ class Messages::Implementation {
   enum class Look { wait, once };
 
   const lane::View& view(int peer, int lane) const {
-    return views_[static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count()) +
-                  static_cast<std::size_t>(lane)];
+    return views_[queue_of(peer, lane)];
+  }
+  std::size_t queue_of(int peer, int lane) const {
+    return static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count()) + static_cast<std::size_t>(lane);
   }
 
   void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
@@ -371,6 +384,7 @@ class Messages::Implementation {
     auto request = std::make_shared<Request>();
     request->kind = kind;
     request->lane = view(peer, options.lane);
+    request->queue = queue_of(peer, options.lane);
     request->slot = ground_->tickets->take();
     request->tickets = ground_->tickets;
     request->bounces = bounces_;
@@ -468,6 +482,7 @@ class Messages::Implementation {
   // The op is through: data to its final place, result to the request.
   Status collect(Request& request) {
     request.result = final_status(static_cast<std::uint64_t>(status_of(request)));
+    outstanding_.cover(request);
     request.received = HostGroup::load_relaxed(request.slot.ticket.received);
     if (request.copy_back != nullptr && *request.result == Status::ok) {
       if (on_host_ || request.bounce->kind() == MemoryKind::pinned) {
@@ -493,6 +508,7 @@ class Messages::Implementation {
   Router router_;
   StreamPool streams_;
   CopyThread copies_;
+  Outstanding outstanding_;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 
@@ -534,6 +550,7 @@ std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, i
 Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }
 Status Messages::test(const std::shared_ptr<Request>& request) { return implementation_->test(request); }
 std::size_t Messages::received(const std::shared_ptr<Request>& request) { return request->received; }
+bool Messages::captured(const std::shared_ptr<Request>& request) { return request->captured; }
 std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }
 
 }  // namespace onstream

@@ -8,9 +8,15 @@
 //   send    done on the stream when the buffer may be reused. Up to ll_max_bytes it runs ahead of its receive while the
 //           lane's ring has room; beyond that it waits for its receive, as MPI's standard send may.
 //   recv    done on the stream when the data is there.
-//   isend, irecv   done on the stream at once; the request completes at its wait.
+//   isend, irecv   done on the stream at once; the request completes at its wait. A request may be let go before.
 //
-// Stream-ordered errors are values: the op's fault is kept in the world (World::check, take_faults).
+// Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
+// lane_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
+// all goes on. (Graphs are not counted when they are captured: a replay that posts too many fails the world.)
+//
+// Wrong arguments throw, and so does every call once the world has failed (aborted, with the story). How an op ends is a
+// value: the host-synchronous forms return its Status, which must be looked at; on a stream, its fault is kept in the
+// world (World::check, take_faults, failure).
 #pragma once
 
 #include <cstddef>
@@ -52,6 +58,8 @@ class Messages {
 
   // Bytes of the message that a completed irecv got.
   static std::size_t received(const std::shared_ptr<Request>& request);
+  // Whether a graph holds the request: then only waits on streams, in the capture, are about it.
+  static bool captured(const std::shared_ptr<Request>& request);
   std::size_t device_bytes() const;
 
  private:

@@ -1,25 +1,9 @@
 #include "onstream/message/route.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
-
 #include "onstream/base/error.hpp"
+#include "onstream/transport/buffer.hpp"
 
 namespace onstream {
-
-namespace {
-
-// Whether the page at `address` is mapped in this process at all: memory that was freed usually is not.
-bool is_mapped(const void* address) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  unsigned char residency = 0;
-  auto* start = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(address) & ~(page - 1));
-  return ::mincore(start, 1, &residency) == 0 || errno != ENOMEM;
-}
-
-}  // namespace
 
 Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
     : fabric_(fabric),
@@ -53,20 +37,7 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
 }
 
 MemoryInfo Router::look_at(const void* address, std::size_t bytes) const {
-  const Device& device = *fabric_.device();
-  MemoryInfo info = device.inspect(address);
-  const bool foreign = info.kind == MemoryKind::device && info.device_index >= 0 && info.device_index != device.index();
-  require(!foreign, "the buffer at ", address, " lies on ", name_of(device.kind()), ":", info.device_index,
-          ", this world runs on ", name_of(device.kind()), ":", device.index());
-  if (info.id != 0) {
-    const auto* end = static_cast<const std::byte*>(address) + bytes;
-    require(end <= info.base + info.bytes, "the buffer of ", bytes, " B at ", address, " ends ",
-            end - (info.base + info.bytes), " B after its allocation of ", info.bytes, " B");
-  } else if (info.kind == MemoryKind::host) {
-    require(is_mapped(address), "nothing is mapped at ", address, ": the buffer of ", bytes,
-            " B was freed, or never was one");
-  }
-  return info;
+  return look_at_buffer(*fabric_.device(), address, bytes);
 }
 
 // Receives above this many bytes tell the sender where their data shall go. On cuda the ring is faster for all that it

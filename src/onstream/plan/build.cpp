@@ -78,6 +78,7 @@ class Build {
     out.lane = op.lane;
     out.layout = op.layout.view();
     out.bytes = op.layout.bytes();
+    out.element = op.element;
     out.note = op.note;
     if (is_transfer(op.kind)) {
       out.path = path_;
@@ -305,6 +306,18 @@ class Build {
     built_->fabric = fabric_;
     built_->name = name_;
     built_->ops = planned_;
+    note_memory();
+  }
+
+  void note_memory() {
+    const Device& device = *fabric_->device();
+    built_->frees = device.frees();  // first: what is freed meanwhile is looked at again
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const Op& op = ops_[i];
+      if (op.address == nullptr || (is_transfer(op.kind) && op.layout.bytes() == 0)) continue;
+      const void* first = static_cast<const std::byte*>(op.address) + (is_transfer(op.kind) ? op.layout.lowest() : 0);
+      if (const std::uint64_t id = device.inspect(first).id; id != 0) built_->known.push_back({i, first, id});
+    }
   }
 
   using Edge = plan::Edge;

@@ -1,6 +1,7 @@
 // What one rank can see while ops are added. All else is found out in build.cpp.
 #include "onstream/base/error.hpp"
 #include "onstream/plan/build.hpp"
+#include "onstream/transport/buffer.hpp"
 
 namespace onstream {
 
@@ -22,6 +23,13 @@ void PlanBuilder::check_lane(const char* what, int lane) const {
 void PlanBuilder::check_buffer(const char* what, const void* address, const Layout& layout) const {
   require(address != nullptr || layout.bytes() == 0, what, " op ", ops_.size(), " of plan '", name_,
           "': ", layout.bytes(), " B at a null address");
+  if (layout.bytes() == 0) return;
+  try {
+    (void)look_at_buffer(*fabric_->device(), static_cast<const std::byte*>(address) + layout.lowest(),
+                         static_cast<std::size_t>(layout.highest() - layout.lowest()));
+  } catch (const Error& error) {
+    throw Error(error.code(), concat(what, " op ", ops_.size(), " of plan '", name_, "': ", error.what()));
+  }
 }
 
 void PlanBuilder::check_destination(const char* what, const Layout& layout) const {
@@ -75,7 +83,8 @@ PlanBuilder& PlanBuilder::put(void* remote, const Layout& remote_layout, const v
                               int peer, std::string note) {
   check_peer("put", peer);
   check_buffer("put", source, layout);
-  check_buffer("put", remote, remote_layout);
+  require(remote != nullptr || remote_layout.bytes() == 0, "put op ", ops_.size(), " of plan '", name_,
+          "': the destination is null");
   check_destination("put", remote_layout);
   require(layout.bytes() == remote_layout.bytes(), "put op ", ops_.size(), " of plan '", name_, "': the source has ",
           layout.bytes(), " B and the destination ", remote_layout.bytes());
@@ -111,12 +120,19 @@ PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t va
 PlanBuilder& PlanBuilder::wait(std::uint64_t* counter, std::uint64_t value, std::string note) {
   require(counter != nullptr, "wait op ", ops_.size(), " of plan '", name_, "': the counter is null");
   check_counter("wait", counter);
+  check_buffer("wait", counter, Layout::contiguous(sizeof *counter));
   Op op;
   op.kind = OpKind::wait;
   op.address = counter;
   op.value = value;
   op.note = std::move(note);
   ops_.push_back(std::move(op));
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::of(std::string element) {
+  require(!ops_.empty(), "of('", element, "') in plan '", name_, "' comes before any op");
+  ops_.back().element = std::move(element);
   return *this;
 }
 

@@ -2,6 +2,7 @@
 // alive when the Plan itself is gone. It does not own the fabric: a graph must not keep a world from ending.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,6 +45,16 @@ class Plan::Implementation {
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;
   std::uint64_t epoch_at_reset = 0;
+
+  // Whose memory the ops use, as far as the device knows it.
+  struct Known {
+    std::size_t op;
+    const void* address;
+    std::uint64_t id;
+  };
+  std::vector<Known> known;
+  std::atomic<std::uint64_t> frees = 0;  // Device::frees() when `known` was found whole
+  void check_memory();
 };
 
 }  // namespace onstream

@@ -22,6 +22,7 @@ struct StatedOp {
   LayoutView layout;
   std::uint64_t bytes = 0;
   std::string wanted_by;  // who set path
+  std::string element;    // name of the element type; "" if not told
   std::string note;
 };
 

@@ -28,6 +28,18 @@ std::string padded(const std::string& text, std::size_t width) {
 Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Plan::~Plan() = default;
 
+void Plan::Implementation::check_memory() {
+  const Device& device = *fabric->device();
+  const std::uint64_t now = device.frees();
+  if (now == frees.load(std::memory_order_relaxed)) return;
+  for (const Known& one : known) {
+    if (device.inspect(one.address).id == one.id) continue;
+    fail(ErrorCode::invalid_argument, "plan '", name, "' op ", one.op, ", ", title(ops[one.op].op), ": its memory at ",
+         one.address, " was freed since the plan was built; keep it as long as the plan, or build a new plan");
+  }
+  frees.store(now, std::memory_order_relaxed);
+}
+
 // Launches that are under way keep their tables. Nobody waits: a peer may be late.
 Plan::Implementation::~Implementation() {
   try {
@@ -41,6 +53,7 @@ Plan::Implementation::~Implementation() {
 void Plan::launch(Stream stream) {
   Implementation& it = *implementation_;
   it.fabric->check();
+  it.check_memory();
   Device& device = *it.fabric->device();
   for (const plan::CopyCommand& copy : it.before) device.copy(copy.to, copy.from, copy.bytes, stream);
   plan::View view = it.view;

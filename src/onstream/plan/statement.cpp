@@ -35,6 +35,7 @@ std::string pack(const Statement& statement) {
     writer.number(op.layout);
     writer.number(op.bytes);
     writer.text(op.wanted_by);
+    writer.text(op.element);
     writer.text(op.note);
   }
   return writer.take();
@@ -59,6 +60,7 @@ Statement unpack(std::string_view bytes) {
     op.bytes = reader.number<std::uint64_t>();
     op.layout = checked(op.layout, op.bytes);
     op.wanted_by = reader.text();
+    op.element = reader.text();
     op.note = reader.text();
     statement.ops.push_back(std::move(op));
   }

@@ -152,7 +152,7 @@ class Fabric::Implementation {
       const std::lock_guard lock(mutex_);
       if (reason_.empty()) {
         reason_ = reason;
-        log(LogLevel::info, "the world failed: ", reason);
+        log(LogLevel::error, "the world failed: ", reason);
       }
     }
     board_->set_abort();

@@ -69,6 +69,8 @@ Status World::wait(const std::shared_ptr<Request>& request) { return messages_->
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
 std::size_t World::received(const std::shared_ptr<Request>& request) const { return Messages::received(request); }
 
+bool World::captured(const std::shared_ptr<Request>& request) const { return Messages::captured(request); }
+
 PlanBuilder World::plan(std::string name) { return PlanBuilder(fabric_, std::move(name)); }
 
 std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string name) {

@@ -1,7 +1,13 @@
 // World: the set of ranks of a job and everything they share. The door of the library.
 //
 // Several worlds may exist at once, and one may be destroyed and made again. Destruction is not collective, but a world
-// must outlive the work enqueued through it; the destructor waits for that work, bounded by the deadline.
+// must outlive the work enqueued through it; the destructor waits for that work, bounded by the deadline. Replays of a
+// graph are enqueued through a device, not through a world: synchronize their stream first, or what they still wait for
+// ends when the world does.
+//
+// Errors: every call throws Error for values that cannot work, and, once the world has failed, for that (aborted, with
+// the story). How a message ended is a Status: returned where the host waits; where a stream does, synchronize(), check()
+// or take_faults() tell. A world's failure is logged, once on each rank.
 #pragma once
 
 #include <cstddef>
@@ -52,6 +58,9 @@ class World {
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 
   // --- messages, the host waits ---
+  // Wrong arguments throw, as do all calls once the world has failed. What happens to the message itself is returned,
+  // not thrown, and must be looked at: truncated leaves the world whole; timeout and aborted mean that it has failed,
+  // and failure() tells the story, which is logged too.
   Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   // Returns the status; received (may be null) gets the message's bytes.
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
@@ -61,6 +70,7 @@ class World {
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);                 // pending, or how it ended; never blocks
   std::size_t received(const std::shared_ptr<Request>& request) const;  // bytes of the message of a completed irecv
+  bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
 
   // --- plans ---
   PlanBuilder plan(std::string name);

@@ -12,6 +12,7 @@
 #include "onstream/device/cuda/cuda.hpp"
 #include "onstream/device/cuda/gpu.hpp"
 #include "onstream/device/cuda/memory.hpp"
+#include "onstream/device/cuda/own.hpp"
 #include "onstream/device/disposal.hpp"
 
 namespace onstream {
@@ -129,6 +130,7 @@ class CudaDevice final : public Device {
     return cuda::allocate(gpu_, bytes, kind);
   }
   MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
+  std::uint64_t frees() const override { return own_removals(); }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return cuda::import_memory(gpu_, record, std::move(fd));

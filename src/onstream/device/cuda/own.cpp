@@ -1,5 +1,6 @@
 #include "onstream/device/cuda/own.hpp"
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -19,6 +20,7 @@ struct Table {
   std::shared_mutex mutex;
   std::map<std::uintptr_t, Own> by_base;
   std::uint64_t next_id = kFirstId;
+  std::atomic<std::uint64_t> removals{0};
 };
 
 Table& table() {
@@ -40,7 +42,10 @@ void add_own(Own own) {
 void remove_own(const std::byte* base) noexcept {
   const std::unique_lock<std::shared_mutex> lock(table().mutex);
   table().by_base.erase(number(base));
+  table().removals.fetch_add(1, std::memory_order_release);  // pairs with own_removals()
 }
+
+std::uint64_t own_removals() { return table().removals.load(std::memory_order_acquire); }
 
 std::optional<MemoryInfo> find_own(const void* address) {
   const std::shared_lock<std::shared_mutex> lock(table().mutex);

@@ -30,6 +30,7 @@ struct Own {
 // Adds an allocation and gives it its id. Thread-safe, as all here.
 void add_own(Own own);
 void remove_own(const std::byte* base) noexcept;
+std::uint64_t own_removals();  // so far
 // What is known about the allocation around an address. A table look-up, no driver call.
 std::optional<MemoryInfo> find_own(const void* address);
 // Keeps the allocation with this base and id mapped, also after its owner has let go. Null if it is not, or no longer,

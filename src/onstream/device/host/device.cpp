@@ -38,6 +38,7 @@ class HostDevice final : public Device {
   // --- memory ---
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override { return host::allocate(bytes, kind); }
   MemoryInfo inspect(const void* address) const override { return host::inspect(address); }
+  std::uint64_t frees() const override { return Registry::of_process().removals(); }
   Export export_memory(const MemoryInfo& info) override { return host::export_memory(info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return host::import_memory(record, std::move(fd));

@@ -162,6 +162,7 @@ void Registry::add(const std::shared_ptr<Shared>& shared) {
 void Registry::remove(const Shared& shared) {
   const std::unique_lock lock(mutex_);
   by_base_.erase(reinterpret_cast<std::uintptr_t>(shared.data()));
+  removals_.fetch_add(1, std::memory_order_release);  // pairs with removals()
   version_.fetch_add(1, std::memory_order_release);  // pairs with find()
 }
 

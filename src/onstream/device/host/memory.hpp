@@ -56,6 +56,7 @@ class Registry {
   std::optional<MemoryInfo> find(const void* address) const;
   // Our own allocation with that id; null once it is freed.
   std::shared_ptr<Shared> find_id(std::uint64_t id) const;
+  std::uint64_t removals() const { return removals_.load(std::memory_order_acquire); }  // pairs with remove()
 
  private:
   struct Row {
@@ -66,6 +67,7 @@ class Registry {
   mutable std::shared_mutex mutex_;
   std::map<std::uintptr_t, Row> by_base_;
   std::atomic<std::uint64_t> version_{1};  // changes with every add and remove; see find()
+  std::atomic<std::uint64_t> removals_{0};
 };
 
 std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind);

@@ -1,0 +1,14 @@
+// Looking at a user's buffer before anything is done with it: whose memory it is, and whether it is whole.
+#pragma once
+
+#include <cstddef>
+
+#include "onstream/device/device.hpp"
+
+namespace onstream {
+
+// What the device knows of [begin, begin + bytes). Throws invalid_argument for memory of another device, for bytes
+// beyond the allocation, and for plain host memory that is not mapped: freed, or never a buffer.
+MemoryInfo look_at_buffer(const Device& device, const void* begin, std::size_t bytes);
+
+}  // namespace onstream

@@ -1,0 +1,207 @@
+"""Who keeps what alive from Python: graphs and queued launches own the plans, requests and arrays that they use."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jobs import run_job
+from memories import DEVICES
+
+import onstream as ons
+
+CELLS = 20_000  # large on every device
+
+# What a graph captures, in a function that then forgets all of it. Real processes: what was freed is a crash there.
+CAPTURED = {
+    "plan": "p = world.plan('p').send(a, peer).recv(b, peer).build()\n    with world.capture(s) as g: p.launch()",
+    "halo": "h = world.halo(f, grid=[2, 1], periodic=True)\n    with world.capture(s) as g: h.launch(s)",
+    "requests": "with world.capture(s) as g:\n"
+    "        r = world.irecv(b, peer); q = world.isend(a, peer); r.wait(); q.wait()",
+    "requests not waited for by name": "with world.capture(s) as g:\n"
+    "        world.isend(a, peer); world.irecv(b, peer); world.irecv(c, peer, lane=1).wait() if False else None\n"
+    "        world.isend(a, peer); r = world.irecv(c, peer); r.wait()",
+}
+
+PROGRAM = """
+import gc
+import numpy as np
+import onstream as ons
+
+world = ons.init(device="host", timeout_s=10)
+peer, s, n = 1 - world.rank, world.stream(), 20_000
+
+def make():
+    a, b, c = np.full(n, 7.0 + world.rank), np.zeros(n), np.zeros(n)
+    f = np.full((20, 1000), 7.0 + world.rank)
+    CAPTURED
+    return g
+
+g = make()
+gc.collect()
+others = [np.full(1000, float(k)) for k in range(300)]
+gc.collect()
+for _ in range(5):
+    g.launch(s)
+    s.synchronize()
+assert all((other == k).all() for k, other in enumerate(others))
+world.barrier()
+"""
+
+
+@pytest.mark.parametrize("what", CAPTURED)
+def test_a_graph_keeps_what_the_program_forgets(what: str, tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 2, PROGRAM.replace("CAPTURED", CAPTURED[what]))
+    assert outcome.code == 0, outcome.err
+
+
+def both(function: Any, device: str = "host") -> list[Any]:
+    return ons.run_threads(2, function, device=device, timeout_s=10)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_plan_may_be_forgotten_while_its_launches_are_queued(device: str) -> None:
+    def exchange(world: ons.World) -> None:
+        peer, stream = 1 - world.rank, world.stream()
+        for turn in range(20):
+            got = np.zeros(CELLS)
+            plan = world.plan("p").send(np.full(CELLS, float(turn)), peer).recv(got, peer).build()
+            plan.launch(stream)
+            del plan
+            gc.collect()
+            stream.synchronize()
+            assert (got == turn).all()
+
+    both(exchange, device)
+
+
+def test_a_world_may_close_while_a_plan_is_queued() -> None:
+    def exchange(world: ons.World) -> None:
+        peer, stream = 1 - world.rank, world.stream()
+        got = np.zeros(CELLS)
+        plan = world.plan("p").send(np.full(CELLS, 3.0), peer).recv(got, peer).build()
+        plan.launch(stream)
+        world.close()
+        assert (got == 3).all()
+        with pytest.raises(ons.ClosedError):
+            plan.launch(stream)
+
+    both(exchange)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_captured_stream_is_the_default_inside_the_block(device: str) -> None:
+    def exchange(world: ons.World) -> None:
+        peer, stream = 1 - world.rank, world.stream()
+        out, got, far = np.zeros(8), np.zeros(8), np.zeros(8)
+        plan = world.plan("p").send(out, peer).recv(far, peer).build()
+        with world.capture(stream) as graph:
+            request = world.irecv(got, peer)
+            world.send(out, peer)
+            request.wait()
+            plan.launch()
+        for turn in range(3):
+            out[:] = 10 * turn + world.rank
+            graph.launch(stream)
+            stream.synchronize()
+            assert (got == 10 * turn + peer).all()
+            assert (far == 10 * turn + peer).all()
+            world.barrier()
+        world.send(out, peer) if world.rank else world.recv(got, peer)  # eager again
+
+    both(exchange, device)
+
+
+def test_a_capture_of_nothing_raises() -> None:
+    def capture(world: ons.World) -> None:
+        stream = world.stream()
+        with pytest.raises(ons.InvalidArgumentError, match="nothing was captured"), world.capture(stream) as graph:
+            world.isend(np.zeros(1), 0, stream="host")
+        with pytest.raises(ons.InvalidArgumentError, match="it is empty; capture it again"):
+            graph.launch(stream)
+
+    ons.run_threads(1, capture, device="host")
+
+
+def test_a_graph_whose_block_raised_is_not_launched() -> None:
+    def capture(world: ons.World) -> None:
+        stream = world.stream()
+        got = np.zeros(1)
+        with pytest.raises(ons.InvalidArgumentError, match="rank 7"), world.capture(stream) as graph:
+            world.send(np.zeros(1), 0)
+            world.send(np.zeros(1), 7)
+        with pytest.raises(ons.InvalidArgumentError, match=r"its capture ended by InvalidArgumentError: .*rank 7"):
+            graph.launch(stream)
+        world.send(np.full(1, 5.0), 0, stream=stream)  # the stream is whole
+        world.recv(got, 0, stream=stream)
+        stream.synchronize()
+        assert got[0] == 5
+
+    ons.run_threads(1, capture, device="host")
+
+
+def test_a_captured_request_that_is_dropped_does_not_spoil_later_calls() -> None:
+    def capture(world: ons.World) -> None:
+        stream = world.stream()
+        with world.capture(stream) as graph:
+            world.isend(np.zeros(CELLS), 0)
+        gc.collect()
+        world.isend(np.zeros(1), 0, lane=1).wait()
+        del graph
+
+    ons.run_threads(1, capture, device="host")
+
+
+def test_a_receive_more_than_a_lane_holds_is_refused_alone() -> None:
+    def ask(world: ons.World) -> None:
+        if world.rank == 0:
+            boxes = [np.zeros(1) for _ in range(5)]
+            requests = [world.irecv(box, 1) for box in boxes[:4]]
+            with pytest.raises(ons.InvalidArgumentError, match=r"4 receives from rank 1 .* raise lane_receives \(4\)"):
+                world.irecv(boxes[4], 1)
+            world.wait_all(requests)
+            assert world.recv(boxes[4], 1) == 8
+            assert [box[0] for box in boxes] == [0, 1, 2, 3, 4]
+        else:
+            for value in range(5):
+                world.send(np.full(1, float(value)), 0)
+
+    ons.run_threads(2, ask, device="host", lane_receives=4)
+
+
+def test_a_plan_refuses_element_types_that_differ() -> None:
+    def build(world: ons.World) -> None:
+        if world.rank == 0:
+            builder = world.plan("p").send(np.zeros(4), 1)
+        else:
+            builder = world.plan("p").recv(np.zeros(4, "i8"), 0)
+        with pytest.raises(ons.InvalidArgumentError, match="the one sends float64, the other receives int64"):
+            builder.build()
+        # Bytes say nothing of their type.
+        if world.rank == 0:
+            world.plan("q").send(np.zeros(4), 1).build().launch()
+        else:
+            world.plan("q").recv(bytearray(32), 0).build().launch()
+        with pytest.raises(ons.InvalidArgumentError, match="float"):
+            world.halo(np.zeros((8, 8), ("f8", "i8")[world.rank]), grid=[2, 1])
+
+    both(build)
+
+
+def test_a_wait_on_the_stream_of_a_host_array_does_not_block() -> None:
+    def exchange(world: ons.World) -> None:
+        stream, got = world.stream(), np.zeros(4)
+        request = world.irecv(got, 0, stream=stream)
+        request.wait()  # would wait for the send below
+        world.send(np.full(4, 2.0), 0)
+        stream.synchronize()
+        assert (got == 2).all()
+        late = world.irecv(got, 0, stream=stream)
+        world.send(np.full(4, 3.0), 0)
+        late.wait("host")
+        assert (got == 3).all()
+
+    ons.run_threads(1, exchange, device="host", timeout_s=10)
