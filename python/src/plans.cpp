@@ -25,11 +25,7 @@ namespace {
 struct Elements {
   Elements(std::uintptr_t at, std::size_t item, std::vector<std::int64_t> extents, std::vector<std::int64_t> steps,
            std::string type)
-      : address(at),
-        item_bytes(item),
-        shape(std::move(extents)),
-        strides(std::move(steps)),
-        dtype(std::move(type)) {}
+      : address(at), item_bytes(item), shape(std::move(extents)), strides(std::move(steps)), dtype(std::move(type)) {}
 
   std::uintptr_t address = 0;
   std::size_t item_bytes = 0;

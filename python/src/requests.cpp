@@ -161,7 +161,8 @@ void bind_requests(nb::module_& m) {
   nb::class_<PyRequest>(m, "Request", "A message on its way. Made by World.isend() and World.irecv().")
       .def(
           "wait", &PyRequest::wait, nb::arg("stream") = nb::none(),
-          "Completes the message where it was posted. Posted without a stream (host arrays): blocks until it has ended,\n"
+          "Completes the message where it was posted. Posted without a stream (host arrays): blocks until it has "
+          "ended,\n"
           "as MPI_Wait does, and raises if it ended badly. Posted on a stream: enqueues the wait there and returns at\n"
           "once, also for host arrays; the data is there for later work of that stream, and for the host after\n"
           "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.")

@@ -165,9 +165,8 @@ StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, c
                               const WorldState& world) {
   if (given.is_none()) {
     const auto& mine = captures();
-    const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const PyStream* one) {
-      return one->state().get() == &world;
-    });
+    const auto found =
+        std::find_if(mine.rbegin(), mine.rend(), [&](const PyStream* one) { return one->state().get() == &world; });
     if (found != mine.rend()) return {(*found)->stream(), *found};
   }
   return choose_stream(given, natural, device);

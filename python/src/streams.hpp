@@ -32,9 +32,9 @@ class PyStream {
   Device& device() const { return *device_; }
   const std::shared_ptr<WorldState>& state() const { return state_; }
 
-  void keep(Hold hold);               // until the work enqueued so far has finished
-  void release_finished();            // after a synchronisation
-  void begin_capture();               // in this thread: see choose_op_stream()
+  void keep(Hold hold);     // until the work enqueued so far has finished
+  void release_finished();  // after a synchronisation
+  void begin_capture();     // in this thread: see choose_op_stream()
   std::shared_ptr<Graph> end_capture();
   std::vector<Hold> take_captured();  // what was kept since the capture began
 

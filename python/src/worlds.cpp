@@ -318,10 +318,12 @@ void bind_messages(nb::class_<PyWorld>& world) {
       .def("recv", &recv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
            "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
-           "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
+           "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front "
+           "of\n"
            "the array. Only bytes travel, whatever the element types.")
       .def("isend", &isend, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
-           nb::arg("path") = "auto", nb::arg("stream") = nb::none(), "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.")
+           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
+           "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.")
       .def("irecv", &irecv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
            "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"

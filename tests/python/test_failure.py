@@ -170,3 +170,32 @@ def test_every_error_is_an_onstream_error_and_pythons_own() -> None:
     assert issubclass(ons.SystemError, OSError)
     for name in ("Unsupported", "Aborted", "Closed", "Truncated", "Misused", "InvalidArgument", "Timeout", "System"):
         assert issubclass(getattr(ons, f"{name}Error"), ons.Error)
+
+
+LEAVING = """
+    import sys, time
+    import onstream as ons
+
+    world = ons.init(device="host", timeout_s=30)
+    if world.rank == 1:
+        world.send(b"the last", 0)
+        sys.exit(CODE)
+    world.recv(bytearray(8), 1)
+    started = time.monotonic()
+    try:
+        WAIT
+    except ons.Error as error:
+        print("told:", error, "after", round(time.monotonic() - started, 2), "s", file=sys.stderr, flush=True)
+        assert time.monotonic() - started < 3
+        raise
+"""
+
+
+@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize("wait", ["world.recv(bytearray(10), 1)", "world.barrier()", "world.send(bytes(10**6), 1)"])
+def test_waiting_for_a_rank_that_ended_normally_ends_at_once(code: int, wait: str, tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 2, LEAVING.replace("CODE", str(code)).replace("WAIT", wait), timeout_s=20)
+    assert outcome.code in ({1} if code == 0 else {1, 3})
+    told = next(line for line in outcome.err.splitlines() if "told:" in line)
+    assert "rank 1" in told
+    assert "left the world" in outcome.err

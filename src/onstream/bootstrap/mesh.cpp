@@ -72,6 +72,10 @@ class Mesh::Implementation {
     require_not_started("on_death");
     on_death_ = std::move(function);
   }
+  void on_leave(OnDeath function) {
+    require_not_started("on_leave");
+    on_leave_ = std::move(function);
+  }
   void on_tick(std::function<void()> function) {
     require_not_started("on_tick");
     on_tick_ = std::move(function);
@@ -153,6 +157,7 @@ class Mesh::Implementation {
   // Fixed by start().
   std::map<std::string, Handler, std::less<>> handlers_;
   OnDeath on_death_;
+  OnDeath on_leave_;
   std::function<void()> on_tick_;
 
   std::uint64_t next_tick_ns_ = 0;  // of the mesh's thread
@@ -382,7 +387,8 @@ void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
   peers_[static_cast<std::size_t>(peer)].link.close();
   if (!ledger_.alive(peer)) return;
   // First, so that whoever the ledger wakes finds the world failed.
-  if (how == Gone::died && on_death_ && !leaving_) on_death_(peer, why);
+  const OnDeath& told = how == Gone::died ? on_death_ : on_leave_;
+  if (told && !leaving_) told(peer, why);
   (void)ledger_.lose(peer, how, why);
 }
 
@@ -405,6 +411,7 @@ Mesh::~Mesh() = default;
 
 void Mesh::on(std::string topic, Handler handler) { implementation_->on(std::move(topic), std::move(handler)); }
 void Mesh::on_death(OnDeath function) { implementation_->on_death(std::move(function)); }
+void Mesh::on_leave(OnDeath function) { implementation_->on_leave(std::move(function)); }
 void Mesh::on_tick(std::function<void()> function) { implementation_->on_tick(std::move(function)); }
 void Mesh::start() { implementation_->start(); }
 

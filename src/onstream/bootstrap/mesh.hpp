@@ -33,9 +33,12 @@ class Mesh {
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  // Before start(): what to do with requests of a topic, what to do when a peer dies, and what to do about every 50 ms.
+  // Before start(): what to do with requests of a topic, what to do when a peer dies or leaves, and what to do about
+  // every 50 ms.
   void on(std::string topic, Handler handler);
   void on_death(OnDeath function);
+  // When a peer has said goodbye. All that it sent before has been heard.
+  void on_leave(OnDeath function);
   void on_tick(std::function<void()> function);
   void start();
 

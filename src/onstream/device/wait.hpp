@@ -1,8 +1,9 @@
 // Bounded waiting inside a kernel body, and the fault records it leaves.
 //
-// Every wait of every kernel goes through wait_until(): it ends when the condition holds, when the deadline passes, or
-// when the world's abort word is set. The latter two write one Fault into memory that the host reads, and set the abort
-// word, so that everything enqueued behind drains. After a failed wait a body touches no memory of any peer again.
+// Every wait of every kernel goes through wait_until() or a sister: it ends when the condition holds, when the deadline
+// passes, when the world has failed, or when the peer that it waits for has left. All but the first write one Fault into
+// memory that the host reads, and the host fails the world, so that everything enqueued behind drains. After a failed
+// wait a body touches no memory of any peer again.
 #pragma once
 
 #include <cstdint>
@@ -27,11 +28,17 @@ struct Fault {
 
 constexpr std::uint64_t kFaultSlots = 64;  // a ring; the host empties it every few tens of milliseconds
 
+// What the abort words say. There is one for the world, one for waits that any rank may end, and one for each peer, in
+// this order.
+constexpr std::uint64_t kWorldFailed = 1;
+constexpr std::uint64_t kPeerLeft = 2;   // in the second word: all peers left
+constexpr std::int64_t kWordOfPeer = 2;  // the word of peer 0; that of peer -1 is for waits that any rank may end
+
 // What a waiting kernel needs, by value. All pointers are valid on the device for the life of the world.
 struct WaitView {
   std::uint64_t timeout_ns = 0;
   std::uint32_t spins = 4096;            // rounds before a host thread gives its core away
-  std::uint64_t* abort = nullptr;        // pinned host memory: not 0 once the world has failed
+  std::uint64_t* abort = nullptr;        // pinned host memory: the abort word that wait_until() looks at
   std::uint64_t* fault_count = nullptr;  // this rank's device memory
   Fault* faults = nullptr;               // pinned host memory, kFaultSlots of them
 };
@@ -52,36 +59,68 @@ ONSTREAM_CALL void report(const Group& group, const WaitView& view, Status statu
   group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
 }
 
-// What a waiting thread finds when it looks up: whether it shall go on, and since when it waits.
+// What ends a wait besides its condition and its deadline.
+struct Ending {
+  const std::uint64_t* word;
+  std::uint64_t mask;
+};
+
+// What a waiting thread finds when it looks up: whether it shall go on, and since when it waits. An odd start says that
+// the peer has left.
 struct Patience {
   Status status = Status::ok;
   std::uint64_t start_ns = 0;
 };
+
+// All that a peer ever stored here came before the word that says it has left: one more look at the condition decides.
 template <class Group>
-ONSTREAM_CALL Patience look_up(const Group& group, const WaitView& view, std::uint64_t start_ns, bool slept) {
-  if (group.load_relaxed(view.abort) != 0) return {Status::aborted, start_ns};
+ONSTREAM_CALL Patience look_up(const Group& group, const WaitView& view, Ending ending, std::uint64_t start_ns,
+                               bool slept) {
+  constexpr std::uint64_t kLeft = 1;
+  const std::uint64_t word = group.load_relaxed(ending.word) & ending.mask;
+  if ((word & kWorldFailed) != 0 || (start_ns & kLeft) != 0) return {Status::aborted, start_ns};
   if (slept && group.interrupted()) return {Status::aborted, start_ns};
-  const std::uint64_t now = group.now_ns();
-  if (start_ns == 0) return {Status::ok, now};
-  return {now - start_ns > view.timeout_ns ? Status::timeout : Status::ok, start_ns};
+  if (word != 0) group.fence();
+  const std::uint64_t left = word != 0 ? kLeft : 0;
+  const std::uint64_t now = group.now_ns() & ~kLeft;
+  if (start_ns == 0) return {Status::ok, now | left};
+  return {now - start_ns > view.timeout_ns ? Status::timeout : Status::ok, start_ns | left};
 }
 
-// Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
-// The abort word lies across PCIe, so it is looked at once in kAbortEvery rounds, and in every round in which pause()
+// Abort words lie across PCIe, so they are looked at once in kAbortEvery rounds, and in every round in which pause()
 // slept. What is rare is not inlined: a kernel's first trip through its code comes from far away (ARCHITECTURE.md).
 template <class Group, class Ready>
-ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
+ONSTREAM_BODY Status wait_on(const Group& group, const WaitView& view, Ending ending, const Ready& ready) {
   constexpr std::uint32_t kAbortEvery = 1024;
   Patience patience;
   bool slept = false;
   for (std::uint32_t round = 0;; ++round) {
     if (ready()) return Status::ok;
     if (slept || round % kAbortEvery == kAbortEvery - 1) [[unlikely]] {
-      patience = look_up(group, view, patience.start_ns, slept);
+      patience = look_up(group, view, ending, patience.start_ns, slept);
       if (patience.status != Status::ok) return patience.status;
     }
     slept = group.pause(round, view.spins);
   }
+}
+
+// Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
+// For what the peer does whose abort word the view has.
+template <class Group, class Ready>
+ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
+  return wait_on(group, view, {view.abort, kWorldFailed | kPeerLeft}, ready);
+}
+
+// For what this rank's own work does: that the peer has left does not end it.
+template <class Group, class Ready>
+ONSTREAM_BODY Status wait_for_self(const Group& group, const WaitView& view, const Ready& ready) {
+  return wait_on(group, view, {view.abort, kWorldFailed}, ready);
+}
+
+// For what `peer` does, or any rank (-1); the view has the world's abort word.
+template <class Group, class Ready>
+ONSTREAM_BODY Status wait_for_peer(const Group& group, const WaitView& view, std::int64_t peer, const Ready& ready) {
+  return wait_on(group, view, {view.abort + kWordOfPeer + peer, kWorldFailed | kPeerLeft}, ready);
 }
 
 }  // namespace onstream

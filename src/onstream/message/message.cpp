@@ -263,7 +263,9 @@ class Messages::Implementation {
   Status test(const std::shared_ptr<Request>& request) {
     check_host_may_ask(request);
     if (request->result) return *request->result;
+    const bool left = fabric_->has_left(request->lane.peer);
     advance(*request, Look::once);
+    if (left) advance(*request, Look::wait);  // nothing more comes: this ends at once, one way or the other
     const bool pending = status_of(*request) == Status::pending;
     const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
     return pending && !failed ? Status::pending : collect(*request);
@@ -274,9 +276,7 @@ class Messages::Implementation {
  private:
   enum class Look { wait, once };
 
-  const lane::View& view(int peer, int lane) const {
-    return views_[queue_of(peer, lane)];
-  }
+  const lane::View& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
   std::size_t queue_of(int peer, int lane) const {
     return static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count()) + static_cast<std::size_t>(lane);
   }
@@ -295,6 +295,10 @@ class Messages::Implementation {
   SendRoute route_send(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
                        lane::Completion completion) {
     check_arguments("send", source, bytes, peer, options);
+    if (fabric_->has_left(peer)) {
+      fail(ErrorCode::closed, "send of ", bytes, " B to rank ", peer, " on lane ", options.lane, ": rank ", peer,
+           " left the world; nobody will receive it");
+    }
     return router_.send(source, bytes, peer, options.path, completion);
   }
   RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
@@ -306,7 +310,7 @@ class Messages::Implementation {
   lane::Send send_body(const SendRoute& route, std::size_t bytes, int peer, const MessageOptions& options,
                        lane::Completion completion) const {
     lane::Send body;
-    body.wait = fabric_->wait_view();
+    body.wait = fabric_->wait_view(peer);
     body.lane = view(peer, options.lane);
     body.source = route.source;
     body.bytes = bytes;
@@ -323,7 +327,7 @@ class Messages::Implementation {
   }
   lane::Receive receive_body(const RecvRoute& route, std::size_t bytes, int peer, const MessageOptions& options) const {
     lane::Receive body;
-    body.wait = fabric_->wait_view();
+    body.wait = fabric_->wait_view(peer);
     body.lane = view(peer, options.lane);
     body.destination = route.destination;
     body.capacity = bytes;
@@ -334,7 +338,7 @@ class Messages::Implementation {
   lane::Post post_body(const RecvRoute& route, std::size_t bytes, int peer, const MessageOptions& options,
                        const lane::Ticket& ticket) const {
     lane::Post body;
-    body.wait = fabric_->wait_view();
+    body.wait = fabric_->wait_view(peer);
     body.lane = view(peer, options.lane);
     body.destination = route.destination;
     body.capacity = bytes;
@@ -410,10 +414,12 @@ class Messages::Implementation {
   }
 
   lane::AwaitSend await_send(const Request& request, Look look) const {
-    return {fabric_->wait_view(), request.lane, request.bytes, look == Look::once ? 1 : 0, request.slot.ticket};
+    return {fabric_->wait_view(request.lane.peer), request.lane, request.bytes, look == Look::once ? 1 : 0,
+            request.slot.ticket};
   }
   lane::AwaitReceive await_receive(const Request& request, Look look) const {
-    return {fabric_->wait_view(), request.lane, request.slot.crew, look == Look::once ? 1 : 0, request.slot.ticket};
+    return {fabric_->wait_view(request.lane.peer), request.lane, request.slot.crew, look == Look::once ? 1 : 0,
+            request.slot.ticket};
   }
   // Waits for an unfinished request, or looks once, and comes back when that is done.
   void advance(const Request& request, Look look) {

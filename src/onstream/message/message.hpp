@@ -14,8 +14,8 @@
 // lane_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
 // all goes on. (Graphs are not counted when they are captured: a replay that posts too many fails the world.)
 //
-// Wrong arguments throw, and so does every call once the world has failed (aborted, with the story). How an op ends is a
-// value: the host-synchronous forms return its Status, which must be looked at; on a stream, its fault is kept in the
+// Wrong arguments throw, and so does every call once the world has failed (aborted, with the story). How an op ends is
+// a value: the host-synchronous forms return its Status, which must be looked at; on a stream, its fault is kept in the
 // world (World::check, take_faults, failure).
 #pragma once
 

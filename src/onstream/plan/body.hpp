@@ -351,7 +351,7 @@ struct Body {
 
   template <class Group, class Ready>
   ONSTREAM_BODY bool wait(const Group& group, const Task& task, std::uint64_t epoch, const Ready& ready) const {
-    const Status status = wait_until(group, view.wait, ready);
+    const Status status = wait_for_peer(group, view.wait, task.peer, ready);
     if (status == Status::ok) return true;
     report_wait(group, view.state, view.ops, task, view.number, view.wait, status, epoch);
     return false;

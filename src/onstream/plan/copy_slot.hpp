@@ -27,7 +27,7 @@ ONSTREAM_BODY Status copy_through(const Group& group, const WaitView& wait, Copy
   group.store_relaxed(&slot->source, reinterpret_cast<std::uint64_t>(source));
   group.store_relaxed(&slot->bytes, bytes);
   group.store_release(&slot->asked, number);  // pairs with CopyThread::serve
-  return wait_until(group, wait, [&] { return group.load_acquire(&slot->done) >= number; });
+  return wait_for_self(group, wait, [&] { return group.load_acquire(&slot->done) >= number; });
 }
 
 }  // namespace onstream

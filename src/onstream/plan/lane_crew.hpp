@@ -54,7 +54,7 @@ class Fetcher {
     for (std::uint64_t expected = run * 256 + 1;; ++expected) {
       Status status = Status::ok;
       if (group.rank() == 0) {
-        status = wait_until(group, patient, [&] { return group.load_acquire(&crew_->job) >= expected; });
+        status = wait_for_self(group, patient, [&] { return group.load_acquire(&crew_->job) >= expected; });
       }
       if (agree(group, status) != Status::ok || group.load_acquire(&crew_->job) == run * 256 + kDismissed) break;
       group.copy(reinterpret_cast<void*>(group.load_relaxed(&crew_->destination)),
@@ -81,7 +81,7 @@ class Fetcher {
   template <class Group>
   ONSTREAM_BODY Status wait_for(const Group& group, const std::uint64_t* count, std::uint64_t each) const {
     const std::uint64_t whole = each * static_cast<std::uint64_t>(group.blocks() - 1);
-    return wait_until(group, wait_, [&] { return group.load_acquire(count) >= whole; });
+    return wait_for_self(group, wait_, [&] { return group.load_acquire(count) >= whole; });
   }
 
   WaitView wait_;

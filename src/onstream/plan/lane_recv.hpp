@@ -28,7 +28,7 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
   bool locked = false;
   Status status = Status::ok;
   if (group.rank() == 0) {
-    status = wait_until(group, wait, [&] {
+    status = wait_for_self(group, wait, [&] {
       through = group.load_acquire(&state->drained) > number;
       if (!through) locked = group.compare_swap(&state->lock, 0, 1) == 0;
       return through || locked || look_once;
@@ -81,7 +81,7 @@ ONSTREAM_CALL Status enter(const Group& group, const WaitView& wait, const View&
   // A wait that has just settled a receive may not have counted it yet: it holds the lock until it has.
   const auto room = [&] { return number - group.load_acquire(&state->drained) < lane.receives; };
   if (group.rank() == 0) {
-    (void)wait_until(group, wait, [&] { return room() || group.load_acquire(&state->lock) == 0; });
+    (void)wait_for_self(group, wait, [&] { return room() || group.load_acquire(&state->lock) == 0; });
   }
   if (group.sync_or(group.rank() == 0 && !room())) {
     if (group.rank() == 0) {
@@ -273,7 +273,7 @@ struct AwaitReceive {
     Status status = Status::ok;
     if (group.rank() == 0) {
       // The receive that this wait is about may be on its way on another stream.
-      if (look_once == 0) status = wait_until(group, wait, [&] { return is_numbered(group, ticket); });
+      if (look_once == 0) status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket); });
       if (look_once != 0 && !is_numbered(group, ticket)) status = Status::pending;
     }
     status = agree(group, status);

@@ -401,7 +401,8 @@ struct AwaitSend {
     if (look_once != 0) {
       if (!acked()) return;
     } else {
-      status = wait_until(group, wait, acked);
+      status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket) || settled(); });
+      if (status == Status::ok) status = wait_until(group, wait, acked);
     }
     if (settled()) return;
     if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = Status::truncated;

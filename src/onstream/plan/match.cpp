@@ -85,7 +85,8 @@ class Matcher {
     const std::string &sent = op(send).element, &received = op(recv).element;
     if (!sent.empty() && !received.empty() && sent != received) {
       problems_.push_back(concat(told(send), " meets ", told(recv), ": the one sends ", sent, ", the other receives ",
-                                 received, "; only bytes would travel, so view one as the other's type if that is meant"));
+                                 received,
+                                 "; only bytes would travel, so view one as the other's type if that is meant"));
       return;
     }
     const Path source = op(send).path, destination = op(recv).path;

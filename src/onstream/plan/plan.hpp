@@ -46,9 +46,9 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  // Enqueues one run of all ops. Never blocks. Throws aborted if the world has failed, and invalid_argument if memory of
-  // an op was freed since the build. That is noticed for memory that onstream allocated, and costs one load as long as
-  // nothing is freed; the driver's and the system's own memory is not asked about, nor at a graph's replay.
+  // Enqueues one run of all ops. Never blocks. Throws aborted if the world has failed, and invalid_argument if memory
+  // of an op was freed since the build. That is noticed for memory that onstream allocated, and costs one load as long
+  // as nothing is freed; the driver's and the system's own memory is not asked about, nor at a graph's replay.
   void launch(Stream stream);
 
   const std::string& name() const;
@@ -79,7 +79,8 @@ class PlanBuilder {
   PlanBuilder& signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
-  // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not match.
+  // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not
+  // match.
   PlanBuilder& of(std::string element);
   PlanBuilder& use_path(Path path);  // for all sends, receives and puts of the plan
   // Something that only this rank can see is wrong: build() throws it on every rank, instead of leaving them waiting.

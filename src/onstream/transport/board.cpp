@@ -7,7 +7,16 @@ namespace onstream {
 
 namespace {
 
-constexpr std::size_t kFaultsOffset = 128;  // the abort word has a cache line of its own
+// The abort words have cache lines of their own.
+std::size_t faults_offset(int size) {
+  constexpr std::size_t kLines = 128;
+  const std::size_t words = static_cast<std::size_t>(kWordOfPeer + size) * sizeof(std::uint64_t);
+  return (words + kLines - 1) / kLines * kLines;
+}
+
+void add_bits(std::uint64_t* word, std::uint64_t bits) {
+  std::atomic_ref<std::uint64_t>(*word).fetch_or(bits, std::memory_order_acq_rel);  // pairs with look_up()'s fence
+}
 
 // Spinning helps only while every rank has a core; otherwise it keeps the core from the rank that is waited for.
 std::uint32_t spins(const Launch& launch, const Parameters& parameters) {
@@ -19,21 +28,42 @@ std::uint32_t spins(const Launch& launch, const Parameters& parameters) {
 }  // namespace
 
 Board::Board(Device& device, const Launch& launch, const Parameters& parameters)
-    : pinned_(device.allocate(kFaultsOffset + kFaultSlots * sizeof(Fault), MemoryKind::pinned)),
+    : pinned_(device.allocate(faults_offset(launch.size) + kFaultSlots * sizeof(Fault), MemoryKind::pinned)),
       counter_(device.allocate(sizeof(std::uint64_t), MemoryKind::device)),
-      rank_(launch.rank) {
+      rank_(launch.rank),
+      size_(launch.size) {
   view_.timeout_ns = static_cast<std::uint64_t>(parameters.timeout_s * 1e9);
   view_.spins = spins(launch, parameters);
   view_.abort = reinterpret_cast<std::uint64_t*>(pinned_->data());
   view_.fault_count = reinterpret_cast<std::uint64_t*>(counter_->data());
-  view_.faults = reinterpret_cast<Fault*>(pinned_->data() + kFaultsOffset);
+  view_.faults = reinterpret_cast<Fault*>(pinned_->data() + faults_offset(launch.size));
 }
 
 const Fault& Board::slot(std::uint64_t index) const { return view_.faults[index % kFaultSlots]; }
 
-void Board::set_abort() { HostGroup::store_release(view_.abort, 1); }
+WaitView Board::wait_view(int peer) const {
+  WaitView view = view_;
+  view.abort = word(peer);
+  return view;
+}
+
+// The world's own word last: who finds it set finds all set.
+void Board::set_abort() {
+  for (int peer = -1; peer < size_; ++peer) add_bits(word(peer), kWorldFailed);
+  add_bits(view_.abort, kWorldFailed);
+}
 
 bool Board::aborted() const { return HostGroup::load_acquire(view_.abort) != 0; }
+
+void Board::set_left(int peer) {
+  add_bits(word(peer), kPeerLeft);
+  bool all = true;
+  for (int other = 0; other < size_; ++other) all = all && (other == rank_ || has_left(other));
+  if (all) add_bits(word(-1), kPeerLeft);
+}
+
+bool Board::has_left(int peer) const { return (HostGroup::load_acquire(word(peer)) & kPeerLeft) != 0; }
+bool Board::all_left() const { return has_left(-1); }
 
 bool Board::has_news() const {
   const std::uint64_t next = taken_.load(std::memory_order_acquire);

@@ -1,7 +1,7 @@
 // The board: the words through which kernels and the host tell each other about failure. One a world and rank.
 //
-// The abort word and the faults lie in pinned host memory, so that a waiting kernel sees the host's word and the host
-// sees a kernel's fault without any call to the driver.
+// The abort words (device/wait.hpp) and the faults lie in pinned host memory, so that a waiting kernel sees the host's
+// word and the host sees a kernel's fault without any call to the driver.
 #pragma once
 
 #include <atomic>
@@ -21,8 +21,14 @@ class Board {
   Board(Device& device, const Launch& launch, const Parameters& parameters);
 
   WaitView wait_view() const { return view_; }
+  // For ops with one peer: they also end when that one has left.
+  WaitView wait_view(int peer) const;
   void set_abort();
   bool aborted() const;
+  // After the last of what the peer did here is visible.
+  void set_left(int peer);
+  bool has_left(int peer) const;
+  bool all_left() const;
   // True if a fault has come that collect() has not taken. One load.
   bool has_news() const;
 
@@ -35,11 +41,13 @@ class Board {
 
  private:
   const Fault& slot(std::uint64_t index) const;
+  std::uint64_t* word(int peer) const { return view_.abort + kWordOfPeer + peer; }  // -1: of all peers together
 
   std::shared_ptr<Memory> pinned_;
   std::shared_ptr<Memory> counter_;
   WaitView view_;
   int rank_;
+  int size_;
   std::atomic<std::uint64_t> taken_ = 0;
 };
 

@@ -58,6 +58,7 @@ class Fabric::Implementation {
       return std::string();
     });
     mesh_.on_death([this](int, const std::string& why) { fail_world(why); });
+    mesh_.on_leave([this](int peer, const std::string&) { board_->set_left(peer); });
     mesh_.on_tick([this] { tick(); });
     mesh_.start();
     try {
@@ -185,8 +186,20 @@ class Fabric::Implementation {
       for (int peer = 0; peer < launch_.size; ++peer) {
         if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
       }
-      if (report.status != Status::aborted) abort(describe(report));
+      if (report.status != Status::aborted) {
+        abort(describe(report));
+      } else if (!board_->aborted() && has_left(report.peer)) {
+        abort(waited_in_vain(report));
+      }
     }
+  }
+
+  // Whether nobody is left who could end a wait for `peer`, or for any rank (-1).
+  bool has_left(int peer) const { return peer < 0 ? board_->all_left() : board_->has_left(peer); }
+
+  static std::string waited_in_vain(const FaultReport& fault) {
+    const std::string who = fault.peer < 0 ? "every other rank" : concat("rank ", fault.peer);
+    return concat(who, " left the world, and rank ", fault.rank, " still waited for it: ", what_of(fault));
   }
 
   void check() {
@@ -269,6 +282,8 @@ bool Fabric::in_segment(int peer, const void* address, std::size_t bytes) const 
   return implementation_->in_segment(peer, address, bytes);
 }
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
+WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
+bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
 std::shared_ptr<const void> Fabric::wait_memory() const { return implementation_->board_; }
 std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
 const Uses& Fabric::uses() const { return implementation_->uses_; }

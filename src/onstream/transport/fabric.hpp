@@ -66,6 +66,11 @@ class Fabric {
 
   // How kernels of this world wait. By value into every kernel argument.
   WaitView wait_view() const;
+  // For ops with one peer: they also end, as aborted, once that peer has left and what it sent before has been looked
+  // at.
+  WaitView wait_view(int peer) const;
+  // Whether a peer said goodbye. What it sent before is still there.
+  bool has_left(int peer) const;
   // Keeps alive what wait_view() points to: for work that may run after the world's end (a graph). Not the world
   // itself.
   std::shared_ptr<const void> wait_memory() const;

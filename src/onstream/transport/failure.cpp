@@ -7,8 +7,6 @@
 
 namespace onstream {
 
-namespace {
-
 std::string what_of(const FaultReport& fault) {
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
@@ -16,8 +14,6 @@ std::string what_of(const FaultReport& fault) {
   if (fault.plan != 0) return text + concat(" (op ", fault.lane, " of plan ", fault.plan, ")");
   return text + concat(" on lane ", fault.lane);
 }
-
-}  // namespace
 
 std::string describe(const FaultReport& fault) {
   const std::string what = concat("rank ", fault.rank, ": ", what_of(fault));

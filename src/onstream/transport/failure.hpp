@@ -23,6 +23,8 @@ struct FaultReport {
 
 // "rank 1: recv of 32 B from rank 0 on lane 3 passed its deadline".
 std::string describe(const FaultReport& fault);
+// "recv of 32 B from rank 0 on lane 3".
+std::string what_of(const FaultReport& fault);
 
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {

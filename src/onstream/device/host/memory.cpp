@@ -163,7 +163,7 @@ void Registry::remove(const Shared& shared) {
   const std::unique_lock lock(mutex_);
   by_base_.erase(reinterpret_cast<std::uintptr_t>(shared.data()));
   removals_.fetch_add(1, std::memory_order_release);  // pairs with removals()
-  version_.fetch_add(1, std::memory_order_release);  // pairs with find()
+  version_.fetch_add(1, std::memory_order_release);   // pairs with find()
 }
 
 // Every message asks for the ranges of its buffers, so each thread remembers its last answer and the version that it

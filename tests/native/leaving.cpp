@@ -1,0 +1,202 @@
+// A rank that ends its world: what it sent before arrives, who waits for more is told at once, and nobody else notices.
+//
+// Ranks are threads; a rank leaves when its body returns. Deadlines are 10 s, so what ends sooner did not wait for one.
+#include <atomic>
+#include <functional>
+#include <string>
+
+#include "check.hpp"
+#include "onstream/base/clock.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+constexpr std::size_t kLarge = 300'000;
+
+class OwnStream {
+ public:
+  explicit OwnStream(Device& device) : device_(device), stream_(device.create_stream()) {}
+  ~OwnStream() { device_.destroy_stream(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  operator Stream() const { return stream_; }
+
+ private:
+  Device& device_;
+  Stream stream_;
+};
+
+void await_leave(World& world, int peer) {
+  const Deadline deadline(10);
+  for (std::uint32_t round = 0; !world.fabric()->has_left(peer); ++round) {
+    CHECK(!deadline.passed());
+    HostGroup::pause(round, 0);
+  }
+}
+
+// Rank 1 leaves before, or while, rank 0 waits for it in `wait`.
+void wait_in_vain(const std::string& told, const std::function<void(World&, TestBuffer&)>& wait) {
+  on_all_devices(2, [&](World& world) {
+    if (world.rank() == 1) return;
+    TestBuffer buffer(world, kLarge);
+    const std::uint64_t start_ns = now_ns();
+    wait(world, buffer);
+    CHECK(now_ns() - start_ns < 3'000'000'000);
+    const auto failure = world.failure();
+    CHECK(failure.has_value());
+    CHECK(failure->reason.find("rank 1 left the world, and rank 0 still waited for it: " + told) != std::string::npos);
+  });
+}
+
+}  // namespace
+
+CASE(a_receive_from_a_rank_that_left_ends_at_once) {
+  wait_in_vain("recv of 64 B from rank 1 on lane 3", [](World& world, TestBuffer& buffer) {
+    CHECK(world.recv(buffer.data(), 64, 1, {3}) == Status::aborted);
+  });
+}
+
+CASE(a_posted_receive_from_a_rank_that_left_ends_at_once) {
+  wait_in_vain("recv of 300000 B from rank 1 on lane 0", [](World& world, TestBuffer& buffer) {
+    const auto request = world.irecv(buffer.data(), kLarge, 1, {});
+    CHECK(world.wait(request) == Status::aborted);
+  });
+}
+
+CASE(asking_again_and_again_for_a_rank_that_left_comes_to_an_end) {
+  wait_in_vain("recv of 64 B from rank 1 on lane 0", [](World& world, TestBuffer& buffer) {
+    const auto request = world.irecv(buffer.data(), 64, 1, {});
+    Status status = Status::pending;
+    for (const Deadline deadline(8); status == Status::pending && !deadline.passed();) status = world.test(request);
+    CHECK(status == Status::aborted);
+  });
+}
+
+CASE(a_stream_that_waits_for_a_rank_that_left_ends_at_once) {
+  wait_in_vain("recv of 64 B from rank 1 on lane 0", [](World& world, TestBuffer& buffer) {
+    const OwnStream stream(world.device());
+    world.recv(buffer.data(), 64, 1, {}, stream);
+    CHECK_THROWS(world.synchronize(stream), "rank 1 left the world");
+  });
+}
+
+// The peer is there when the op starts, and leaves once it knows that.
+CASE(a_send_whose_receiver_leaves_ends_at_once) {
+  on_all_devices(2, [](World& world) {
+    if (world.rank() == 1) {
+      TestBuffer word(world, 8);
+      CHECK(world.recv(word.data(), 8, 0, {}) == Status::ok);
+      return;
+    }
+    TestBuffer buffer(world, kLarge);
+    const auto request = world.isend(buffer.data(), kLarge, 1, {5});
+    CHECK(world.send(buffer.data(), 8, 1, {}) == Status::ok);
+    CHECK(world.wait(request) == Status::aborted);
+    CHECK(world.failure()->reason.find("send of 300000 B to rank 1 on lane 5") != std::string::npos);
+  });
+}
+
+CASE(a_plan_launched_when_its_peer_has_left_ends_at_once) {
+  for (const std::size_t bytes : {std::size_t{512}, kLarge}) {
+    on_all_devices(2, [bytes](World& world) {
+      const OwnStream stream(world.device());
+      TestBuffer out(world, bytes);
+      TestBuffer in(world, bytes);
+      PlanBuilder builder = world.plan("p");
+      builder.send(out.data(), Layout::contiguous(bytes), 1 - world.rank());
+      builder.recv(in.data(), Layout::contiguous(bytes), 1 - world.rank());
+      const auto plan = builder.build();
+      plan->launch(stream);
+      world.synchronize(stream);
+      if (world.rank() == 1) return;
+      await_leave(world, 1);
+      plan->launch(stream);
+      CHECK_THROWS(world.synchronize(stream), "rank 1 left the world, and rank 0 still waited for it");
+    });
+  }
+}
+
+CASE(what_a_rank_sent_before_it_left_is_received) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kMessages = 5;
+    TestBuffer buffer(world, 1000);
+    const OwnStream stream(world.device());
+    if (world.rank() == 1) {
+      for (int i = 0; i < kMessages; ++i) {
+        buffer.write(pattern(1000, static_cast<unsigned>(i)));
+        CHECK(world.send(buffer.data(), 1000, 0, {}) == Status::ok);
+      }
+      return;
+    }
+    await_leave(world, 1);
+    for (int i = 0; i < kMessages; ++i) {
+      if (i % 2 == 0) {
+        CHECK(world.recv(buffer.data(), 1000, 1, {}) == Status::ok);
+      } else {
+        world.recv(buffer.data(), 1000, 1, {}, stream);
+        world.synchronize(stream);
+      }
+      CHECK(buffer.read() == pattern(1000, static_cast<unsigned>(i)));
+    }
+    CHECK(!world.failure().has_value());
+  });
+}
+
+// The wait begins long before its receive is posted: it waits for this rank's own work, which the peer's leave must not
+// end.
+CASE(a_wait_whose_receive_is_queued_outlives_the_senders_leave) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer buffer(world, 1000);
+    if (world.rank() == 1) {
+      buffer.write(pattern(1000, 9));
+      CHECK(world.send(buffer.data(), 1000, 0, {}) == Status::ok);
+      return;
+    }
+    const OwnStream posting(world.device());
+    const OwnStream waiting(world.device());
+    std::atomic<bool> open = false;
+    const auto hold = [](void* gate) {
+      const Deadline deadline(8);
+      while (!static_cast<std::atomic<bool>*>(gate)->load() && !deadline.passed()) HostGroup::pause(0, 0);
+    };
+    world.device().call(hold, &open, posting);
+    const auto request = world.irecv(buffer.data(), 1000, 1, {}, posting);
+    world.wait(request, waiting);
+    await_leave(world, 1);
+    for (std::uint32_t round = 0; round < 4000; ++round) HostGroup::pause(round);  // the wait looks up meanwhile
+    open = true;
+    world.synchronize(posting);
+    world.synchronize(waiting);
+    CHECK(buffer.read() == pattern(1000, 9));
+  });
+}
+
+CASE(a_send_to_a_rank_that_left_is_refused_and_nothing_else_happens) {
+  on_all_devices(2, [](World& world) {
+    if (world.rank() == 1) return;
+    TestBuffer buffer(world, 64);
+    await_leave(world, 1);
+    CHECK_THROWS((void)world.send(buffer.data(), 64, 1, {2}),
+                 "send of 64 B to rank 1 on lane 2: rank 1 left the world; nobody will receive it");
+    CHECK(!world.failure().has_value());
+  });
+}
+
+CASE(ranks_go_on_when_another_has_left) {
+  on_all_devices(3, [](World& world) {
+    if (world.rank() == 2) return;
+    TestBuffer buffer(world, kLarge);
+    await_leave(world, 2);
+    for (int i = 0; i < 20; ++i) {
+      const auto request = world.irecv(buffer.data(), kLarge / 2, 1 - world.rank(), {});
+      CHECK(world.send(buffer.data() + kLarge / 2, kLarge / 2, 1 - world.rank(), {}) == Status::ok);
+      CHECK(world.wait(request) == Status::ok);
+    }
+    CHECK(!world.failure().has_value());
+  });
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
