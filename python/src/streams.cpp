@@ -19,16 +19,25 @@ PyStream::PyStream(std::shared_ptr<Device> device, std::shared_ptr<WorldState> s
 
 namespace {
 
-// Streams that `with` blocks of this thread are capturing, the innermost last.
-std::vector<PyStream*>& captures() {
-  thread_local std::vector<PyStream*> streams;
+// A stream that a `with` block of this thread is capturing; `alive` expires with it, should another thread end both.
+struct InCapture {
+  PyStream* stream;
+  std::weak_ptr<void> alive;
+};
+
+// The innermost last.
+std::vector<InCapture>& captures() {
+  thread_local std::vector<InCapture> streams;
   return streams;
+}
+
+void forget_capture(const PyStream* stream) {
+  std::erase_if(captures(), [stream](const InCapture& one) { return one.stream == stream || one.alive.expired(); });
 }
 
 }  // namespace
 
 PyStream::~PyStream() {
-  std::erase(captures(), this);
   const nb::gil_scoped_release release;
   try {
     device().synchronize(stream_);
@@ -53,11 +62,11 @@ void PyStream::release_finished() {
 void PyStream::begin_capture() {
   require(!device().capturing(stream_), "this stream is already being captured");
   device().begin_capture(stream_);
-  captures().push_back(this);
+  captures().push_back({this, alive_});
 }
 
 std::shared_ptr<Graph> PyStream::end_capture() {
-  std::erase(captures(), this);
+  forget_capture(this);
   return device().end_capture(stream_);
 }
 
@@ -165,9 +174,10 @@ StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, c
                               const WorldState& world) {
   if (given.is_none()) {
     const auto& mine = captures();
-    const auto found =
-        std::find_if(mine.rbegin(), mine.rend(), [&](const PyStream* one) { return one->state().get() == &world; });
-    if (found != mine.rend()) return {(*found)->stream(), *found};
+    const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const InCapture& one) {
+      return !one.alive.expired() && one.stream->state().get() == &world;
+    });
+    if (found != mine.rend()) return {found->stream->stream(), found->stream};
   }
   return choose_stream(given, natural, device);
 }

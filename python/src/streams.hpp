@@ -49,6 +49,7 @@ class PyStream {
   Stream stream_;
   std::deque<Batch> batches_;  // oldest first, each with the event behind its work
   std::vector<Hold> recent_;   // not in a batch yet
+  std::shared_ptr<void> alive_ = std::make_shared<int>();
 };
 
 struct PyGraph {

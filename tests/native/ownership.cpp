@@ -140,6 +140,30 @@ void dropped_receive_keeps_its_place(World& world, MemoryKind kind) {
   world.barrier();
 }
 
+void plan_keeps_its_segment(World& world) {
+  const OwnStream stream(world.device());
+  const int peer = 1 - world.rank();
+  TestBuffer out(world, kBytes);
+  out.write(data_of(world.rank(), 1));
+  auto segment = world.segment(kBytes + 64);
+  std::byte* const mine = segment->local();
+  auto* counter = reinterpret_cast<std::uint64_t*>(mine + kBytes);
+  PlanBuilder builder = world.plan("puts");
+  builder.put(segment->peer(peer), Layout::contiguous(kBytes), out.data(), Layout::contiguous(kBytes), peer);
+  builder.signal(reinterpret_cast<std::uint64_t*>(segment->peer(peer) + kBytes), 1, peer);
+  builder.wait(counter, 1);
+  const auto plan = builder.build();
+  segment.reset();
+  reuse_memory(world);
+  plan->launch(stream);
+  world.synchronize(stream);
+  std::vector<unsigned char> got(kBytes);
+  world.device().copy(got.data(), mine, kBytes, stream);
+  world.device().synchronize(stream);
+  CHECK(got == data_of(peer, 1));
+  world.barrier();
+}
+
 // A replay after the world's end has nobody to talk to: it must end, and touch nothing that is gone.
 void graph_outlives_its_world(const std::string& device_spec) {
   const int port = free_port();
@@ -190,6 +214,8 @@ void graph_outlives_its_world(const std::string& device_spec) {
 CASE(a_graph_keeps_the_plan_that_it_captured) { on_all_devices(2, graph_keeps_its_plan); }
 
 CASE(a_plan_may_go_while_its_launch_is_queued) { on_all_devices(2, queued_launch_keeps_its_plan); }
+
+CASE(a_plan_keeps_the_segment_that_it_puts_into) { on_all_devices(2, plan_keeps_its_segment); }
 
 CASE(a_graph_keeps_the_requests_that_it_captured) {
   for (const MemoryKind kind : {MemoryKind::device, MemoryKind::host}) {

@@ -199,3 +199,27 @@ def test_waiting_for_a_rank_that_ended_normally_ends_at_once(code: int, wait: st
     told = next(line for line in outcome.err.splitlines() if "told:" in line)
     assert "rank 1" in told
     assert "left the world" in outcome.err
+
+
+def test_a_with_block_left_by_a_successful_exit_is_no_failure(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        2,
+        """
+        import atexit, os, sys, time
+
+        atexit.register(lambda: open(f"rank{rank}.gone", "w").close())  # runs after the world's own end
+        import onstream as ons
+
+        with ons.init(device="host") as world:
+            rank = world.rank
+            if rank == 1:
+                sys.exit(0)
+            deadline = time.monotonic() + 20
+            while not os.path.exists("rank1.gone"):
+                assert time.monotonic() < deadline
+            world.check()
+        """,
+    )
+    assert outcome.code == 0, outcome.err
+    assert "failed" not in outcome.err

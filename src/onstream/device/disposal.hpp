@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,12 +43,17 @@ class Disposal {
     return *it;
   }
 
-  // Lets go of `thing` once all of `after` are done.
-  void hand_over(std::shared_ptr<const void> thing, Events after = {}) {
-    const std::lock_guard lock(mutex_);
-    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-    arrived_.push_back({std::move(after), std::move(thing)});
-    news_.notify_one();
+  // Lets go of `thing` once all of `after` are done. Without memory or a thread for that, never.
+  void hand_over(std::shared_ptr<const void> thing, Events after = {}) noexcept {
+    try {
+      const std::lock_guard lock(mutex_);
+      if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+      arrived_.push_back({std::move(after), thing});
+      news_.notify_one();
+    } catch (const std::exception&) {
+      static_cast<void>(new (std::nothrow)
+                            std::shared_ptr<const void>(std::move(thing)));  // better lost than too early
+    }
   }
 
  private:

@@ -59,12 +59,6 @@ ONSTREAM_CALL void report(const Group& group, const WaitView& view, Status statu
   group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
 }
 
-// What ends a wait besides its condition and its deadline.
-struct Ending {
-  const std::uint64_t* word;
-  std::uint64_t mask;
-};
-
 // What a waiting thread finds when it looks up: whether it shall go on, and since when it waits. An odd start says that
 // the peer has left.
 struct Patience {
@@ -74,30 +68,30 @@ struct Patience {
 
 // All that a peer ever stored here came before the word that says it has left: one more look at the condition decides.
 template <class Group>
-ONSTREAM_CALL Patience look_up(const Group& group, const WaitView& view, Ending ending, std::uint64_t start_ns,
+ONSTREAM_CALL Patience look_up(const Group& group, const WaitView& view, std::uint64_t word, std::uint64_t start_ns,
                                bool slept) {
   constexpr std::uint64_t kLeft = 1;
-  const std::uint64_t word = group.load_relaxed(ending.word) & ending.mask;
-  if ((word & kWorldFailed) != 0 || (start_ns & kLeft) != 0) return {Status::aborted, start_ns};
+  const std::uint64_t left = (word & kPeerLeft) != 0 ? kLeft : 0;
+  if ((word & kWorldFailed) != 0 || (start_ns & left) != 0) return {Status::aborted, start_ns};
   if (slept && group.interrupted()) return {Status::aborted, start_ns};
-  if (word != 0) group.fence();
-  const std::uint64_t left = word != 0 ? kLeft : 0;
+  if (left != 0) group.fence();
   const std::uint64_t now = group.now_ns() & ~kLeft;
-  if (start_ns == 0) return {Status::ok, now | left};
-  return {now - start_ns > view.timeout_ns ? Status::timeout : Status::ok, start_ns | left};
+  const std::uint64_t start = start_ns == 0 ? now : start_ns & ~kLeft;
+  return {now - start > view.timeout_ns ? Status::timeout : Status::ok, start | left};
 }
 
-// Abort words lie across PCIe, so they are looked at once in kAbortEvery rounds, and in every round in which pause()
-// slept. What is rare is not inlined: a kernel's first trip through its code comes from far away (ARCHITECTURE.md).
-template <class Group, class Ready>
-ONSTREAM_BODY Status wait_on(const Group& group, const WaitView& view, Ending ending, const Ready& ready) {
+// Abort words lie across PCIe, so they are looked at (by `word()`) once in kAbortEvery rounds, and in every round in
+// which pause() slept. What is rare is not inlined: a kernel's first trip through its code comes from far away
+// (ARCHITECTURE.md).
+template <class Group, class Word, class Ready>
+ONSTREAM_BODY Status wait_on(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
   constexpr std::uint32_t kAbortEvery = 1024;
   Patience patience;
   bool slept = false;
   for (std::uint32_t round = 0;; ++round) {
     if (ready()) return Status::ok;
     if (slept || round % kAbortEvery == kAbortEvery - 1) [[unlikely]] {
-      patience = look_up(group, view, ending, patience.start_ns, slept);
+      patience = look_up(group, view, word(), patience.start_ns, slept);
       if (patience.status != Status::ok) return patience.status;
     }
     slept = group.pause(round, view.spins);
@@ -108,19 +102,25 @@ ONSTREAM_BODY Status wait_on(const Group& group, const WaitView& view, Ending en
 // For what the peer does whose abort word the view has.
 template <class Group, class Ready>
 ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
-  return wait_on(group, view, {view.abort, kWorldFailed | kPeerLeft}, ready);
+  return wait_on(group, view, [&] { return group.load_relaxed(view.abort); }, ready);
 }
 
 // For what this rank's own work does: that the peer has left does not end it.
 template <class Group, class Ready>
 ONSTREAM_BODY Status wait_for_self(const Group& group, const WaitView& view, const Ready& ready) {
-  return wait_on(group, view, {view.abort, kWorldFailed}, ready);
+  return wait_on(group, view, [&] { return group.load_relaxed(view.abort) & kWorldFailed; }, ready);
+}
+
+// The word of `peer`, or of any rank (-1), seen from a view that has the world's.
+template <class Group>
+ONSTREAM_BODY std::uint64_t word_of_peer(const Group& group, const WaitView& view, std::int64_t peer) {
+  return group.load_relaxed(view.abort + kWordOfPeer + peer);
 }
 
 // For what `peer` does, or any rank (-1); the view has the world's abort word.
 template <class Group, class Ready>
 ONSTREAM_BODY Status wait_for_peer(const Group& group, const WaitView& view, std::int64_t peer, const Ready& ready) {
-  return wait_on(group, view, {view.abort + kWordOfPeer + peer, kWorldFailed | kPeerLeft}, ready);
+  return wait_on(group, view, [&] { return word_of_peer(group, view, peer); }, ready);
 }
 
 }  // namespace onstream

@@ -119,7 +119,8 @@ struct Brief {
       const std::uint64_t start_ns = row.times != 0 ? group.now_ns() : 0;
       if (row.started != nullptr) {
         const auto started = [&] { return reached(group.load_acquire(row.started), epoch - 1); };
-        if (!wait_for(group, row, epoch, started)) return false;
+        const auto word = [&] { return word_of(group, row); };
+        if (!wait_for(group, row, epoch, word, started)) return false;
       }
       group.store_line(slot_of(row, epoch), flag_line(data[k], flag_of(epoch)));
       if (row.times != 0) group.add(&ops[tasks[row.task].op].move_ns, group.now_ns() - start_ns);
@@ -144,7 +145,16 @@ struct Brief {
       for (int k = 0; k < kRowsEach; ++k) all = all && (k >= held.unpack_count || has_flag(lines[k], flag));
       return all;
     };
-    if (!wait_for(group, held.unpacks[0], epoch, arrived)) return false;
+    // A peer that has left ends the wait only while its own line is missing.
+    const auto word = [&] {
+      std::uint64_t bits = 0;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRowsEach; ++k) {
+        if (k < held.unpack_count && !has_flag(lines[k], flag)) bits |= word_of(group, held.unpacks[k]);
+      }
+      return bits;
+    };
+    if (!wait_for(group, held.unpacks[0], epoch, word, arrived)) return false;
     ONSTREAM_UNROLL
     for (int k = 0; k < kRowsEach; ++k) {
       if (k >= held.unpack_count) continue;
@@ -156,9 +166,15 @@ struct Brief {
     return true;
   }
 
-  template <class Group, class Ready>
-  ONSTREAM_BODY bool wait_for(const Group& group, const Row& row, std::uint64_t epoch, const Ready& ready) const {
-    const Status status = wait_until(group, wait, ready);
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t word_of(const Group& group, const Row& row) const {
+    return word_of_peer(group, wait, tasks[row.task].peer);
+  }
+
+  template <class Group, class Word, class Ready>
+  ONSTREAM_BODY bool wait_for(const Group& group, const Row& row, std::uint64_t epoch, const Word& word,
+                              const Ready& ready) const {
+    const Status status = wait_on(group, wait, word, ready);
     if (status == Status::ok) return true;
     report_wait(group, state, ops, tasks[row.task], number, wait, status, epoch);
     return false;

@@ -295,6 +295,9 @@ class Build {
       built_->brief->number = number_;
       built_->brief->wait = fabric_->wait_view();
     }
+    for (const Op& op : ops_) {
+      if (op.segment != nullptr) built_->resources->of_user.push_back(op.segment);
+    }
     built_->resources->wait_memory = fabric_->wait_memory();
     built_->blocks = static_cast<int>(program.blocks.size());
     built_->mover_blocks = program.mover_blocks;

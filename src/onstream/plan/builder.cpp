@@ -68,10 +68,12 @@ PlanBuilder& PlanBuilder::recv(void* destination, const Layout& layout, int peer
   return *this;
 }
 
-void PlanBuilder::check_remote(const char* what, const void* address, std::size_t bytes, int peer) const {
-  require(fabric_->in_segment(peer, address, bytes), what, " op ", ops_.size(), " of plan '", name_, "': the ", bytes,
-          " B at ", address, " do not lie in rank ", peer, "'s part of a segment; take the address from Segment::peer(",
-          peer, ")");
+std::shared_ptr<Segment> PlanBuilder::segment_of(const char* what, const void* address, std::size_t bytes,
+                                                 int peer) const {
+  auto segment = fabric_->segment_of(peer, address, bytes);
+  require(segment != nullptr, what, " op ", ops_.size(), " of plan '", name_, "': the ", bytes, " B at ", address,
+          " do not lie in rank ", peer, "'s part of a segment; take the address from Segment::peer(", peer, ")");
+  return segment;
 }
 
 void PlanBuilder::check_counter(const char* what, const std::uint64_t* counter) const {
@@ -88,9 +90,9 @@ PlanBuilder& PlanBuilder::put(void* remote, const Layout& remote_layout, const v
   check_destination("put", remote_layout);
   require(layout.bytes() == remote_layout.bytes(), "put op ", ops_.size(), " of plan '", name_, "': the source has ",
           layout.bytes(), " B and the destination ", remote_layout.bytes());
-  check_remote("put", static_cast<std::byte*>(remote) + remote_layout.lowest(),
-               static_cast<std::size_t>(remote_layout.highest() - remote_layout.lowest()), peer);
   Op op;
+  op.segment = segment_of("put", static_cast<std::byte*>(remote) + remote_layout.lowest(),
+                          static_cast<std::size_t>(remote_layout.highest() - remote_layout.lowest()), peer);
   op.kind = OpKind::put;
   op.peer = peer;
   op.address = const_cast<void*>(source);
@@ -106,8 +108,8 @@ PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t va
   check_peer("signal", peer);
   require(remote_counter != nullptr, "signal op ", ops_.size(), " of plan '", name_, "': the counter is null");
   check_counter("signal", remote_counter);
-  check_remote("signal", remote_counter, sizeof *remote_counter, peer);
   Op op;
+  op.segment = segment_of("signal", remote_counter, sizeof *remote_counter, peer);
   op.kind = OpKind::signal;
   op.peer = peer;
   op.remote = remote_counter;
@@ -122,6 +124,7 @@ PlanBuilder& PlanBuilder::wait(std::uint64_t* counter, std::uint64_t value, std:
   check_counter("wait", counter);
   check_buffer("wait", counter, Layout::contiguous(sizeof *counter));
   Op op;
+  op.segment = fabric_->segment_of(fabric_->rank(), counter, sizeof *counter);  // null for other memory
   op.kind = OpKind::wait;
   op.address = counter;
   op.value = value;

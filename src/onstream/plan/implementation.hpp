@@ -21,6 +21,7 @@ struct Resources {
   std::shared_ptr<Segment> segment;              // announcements, flags, slots, bounce buffers of this plan
   std::vector<std::shared_ptr<Memory>> bounces;  // of sources that kernels cannot touch
   std::unique_ptr<Tables> tables;
+  std::vector<std::shared_ptr<Segment>> of_user;  // where ops put and signal
   std::shared_ptr<const void> wait_memory;
 };
 

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "onstream/base/status.hpp"
 #include "onstream/layout/layout.hpp"
+#include "onstream/transport/fabric.hpp"
 #include "onstream/tuner/path.hpp"
 
 namespace onstream {
@@ -18,6 +20,7 @@ struct Op {
   void* address = nullptr;  // local memory: source of send and put, destination of recv
   Layout layout = Layout::contiguous(0);
   void* remote = nullptr;  // put: destination as this rank addresses it (Segment::peer); signal, wait: the counter
+  std::shared_ptr<Segment> segment;  // that holds `remote`, or the counter of a wait: the plan keeps it
   Layout remote_layout = Layout::contiguous(0);
   std::uint64_t value = 0;  // signal: added; wait: reached or passed, per launch (see plan.hpp)
   Path path = Path::automatic;

@@ -12,7 +12,8 @@
 // the same number of times; a rank that does not is named at the deadline.
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
-// what they use of it. Buffers stay the caller's, until the last launch or graph is over.
+// what they use of it, and the segments that ops put, signal and wait in. Buffers stay the caller's, until the last
+// launch or graph is over.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +96,7 @@ class PlanBuilder {
   void check_lane(const char* what, int lane) const;
   void check_buffer(const char* what, const void* address, const Layout& layout) const;
   void check_destination(const char* what, const Layout& layout) const;
-  void check_remote(const char* what, const void* address, std::size_t bytes, int peer) const;
+  std::shared_ptr<Segment> segment_of(const char* what, const void* address, std::size_t bytes, int peer) const;
   void check_counter(const char* what, const std::uint64_t* counter) const;
 
   std::shared_ptr<Fabric> fabric_;

@@ -137,15 +137,16 @@ class Fabric::Implementation {
     return made;
   }
 
-  bool in_segment(int peer, const void* address, std::size_t bytes) {
+  std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     const std::lock_guard lock(mutex_);
-    return std::ranges::any_of(segments_, [&](const std::weak_ptr<Segment>& weak) {
-      const auto segment = weak.lock();
-      if (segment == nullptr) return false;
+    for (const std::weak_ptr<Segment>& weak : segments_) {
+      auto segment = weak.lock();
+      if (segment == nullptr) continue;
       const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
-      return begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes;
-    });
+      if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
+    }
+    return nullptr;
   }
 
   void fail_world(const std::string& reason) {
@@ -278,8 +279,8 @@ std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t byt
 std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
 }
-bool Fabric::in_segment(int peer, const void* address, std::size_t bytes) const {
-  return implementation_->in_segment(peer, address, bytes);
+std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::size_t bytes) const {
+  return implementation_->segment_of(peer, address, bytes);
 }
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }

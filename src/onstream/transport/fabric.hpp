@@ -54,8 +54,8 @@ class Fabric {
   // whose sizes or kinds differ.
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
 
-  // Whether [address, address + bytes) lies in `peer`'s part of a living segment, as this rank addresses it.
-  bool in_segment(int peer, const void* address, std::size_t bytes) const;
+  // The living segment in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
+  std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) const;
 
   // The address at which `peer`'s device can load and store this rank's `address`, valid while the allocation lives, or
   // nothing when it cannot (why_not() tells). The first call for an allocation and a peer asks the peer to map it and
