@@ -47,13 +47,14 @@ std::vector<unsigned char> data_of(int rank, int turn) {
   return pattern(kBytes, static_cast<unsigned>(rank * 1000 + turn));
 }
 
-// What was let go of would be given to these.
-void reuse_memory(World& world) {
+// What was let go of would be given to these. To be held until no stream waits: freeing pinned memory waits for them.
+std::vector<std::shared_ptr<Memory>> reuse_memory(World& world) {
   std::vector<std::shared_ptr<Memory>> more;
   for (int i = 0; i < 8; ++i) {
     more.push_back(world.allocate(kBytes));
     more.push_back(world.allocate(4096, MemoryKind::pinned));
   }
+  return more;
 }
 
 std::shared_ptr<Plan> exchange_plan(World& world, TestBuffer& out, TestBuffer& in) {
@@ -72,7 +73,7 @@ void graph_keeps_its_plan(World& world) {
   plan->launch(stream);
   const auto graph = world.device().end_capture(stream);
   plan.reset();
-  reuse_memory(world);
+  const auto others = reuse_memory(world);
   for (int turn = 0; turn < 3; ++turn) {
     out.write(data_of(world.rank(), turn));
     world.device().launch(graph, stream);
@@ -91,7 +92,7 @@ void queued_launch_keeps_its_plan(World& world) {
   Gate gate(world.device(), stream);
   plan->launch(stream);
   plan.reset();
-  reuse_memory(world);
+  const auto others = reuse_memory(world);
   gate.open();
   world.synchronize(stream);
   CHECK(in.read() == data_of(1 - world.rank(), 1));
@@ -111,7 +112,7 @@ void graph_keeps_its_requests(World& world, MemoryKind kind) {
     world.wait(send, stream);
   }
   const auto graph = world.device().end_capture(stream);
-  reuse_memory(world);
+  const auto others = reuse_memory(world);
   for (int turn = 0; turn < 3; ++turn) {
     out.write(data_of(world.rank(), turn));
     world.device().launch(graph, stream);
@@ -129,7 +130,7 @@ void dropped_receive_keeps_its_place(World& world, MemoryKind kind) {
   out.write(data_of(world.rank(), 1));
   (void)world.irecv(first.data(), kBytes, peer, {});  // nobody waits for it
   const auto request = world.irecv(second.data(), kBytes, peer, {});
-  reuse_memory(world);
+  const auto others = reuse_memory(world);
   world.barrier();
   const auto one = world.isend(out.data(), kBytes, peer, {});
   const auto two = world.isend(out.data(), kBytes, peer, {});
@@ -154,7 +155,7 @@ void plan_keeps_its_segment(World& world) {
   builder.wait(counter, 1);
   const auto plan = builder.build();
   segment.reset();
-  reuse_memory(world);
+  const auto others = reuse_memory(world);
   plan->launch(stream);
   world.synchronize(stream);
   std::vector<unsigned char> got(kBytes);

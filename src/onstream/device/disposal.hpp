@@ -2,12 +2,14 @@
 // events, in a thread of its own.
 //
 // hand_over() never blocks. The destructor waits until all is released. The process has one that is never destroyed:
-// for things that may be the last owners of a device, and for callbacks that must not call one.
+// for things that may be the last owners of a device, and for callbacks that must not call one. The process's end waits
+// a moment for it, as what is released while a driver shuts down may crash.
 #pragma once
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <exception>
 #include <iterator>
 #include <memory>
@@ -40,7 +42,14 @@ class Disposal {
 
   static Disposal& of_process() {
     static auto* const it = new Disposal;
+    static const AtEnd at_end{it};
     return *it;
+  }
+
+  // Blocks until all that was handed over is released. False at the deadline.
+  bool finish(double limit_s) {
+    std::unique_lock lock(mutex_);
+    return released_.wait_for(lock, std::chrono::duration<double>(limit_s), [this] { return open_ == 0; });
   }
 
   // Lets go of `thing` once all of `after` are done. Without memory or a thread for that, never.
@@ -48,7 +57,9 @@ class Disposal {
     try {
       const std::lock_guard lock(mutex_);
       if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
-      arrived_.push_back({std::move(after), thing});
+      arrived_.emplace_back();  // moved into it only now: this thread must not be the last owner
+      arrived_.back() = {std::move(after), std::move(thing)};
+      ++open_;
       news_.notify_one();
     } catch (const std::exception&) {
       static_cast<void>(new (std::nothrow)
@@ -60,6 +71,14 @@ class Disposal {
   struct Entry {
     Events after;
     std::shared_ptr<const void> thing;
+  };
+
+  struct AtEnd {
+    Disposal* disposal;
+    ~AtEnd() {
+      constexpr double kMomentS = 1;
+      static_cast<void>(disposal->finish(kMomentS));
+    }
   };
 
   static bool done(const Event& event) {
@@ -89,16 +108,28 @@ class Disposal {
       std::move(arrived_.begin(), arrived_.end(), std::back_inserter(held));
       arrived_.clear();
       lock.unlock();
-      std::erase_if(held, [](Entry& entry) { return ready(entry); });
+      const std::size_t gone = std::erase_if(held, [](Entry& entry) { return ready(entry); });
       lock.lock();
+      open_ -= gone;
+      if (open_ == 0) released_.notify_all();
     }
   }
 
   std::mutex mutex_;
   std::condition_variable news_;
   std::vector<Entry> arrived_;
+  std::size_t open_ = 0;  // handed over and not released
+  std::condition_variable released_;
   bool stopping_ = false;
   std::thread thread_;
 };
+
+// Shared, and let go by the process's disposal: for pinned memory, as freeing it waits for every kernel of the process.
+template <class Thing>
+std::shared_ptr<Thing> let_go_later(std::unique_ptr<Thing> thing) {
+  return std::shared_ptr<Thing>(thing.release(), [](Thing* gone) {
+    Disposal::of_process().hand_over(std::shared_ptr<const void>(std::shared_ptr<Thing>(gone)));
+  });
+}
 
 }  // namespace onstream

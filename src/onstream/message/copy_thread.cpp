@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "onstream/device/disposal.hpp"
+
 namespace onstream {
 
 namespace {
@@ -19,6 +21,7 @@ CopyThread::~CopyThread() {
   if (!thread_.joinable()) return;
   thread_.join();
   device_->destroy_stream(stream_);
+  for (Entry& entry : entries_) Disposal::of_process().hand_over(std::move(entry.memory));
 }
 
 CopySlot* CopyThread::take() {

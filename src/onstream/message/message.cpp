@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/disposal.hpp"
 #include "onstream/message/copy_thread.hpp"
 #include "onstream/message/outstanding.hpp"
 #include "onstream/message/request.hpp"
@@ -63,7 +64,8 @@ std::uint64_t next_serial() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// What the kernels of all messages use. A graph that captured some keeps it, also when the world is gone.
+// What the kernels of all messages use. A graph that captured some keeps it, also when the world is gone. It is let go
+// later: a rank must say goodbye before it waits for kernels of other ranks in its process, which may wait for it.
 struct Ground {
   explicit Ground(Fabric& fabric)
       : lanes(fabric), tickets(std::make_shared<Tickets>(fabric.device())), wait_memory(fabric.wait_memory()) {}
@@ -86,9 +88,9 @@ class Messages::Implementation {
       : fabric_(std::move(fabric)),
         device_(fabric_->device()),
         on_host_(device_->kind() == DeviceKind::host),
-        ground_(std::make_shared<Ground>(*fabric_)),
+        ground_(let_go_later(std::make_unique<Ground>(*fabric_))),
         lanes_(ground_->lanes),
-        bounces_(std::make_shared<BouncePool>(device_)),
+        bounces_(let_go_later(std::make_unique<BouncePool>(device_))),
         router_(*fabric_, lanes_, *bounces_),
         streams_(device_),
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),

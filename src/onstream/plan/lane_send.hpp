@@ -275,7 +275,7 @@ struct Send {
       group.store_release(&lane.sending->decision, (number + 1) * 2 + (push ? 1 : 0));
     }
     std::uint64_t decision = 0;
-    const Status waited = wait_until(group, wait, [&] {
+    const Status waited = wait_for_self(group, wait, [&] {
       decision = group.load_acquire(&lane.sending->decision);
       return decision / 2 == number + 1;
     });

@@ -40,14 +40,15 @@ void Plan::Implementation::check_memory() {
   frees.store(now, std::memory_order_relaxed);
 }
 
-// Launches that are under way keep their tables. Nobody waits: a peer may be late.
+// Launches that are under way keep their tables, and nobody waits here: a peer may be late, or wait for this rank.
 Plan::Implementation::~Implementation() {
+  Disposal::Events unfinished;
   try {
-    auto unfinished = launches.unfinished();
-    if (!unfinished.empty()) Disposal::of_process().hand_over(std::move(resources), std::move(unfinished));
+    unfinished = launches.unfinished();
   } catch (const Error&) {
     // The device is lost, and the launches with it.
   }
+  Disposal::of_process().hand_over(std::move(resources), std::move(unfinished));
 }
 
 void Plan::launch(Stream stream) {
