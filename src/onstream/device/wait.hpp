@@ -1,9 +1,9 @@
 // Bounded waiting inside a kernel body, and the fault records it leaves.
 //
 // Every wait of every kernel goes through wait_until() or a sister: it ends when the condition holds, when the deadline
-// passes, when the world has failed, or when the peer that it waits for has left. All but the first write one Fault into
-// memory that the host reads, and the host fails the world, so that everything enqueued behind drains. After a failed
-// wait a body touches no memory of any peer again.
+// passes, when the world has failed, or when the peer that it waits for has left. All but the first write one Fault
+// into memory that the host reads, and the host fails the world, so that everything enqueued behind drains. After a
+// failed wait a body touches no memory of any peer again.
 #pragma once
 
 #include <cstdint>

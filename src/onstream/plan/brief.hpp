@@ -119,8 +119,8 @@ struct Brief {
       const std::uint64_t start_ns = row.times != 0 ? group.now_ns() : 0;
       if (row.started != nullptr) {
         const auto started = [&] { return reached(group.load_acquire(row.started), epoch - 1); };
-        const auto word = [&] { return word_of(group, row); };
-        if (!wait_for(group, row, epoch, word, started)) return false;
+        const Status status = wait_on(group, wait, [&] { return word_of(group, row); }, started);
+        if (status != Status::ok) return gave_up(group, row, epoch, status);
       }
       group.store_line(slot_of(row, epoch), flag_line(data[k], flag_of(epoch)));
       if (row.times != 0) group.add(&ops[tasks[row.task].op].move_ns, group.now_ns() - start_ns);
@@ -154,7 +154,11 @@ struct Brief {
       }
       return bits;
     };
-    if (!wait_for(group, held.unpacks[0], epoch, word, arrived)) return false;
+    const Status status = wait_on(group, wait, word, arrived);
+    if (status != Status::ok) {
+      const bool first = held.unpack_count == 1 || !has_flag(lines[0], flag);
+      return gave_up(group, held.unpacks[first ? 0 : kRowsEach - 1], epoch, status);
+    }
     ONSTREAM_UNROLL
     for (int k = 0; k < kRowsEach; ++k) {
       if (k >= held.unpack_count) continue;
@@ -171,11 +175,9 @@ struct Brief {
     return word_of_peer(group, wait, tasks[row.task].peer);
   }
 
-  template <class Group, class Word, class Ready>
-  ONSTREAM_BODY bool wait_for(const Group& group, const Row& row, std::uint64_t epoch, const Word& word,
-                              const Ready& ready) const {
-    const Status status = wait_on(group, wait, word, ready);
-    if (status == Status::ok) return true;
+  // False.
+  template <class Group>
+  ONSTREAM_BODY bool gave_up(const Group& group, const Row& row, std::uint64_t epoch, Status status) const {
     report_wait(group, state, ops, tasks[row.task], number, wait, status, epoch);
     return false;
   }

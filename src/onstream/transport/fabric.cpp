@@ -189,18 +189,21 @@ class Fabric::Implementation {
       }
       if (report.status != Status::aborted) {
         abort(describe(report));
-      } else if (!board_->aborted() && has_left(report.peer)) {
-        abort(waited_in_vain(report));
+      } else if (const std::string who = left_by(report); !who.empty() && !board_->aborted()) {
+        abort(concat(who, " left the world, and rank ", report.rank, " still waited for it: ", what_of(report)));
       }
     }
   }
 
-  // Whether nobody is left who could end a wait for `peer`, or for any rank (-1).
-  bool has_left(int peer) const { return peer < 0 ? board_->all_left() : board_->has_left(peer); }
-
-  static std::string waited_in_vain(const FaultReport& fault) {
-    const std::string who = fault.peer < 0 ? "every other rank" : concat("rank ", fault.peer);
-    return concat(who, " left the world, and rank ", fault.rank, " still waited for it: ", what_of(fault));
+  // Who left while an op of this rank still waited; "" if nobody did. A kernel that waits for several peers at once may
+  // name another of them.
+  std::string left_by(const FaultReport& fault) const {
+    if (fault.peer < 0) return board_->all_left() ? "every other rank" : "";
+    if (board_->has_left(fault.peer)) return concat("rank ", fault.peer);
+    for (int peer = 0; peer < launch_.size; ++peer) {
+      if (board_->has_left(peer)) return concat("rank ", peer);
+    }
+    return "";
   }
 
   void check() {
