@@ -68,6 +68,7 @@ def path_rows() -> list[PathRow]:
         PathRow("store", "the sender's kernel stores into the destination", "yes", alone),
         PathRow("load", "the receiver's kernel loads from the source", "yes", alone),
         PathRow("copy", "copy engine", "yes, as a memory copy", alone),
+        PathRow("memop", "copy engine between words that streams write and await; plans only", "yes", alone),
         PathRow("stage", "through memory that both sides reach", "yes", any_gpu),
         PathRow("net", "network", missing, missing),
     ]

@@ -359,6 +359,7 @@ CASE(bad_arguments_are_named) {
     CHECK_THROWS(world.send(buffer.data(), 1 << 20, 0, {}, own.stream), "after its allocation");
     CHECK_THROWS(world.send(buffer.data(), 1 << 20, 0, {0, Path::ll}, own.stream), "path ll carries at most");
     CHECK_THROWS(world.send(buffer.data(), 64, 0, {0, Path::net}, own.stream), "network");
+    CHECK_THROWS(world.send(buffer.data(), 64, 0, {0, Path::memop}, own.stream), "Build a plan");
   });
 }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "onstream/base/clock.hpp"
@@ -86,6 +87,20 @@ class Mapping {
   virtual std::size_t bytes() const = 0;
 };
 
+// One thing that a stream itself does with a word of memory, without a kernel: see Device::operate().
+enum class WordAct : std::uint32_t {
+  write,         // stores the value; everything earlier on the stream is seen, system-wide, before it
+  wait_equal,    // the stream goes on once the word is the value
+  wait_reached,  // ... once the word, which counts up and may wrap, is the value or past it
+};
+
+struct WordOp {
+  WordAct act = WordAct::write;
+  std::uint32_t bytes = 4;  // of the word, 4 or 8; it is aligned to its size
+  void* word = nullptr;     // memory that this device's kernels may access, not managed
+  std::uint64_t value = 0;
+};
+
 // A point in a stream's work.
 class Event {
  public:
@@ -137,6 +152,9 @@ class Device {
   virtual void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) = 0;
   // Enqueues a host function; it must not call onstream or the driver.
   virtual void call(void (*function)(void*), void* argument, Stream stream) = 0;
+  // Enqueues operations on words, in this order; no thread block and no host thread takes part. A wait looks at no
+  // deadline and no abort word: whoever enqueues one sees to it that the word comes (transport/watch.hpp).
+  virtual void operate(std::span<const WordOp> ops, Stream stream) = 0;
 
   // --- capture and replay ---
   // Between begin and end nothing enqueued on the stream runs; it becomes the graph. Not for the default stream. A
@@ -154,6 +172,20 @@ template <class Arguments>
 void launch(Device& device, const Kernel& kernel, const Arguments& arguments, Grid grid, Stream stream) {
   static_assert(std::is_trivially_copyable_v<Arguments>, "kernel arguments are copied as bytes");
   device.launch(kernel, &arguments, sizeof(Arguments), grid, stream);
+}
+
+// One operation alone, on a word of 4 or 8 bytes.
+template <class Word>
+void write_value(Device& device, Word* word, Word value, Stream stream) {
+  static_assert(sizeof(Word) == 4 || sizeof(Word) == 8, "streams write words of 4 or 8 bytes");
+  const WordOp op{WordAct::write, sizeof(Word), word, value};
+  device.operate({&op, 1}, stream);
+}
+template <class Word>
+void wait_value(Device& device, Word* word, Word value, Stream stream) {
+  static_assert(sizeof(Word) == 4 || sizeof(Word) == 8, "streams wait for words of 4 or 8 bytes");
+  const WordOp op{WordAct::wait_equal, sizeof(Word), word, value};
+  device.operate({&op, 1}, stream);
 }
 
 }  // namespace onstream

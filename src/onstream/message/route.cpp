@@ -47,6 +47,10 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
     case Path::load:
     case Path::copy:
     case Path::stage: return 0;
+    case Path::memop:
+      fail(ErrorCode::unsupported,
+           "path memop cannot carry a message: where it shall go is known only to the receiver's "
+           "kernel, and this path has none. Build a plan, or choose another path (path=copy moves by the copy engine)");
     case Path::net: break;
   }
   fail(ErrorCode::unsupported, "path ", name_of(path), " needs a network transport, which this build does not have");

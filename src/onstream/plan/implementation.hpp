@@ -7,6 +7,7 @@
 
 #include "onstream/plan/lower.hpp"
 #include "onstream/plan/plan.hpp"
+#include "onstream/plan/slots.hpp"
 #include "onstream/plan/tables.hpp"
 
 namespace onstream {
@@ -24,6 +25,8 @@ class Plan::Implementation {
   int mover_blocks = 1;  // of the first of two kernels
   int threads = 1;
   int kernels = 1;
+  std::shared_ptr<Segment> words;      // path memop: what streams write and await
+  std::unique_ptr<plan::Slots> slots;  // ... and when; null without that path
   std::vector<plan::CopyCommand> before;
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;

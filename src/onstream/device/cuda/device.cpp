@@ -12,6 +12,8 @@
 #include "onstream/device/cuda/cuda.hpp"
 #include "onstream/device/cuda/gpu.hpp"
 #include "onstream/device/cuda/memory.hpp"
+#include "onstream/device/cuda/words.hpp"
+#include "onstream/device/words.hpp"
 
 namespace onstream {
 namespace cuda {
@@ -120,6 +122,7 @@ class CudaDevice final : public Device {
   void copy(void* destination, const void* source, std::size_t bytes, Stream stream) override;
   void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) override;
   void call(void (*function)(void*), void* argument, Stream stream) override;
+  void operate(std::span<const WordOp> ops, Stream stream) override;
 
   void begin_capture(Stream stream) override;
   std::shared_ptr<Graph> end_capture(Stream stream) override;
@@ -241,6 +244,12 @@ void CudaDevice::call(void (*function)(void*), void* argument, Stream stream) {
   const Current current(gpu_);
   check(cudaLaunchHostFunc(handle_of(stream), function, argument), "enqueueing a host function on GPU ",
         gpu_.ordinal());
+}
+
+void CudaDevice::operate(std::span<const WordOp> ops, Stream stream) {
+  for (const WordOp& op : ops) check_word(op);
+  const Current current(gpu_);
+  operate_on_words(gpu_, ops, handle_of(stream));
 }
 
 void CudaDevice::begin_capture(Stream stream) {

@@ -42,6 +42,7 @@ Driver load() {
   find(table.mem_set_access, "cuMemSetAccess");
   find(table.mem_export, "cuMemExportToShareableHandle");
   find(table.mem_import, "cuMemImportFromShareableHandle");
+  find(table.stream_batch_mem_op, "cuStreamBatchMemOp");
   find(table.get_error_name, "cuGetErrorName");
   find(table.get_error_string, "cuGetErrorString");
   return table;

@@ -23,6 +23,7 @@ struct Driver {
   decltype(&::cuMemSetAccess) mem_set_access = nullptr;
   decltype(&::cuMemExportToShareableHandle) mem_export = nullptr;
   decltype(&::cuMemImportFromShareableHandle) mem_import = nullptr;
+  decltype(&::cuStreamBatchMemOp) stream_batch_mem_op = nullptr;
   decltype(&::cuGetErrorName) get_error_name = nullptr;
   decltype(&::cuGetErrorString) get_error_string = nullptr;
 };

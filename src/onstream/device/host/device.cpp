@@ -13,6 +13,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"
+#include "onstream/device/words.hpp"
 
 namespace onstream::host {
 namespace {
@@ -62,6 +63,7 @@ class HostDevice final : public Device {
   void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid,
               onstream::Stream stream) override;
   void call(void (*function)(void*), void* argument, onstream::Stream stream) override;
+  void operate(std::span<const WordOp> ops, onstream::Stream stream) override;
 
   // --- capture and replay ---
   void begin_capture(onstream::Stream stream) override {
@@ -121,6 +123,12 @@ void HostDevice::launch(const Kernel& kernel, const void* arguments, std::size_t
 void HostDevice::call(void (*function)(void*), void* argument, onstream::Stream stream) {
   require(function != nullptr, "call() of a null function");
   of(stream).enqueue(CallTask{function, argument});
+}
+
+void HostDevice::operate(std::span<const WordOp> ops, onstream::Stream stream) {
+  if (ops.empty()) return;
+  for (const WordOp& op : ops) check_word(op);
+  of(stream).enqueue(WordTask{std::make_shared<const std::vector<WordOp>>(ops.begin(), ops.end())});
 }
 
 void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) {
