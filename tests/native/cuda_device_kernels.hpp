@@ -33,6 +33,10 @@ void* malloc_device(std::size_t bytes);  // cudaMalloc
 void free_device(void* address);
 void* malloc_pool(std::size_t bytes);  // cudaMallocAsync on the default stream
 void free_pool(void* address);
+// Two allocations of the driver's (cuMemCreate) side by side in one range of addresses, each of `bytes` rounded up.
+void* map_device(std::size_t bytes);
+void unmap_device(void* address);
+void* malloc_managed(std::size_t bytes);
 void* malloc_pinned(std::size_t bytes);
 void free_pinned(void* address);
 

@@ -42,12 +42,13 @@ struct Stream {
 // What the device knows about an address: the allocation that holds it.
 struct MemoryInfo {
   MemoryKind kind = MemoryKind::host;
-  int device_index = -1;       // owner, for kind device
-  std::byte* base = nullptr;   // start of the allocation; the address itself when unknown (plain host memory)
-  std::size_t bytes = 0;       // of the allocation; 0 when unknown
-  std::uint64_t id = 0;        // never reused by the process, so a freed and re-allocated address differs; 0 unknown
-  bool exportable = false;     // export_memory() works
-  bool kernel_access = false;  // this device's kernels may load and store it
+  int device_index = -1;         // owner, for kind device
+  std::byte* base = nullptr;     // start of the allocation; the address itself when unknown (plain host memory)
+  std::size_t bytes = 0;         // of the allocation; 0 when unknown
+  std::uint64_t id = 0;          // never reused by the process, so a freed and re-allocated address differs; 0 unknown
+  bool exportable = false;       // export_memory() works
+  bool kernel_access = false;    // this device's kernels may load and store it
+  const char* why_private = "";  // when not exportable; a text that lives for ever
 };
 
 // How another process finds exported memory. Plain data: travels on a socket, with at most one file descriptor.

@@ -274,6 +274,7 @@ std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t byt
 std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
 }
+ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 bool Fabric::in_segment(int peer, const void* address, std::size_t bytes) const {
   return implementation_->in_segment(peer, address, bytes);
 }

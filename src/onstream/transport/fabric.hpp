@@ -19,6 +19,7 @@
 #include "onstream/device/device.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/failure.hpp"
+#include "onstream/transport/reach_statistics.hpp"
 #include "onstream/transport/watch.hpp"
 
 namespace onstream {
@@ -63,6 +64,9 @@ class Fabric {
   std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
   // Why expose() gives nothing for this address: "plain host memory is private to its process", ...
   std::string why_not(const void* address, int peer) const;
+
+  // What the registration cache behind expose() did and holds.
+  ReachStatistics reach_statistics() const;
 
   // How kernels of this world wait. By value into every kernel argument.
   WaitView wait_view() const;

@@ -104,7 +104,11 @@ std::string World::describe() const {
   return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",
                 device().name(), "), launched by ", fabric_->launch().launcher, "; lanes hold ",
                 human_bytes(messages_->device_bytes()), " of device memory, all of the library's segments ",
-                human_bytes(fabric_->device_bytes()));
+                human_bytes(fabric_->device_bytes()), "; ", onstream::describe(fabric_->reach_statistics()));
+}
+
+World::Statistics World::statistics() const {
+  return {fabric_->reach_statistics(), messages_->device_bytes(), fabric_->device_bytes()};
 }
 
 }  // namespace onstream
