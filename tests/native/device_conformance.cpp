@@ -200,6 +200,64 @@ RULE(an_export_that_makes_no_sense_is_refused) {
   CHECK_THROWS((void)device.import_memory(record, std::move(exported.fd)), "");
 }
 
+// --- managed memory ---
+
+RULE(cpu_and_kernels_use_managed_memory_by_turns) {
+  constexpr std::uint64_t kCount = 50'000;
+  const std::shared_ptr<Memory> memory = device.allocate(kCount * 8, MemoryKind::managed);
+  const OwnStream stream(device);
+  for (const Advice advice : {Advice::device, Advice::host, Advice::read_mostly, Advice::none}) {
+    device.advise(memory->data(), kCount * 8, advice);
+    for (const DeviceKind where : {device.kind(), DeviceKind::host}) {
+      for (std::uint64_t i = 0; i < kCount; ++i) words(memory)[i] = i;
+      device.prefetch(memory->data(), kCount * 8, where, stream);
+      launch_one(device, AddOnce{words(memory) + 7, 100}, stream);
+      device.prefetch(memory->data() + 8, 80, DeviceKind::host, stream);
+      device.synchronize(stream);
+      CHECK(words(memory)[7] == 107 && words(memory)[kCount - 1] == kCount - 1);
+      launch_one(device, Fill{words(memory), kCount, 1000}, stream, {4, 64});
+      device.synchronize(stream);
+      CHECK(words(memory)[0] == 1000 && words(memory)[kCount - 1] == 999 + kCount);
+    }
+  }
+}
+
+RULE(cpu_and_kernels_add_to_one_word_at_the_same_time) {
+  constexpr std::uint64_t kTimes = 50;
+  constexpr std::uint64_t kByCpu = 2000;
+  const std::uint64_t threads = device.kind() == DeviceKind::host ? 4 : 4 * 64;
+  for (const Advice advice : {Advice::none, Advice::device}) {
+    const std::shared_ptr<Memory> memory = device.allocate(4096, MemoryKind::managed);
+    device.advise(memory->data(), 4096, advice);
+    const OwnStream stream(device);
+    for (int launch = 0; launch < 3; ++launch) launch_one(device, AddShared{words(memory), kTimes}, stream, {4, 64});
+    for (std::uint64_t i = 0; i < kByCpu; ++i) HostGroup::add_system(words(memory), 1);
+    device.synchronize(stream);
+    CHECK(words(memory)[0] == 3 * threads * kTimes + kByCpu);
+  }
+}
+
+RULE(a_prefetch_in_a_capture_is_left_out) {
+  const std::shared_ptr<Memory> memory = device.allocate(4096, MemoryKind::managed);
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  device.prefetch(memory->data(), 4096, device.kind(), stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  for (int replay = 0; replay < 3; ++replay) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(words(memory)[0] == 3);
+}
+
+RULE(hints_for_memory_that_is_not_managed_are_refused) {
+  const std::shared_ptr<Memory> memory = device.allocate(4096, MemoryKind::pinned);
+  const std::shared_ptr<Memory> managed = device.allocate(4096, MemoryKind::managed);
+  const OwnStream stream(device);
+  CHECK_THROWS(device.advise(memory->data(), 8, Advice::device), "which is pinned memory");
+  CHECK_THROWS(device.prefetch(memory->data(), 8, device.kind(), stream), "which is pinned memory");
+  CHECK_THROWS(device.prefetch(managed->data() + 4000, 97, device.kind(), stream), "beyond the end");
+}
+
 // --- memory of another process ---
 
 // One message with at most one descriptor over a socket.

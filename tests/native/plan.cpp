@@ -170,7 +170,7 @@ CASE(every_path_carries_every_size) {
 }
 
 CASE(any_memory_may_be_sent_and_received) {
-  for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::host}) {
+  for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::managed, MemoryKind::host}) {
     on_all_devices(2, [&](World& world) {
       for (const std::size_t bytes : {8, 100000}) (void)ring(world, bytes, Path::automatic, kind, 3);
     });

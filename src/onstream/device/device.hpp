@@ -30,6 +30,14 @@ enum class DeviceKind : std::int32_t { host, cuda };
 // host: plain pageable host memory. On the host device all but `host` are shareable host memory.
 enum class MemoryKind : std::int32_t { device, pinned, managed, host };
 
+// Where the pages of managed memory are to be, or how they are used.
+enum class Advice : std::int32_t {
+  none,         // they move to whoever touches them
+  device,       // they stay on the device, and the CPU maps them there if it can
+  host,         // they stay with the CPU, and the device maps them there
+  read_mostly,  // both sides keep copies, which a write ends
+};
+
 const char* name_of(DeviceKind kind);
 const char* name_of(MemoryKind kind);
 
@@ -134,6 +142,13 @@ class Device {
   // Maps what another rank exported; an export of this very process comes back as its own address. Throws unsupported,
   // with the reason, when this device cannot reach it.
   virtual std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) = 0;
+
+  // Hints for managed memory; what programs see does not change. advise() holds until the memory is freed. prefetch()
+  // moves pages to the device (or to the host) on the stream, in one go instead of one page fault after the other;
+  // within a capture it does nothing, as a graph has no such node. Both throw invalid_argument for memory that is not
+  // managed.
+  virtual void advise(void* address, std::size_t bytes, Advice advice) = 0;
+  virtual void prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) = 0;
 
   // --- streams ---
   virtual Stream create_stream() = 0;

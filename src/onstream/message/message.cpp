@@ -115,6 +115,7 @@ class Messages::Implementation {
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::ordered);
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::ordered);
     if (route.copy_engine) body.copier = copies_.take();
+    if (route.prefetch) prefetch(source, bytes, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     if (route.copy_engine) copies_.give_back(body.copier, stream);
@@ -132,6 +133,7 @@ class Messages::Implementation {
       copy->received = &copy->own_received;
       body.ticket = {nullptr, &copy->own_status, &copy->own_received, 0};  // the copy takes what has come, no more
     }
+    if (route.prefetch) prefetch(destination, bytes, stream);
     launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.offer_min), stream);
     if (copy != nullptr) {
       device_->call(&HostCopy::run, copy, stream);
@@ -148,6 +150,7 @@ class Messages::Implementation {
     body.ticket = request->slot.ticket;
     request->bounce = route.bounce;
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    if (route.prefetch) prefetch(source, bytes, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     note_use(stream);
@@ -162,6 +165,7 @@ class Messages::Implementation {
     request->bounce = route.bounce;
     const lane::Post body = post_body(route, bytes, peer, options, request->slot.ticket);
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    if (route.prefetch) prefetch(destination, bytes, stream);
     launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
     note_use(stream);
     return request;
@@ -258,6 +262,10 @@ class Messages::Implementation {
 
  private:
   enum class Look { wait, once };
+
+  void prefetch(const void* buffer, std::size_t bytes, Stream stream) const {
+    device_->prefetch(const_cast<void*>(buffer), bytes, device_->kind(), stream);
+  }
 
   const lane::View& view(int peer, int lane) const {
     return views_[static_cast<std::size_t>(peer) * static_cast<std::size_t>(lanes_.count()) +

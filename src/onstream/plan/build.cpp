@@ -307,9 +307,23 @@ class Build {
     built_->before = program.before;
     built_->middle = program.middle;
     built_->after = program.after;
+    find_prefetches();
     built_->fabric = fabric_;
     built_->name = name_;
     built_->ops = planned_;
+  }
+
+  // Small transfers fault on fewer pages than a prefetch costs.
+  void find_prefetches() {
+    if (fabric_->parameters().managed_prefetch != "device") return;
+    for (const PlanOp& planned : planned_) {
+      const Op& op = planned.op;
+      if (!is_transfer(op.kind) || op.layout.bytes() == 0 || planned.path == Path::ll) continue;
+      if (fabric_->device()->inspect(op.address).kind != MemoryKind::managed) continue;
+      const std::int64_t lowest = op.layout.lowest();
+      built_->prefetches.push_back(
+          {static_cast<std::byte*>(op.address) + lowest, static_cast<std::size_t>(op.layout.highest() - lowest)});
+    }
   }
 
   using Edge = plan::Edge;

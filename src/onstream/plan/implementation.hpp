@@ -27,6 +27,11 @@ class Plan::Implementation {
   int kernels = 1;
   std::shared_ptr<Segment> words;      // path memop: what streams write and await
   std::unique_ptr<plan::Slots> slots;  // ... and when; null without that path
+  struct Range {
+    void* address;
+    std::size_t bytes;
+  };
+  std::vector<Range> prefetches;  // managed buffers that a launch brings to the device first
   std::vector<plan::CopyCommand> before;
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;

@@ -38,6 +38,7 @@ void Plan::launch(Stream stream) {
     if (slot != nullptr && !(slot->*part).empty()) device.operate(slot->*part, stream);
   };
   // The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
+  for (const auto& range : it.prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
   copy_all(it.before);
   operate(&plan::Slot::opening);
   plan::View view = it.view;

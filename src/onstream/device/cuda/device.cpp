@@ -11,8 +11,10 @@
 #include "onstream/device/cuda/check.hpp"
 #include "onstream/device/cuda/cuda.hpp"
 #include "onstream/device/cuda/gpu.hpp"
+#include "onstream/device/cuda/managed.hpp"
 #include "onstream/device/cuda/memory.hpp"
 #include "onstream/device/cuda/words.hpp"
+#include "onstream/device/managed.hpp"
 #include "onstream/device/words.hpp"
 
 namespace onstream {
@@ -111,6 +113,9 @@ class CudaDevice final : public Device {
     return cuda::import_memory(gpu_, record, std::move(fd));
   }
 
+  void advise(void* address, std::size_t bytes, Advice advice) override;
+  void prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) override;
+
   Stream create_stream() override;
   void destroy_stream(Stream stream) override;
   bool idle(Stream stream) const override;
@@ -134,6 +139,20 @@ class CudaDevice final : public Device {
 
   Gpu& gpu_;
 };
+
+void CudaDevice::advise(void* address, std::size_t bytes, Advice advice) {
+  require_managed("advise", inspect(address), address, bytes);
+  if (bytes == 0) return;
+  const ControlPath path(gpu_);
+  advise_managed(gpu_, address, bytes, advice);
+}
+
+void CudaDevice::prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) {
+  require_managed("prefetch", inspect(address), address, bytes);
+  const Current current(gpu_);
+  if (bytes == 0 || capturing_here(stream)) return;
+  prefetch_managed(gpu_, address, bytes, where, handle_of(stream));
+}
 
 Stream CudaDevice::create_stream() {
   const ControlPath path(gpu_);

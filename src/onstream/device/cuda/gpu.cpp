@@ -116,6 +116,7 @@ void Gpu::read_properties() {
   check(driver().device_get(&device_, ordinal_), "asking the driver for GPU ", ordinal_);
   exports_by_fd_ = attribute(device_, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
                    attribute(device_, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  shares_managed_ = attribute(device_, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
   rdma_ = attribute(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 }
 

@@ -13,6 +13,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"
+#include "onstream/device/managed.hpp"
 #include "onstream/device/words.hpp"
 
 namespace onstream::host {
@@ -43,6 +44,10 @@ class HostDevice final : public Device {
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return host::import_memory(record, std::move(fd));
   }
+
+  // Managed memory of the host is where it is.
+  void advise(void* address, std::size_t bytes, Advice advice) override;
+  void prefetch(void* address, std::size_t bytes, DeviceKind where, onstream::Stream stream) override;
 
   // --- streams ---
   onstream::Stream create_stream() override {
@@ -101,6 +106,14 @@ void HostDevice::wait(onstream::Stream stream, const std::shared_ptr<onstream::E
   const auto known = std::dynamic_pointer_cast<Event>(event);
   require(known != nullptr, "wait() for an event that is null or of another kind of device");
   of(stream).wait(known);
+}
+
+void HostDevice::advise(void* address, std::size_t bytes, Advice) {
+  require_managed("advise", inspect(address), address, bytes);
+}
+
+void HostDevice::prefetch(void* address, std::size_t bytes, DeviceKind, onstream::Stream) {
+  require_managed("prefetch", inspect(address), address, bytes);
 }
 
 void HostDevice::copy(void* destination, const void* source, std::size_t bytes, onstream::Stream stream) {
