@@ -321,6 +321,35 @@ CASE(the_control_path_works_while_the_user_captures) {
   CHECK(word_at(*device, memory->data()) == 2);
 }
 
+CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
+  const std::shared_ptr<Device> device = gpu();
+  const Kernel waiting{"await_word", &host_entry<AwaitWord>, await_word_entry()};
+  const Kernel late{"add_late", &host_entry<AddLate>, add_late_entry()};
+  const std::shared_ptr<Memory> flags = device->allocate(64, MemoryKind::pinned);
+  const std::shared_ptr<Memory> sum = device->allocate(64, MemoryKind::device);
+  auto* word = reinterpret_cast<std::uint64_t*>(flags->data());
+  device->load(waiting);
+  device->load(late);
+  const Stream first = device->create_stream();
+  const Stream second = device->create_stream();
+  launch(*device, waiting, AwaitWord{word, word + 1}, {1, 32}, first);
+  launch(*device, late, AddLate{{reinterpret_cast<std::uint64_t*>(sum->data()), 5}}, {1, 32}, second);
+  device->copy(sum->data() + 8, sum->data(), 8, second);
+  device->synchronize(second);
+  HostGroup::store_release(word, 1);
+  device->synchronize(first);
+  CHECK(word[1] == 1);  // had the other kernel waited for its end, it would have given up
+  CHECK(word_at(*device, sum->data() + 8) == 5);
+  device->destroy_stream(first);
+  device->destroy_stream(second);
+}
+
+CASE(the_users_way_of_loading_kernels_is_left_alone) {
+  const char* before = user::loading_set_by_user();
+  (void)gpu();
+  CHECK(user::loading_set_by_user() == before);
+}
+
 CASE(the_callers_current_gpu_stays_and_no_error_is_left) {
   const std::shared_ptr<Device> first = gpu(0);
   const std::shared_ptr<Device> second = gpu(1);

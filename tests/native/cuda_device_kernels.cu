@@ -3,6 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -12,6 +13,9 @@
 namespace onstream::test {
 
 const void* add_to_entry() { return reinterpret_cast<const void*>(&cuda_entry<AddTo>); }
+
+const void* add_late_entry() { return reinterpret_cast<const void*>(&cuda_entry<AddLate>); }
+const void* await_word_entry() { return reinterpret_cast<const void*>(&cuda_entry<AwaitWord>); }
 
 namespace user {
 
@@ -162,6 +166,8 @@ void end_capture(void* stream, int launches) {
   check(cudaGraphExecDestroy(executable), "cudaGraphExecDestroy");
   check(cudaGraphDestroy(graph), "cudaGraphDestroy");
 }
+
+const char* loading_set_by_user() { return std::getenv("CUDA_MODULE_LOADING"); }
 
 bool error_left() { return cudaGetLastError() != cudaSuccess; }
 

@@ -11,6 +11,7 @@
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
 #include "onstream/message/streams.hpp"
+#include "onstream/plan/kernels.hpp"
 #include "onstream/plan/lane_kernels.hpp"
 #include "onstream/plan/lane_recv.hpp"
 
@@ -88,7 +89,8 @@ class Messages::Implementation {
     using Way = lane::Send::Way;
     for (const Kernel* kernel :
          {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
-          &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel()}) {
+          &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
+          &lane::reopen_kernel(), &plan::kernel()}) {  // before any rank can wait for another
       device_->load(*kernel);
     }
     for (int peer = 0; peer < fabric_->size(); ++peer) {

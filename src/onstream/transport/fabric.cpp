@@ -186,6 +186,8 @@ class Fabric::Implementation {
       if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
     }
     if (report.status != Status::aborted) abort(describe(report));
+    if (report.status != Status::timeout) return;
+    if (const std::string hint = device_->timeout_hint(); !hint.empty()) log_once(LogLevel::warn, hint, hint);
   }
 
   // In the watch's thread: nothing may escape.

@@ -124,6 +124,7 @@ class CudaDevice final : public Device {
   void wait(Stream stream, const std::shared_ptr<Event>& event) override;
 
   void load(const Kernel& kernel) override;
+  std::string timeout_hint() const override;
   void copy(void* destination, const void* source, std::size_t bytes, Stream stream) override;
   void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) override;
   void call(void (*function)(void*), void* argument, Stream stream) override;
@@ -227,6 +228,19 @@ void CudaDevice::load(const Kernel& kernel) {
          "): build with -DONSTREAM_CUDA_ARCHITECTURES=", gpu_.capability());
   }
   check(result, "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+  cudaFunction_t function = nullptr;
+  check(cudaGetFuncBySymbol(&function, kernel.cuda), "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+  if (driver().func_load == nullptr) return;  // asking for the attributes has loaded it
+  check(driver().func_load(function), "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+}
+
+std::string CudaDevice::timeout_hint() const {
+  CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
+  if (driver().module_get_loading_mode(&mode) != CUDA_SUCCESS || mode == CU_MODULE_EAGER_LOADING) return "";
+  return "CUDA loads a kernel when it is first launched and may wait for all running kernels to end before it does. If "
+         "a "
+         "rank launched one of the program's kernels for the first time beside a wait, launch it once before, or set "
+         "CUDA_MODULE_LOADING=EAGER";
 }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream stream) {

@@ -24,11 +24,14 @@ struct Driver {
   decltype(&::cuMemExportToShareableHandle) mem_export = nullptr;
   decltype(&::cuMemImportFromShareableHandle) mem_import = nullptr;
   decltype(&::cuStreamBatchMemOp) stream_batch_mem_op = nullptr;
+  decltype(&::cuFuncLoad) func_load = nullptr;  // null before CUDA 12.4
+  decltype(&::cuModuleGetLoadingMode) module_get_loading_mode = nullptr;
   decltype(&::cuGetErrorName) get_error_name = nullptr;
   decltype(&::cuGetErrorString) get_error_string = nullptr;
 };
 
-// The table, filled on the first call; any thread. Throws unsupported naming a function that the driver lacks.
+// The table, filled on the first call; any thread. Throws unsupported naming a function that the driver lacks, unless
+// the table says when it came.
 const Driver& driver();
 
 }  // namespace onstream::cuda

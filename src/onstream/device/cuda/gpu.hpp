@@ -59,6 +59,7 @@ class Gpu {
   explicit Gpu(int ordinal);
   void read_properties();
   void find_peers();
+  void load_driver_kernels();
 
   int ordinal_;
   CUdevice device_ = 0;
