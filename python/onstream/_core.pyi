@@ -443,6 +443,11 @@ class ParameterRow:
 def devices() -> list[DeviceRow]:
     """Every device of this machine, GPUs first."""
 
+def small_copies(kind: str) -> tuple[str, str]:
+    """
+    How small copies from the CPU to kernels work on devices of a kind, and why.
+    """
+
 def no_cuda_reason() -> str:
     """Why there are no cuda devices; empty if there are some."""
 

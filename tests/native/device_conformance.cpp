@@ -200,6 +200,40 @@ RULE(an_export_that_makes_no_sense_is_refused) {
   CHECK_THROWS((void)device.import_memory(record, std::move(exported.fd)), "");
 }
 
+// --- small memory ---
+
+RULE(what_the_cpu_puts_kernels_load_and_what_they_store_the_cpu_gets) {
+  const SmallCopies how = device.small_copies();
+  CHECK(!how.how.empty() && !how.why.empty());
+  const OwnStream stream(device);
+  std::vector<std::shared_ptr<SmallMemory>> pieces;
+  for (const std::size_t bytes : {8, 256, 300, 4096, 8192, 8192}) pieces.push_back(device.allocate_small(bytes));
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::uint64_t value = 1000 + i;
+    pieces[i]->put(pieces[i]->bytes() / 8 * 8 - 8, &value, 8);
+    pieces[i]->put(0, &value, 8);
+  }
+  for (int turn = 0; turn < 20; ++turn) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const std::uint64_t value = 1000 + 10 * static_cast<std::uint64_t>(turn) + i;
+      pieces[i]->put(0, &value, 8);
+      launch_one(device, AddOnce{words(pieces[i]), 5}, stream);
+    }
+    device.synchronize(stream);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      std::uint64_t value = 0;
+      pieces[i]->get(&value, 0, 8);
+      CHECK(value == 1005 + 10 * static_cast<std::uint64_t>(turn) + i);
+    }
+  }
+  std::uint64_t last = 0;
+  pieces[5]->get(&last, 8184, 8);
+  CHECK(last == 1005);
+  CHECK_THROWS(pieces[0]->put(1, &last, 8), "put of 8 B at offset 1 of small memory of 8 B");
+  CHECK_THROWS(pieces[0]->get(&last, 9, 0), "get of 0 B at offset 9");
+  CHECK_THROWS((void)device.allocate_small(0), "0 B");
+}
+
 // --- managed memory ---
 
 RULE(cpu_and_kernels_use_managed_memory_by_turns) {

@@ -88,6 +88,21 @@ class Memory {
   virtual MemoryKind kind() const = 0;
 };
 
+// Memory that the CPU fills with stores of its own and kernels load, without a call to the driver: for small copies.
+class SmallMemory : public Memory {
+ public:
+  // There for every kernel that is launched after the call. Threads may put to ranges that do not overlap.
+  virtual void put(std::size_t offset, const void* source, std::size_t bytes) = 0;
+  // What kernels that have finished stored. May be slow.
+  virtual void get(void* destination, std::size_t offset, std::size_t bytes) const = 0;
+};
+
+// How small memory works on a device, for people: "gdrcopy", and why it is that.
+struct SmallCopies {
+  std::string how;
+  std::string why;
+};
+
 // Imported memory: a peer's allocation in this address space. Unmapped with the last owner.
 class Mapping {
  public:
@@ -137,6 +152,9 @@ class Device {
   // --- memory ---
   // Zeroed memory of a kind; `device` memory is exportable. Throws with the bytes asked for when there is none.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) = 0;
+  // Zeroed, at least `bytes`; kind device or pinned, as small_copies() tells.
+  virtual std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) = 0;
+  virtual SmallCopies small_copies() const = 0;
   virtual MemoryInfo inspect(const void* address) const = 0;
   virtual Export export_memory(const MemoryInfo& info) = 0;
   // Maps what another rank exported; an export of this very process comes back as its own address. Throws unsupported,

@@ -97,6 +97,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.source = route.bounce->data();
     route.copy_first = true;
+    route.plain = small;
   }
   if (small) return route;
   route.prefetch = prefetch_ && info.kind == MemoryKind::managed;

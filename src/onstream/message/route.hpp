@@ -28,6 +28,7 @@ struct SendRoute {
   std::uint64_t peer_bounce = 0;
   bool copy_engine = false;
   bool prefetch = false;  // the buffer's pages shall be on the device
+  bool plain = false;     // a message of the ring out of plain host memory
 };
 
 struct RecvRoute {

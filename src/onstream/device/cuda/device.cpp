@@ -13,6 +13,7 @@
 #include "onstream/device/cuda/gpu.hpp"
 #include "onstream/device/cuda/managed.hpp"
 #include "onstream/device/cuda/memory.hpp"
+#include "onstream/device/cuda/small.hpp"
 #include "onstream/device/cuda/words.hpp"
 #include "onstream/device/managed.hpp"
 #include "onstream/device/words.hpp"
@@ -96,7 +97,7 @@ class Template {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)) {}
+  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)), smalls_(gpu_) {}
 
   DeviceKind kind() const override { return DeviceKind::cuda; }
   int index() const override { return gpu_.ordinal(); }
@@ -107,6 +108,8 @@ class CudaDevice final : public Device {
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override {
     return cuda::allocate(gpu_, bytes, kind);
   }
+  std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) override { return smalls_.allocate(bytes); }
+  SmallCopies small_copies() const override { return smalls_.how(); }
   MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
@@ -139,6 +142,7 @@ class CudaDevice final : public Device {
   bool capturing_here(Stream stream) const;  // with the GPU current already
 
   Gpu& gpu_;
+  SmallMemories smalls_;
 };
 
 void CudaDevice::advise(void* address, std::size_t bytes, Advice advice) {
@@ -352,6 +356,8 @@ std::vector<DeviceRow> list_cuda() {
   }
   return rows;
 }
+
+SmallCopies cuda_small_copies() { return cuda::SmallMemories::wanted(); }
 
 std::string why_no_cuda() {
   std::string why_none;

@@ -42,6 +42,7 @@ Driver load() {
   find(table.device_get_attribute, "cuDeviceGetAttribute");
   find(table.pointer_get_attributes, "cuPointerGetAttributes");
   find(table.pointer_get_attribute, "cuPointerGetAttribute");
+  find(table.pointer_set_attribute, "cuPointerSetAttribute");
   find(table.mem_get_allocation_granularity, "cuMemGetAllocationGranularity");
   find(table.mem_create, "cuMemCreate");
   find(table.mem_release, "cuMemRelease");

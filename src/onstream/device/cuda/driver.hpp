@@ -13,6 +13,7 @@ struct Driver {
   decltype(&::cuDeviceGetAttribute) device_get_attribute = nullptr;
   decltype(&::cuPointerGetAttributes) pointer_get_attributes = nullptr;
   decltype(&::cuPointerGetAttribute) pointer_get_attribute = nullptr;
+  decltype(&::cuPointerSetAttribute) pointer_set_attribute = nullptr;
   decltype(&::cuMemGetAllocationGranularity) mem_get_allocation_granularity = nullptr;
   decltype(&::cuMemCreate) mem_create = nullptr;
   decltype(&::cuMemRelease) mem_release = nullptr;

@@ -14,6 +14,7 @@
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"
 #include "onstream/device/managed.hpp"
+#include "onstream/device/small.hpp"
 #include "onstream/device/words.hpp"
 
 namespace onstream::host {
@@ -39,6 +40,10 @@ class HostDevice final : public Device {
 
   // --- memory ---
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override { return host::allocate(bytes, kind); }
+  std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) override {
+    return std::make_shared<AddressedSmallMemory>(host::allocate(bytes, MemoryKind::pinned));
+  }
+  SmallCopies small_copies() const override { return host::small_copies(); }
   MemoryInfo inspect(const void* address) const override { return host::inspect(address); }
   Export export_memory(const MemoryInfo& info) override { return host::export_memory(info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
@@ -153,6 +158,8 @@ void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream:
 }  // namespace
 
 std::shared_ptr<Device> open() { return std::make_shared<HostDevice>(); }
+
+SmallCopies small_copies() { return {"stores", "kernels of the host device run on the CPU"}; }
 
 std::string device_name() {
   const unsigned cores = std::thread::hardware_concurrency();
