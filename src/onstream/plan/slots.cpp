@@ -40,10 +40,12 @@ std::uint32_t* Slots::new_pulse() {
 
 Slot Slots::make(std::uint32_t* pulse) const {
   Slot slot;
-  slot.opening = words_.opening();
+  slot.opening = words_.opening(pulse);
   slot.gate = words_.gate(pulse);
   slot.telling = words_.telling();
   slot.closing = words_.closing(pulse);
+  const bool apart = between_ == Between::kernels || slot.closing.empty();
+  if (apart && !slot.telling.empty()) slot.telling.push_back(Words::quiet(pulse));
   if (between_ == Between::nothing) {
     merge(slot.opening, slot.gate);
     merge(slot.telling, slot.closing);
@@ -64,7 +66,7 @@ const Slot& Slots::of(Stream stream) {
 
 std::size_t Slots::operations() const {
   std::uint32_t nobody = 0;
-  return words_.opening().size() + words_.gate(&nobody).size() + words_.telling().size() +
+  return words_.opening(&nobody).size() + words_.gate(&nobody).size() + words_.telling().size() +
          words_.closing(&nobody).size();
 }
 

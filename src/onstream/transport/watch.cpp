@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::uint32_t kSeen = 1u << 16;  // in the pulse: the watch has met this phase
 constexpr std::chrono::milliseconds kLook{5};
-constexpr std::chrono::microseconds kDrain{
-    50};  // between looks while streams drain: each phase of each launch takes one
+// While streams drain, each phase of each launch takes a look; so long after the last one that was let go on.
+constexpr std::chrono::microseconds kDrain{50};
+constexpr std::uint64_t kDrainingNs = 100'000'000;
 
 std::atomic_ref<std::uint32_t> ref(std::uint32_t* word) { return std::atomic_ref<std::uint32_t>(*word); }
 
@@ -44,6 +45,7 @@ std::shared_ptr<void> Watch::stand_by(StreamWaits waits) {
 }
 
 void Watch::work() {
+  std::uint64_t drained_ns = 0;  // when a stream was last let go on
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (entries_.empty()) {
@@ -51,9 +53,10 @@ void Watch::work() {
       continue;
     }
     const bool failed = HostGroup::load_acquire(abort_) != 0;
-    bool draining = false;
-    for (const std::shared_ptr<Entry>& entry : entries_) draining = look(*entry, failed) || draining;
-    if (draining) {
+    for (const std::shared_ptr<Entry>& entry : entries_) {
+      if (look(*entry, failed)) drained_ns = now_ns();
+    }
+    if (drained_ns != 0 && now_ns() - drained_ns < kDrainingNs) {
       news_.wait_for(lock, kDrain);
     } else {
       news_.wait_for(lock, kLook);
@@ -61,41 +64,46 @@ void Watch::work() {
   }
 }
 
-// True while the stream has to be let go on.
+// True when it has let the stream go on.
 bool Watch::look(Entry& entry, bool failed) {
-  std::uint32_t pulse = ref(entry.waits.pulse).load(std::memory_order_acquire);  // pairs with the stream's writes
-  const std::uint32_t number = pulse & ~kSeen;
+  const auto pulse = ref(entry.waits.pulse);
+  std::uint32_t seen = pulse.load(std::memory_order_acquire);  // pairs with the stream's writes
+  const std::uint32_t number = seen & ~kSeen;
   if (number == 0 || number > entry.waits.phases.size()) return false;
-  const std::vector<AwaitedWord>& phase = entry.waits.phases[number - 1];
-  if ((pulse & kSeen) == 0) {
-    if (!ref(entry.waits.pulse).compare_exchange_strong(pulse, number | kSeen)) return failed;  // it goes on by itself
+  if ((seen & kSeen) == 0) {
+    if (!pulse.compare_exchange_strong(seen, number | kSeen)) return false;  // it goes on by itself
+    seen = number | kSeen;
     entry.since_ns = now_ns();
+    entry.late = 0;
     entry.told = false;
   }
-  if (failed) {
-    report_missing(entry, phase, Status::aborted);
-    for (const AwaitedWord& awaited : phase) ref(awaited.word).store(1, std::memory_order_release);
-    return true;
-  }
-  if (now_ns() - entry.since_ns <= timeout_ns_) return false;
-  report_missing(entry, phase, Status::timeout);
-  return HostGroup::load_acquire(abort_) != 0;
-}
-
-// What has not come, once for each phase that was waited in. A stream that has gone on meanwhile misses nothing.
-void Watch::report_missing(Entry& entry, const std::vector<AwaitedWord>& phase, Status status) {
-  if (entry.told) return;
-  const std::uint32_t pulse = ref(entry.waits.pulse).load(std::memory_order_acquire);
-  std::vector<FaultReport> missing;
-  for (const AwaitedWord& awaited : phase) {
-    if (ref(awaited.word).load(std::memory_order_acquire) != 0) continue;
-    missing.push_back(awaited.fault);
-    missing.back().status = status;
+  std::vector<AwaitedWord> missing;
+  for (const AwaitedWord& awaited : entry.waits.phases[number - 1]) {
+    if (ref(awaited.word).load(std::memory_order_acquire) == 0) missing.push_back(awaited);
   }
   // The mark makes a phase that ended and came again differ from the one that was looked at.
-  if ((pulse & kSeen) == 0 || ref(entry.waits.pulse).load(std::memory_order_acquire) != pulse) return;
+  if (missing.empty() || pulse.load(std::memory_order_acquire) != seen) {
+    entry.late = 0;
+    return false;
+  }
+  if (failed) {
+    report(entry, missing, Status::aborted);
+    for (const AwaitedWord& awaited : missing) ref(awaited.word).store(1, std::memory_order_release);
+    return true;
+  }
+  if (now_ns() - entry.since_ns > timeout_ns_ && ++entry.late == 2) report(entry, missing, Status::timeout);
+  return false;
+}
+
+// Once for each phase.
+void Watch::report(Entry& entry, const std::vector<AwaitedWord>& missing, Status status) {
+  if (entry.told) return;
   entry.told = true;
-  for (const FaultReport& fault : missing) report_(fault);
+  for (const AwaitedWord& awaited : missing) {
+    FaultReport fault = awaited.fault;
+    fault.status = status;
+    report_(fault);
+  }
 }
 
 }  // namespace onstream

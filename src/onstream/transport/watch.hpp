@@ -1,10 +1,10 @@
 // Watch: stands by waits that a stream makes itself (Device::operate), which look at no deadline and at no abort word.
 //
-// Whoever enqueues such waits describes them once. The stream sets a pulse word to the number of the phase that it
-// waits in, and back to 0 behind the waits, before it resets any awaited word. A thread looks at the pulses now and
-// then: a phase that lasts past the deadline is reported like the fault of a kernel, one that outlives the world as
-// aborted; and once the world has failed the thread stores what is awaited, until no pulse is left, so that the streams
-// drain.
+// Whoever enqueues such waits describes them once. The stream sets a pulse word to the number of the phase that it is
+// about to wait in. It is taken for waiting as long as some word of that phase has not come; where it resets such words
+// itself it writes another pulse at the same time, and only what two looks agree on counts. A thread looks now and
+// then: a word that has not come by the deadline is reported like the fault of a kernel, one that the world does not
+// live to see as aborted; and once the world has failed the thread stores what is awaited, so that the streams drain.
 //
 // The stream's values are constants, so a captured launch needs no host. That a phase is a new one is seen by a mark
 // that the thread itself leaves in the pulse. Everything lies in pinned host memory: no driver call takes part.
@@ -49,12 +49,13 @@ class Watch {
   struct Entry {
     StreamWaits waits;
     std::uint64_t since_ns = 0;  // the marked phase was first seen
+    int late = 0;                // looks, one after the other, that found it late
     bool told = false;           // its faults are reported
   };
 
   void work();
   bool look(Entry& entry, bool failed);
-  void report_missing(Entry& entry, const std::vector<AwaitedWord>& phase, Status status);
+  void report(Entry& entry, const std::vector<AwaitedWord>& missing, Status status);
 
   std::uint64_t timeout_ns_;
   const std::uint64_t* abort_;
