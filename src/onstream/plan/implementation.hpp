@@ -8,6 +8,7 @@
 
 #include "onstream/plan/lower.hpp"
 #include "onstream/plan/plan.hpp"
+#include "onstream/plan/slots.hpp"
 #include "onstream/plan/tables.hpp"
 
 namespace onstream {
@@ -26,6 +27,13 @@ class Plan::Implementation {
   int mover_blocks = 1;              // of the first of two kernels
   int threads = 1;
   int kernels = 1;
+  std::shared_ptr<Segment> words;      // path memop: what streams write and await
+  std::unique_ptr<plan::Slots> slots;  // ... and when; null without that path
+  struct Range {
+    void* address;
+    std::size_t bytes;
+  };
+  std::vector<Range> prefetches;  // managed buffers that a launch brings to the device first
   std::vector<plan::CopyCommand> before;
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;

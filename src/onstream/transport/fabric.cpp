@@ -41,7 +41,9 @@ class Fabric::Implementation {
         board_(*device_, launch, parameters),
         mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
         mesh_(*mesh_owner_),
-        reach_(device_, mesh_, launch.rank, parameters.timeout_s) {
+        reach_(device_, mesh_, launch.rank, parameters.timeout_s),
+        watch_(std::make_unique<Watch>(board_.wait_view().timeout_ns, board_.wait_view().abort,
+                                       [this](const FaultReport& fault) { take_from_watch(fault); })) {
     mesh_.on("abort", [this](int, const std::string& reason, Fd) {
       fail_world(reason);
       return std::string();
@@ -94,8 +96,11 @@ class Fabric::Implementation {
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
   }
 
-  // The mesh's thread runs this object's handlers: it ends first.
-  ~Implementation() { mesh_owner_.reset(); }
+  // The watch's thread uses the mesh, and the mesh's thread runs this object's handlers: they end first.
+  ~Implementation() {
+    watch_.reset();
+    mesh_owner_.reset();
+  }
 
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
     check();
@@ -166,16 +171,32 @@ class Fabric::Implementation {
             report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
         mesh_.notify(report.peer, "truncated", pack_fault(theirs));
       }
-      {
-        const std::lock_guard lock(mutex_);
-        (fails_the_world(report.status) ? fatal_ : faults_).push_back(report);
-      }
-      has_faults_.store(true, std::memory_order_release);
-      if (!fails_the_world(report.status)) continue;
-      for (int peer = 0; peer < launch_.size; ++peer) {
-        if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
-      }
-      if (report.status != Status::aborted) abort(describe(report));
+      take(report);
+    }
+  }
+
+  void take(const FaultReport& report) {
+    {
+      const std::lock_guard lock(mutex_);
+      (fails_the_world(report.status) ? fatal_ : faults_).push_back(report);
+    }
+    has_faults_.store(true, std::memory_order_release);
+    if (!fails_the_world(report.status)) return;
+    for (int peer = 0; peer < launch_.size; ++peer) {
+      if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
+    }
+    if (report.status != Status::aborted) abort(describe(report));
+    if (report.status != Status::timeout) return;
+    if (const std::string hint = device_->timeout_hint(); !hint.empty()) log_once(LogLevel::warn, hint, hint);
+  }
+
+  // In the watch's thread: nothing may escape.
+  void take_from_watch(FaultReport report) {
+    report.rank = launch_.rank;
+    try {
+      take(report);
+    } catch (const std::exception& error) {
+      fail_world(error.what());
     }
   }
 
@@ -216,6 +237,7 @@ class Fabric::Implementation {
   std::unique_ptr<Mesh> mesh_owner_;
   Mesh& mesh_;
   Reach reach_;
+  std::unique_ptr<Watch> watch_;
   std::atomic<std::size_t> device_bytes_ = 0;
   int block_limit_ = 1;
 
@@ -254,10 +276,14 @@ std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t byt
 std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
 }
+ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 bool Fabric::in_segment(int peer, const void* address, std::size_t bytes) const {
   return implementation_->in_segment(peer, address, bytes);
 }
 WaitView Fabric::wait_view() const { return implementation_->board_.wait_view(); }
+std::shared_ptr<void> Fabric::stand_by(StreamWaits waits) {
+  return implementation_->watch_->stand_by(std::move(waits));
+}
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }

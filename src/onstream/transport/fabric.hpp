@@ -19,6 +19,8 @@
 #include "onstream/device/device.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/failure.hpp"
+#include "onstream/transport/reach_statistics.hpp"
+#include "onstream/transport/watch.hpp"
 
 namespace onstream {
 
@@ -63,8 +65,13 @@ class Fabric {
   // Why expose() gives nothing for this address: "plain host memory is private to its process", ...
   std::string why_not(const void* address, int peer) const;
 
+  // What the registration cache behind expose() did and holds.
+  ReachStatistics reach_statistics() const;
+
   // How kernels of this world wait. By value into every kernel argument.
   WaitView wait_view() const;
+  // Waits that streams make themselves get a deadline, and an end when the world fails, until the answer is let go.
+  std::shared_ptr<void> stand_by(StreamWaits waits);
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
   void abort(const std::string& reason);
