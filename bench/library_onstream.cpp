@@ -1,5 +1,8 @@
-// onstream itself under measurement: channels are lanes, batches are plans.
+// onstream itself under measurement: channels are lanes, batches are plans. Path memop is of plans alone: there each
+// message of the data channel is a launch of a plan with that message in it.
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 #include "library.hpp"
 #include "onstream/base/error.hpp"
@@ -73,9 +76,11 @@ class OnstreamLibrary final : public Library {
   }
 
   void send(const Span& span, int peer, Stream stream) override {
+    if (by_plan(span)) return message_plan(span, rank(), peer).launch(stream);
     world_->send(outgoing(span.channel) + span.offset, span.bytes, peer, message(span.channel), stream);
   }
   void recv(const Span& span, int peer, Stream stream) override {
+    if (by_plan(span)) return message_plan(span, peer, rank()).launch(stream);
     world_->recv(incoming(span.channel) + span.offset, span.bytes, peer, message(span.channel), stream);
   }
   void exchange(const Span& span, int to, int from, Stream stream, Stream second) override {
@@ -83,6 +88,7 @@ class OnstreamLibrary final : public Library {
     recv(span, from, second);
   }
   void ring_step(const Span& span, int to, int from, Stream stream) override {
+    if (by_plan(span)) return ring_plan(span, to, from).launch(stream);
     const MessageOptions options = message(span.channel);
     const auto receive = world_->irecv(incoming(span.channel) + span.offset, span.bytes, from, options, stream);
     const auto sent = world_->isend(outgoing(span.channel) + span.offset, span.bytes, to, options, stream);
@@ -91,20 +97,11 @@ class OnstreamLibrary final : public Library {
     if (device().capturing(stream)) keep_.insert(keep_.end(), {receive, sent});
   }
   std::shared_ptr<Batch> prepare(const std::vector<Step>& steps) override {
-    PlanBuilder builder = world_->plan("bench");
-    if (options_.path != Path::automatic) builder.use_path(options_.path);
-    for (const Step& step : steps) {
-      const Layout layout = Layout::contiguous(step.span.bytes);
-      if (step.kind == Step::Kind::send) {
-        builder.send(outgoing(step.span.channel) + step.span.offset, layout, step.peer);
-      } else {
-        builder.recv(incoming(step.span.channel) + step.span.offset, layout, step.peer);
-      }
-    }
-    return std::make_shared<PlanBatch>(builder.build());
+    return std::make_shared<PlanBatch>(build(steps));
   }
 
   void run_host(const Case& c) override {
+    if (options_.path == Path::memop) fail(ErrorCode::unsupported, "path memop is ordered on a stream; no host waits");
     switch (c.mode) {
       case Mode::ping_pong: return host_ping_pong(c);
       case Mode::pipelined: return host_pipelined(c);
@@ -114,7 +111,10 @@ class OnstreamLibrary final : public Library {
   }
 
   void synchronize(Stream stream) override { world_->synchronize(stream); }
-  void begin_case() override { keep_.clear(); }
+  void begin_case() override {
+    keep_.clear();
+    plans_.clear();
+  }
   void abort(const std::string& reason) override { world_->abort(reason); }
 
   std::string heading() const override {
@@ -132,6 +132,40 @@ class OnstreamLibrary final : public Library {
   }
 
  private:
+  bool by_plan(const Span& span) const { return options_.path == Path::memop && span.channel == Channel::data; }
+
+  // The plan of one message between two ranks. Both build those of both directions when they first use the span, which
+  // every mode does at the same point, and before it captures.
+  Plan& message_plan(const Span& span, int from, int to) {
+    const auto plan = [&](int source) -> std::shared_ptr<Plan>& { return plans_[{span.offset, span.bytes, source}]; };
+    if (plan(from) == nullptr) {
+      for (const int source : {0, 1}) {
+        plan(source) = build({{rank() == source ? Step::Kind::send : Step::Kind::recv, span, 1 - rank()}});
+      }
+    }
+    require(from != to, "a message to oneself is no part of this bench");
+    return *plan(from);
+  }
+  Plan& ring_plan(const Span& span, int to, int from) {
+    std::shared_ptr<Plan>& plan = plans_[{span.offset, span.bytes, -1}];
+    if (plan == nullptr) plan = build({{Step::Kind::send, span, to}, {Step::Kind::recv, span, from}});
+    return *plan;
+  }
+
+  std::shared_ptr<Plan> build(const std::vector<Step>& steps) {
+    PlanBuilder builder = world_->plan("bench");
+    if (options_.path != Path::automatic) builder.use_path(options_.path);
+    for (const Step& step : steps) {
+      const Layout layout = Layout::contiguous(step.span.bytes);
+      if (step.kind == Step::Kind::send) {
+        builder.send(outgoing(step.span.channel) + step.span.offset, layout, step.peer);
+      } else {
+        builder.recv(incoming(step.span.channel) + step.span.offset, layout, step.peer);
+      }
+    }
+    return builder.build();
+  }
+
   MessageOptions message(Channel channel) const {
     if (channel == Channel::control) return {.lane = 1, .path = Path::automatic};
     return {.lane = 0, .path = options_.path};
@@ -186,6 +220,8 @@ class OnstreamLibrary final : public Library {
   Buffer word_out_;
   Buffer word_in_;
   std::vector<std::shared_ptr<Request>> requests_;
+  std::map<std::tuple<std::size_t, std::size_t, int>, std::shared_ptr<Plan>>
+      plans_;                                   // by span and source; of path memop
   std::vector<std::shared_ptr<Request>> keep_;  // of captured windows: they live in the graph
 };
 

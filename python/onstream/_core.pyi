@@ -267,7 +267,14 @@ class World:
         """
 
     def describe(self) -> str:
-        """Ranks, devices, who reaches whom, memory held."""
+        """Ranks, devices, memory held, registrations."""
+
+    def statistics(self) -> dict[str, int]:
+        """
+        What the library did and holds, in numbers. registration_...: how look-ups of buffers for peers ended (refused:
+        memory that cannot leave its process; stale: freed since). exposed: what peers map of this rank now; imported:
+        what this rank maps of peers. lane_bytes, segment_bytes: device memory of the library's own.
+        """
 
     def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
 
@@ -450,6 +457,11 @@ class ParameterRow:
 
 def devices() -> list[DeviceRow]:
     """Every device of this machine, GPUs first."""
+
+def small_copies(kind: str) -> tuple[str, str]:
+    """
+    How small copies from the CPU to kernels work on devices of a kind, and why.
+    """
 
 def no_cuda_reason() -> str:
     """Why there are no cuda devices; empty if there are some."""

@@ -42,6 +42,7 @@ def collect() -> dict[str, Any]:
         "no_cuda_reason": _core.no_cuda_reason(),
         "peer_access": peer_access(),
         "paths": [dataclasses.asdict(row) for row in path_rows()],
+        "small_copies": [dataclasses.asdict(row) for row in small_copy_rows()],
         "transports": [dataclasses.asdict(row) for row in transport_rows()],
         "launch": _launch(),
         "parameters": [
@@ -68,9 +69,24 @@ def path_rows() -> list[PathRow]:
         PathRow("store", "the sender's kernel stores into the destination", "yes", alone),
         PathRow("load", "the receiver's kernel loads from the source", "yes", alone),
         PathRow("copy", "copy engine", "yes, as a memory copy", alone),
+        PathRow("memop", "copy engine between words that streams write and await; plans only", "yes", alone),
         PathRow("stage", "through memory that both sides reach", "yes", any_gpu),
         PathRow("net", "network", missing, missing),
     ]
+
+
+@dataclass(frozen=True)
+class SmallCopyRow:
+    """How a few bytes come from the CPU to kernels of one kind of device."""
+
+    device: str
+    how: str
+    why: str
+
+
+def small_copy_rows() -> list[SmallCopyRow]:
+    """One row a kind of device."""
+    return [SmallCopyRow(kind, *_core.small_copies(kind)) for kind in ("host", "cuda")]
 
 
 @dataclass(frozen=True)
@@ -137,6 +153,10 @@ def render(facts: dict[str, Any], console: Console) -> None:
     for row in facts["transports"]:
         transports.add_row(row["transport"], row["joins"], row["available"])
     console.print(transports)
+    small_copies = _table("Small copies from the CPU", "device", "how", "why")
+    for row in facts["small_copies"]:
+        small_copies.add_row(row["device"], row["how"], row["why"])
+    console.print(small_copies)
     launch = facts["launch"]
     if "error" in launch:
         console.print(f"Launcher: [red]{launch['error']}[/]\n")

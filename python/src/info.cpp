@@ -1,5 +1,6 @@
 // What `onstream info` shows: devices and parameters.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -24,6 +25,13 @@ void bind_info(nb::module_& m) {
       .def_ro("doc", &ParameterRow::doc)
       .def_ro("set_by", &ParameterRow::set_by);
   m.def("devices", &list_devices, "Every device of this machine, GPUs first.");
+  m.def(
+      "small_copies",
+      [](const std::string& kind) {
+        const SmallCopies it = small_copies_of(kind == "host" ? DeviceKind::host : DeviceKind::cuda);
+        return std::make_pair(it.how, it.why);
+      },
+      nb::arg("kind"), "How small copies from the CPU to kernels work on devices of a kind, and why.");
   m.def("no_cuda_reason", &no_cuda_reason, "Why there are no cuda devices; empty if there are some.");
   m.def(
       "parameters", [] { return Parameters::from_environment().rows(); },

@@ -56,6 +56,17 @@ std::string PyWorld::device() const {
 
 namespace {
 
+std::map<std::string, std::uint64_t> statistics_of(const PyWorld& world) {
+  const World::Statistics all = world.open()->statistics();
+  const ReachStatistics& reach = all.reach;
+  return {{"registration_hits", reach.hits},         {"registration_misses", reach.misses},
+          {"registration_failures", reach.failures}, {"registrations_refused", reach.unreachable},
+          {"registrations_stale", reach.stale},      {"exposed", reach.exposed},
+          {"exposed_bytes", reach.exposed_bytes},    {"imported", reach.imported},
+          {"imported_bytes", reach.imported_bytes},  {"lane_bytes", all.lane_bytes},
+          {"segment_bytes", all.segment_bytes}};
+}
+
 using WorldHandle = nb::handle_t<PyWorld>;
 
 MemoryKind kind_from(const std::string& name) {
@@ -380,7 +391,13 @@ void bind_worlds(nb::module_& m) {
           "Faults that did not fail the world (truncated messages), oldest first; each is given once.")
       .def(
           "describe", [](const PyWorld& self) { return self.open()->describe(); },
-          "Ranks, devices, who reaches whom, memory held.")
+          "Ranks, devices, memory held, registrations.")
+      .def("statistics", &statistics_of,
+           "What the library did and holds, in numbers. registration_...: how look-ups of buffers for peers ended "
+           "(refused:\n"
+           "memory that cannot leave its process; stale: freed since). exposed: what peers map of this rank now; "
+           "imported:\n"
+           "what this rank maps of peers. lane_bytes, segment_bytes: device memory of the library's own.")
       .def("_segment", &make_segment, nb::arg("nbytes"), nb::arg("kind"))
       .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));
   bind_messages(world);

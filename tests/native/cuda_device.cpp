@@ -35,6 +35,8 @@ int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
 #include "cuda_device_kernels.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/device.hpp"
+#include "ranks.hpp"
+#include "standard_error.hpp"
 
 namespace {
 
@@ -171,6 +173,81 @@ CASE(managed_memory_is_known_as_such) {
   CHECK_THROWS((void)device->export_memory(info), "managed");
 }
 
+CASE(memory_that_the_user_maps_is_usable_and_its_reason_is_given) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const Users memory(user::map_device(kBytes), &user::unmap_device);
+  const MemoryInfo info = device->inspect(memory.get() + 16);
+  CHECK(info.kind == MemoryKind::device);
+  CHECK(info.device_index == 0);
+  CHECK(info.kernel_access);
+  CHECK(!info.exportable);
+  CHECK_THROWS((void)device->export_memory(info), "cuMemMap");
+}
+
+// One kind of memory that the user brings.
+struct UsersKind {
+  const char* name;
+  void* (*make)(std::size_t bytes);
+  void (*release)(void* address);
+  const char* why_private;  // in what is said, and in explain(); empty: peers reach it
+};
+
+constexpr std::array<UsersKind, 5> kUsersKinds = {
+    {{"cudaMalloc", &user::malloc_device, &user::free_device, ""},
+     {"cudaMallocAsync", &user::malloc_pool, &user::free_pool, "it comes from a memory pool (cudaMallocAsync)"},
+     {"cuMemMap", &user::map_device, &user::unmap_device, "it was mapped by the program or another library (cuMemMap)"},
+     {"cudaMallocManaged", &user::malloc_managed, &user::free_device, "managed memory belongs to one process"},
+     {"cudaMallocHost", &user::malloc_pinned, &user::free_pinned, "the driver does not share pinned memory"}}};
+
+// Both ranks send from such memory into such memory, as messages and as a plan.
+void exchange(World& world, const UsersKind& kind) {
+  user::use_gpu(0);
+  const Users out(kind.make(kBytes), kind.release);
+  const Users in(kind.make(kBytes), kind.release);
+  Device& device = world.device();
+  const Stream stream = device.create_stream();
+  const int peer = 1 - world.rank();
+  PlanBuilder builder = world.plan(kind.name);
+  builder.send(out.get(), Layout::contiguous(kBytes), peer).recv(in.get(), Layout::contiguous(kBytes), peer);
+  const auto plan = builder.build();
+  CHECK(plan->explain().find(kind.why_private) != std::string::npos);
+  for (unsigned turn = 0; turn < 4; ++turn) {
+    const auto mine = pattern(kBytes, 10 * static_cast<unsigned>(world.rank()) + turn);
+    const auto theirs = pattern(kBytes, 10 * static_cast<unsigned>(peer) + turn);
+    std::vector<unsigned char> got(kBytes);
+    device.copy(out.get(), mine.data(), kBytes, stream);
+    if (turn % 2 == 0) {
+      plan->launch(stream);
+    } else {
+      const auto request = world.irecv(in.get(), kBytes, peer, {}, stream);
+      world.send(out.get(), kBytes, peer, {}, stream);
+      world.wait(request, stream);
+    }
+    world.synchronize(stream);
+    device.copy(got.data(), in.get(), kBytes, stream);
+    device.synchronize(stream);
+    CHECK(got == theirs);
+    world.barrier();
+  }
+  device.destroy_stream(stream);
+}
+
+CASE(messages_and_plans_take_any_memory_of_the_user_and_say_what_is_slow) {
+  (void)gpu();
+  for (const UsersKind& kind : kUsersKinds) {
+    const std::string said =
+        standard_error_of([&] { run_ranks(2, quick("cuda:0"), [&](World& world) { exchange(world, kind); }); });
+    const std::string wanted(kind.why_private);
+    if (wanted.empty()) {
+      CHECK(said.empty());
+    } else {
+      CHECK(said.find(wanted) != std::string::npos);
+      CHECK(said.find(wanted, said.find(wanted) + 1) == std::string::npos);
+    }
+  }
+}
+
 // --- the user's streams, captures and current GPU ---
 
 CASE(a_stream_of_the_user_is_used_as_it_is) {
@@ -242,6 +319,35 @@ CASE(the_control_path_works_while_the_user_captures) {
   user::end_capture(stream.handle(), 2);
   device->destroy_stream(other);
   CHECK(word_at(*device, memory->data()) == 2);
+}
+
+CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
+  const std::shared_ptr<Device> device = gpu();
+  const Kernel waiting{"await_word", &host_entry<AwaitWord>, await_word_entry()};
+  const Kernel late{"add_late", &host_entry<AddLate>, add_late_entry()};
+  const std::shared_ptr<Memory> flags = device->allocate(64, MemoryKind::pinned);
+  const std::shared_ptr<Memory> sum = device->allocate(64, MemoryKind::device);
+  auto* word = reinterpret_cast<std::uint64_t*>(flags->data());
+  device->load(waiting);
+  device->load(late);
+  const Stream first = device->create_stream();
+  const Stream second = device->create_stream();
+  launch(*device, waiting, AwaitWord{word, word + 1}, {1, 32}, first);
+  launch(*device, late, AddLate{{reinterpret_cast<std::uint64_t*>(sum->data()), 5}}, {1, 32}, second);
+  device->copy(sum->data() + 8, sum->data(), 8, second);
+  device->synchronize(second);
+  HostGroup::store_release(word, 1);
+  device->synchronize(first);
+  CHECK(word[1] == 1);  // had the other kernel waited for its end, it would have given up
+  CHECK(word_at(*device, sum->data() + 8) == 5);
+  device->destroy_stream(first);
+  device->destroy_stream(second);
+}
+
+CASE(the_users_way_of_loading_kernels_is_left_alone) {
+  const char* before = user::loading_set_by_user();
+  (void)gpu();
+  CHECK(user::loading_set_by_user() == before);
 }
 
 CASE(the_callers_current_gpu_stays_and_no_error_is_left) {

@@ -21,7 +21,35 @@ struct AddTo {
   }
 };
 
+// The same under another name: a kernel that nothing has launched before.
+struct AddLate : AddTo {};
+
+// Waits until *word is not 0; then *ended = 1, or 2 when 10 s were not enough.
+struct AwaitWord {
+  const std::uint64_t* word;
+  std::uint64_t* ended;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.block() != 0 || group.rank() != 0) return;
+    const std::uint64_t start_ns = group.now_ns();
+    std::uint64_t end = 0;
+    for (std::uint32_t round = 0; end == 0; ++round) {
+      if (group.load_acquire(word) != 0) {
+        end = 1;  // pairs with the host's release
+      } else if (group.now_ns() - start_ns > 10'000'000'000u) {
+        end = 2;
+      } else {
+        group.pause(round, 1024);
+      }
+    }
+    group.store_relaxed(ended, end);
+  }
+};
+
 const void* add_to_entry();
+const void* add_late_entry();
+const void* await_word_entry();
 
 // The user's own calls. Each throws Error with CUDA's words when CUDA refuses.
 namespace user {
@@ -33,6 +61,10 @@ void* malloc_device(std::size_t bytes);  // cudaMalloc
 void free_device(void* address);
 void* malloc_pool(std::size_t bytes);  // cudaMallocAsync on the default stream
 void free_pool(void* address);
+// Two allocations of the driver's (cuMemCreate) side by side in one range of addresses, each of `bytes` rounded up.
+void* map_device(std::size_t bytes);
+void unmap_device(void* address);
+void* malloc_managed(std::size_t bytes);
 void* malloc_pinned(std::size_t bytes);
 void free_pinned(void* address);
 
@@ -43,6 +75,9 @@ void destroy_stream(void* stream);
 // for it and drops it.
 void begin_global_capture(void* stream);
 void end_capture(void* stream, int launches);
+
+// CUDA_MODULE_LOADING as the program has it; null if nobody set it.
+const char* loading_set_by_user();
 
 // Whether CUDA has an error left over for the next cudaGetLastError of the program.
 bool error_left();

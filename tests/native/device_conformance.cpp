@@ -200,6 +200,98 @@ RULE(an_export_that_makes_no_sense_is_refused) {
   CHECK_THROWS((void)device.import_memory(record, std::move(exported.fd)), "");
 }
 
+// --- small memory ---
+
+RULE(what_the_cpu_puts_kernels_load_and_what_they_store_the_cpu_gets) {
+  const SmallCopies how = device.small_copies();
+  CHECK(!how.how.empty() && !how.why.empty());
+  const OwnStream stream(device);
+  std::vector<std::shared_ptr<SmallMemory>> pieces;
+  for (const std::size_t bytes : {8, 256, 300, 4096, 8192, 8192}) pieces.push_back(device.allocate_small(bytes));
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::uint64_t value = 1000 + i;
+    pieces[i]->put(pieces[i]->bytes() / 8 * 8 - 8, &value, 8);
+    pieces[i]->put(0, &value, 8);
+  }
+  for (int turn = 0; turn < 20; ++turn) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const std::uint64_t value = 1000 + 10 * static_cast<std::uint64_t>(turn) + i;
+      pieces[i]->put(0, &value, 8);
+      launch_one(device, AddOnce{words(pieces[i]), 5}, stream);
+    }
+    device.synchronize(stream);
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      std::uint64_t value = 0;
+      pieces[i]->get(&value, 0, 8);
+      CHECK(value == 1005 + 10 * static_cast<std::uint64_t>(turn) + i);
+    }
+  }
+  std::uint64_t last = 0;
+  pieces[5]->get(&last, 8184, 8);
+  CHECK(last == 1005);
+  CHECK_THROWS(pieces[0]->put(1, &last, 8), "put of 8 B at offset 1 of small memory of 8 B");
+  CHECK_THROWS(pieces[0]->get(&last, 9, 0), "get of 0 B at offset 9");
+  CHECK_THROWS((void)device.allocate_small(0), "0 B");
+}
+
+// --- managed memory ---
+
+RULE(cpu_and_kernels_use_managed_memory_by_turns) {
+  constexpr std::uint64_t kCount = 50'000;
+  const std::shared_ptr<Memory> memory = device.allocate(kCount * 8, MemoryKind::managed);
+  const OwnStream stream(device);
+  for (const Advice advice : {Advice::device, Advice::host, Advice::read_mostly, Advice::none}) {
+    device.advise(memory->data(), kCount * 8, advice);
+    for (const DeviceKind where : {device.kind(), DeviceKind::host}) {
+      for (std::uint64_t i = 0; i < kCount; ++i) words(memory)[i] = i;
+      device.prefetch(memory->data(), kCount * 8, where, stream);
+      launch_one(device, AddOnce{words(memory) + 7, 100}, stream);
+      device.prefetch(memory->data() + 8, 80, DeviceKind::host, stream);
+      device.synchronize(stream);
+      CHECK(words(memory)[7] == 107 && words(memory)[kCount - 1] == kCount - 1);
+      launch_one(device, Fill{words(memory), kCount, 1000}, stream, {4, 64});
+      device.synchronize(stream);
+      CHECK(words(memory)[0] == 1000 && words(memory)[kCount - 1] == 999 + kCount);
+    }
+  }
+}
+
+RULE(cpu_and_kernels_add_to_one_word_at_the_same_time) {
+  constexpr std::uint64_t kTimes = 50;
+  constexpr std::uint64_t kByCpu = 2000;
+  const std::uint64_t threads = device.kind() == DeviceKind::host ? 4 : 4 * 64;
+  for (const Advice advice : {Advice::none, Advice::device}) {
+    const std::shared_ptr<Memory> memory = device.allocate(4096, MemoryKind::managed);
+    device.advise(memory->data(), 4096, advice);
+    const OwnStream stream(device);
+    for (int launch = 0; launch < 3; ++launch) launch_one(device, AddShared{words(memory), kTimes}, stream, {4, 64});
+    for (std::uint64_t i = 0; i < kByCpu; ++i) HostGroup::add_system(words(memory), 1);
+    device.synchronize(stream);
+    CHECK(words(memory)[0] == 3 * threads * kTimes + kByCpu);
+  }
+}
+
+RULE(a_prefetch_in_a_capture_is_left_out) {
+  const std::shared_ptr<Memory> memory = device.allocate(4096, MemoryKind::managed);
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  device.prefetch(memory->data(), 4096, device.kind(), stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  for (int replay = 0; replay < 3; ++replay) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(words(memory)[0] == 3);
+}
+
+RULE(hints_for_memory_that_is_not_managed_are_refused) {
+  const std::shared_ptr<Memory> memory = device.allocate(4096, MemoryKind::pinned);
+  const std::shared_ptr<Memory> managed = device.allocate(4096, MemoryKind::managed);
+  const OwnStream stream(device);
+  CHECK_THROWS(device.advise(memory->data(), 8, Advice::device), "which is pinned memory");
+  CHECK_THROWS(device.prefetch(memory->data(), 8, device.kind(), stream), "which is pinned memory");
+  CHECK_THROWS(device.prefetch(managed->data() + 4000, 97, device.kind(), stream), "beyond the end");
+}
+
 // --- memory of another process ---
 
 // One message with at most one descriptor over a socket.
@@ -436,6 +528,125 @@ RULE(host_functions_run_in_the_order_of_the_stream) {
   device.synchronize(stream);
   CHECK(calls.seen.size() == 20);
   CHECK(counts_from(calls.seen, 1));
+}
+
+// --- words that streams write and wait for ---
+
+// A word in pinned memory that a stream waits for. Whatever happens, the stream is let go on in the end.
+struct HostGate {
+  explicit HostGate(Device& device) : memory(device.allocate(64, MemoryKind::pinned)) {}
+  ~HostGate() { open(); }
+  HostGate(const HostGate&) = delete;
+  HostGate& operator=(const HostGate&) = delete;
+  std::uint64_t* word() const { return words(memory); }
+  void open() const { HostGroup::store_release(word(), 1); }
+  std::shared_ptr<Memory> memory;
+};
+
+RULE(a_stream_writes_words_of_both_sizes_in_its_order) {
+  for (const MemoryKind kind : kShared) {
+    const std::shared_ptr<Memory> memory = device.allocate(64, kind);
+    const OwnStream stream(device);
+    auto* narrow = reinterpret_cast<std::uint32_t*>(memory->data());
+    write_value(device, narrow, std::uint32_t{0xfffffff0}, stream);
+    write_value(device, words(memory) + 1, std::uint64_t{0x123456789abcdef0}, stream);
+    launch_one(device, AddOnce{words(memory) + 1, 1}, stream);
+    write_value(device, words(memory) + 2, std::uint64_t{5}, stream);
+    launch_one(device, AddOnce{words(memory) + 2, 2}, stream);
+    device.synchronize(stream);
+    CHECK(read(device, memory->data(), 3) == (std::vector<std::uint64_t>{0xfffffff0, 0x123456789abcdef1, 7}));
+  }
+}
+
+RULE(a_stream_goes_on_when_the_host_writes_the_word_it_waits_for) {
+  load_kernels(device);
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::device);
+  const OwnStream stream(device);
+  const OwnStream other(device);
+  const HostGate gate(device);
+  wait_value(device, gate.word(), std::uint64_t{1}, stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  launch_one(device, AddOnce{words(memory) + 1, 1}, other);  // a stream that waits keeps no other from running
+  device.synchronize(other);
+  CHECK(!device.idle(stream));
+  CHECK(read(device, memory->data(), 2) == (std::vector<std::uint64_t>{0, 1}));
+  gate.open();
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 1);
+}
+
+RULE(one_stream_waits_for_the_word_of_another_and_sees_what_came_before_it) {
+  constexpr std::uint64_t kCount = 1000;
+  for (const MemoryKind kind : kShared) {
+    const std::shared_ptr<Memory> flag = device.allocate(64, kind);
+    const std::shared_ptr<Memory> data = device.allocate(kCount * 8, MemoryKind::device);
+    const std::shared_ptr<Memory> copied = device.allocate(kCount * 8, MemoryKind::device);
+    const OwnStream consumer(device);
+    const OwnStream producer(device);
+    auto* word = reinterpret_cast<std::uint32_t*>(flag->data());
+    launch_one(device, Fill{words(data), kCount, 500}, producer);
+    write_value(device, word, std::uint32_t{1}, producer);
+    wait_value(device, word, std::uint32_t{1}, consumer);
+    device.copy(copied->data(), data->data(), kCount * 8, consumer);
+    device.synchronize(consumer);
+    CHECK(counts_from(read(device, copied->data(), kCount), 500));
+    device.synchronize(producer);
+  }
+}
+
+RULE(a_word_that_wraps_is_reached) {
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::pinned);
+  const OwnStream stream(device);
+  auto* word = reinterpret_cast<std::uint32_t*>(memory->data());
+  const std::array ops = {WordOp{WordAct::write, 4, word, 3},  // a little past the wrap
+                          WordOp{WordAct::wait_reached, 4, word, 0xfffffffe}, WordOp{WordAct::write, 8, word + 2, 10},
+                          WordOp{WordAct::wait_reached, 8, word + 2, 9}, WordOp{WordAct::wait_equal, 8, word + 2, 10}};
+  device.operate(ops, stream);
+  device.synchronize(stream);
+  CHECK(*word == 3);
+}
+
+RULE(a_batch_of_any_length_keeps_its_order) {
+  constexpr std::uint64_t kSteps = 1000;
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::pinned);
+  std::vector<WordOp> ops;
+  for (std::uint64_t i = 0; i < kSteps; ++i) {
+    ops.push_back({WordAct::write, 8, words(memory), i});
+    ops.push_back({WordAct::wait_equal, 8, words(memory), i});
+  }
+  const OwnStream stream(device);
+  device.operate({}, stream);
+  device.operate(ops, stream);
+  device.synchronize(stream);
+  CHECK(*words(memory) == kSteps - 1);
+}
+
+RULE(captured_words_are_written_and_awaited_at_every_replay) {
+  constexpr std::uint64_t kReplays = 20;
+  const std::shared_ptr<Memory> flags = device.allocate(64, MemoryKind::pinned);
+  const std::shared_ptr<Memory> count = device.allocate(64, MemoryKind::device);
+  auto* word = reinterpret_cast<std::uint32_t*>(flags->data());
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  write_value(device, word, std::uint32_t{1}, stream);
+  wait_value(device, word, std::uint32_t{1}, stream);
+  write_value(device, word, std::uint32_t{0}, stream);
+  launch_one(device, AddOnce{words(count), 1}, stream);
+  wait_value(device, word, std::uint32_t{0}, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  for (std::uint64_t i = 0; i < kReplays; ++i) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(read_word(device, count->data()) == kReplays);
+}
+
+RULE(a_word_that_cannot_be_is_refused) {
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::pinned);
+  const OwnStream stream(device);
+  const auto refuse = [&](WordOp op, const char* text) { CHECK_THROWS(device.operate({&op, 1}, stream), text); };
+  refuse({WordAct::write, 2, memory->data(), 0}, "a word of 2 B");
+  refuse({WordAct::write, 4, nullptr, 0}, "the word is null");
+  refuse({WordAct::wait_equal, 8, memory->data() + 4, 0}, "not aligned to its 8 bytes");
+  refuse({WordAct::write, 4, memory->data(), std::uint64_t{1} << 32}, "does not fit a word of 4 B");
 }
 
 // --- streams and events ---

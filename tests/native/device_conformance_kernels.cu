@@ -15,6 +15,7 @@ template const void* cuda_address<CountThreads>();
 template const void* cuda_address<AddOnce>();
 template const void* cuda_address<StoreWord>();
 template const void* cuda_address<WaitForWord>();
+template const void* cuda_address<AddShared>();
 template const void* cuda_address<StoreSum>();
 
 }  // namespace onstream::test

@@ -86,6 +86,17 @@ struct WaitForWord {
   }
 };
 
+// Each thread of the grid adds 1 to a word that the CPU adds to as well, `times` times.
+struct AddShared {
+  std::uint64_t* word;
+  std::uint64_t times;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    for (std::uint64_t i = 0; i < times; ++i) group.add_system(word, 1);
+  }
+};
+
 // Larger than a stream keeps inline: all of it must arrive.
 struct StoreSum {
   std::uint64_t values[96];

@@ -1,38 +1,12 @@
 // The log: which lines are written, what stands before them, and that a repeated fault is told once.
 #include "onstream/base/log.hpp"
 
-#include <unistd.h>
-
-#include <array>
-#include <functional>
-
 #include "check.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/base/fd.hpp"
+#include "standard_error.hpp"
 
 using onstream::LogLevel;
-
-namespace {
-
-// What `body` writes to standard error (less than a pipe holds).
-std::string standard_error_of(const std::function<void()>& body) {
-  std::array<int, 2> ends{};
-  if (::pipe(ends.data()) != 0) onstream::fail_errno("pipe");
-  const onstream::Fd read_end(ends[0]);
-  onstream::Fd write_end(ends[1]);
-  const onstream::Fd saved(::dup(STDERR_FILENO));
-  ::dup2(write_end.get(), STDERR_FILENO);
-  body();
-  ::dup2(saved.get(), STDERR_FILENO);
-  write_end.reset();
-  std::string text;
-  std::array<char, 512> part{};
-  for (ssize_t n = 0; (n = ::read(read_end.get(), part.data(), part.size())) > 0;)
-    text.append(part.data(), static_cast<std::size_t>(n));
-  return text;
-}
-
-}  // namespace
+using onstream::test::standard_error_of;
 
 CASE(a_line_names_rank_and_level) {
   onstream::set_log(LogLevel::warn, 2);

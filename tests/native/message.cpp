@@ -69,6 +69,59 @@ void exchange_posted(World& world, const std::vector<std::size_t>& sizes) {
 
 }  // namespace
 
+CASE(plain_memory_is_read_when_the_stream_gets_there) {
+  // Rank 1 sends back what it has received, in stream order and out of the same plain memory. The sender's stream is
+  // idle at its first send and busy at the others.
+  for (const std::size_t bytes : {8, 4096, 8192, 20000}) {
+    on_all_devices(2, [&](World& world) {
+      OwnStream own(world);
+      constexpr int kTurns = 20;
+      std::vector<std::vector<unsigned char>> plain(kTurns, std::vector<unsigned char>(bytes));
+      std::vector<std::vector<unsigned char>> back(kTurns, std::vector<unsigned char>(bytes));
+      for (int turn = 0; turn < kTurns; ++turn) {
+        const auto i = static_cast<std::size_t>(turn);
+        if (world.rank() == 0) {
+          plain[i] = pattern(bytes, static_cast<unsigned>(turn));
+          world.send(plain[i].data(), bytes, 1, {}, own.stream);
+          world.recv(back[i].data(), bytes, 1, {}, own.stream);
+        } else {
+          world.recv(plain[i].data(), bytes, 0, {}, own.stream);
+          world.send(plain[i].data(), bytes, 0, {}, own.stream);
+        }
+      }
+      world.synchronize(own.stream);
+      for (int turn = 0; world.rank() == 0 && turn < kTurns; ++turn) {
+        CHECK(back[static_cast<std::size_t>(turn)] == pattern(bytes, static_cast<unsigned>(turn)));
+      }
+      world.barrier();
+    });
+  }
+}
+
+CASE(posted_sends_of_plain_memory_keep_their_values_apart) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kMessages = 12;  // they fit into the lane's ring
+    const std::size_t bytes = 700;
+    const int peer = 1 - world.rank();
+    for (std::size_t round = 0; round < 5; ++round) {
+      const auto seed = [&](std::size_t i, int rank) {
+        return static_cast<unsigned>(100 * round + 2 * i) + static_cast<unsigned>(rank);
+      };
+      std::vector<std::vector<unsigned char>> out;
+      std::vector<std::vector<unsigned char>> in(kMessages, std::vector<unsigned char>(bytes));
+      std::vector<std::shared_ptr<Request>> requests;
+      for (std::size_t i = 0; i < kMessages; ++i) {
+        out.push_back(pattern(bytes, seed(i, world.rank())));
+        requests.push_back(world.irecv(in[i].data(), bytes, peer, {}));
+        requests.push_back(world.isend(out[i].data(), bytes, peer, {}));
+      }
+      for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+      for (std::size_t i = 0; i < kMessages; ++i) CHECK(in[i] == pattern(bytes, seed(i, peer)));
+      world.barrier();
+    }
+  });
+}
+
 CASE(every_size_arrives_whole_on_the_automatic_path) {
   on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::automatic, MemoryKind::device); });
 }
@@ -359,6 +412,7 @@ CASE(bad_arguments_are_named) {
     CHECK_THROWS(world.send(buffer.data(), 1 << 20, 0, {}, own.stream), "after its allocation");
     CHECK_THROWS(world.send(buffer.data(), 1 << 20, 0, {0, Path::ll}, own.stream), "path ll carries at most");
     CHECK_THROWS(world.send(buffer.data(), 64, 0, {0, Path::net}, own.stream), "network");
+    CHECK_THROWS(world.send(buffer.data(), 64, 0, {0, Path::memop}, own.stream), "Build a plan");
   });
 }
 

@@ -111,7 +111,7 @@ CASE(a_value_out_of_range_is_refused_with_the_range) {
 
 CASE(a_word_that_is_no_choice_is_refused_with_the_choices) {
   Parameters parameters;
-  CHECK_THROWS(parameters.set("path", "fast"), "auto ll store load copy stage");
+  CHECK_THROWS(parameters.set("path", "fast"), "auto ll store load copy stage memop");
   CHECK_THROWS(parameters.set("log", "loud"), "off error warn info debug");
   CHECK_THROWS(parameters.set("device", "cuda:"), "cuda:N");
   CHECK_THROWS(parameters.set("device", "cuda:x"), "cuda:N");

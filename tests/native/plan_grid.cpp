@@ -103,7 +103,7 @@ class Machine {
     auto routes = plan::routes_of(statements, plan::match(statements), DeviceKind::cuda);
     for (plan::Route& route : routes) expose(route, ranks);
     plan::choose_paths(routes, statements, Parameters());
-    const std::uint64_t bytes = plan::place(routes, static_cast<int>(ranks.size()));
+    const std::uint64_t bytes = plan::place(routes, static_cast<int>(ranks.size())).bytes;
     std::vector<std::byte*> parts;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       memories_.push_back(device_->allocate(bytes, MemoryKind::device));

@@ -76,7 +76,7 @@ CASE(memory_that_kernels_cannot_touch_is_staged) {
 
 CASE(a_wanted_path_is_taken_or_refused_never_replaced) {
   const Parameters parameters;
-  for (const Path path : {Path::ll, Path::store, Path::load, Path::copy, Path::stage}) {
+  for (const Path path : {Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage}) {
     Transfer transfer = reachable(100);
     transfer.wanted = path;
     transfer.wanted_by = "set by a test";
@@ -84,7 +84,7 @@ CASE(a_wanted_path_is_taken_or_refused_never_replaced) {
     CHECK(choose(transfer, parameters).why == "set by a test");
   }
   Transfer transfer = hidden(100);
-  for (const Path path : {Path::store, Path::load, Path::copy, Path::net}) {
+  for (const Path path : {Path::store, Path::load, Path::copy, Path::memop, Path::net}) {
     transfer.wanted = path;
     CHECK(choose(transfer, parameters).path == Path::automatic);
     CHECK(says(choose(transfer, parameters), name_of(path)));
@@ -104,10 +104,12 @@ CASE(a_message_to_oneself_is_a_copy) {
 }
 
 CASE(every_path_has_a_name_that_reads_back) {
-  for (const Path path : {Path::automatic, Path::ll, Path::store, Path::load, Path::copy, Path::stage, Path::net}) {
+  for (const Path path :
+       {Path::automatic, Path::ll, Path::store, Path::load, Path::copy, Path::memop, Path::stage, Path::net}) {
     CHECK(path_from(name_of(path)) == path);
   }
-  CHECK_THROWS((void)path_from("fast"), "'fast' is no path; the paths are auto, ll, store, load, copy, stage, net");
+  CHECK_THROWS((void)path_from("fast"),
+               "'fast' is no path; the paths are auto, ll, store, load, copy, stage, memop, net");
 }
 
 CASE(blocks_grow_with_the_work_up_to_the_limit) {

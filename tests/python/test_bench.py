@@ -482,9 +482,24 @@ def test_a_cap_and_a_path_reach_the_library() -> None:
 def test_the_headline_is_the_cases_that_bars_were_stated_for() -> None:
     contenders = message.own_contenders(message.Settings(device="cuda", headline=True).resolved())
     kinds = [(one.variant.path, one.variant.max_blocks) for one in contenders]
-    assert kinds == [("auto", None), ("copy", None), ("auto", 16)]
+    assert kinds == [("auto", None), ("copy", None), ("memop", None), ("auto", 16)]
     assert {case.mode for case in contenders[0].cases} == {"ping-pong", "ring", "ring-plan", "aggregated"}
     assert [case.bytes for case in contenders[1].cases] == [2**28]
+    assert [case.bytes for case in contenders[2].cases] == [2**28]
+
+
+def test_every_mode_runs_along_path_memop_which_only_plans_have() -> None:
+    settings = message.Settings(
+        modes=("ping-pong", "pipelined", "bidirectional", "ring", "ring-plan"), submissions=("eager", "captured"),
+        sizes=(8, 65536), memories=("device",), path="memop", rounds=1, samples=1, quick=True,
+    )  # fmt: skip
+    rows = message.measure(settings)["rows"]
+    assert {(row["mode"], row["submission"], row["bytes"]) for row in rows} == {
+        (mode, submission, size)
+        for mode in settings.modes
+        for submission in settings.submissions
+        for size in settings.sizes
+    }
 
 
 # --- peers ---

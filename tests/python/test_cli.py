@@ -38,7 +38,9 @@ def test_help_lists_the_commands() -> None:
 def test_info_as_json_has_everything() -> None:
     facts = json.loads(command("info", "--json", ONSTREAM_LANES="32").stdout)
     assert facts["devices"][-1]["kind"] == "host"
-    assert {row["path"] for row in facts["paths"]} == {"ll", "store", "load", "copy", "stage", "net"}
+    assert [row["device"] for row in facts["small_copies"]] == ["host", "cuda"]
+    assert all(row["how"] and row["why"] for row in facts["small_copies"])
+    assert {row["path"] for row in facts["paths"]} == {"ll", "store", "load", "copy", "stage", "memop", "net"}
     lanes = next(row for row in facts["parameters"] if row["name"] == "lanes")
     assert (lanes["value"], lanes["set_by"], lanes["variable"]) == ("32", "environment", "ONSTREAM_LANES")
     assert facts["launch"]["launcher"] == "none"

@@ -16,13 +16,14 @@ import onstream as ons
 GHOST = -1.0  # what ghost cells hold before an exchange
 
 
+@pytest.mark.parametrize("path", ["auto", "store", "copy", "memop"])
 @pytest.mark.parametrize("device", DEVICES)
-def test_a_plan_moves_strided_arrays(device: str) -> None:
+def test_a_plan_moves_strided_arrays(device: str, path: str) -> None:
     def rank(world: ons.World) -> None:
         peer = 1 - world.rank
         source = array_of(world, np.arange(48, dtype="f4").reshape(6, 8) + 100 * world.rank, "pinned")
         target = array_of(world, np.zeros((8, 6), "f4"), "pinned")
-        plan = world.plan("columns").send(source[:, 2:5], peer).recv(target.T[:, 1:4], peer).build()
+        plan = world.plan("columns").use_path(path).send(source[:, 2:5], peer).recv(target.T[:, 1:4], peer).build()
         for turn in range(5):
             source += 1
             target[:] = 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from memories import DEVICES
 
 import onstream as ons
 from onstream import _arrays
@@ -235,3 +236,24 @@ def test_a_world_may_be_used_from_several_threads() -> None:
 def test_a_world_describes_itself() -> None:
     with alone() as world:
         assert "rank 0 of 1" in world.describe()
+        assert "registrations: 0 hits" in world.describe()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_registrations_are_counted(device: str) -> None:
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        array = world.empty(1 << 20, "u1", kind="pinned")
+        before = world.statistics()
+        for turn in range(3):
+            request = world.irecv(array, peer)
+            world.send(np.full(1 << 20, turn, "u1"), peer)
+            request.wait()
+            assert array[0] == array[-1] == turn
+        after = world.statistics()
+        assert after["registration_misses"] > before["registration_misses"]
+        assert after["registration_hits"] >= before["registration_hits"] + 2
+        assert after["exposed_bytes"] >= 1 << 20
+        world.barrier()
+
+    ons.run_threads(2, rank, device=device)

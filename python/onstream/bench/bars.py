@@ -51,6 +51,7 @@ BARS = (
     _h200("ring", "captured", GIB, 385.0, "GB/s", peer="NCCL 366"),
     _h200("aggregated", "captured", 8, 20.0, "M/s"),
     _h200("ping-pong", "captured", 256 * MIB, 390.0, "GB/s", path="copy", peer="391"),
+    _h200("ping-pong", "captured", 256 * MIB, 390.0, "GB/s", path="memop", peer="391"),
     _h200("ping-pong", "captured", 256 * MIB, 365.0, "GB/s", max_blocks=16),
 )
 

@@ -23,7 +23,7 @@ from .mpi import PeerMissing
 from .samples import summarize
 
 SCHEMA = 1
-PATHS = ("auto", "ll", "store", "load", "copy", "stage")
+PATHS = ("auto", "ll", "store", "load", "copy", "stage", "memop")
 
 Say = Callable[[str], None]
 

@@ -22,7 +22,7 @@ from .plot import Line, Plot, Point, Rule, svg
 from .table import SUBMISSION_TITLES, heading_of, rate_text, size_text, time_text, verdict_lines
 
 COLOURS = {"onstream": 0, "nccl": 1, "nvshmem": 2, "openmpi": 3, "mpich": 4, "mpi-here": 5}
-PATH_COLOURS = {"auto": 0, "ll": 1, "store": 2, "load": 3, "copy": 4, "stage": 5}
+PATH_COLOURS = {"auto": 0, "ll": 1, "store": 2, "load": 3, "copy": 4, "stage": 5, "memop": 6}
 WAY_COLOURS = {"synchronous": 3, "ordered": 0, "captured": 1}
 STYLE_FILE = Path(__file__).with_name("report.css")
 FLOORS_FILE = Path(__file__).with_name("floors.json")

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "onstream/base/clock.hpp"
@@ -29,6 +30,14 @@ enum class DeviceKind : std::int32_t { host, cuda };
 // host: plain pageable host memory. On the host device all but `host` are shareable host memory.
 enum class MemoryKind : std::int32_t { device, pinned, managed, host };
 
+// Where the pages of managed memory are to be, or how they are used.
+enum class Advice : std::int32_t {
+  none,         // they move to whoever touches them
+  device,       // they stay on the device, and the CPU maps them there if it can
+  host,         // they stay with the CPU, and the device maps them there
+  read_mostly,  // both sides keep copies, which a write ends
+};
+
 const char* name_of(DeviceKind kind);
 const char* name_of(MemoryKind kind);
 
@@ -41,12 +50,13 @@ struct Stream {
 // What the device knows about an address: the allocation that holds it.
 struct MemoryInfo {
   MemoryKind kind = MemoryKind::host;
-  int device_index = -1;       // owner, for kind device
-  std::byte* base = nullptr;   // start of the allocation; the address itself when unknown (plain host memory)
-  std::size_t bytes = 0;       // of the allocation; 0 when unknown
-  std::uint64_t id = 0;        // never reused by the process, so a freed and re-allocated address differs; 0 unknown
-  bool exportable = false;     // export_memory() works
-  bool kernel_access = false;  // this device's kernels may load and store it
+  int device_index = -1;         // owner, for kind device
+  std::byte* base = nullptr;     // start of the allocation; the address itself when unknown (plain host memory)
+  std::size_t bytes = 0;         // of the allocation; 0 when unknown
+  std::uint64_t id = 0;          // never reused by the process, so a freed and re-allocated address differs; 0 unknown
+  bool exportable = false;       // export_memory() works
+  bool kernel_access = false;    // this device's kernels may load and store it
+  const char* why_private = "";  // when not exportable; a text that lives for ever
 };
 
 // How another process finds exported memory. Plain data: travels on a socket, with at most one file descriptor.
@@ -78,12 +88,41 @@ class Memory {
   virtual MemoryKind kind() const = 0;
 };
 
+// Memory that the CPU fills with stores of its own and kernels load, without a call to the driver: for small copies.
+class SmallMemory : public Memory {
+ public:
+  // There for every kernel that is launched after the call. Threads may put to ranges that do not overlap.
+  virtual void put(std::size_t offset, const void* source, std::size_t bytes) = 0;
+  // What kernels that have finished stored. May be slow.
+  virtual void get(void* destination, std::size_t offset, std::size_t bytes) const = 0;
+};
+
+// How small memory works on a device, for people: "gdrcopy", and why it is that.
+struct SmallCopies {
+  std::string how;
+  std::string why;
+};
+
 // Imported memory: a peer's allocation in this address space. Unmapped with the last owner.
 class Mapping {
  public:
   virtual ~Mapping() = default;
   virtual std::byte* data() const = 0;  // corresponds to ExportRecord::base
   virtual std::size_t bytes() const = 0;
+};
+
+// One thing that a stream itself does with a word of memory, without a kernel: see Device::operate().
+enum class WordAct : std::uint32_t {
+  write,         // stores the value; everything earlier on the stream is seen, system-wide, before it
+  wait_equal,    // the stream goes on once the word is the value
+  wait_reached,  // ... once the word, which counts up and may wrap, is the value or past it
+};
+
+struct WordOp {
+  WordAct act = WordAct::write;
+  std::uint32_t bytes = 4;  // of the word, 4 or 8; it is aligned to its size
+  void* word = nullptr;     // memory that this device's kernels may access, not managed
+  std::uint64_t value = 0;
 };
 
 // A point in a stream's work.
@@ -114,6 +153,9 @@ class Device {
   // --- memory ---
   // Zeroed memory of a kind; `device` memory is exportable. Throws with the bytes asked for when there is none.
   virtual std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) = 0;
+  // Zeroed, at least `bytes`; kind device or pinned, as small_copies() tells.
+  virtual std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) = 0;
+  virtual SmallCopies small_copies() const = 0;
   virtual MemoryInfo inspect(const void* address) const = 0;
   // Grows when memory that this library allocated in this process is freed: as long as it does not, what inspect() said
   // of such memory still holds. One load.
@@ -122,6 +164,13 @@ class Device {
   // Maps what another rank exported; an export of this very process comes back as its own address. Throws unsupported,
   // with the reason, when this device cannot reach it.
   virtual std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) = 0;
+
+  // Hints for managed memory; what programs see does not change. advise() holds until the memory is freed. prefetch()
+  // moves pages to the device (or to the host) on the stream, in one go instead of one page fault after the other;
+  // within a capture it does nothing, as a graph has no such node. Both throw invalid_argument for memory that is not
+  // managed.
+  virtual void advise(void* address, std::size_t bytes, Advice advice) = 0;
+  virtual void prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) = 0;
 
   // --- streams ---
   virtual Stream create_stream() = 0;
@@ -135,12 +184,17 @@ class Device {
   // Makes the kernel ready to run, so that its first launch loads nothing: a GPU may load code only while it is idle,
   // and it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times.
   virtual void load(const Kernel& kernel) { static_cast<void>(kernel); }
+  // What a program may have done on this kind of device, if a wait passes its deadline for no other reason; or "".
+  virtual std::string timeout_hint() const { return ""; }
   // Copies between any kinds of memory, ordered on the stream. Plain host memory may make the call block.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
   // Enqueues a kernel. `arguments` (a trivially copyable struct) is copied before the call returns.
   virtual void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) = 0;
   // Enqueues a host function; it must not call onstream or the driver.
   virtual void call(void (*function)(void*), void* argument, Stream stream) = 0;
+  // Enqueues operations on words, in this order; no thread block and no host thread takes part. A wait looks at no
+  // deadline and no abort word: whoever enqueues one sees to it that the word comes (transport/watch.hpp).
+  virtual void operate(std::span<const WordOp> ops, Stream stream) = 0;
 
   // --- capture and replay ---
   // Between begin and end nothing enqueued on the stream runs; it becomes the graph. Not for the default stream. A
@@ -161,6 +215,20 @@ template <class Arguments>
 void launch(Device& device, const Kernel& kernel, const Arguments& arguments, Grid grid, Stream stream) {
   static_assert(std::is_trivially_copyable_v<Arguments>, "kernel arguments are copied as bytes");
   device.launch(kernel, &arguments, sizeof(Arguments), grid, stream);
+}
+
+// One operation alone, on a word of 4 or 8 bytes.
+template <class Word>
+void write_value(Device& device, Word* word, Word value, Stream stream) {
+  static_assert(sizeof(Word) == 4 || sizeof(Word) == 8, "streams write words of 4 or 8 bytes");
+  const WordOp op{WordAct::write, sizeof(Word), word, value};
+  device.operate({&op, 1}, stream);
+}
+template <class Word>
+void wait_value(Device& device, Word* word, Word value, Stream stream) {
+  static_assert(sizeof(Word) == 4 || sizeof(Word) == 8, "streams wait for words of 4 or 8 bytes");
+  const WordOp op{WordAct::wait_equal, sizeof(Word), word, value};
+  device.operate({&op, 1}, stream);
 }
 
 }  // namespace onstream

@@ -19,9 +19,11 @@ namespace {
 std::vector<DeviceRow> gpus() { return list_cuda(); }
 std::string why_no_gpu() { return why_no_cuda(); }
 std::shared_ptr<Device> open_gpu(int ordinal) { return open_cuda(ordinal); }
+SmallCopies gpu_small_copies() { return cuda_small_copies(); }
 #else
 std::vector<DeviceRow> gpus() { return {}; }
 std::string why_no_gpu() { return "built without CUDA"; }
+SmallCopies gpu_small_copies() { return {"none", why_no_gpu()}; }
 std::shared_ptr<Device> open_gpu(int) { fail(ErrorCode::unsupported, "no cuda device: ", why_no_gpu()); }
 #endif
 
@@ -45,6 +47,11 @@ std::vector<DeviceRow> list_devices() {
 }
 
 std::string no_cuda_reason() { return gpus().empty() ? why_no_gpu() : std::string(); }
+
+SmallCopies small_copies_of(DeviceKind kind) {
+  if (kind == DeviceKind::host) return host::small_copies();
+  return gpus().empty() ? SmallCopies{"none", why_no_gpu()} : gpu_small_copies();
+}
 
 std::shared_ptr<Device> open_device(const std::string& spec, int local_rank) {
   require(local_rank >= 0, "local_rank is ", local_rank, ", but must not be negative");

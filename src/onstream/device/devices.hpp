@@ -23,6 +23,9 @@ std::vector<DeviceRow> list_devices();
 // Why cuda devices are absent: "built without CUDA", "no driver", ... Empty when there are some.
 std::string no_cuda_reason();
 
+// How small copies from the CPU to kernels work on devices of a kind, without opening one.
+SmallCopies small_copies_of(DeviceKind kind);
+
 // Opens the device that `spec` names: "host", "cuda:N", "cuda" (GPU number local_rank modulo their count), or "auto"
 // (cuda if there are GPUs, else host). Throws unsupported with no_cuda_reason().
 std::shared_ptr<Device> open_device(const std::string& spec, int local_rank);

@@ -4,21 +4,43 @@
 
 namespace onstream {
 
-std::shared_ptr<Memory> BouncePool::take(std::size_t bytes, MemoryKind kind) {
+namespace {
+
+std::size_t size_class(std::size_t bytes) {
   constexpr std::size_t kSmallest = 4096;
-  const std::size_t wanted = std::bit_ceil(std::max(bytes, kSmallest));
-  {
-    const std::lock_guard lock(mutex_);
-    const auto [first, last] = returned_.equal_range(wanted);
-    for (auto entry = first; entry != last; ++entry) {
-      if (entry->second.memory->kind() != kind) continue;
-      if (entry->second.event != nullptr && !entry->second.event->done()) continue;
-      std::shared_ptr<Memory> memory = std::move(entry->second.memory);
-      returned_.erase(entry);
-      return memory;
-    }
+  return std::bit_ceil(std::max(bytes, kSmallest));
+}
+
+bool is_small(const std::shared_ptr<Memory>& memory) { return dynamic_cast<SmallMemory*>(memory.get()) != nullptr; }
+
+}  // namespace
+
+// One of exactly this size that nobody uses; null if there is none.
+template <class Fits>
+std::shared_ptr<Memory> BouncePool::take_returned(std::size_t bytes, const Fits& fits) {
+  const std::lock_guard lock(mutex_);
+  const auto [first, last] = returned_.equal_range(bytes);
+  for (auto entry = first; entry != last; ++entry) {
+    if (!fits(entry->second.memory)) continue;
+    if (entry->second.event != nullptr && !entry->second.event->done()) continue;
+    std::shared_ptr<Memory> memory = std::move(entry->second.memory);
+    returned_.erase(entry);
+    return memory;
   }
+  return nullptr;
+}
+
+std::shared_ptr<Memory> BouncePool::take(std::size_t bytes, MemoryKind kind) {
+  const std::size_t wanted = size_class(bytes);
+  const auto fits = [&](const std::shared_ptr<Memory>& one) { return one->kind() == kind && !is_small(one); };
+  if (auto memory = take_returned(wanted, fits)) return memory;
   return device_->allocate(wanted, kind);
+}
+
+std::shared_ptr<SmallMemory> BouncePool::take_small(std::size_t bytes) {
+  const std::size_t wanted = size_class(bytes);
+  if (const auto memory = take_returned(wanted, &is_small)) return std::dynamic_pointer_cast<SmallMemory>(memory);
+  return device_->allocate_small(wanted);
 }
 
 void BouncePool::give_back(std::shared_ptr<Memory> memory, Stream stream) {

@@ -19,6 +19,8 @@ class BouncePool : public std::enable_shared_from_this<BouncePool> {
 
   // At least `bytes`, not in use by anyone. May allocate.
   std::shared_ptr<Memory> take(std::size_t bytes, MemoryKind kind);
+  // Small memory of at least `bytes`, not in use by anyone. May allocate. Given back like the rest.
+  std::shared_ptr<SmallMemory> take_small(std::size_t bytes);
   // After the last work on `stream` that touches it.
   void give_back(std::shared_ptr<Memory> memory, Stream stream);
   // When no work touches it any more.
@@ -27,6 +29,9 @@ class BouncePool : public std::enable_shared_from_this<BouncePool> {
   std::shared_ptr<const void> give_back_later(std::shared_ptr<Memory> memory);
 
  private:
+  template <class Fits>
+  std::shared_ptr<Memory> take_returned(std::size_t bytes, const Fits& fits);
+
   struct Returned {
     std::shared_ptr<Memory> memory;
     std::shared_ptr<Event> event;  // null: free at once; never done inside a capture

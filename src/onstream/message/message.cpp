@@ -11,6 +11,7 @@
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
 #include "onstream/message/streams.hpp"
+#include "onstream/plan/kernels.hpp"
 #include "onstream/plan/lane_kernels.hpp"
 #include "onstream/plan/lane_recv.hpp"
 
@@ -96,11 +97,13 @@ class Messages::Implementation {
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
         outstanding_(static_cast<std::size_t>(fabric_->size() * lanes_.count()),
                      static_cast<std::size_t>(fabric_->parameters().lane_receives)),
+        small_copy_bytes_(static_cast<std::size_t>(fabric_->parameters().small_copy_bytes)),
         serial_(next_serial()) {
     using Way = lane::Send::Way;
     for (const Kernel* kernel :
          {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
-          &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel()}) {
+          &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
+          &lane::reopen_kernel(), &plan::kernel()}) {  // before any rank can wait for another
       device_->load(*kernel);
     }
     for (int peer = 0; peer < fabric_->size(); ++peer) {
@@ -121,12 +124,17 @@ class Messages::Implementation {
     }
   }
 
+  // When a buffer has what shall be sent: when the call is made, or when the stream gets there.
+  enum class Moment { now, on_stream };
+
   // --- ordered on a stream ---
 
   void send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::ordered);
+    copy_small(route, source, bytes, stream, Moment::on_stream);
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::ordered);
     if (route.copy_engine) body.copier = copies_.take();
+    if (route.prefetch) prefetch(source, bytes, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     if (route.copy_engine) copies_.give_back(body.copier, stream);
@@ -145,6 +153,7 @@ class Messages::Implementation {
       copy->received = &copy->own_received;
       body.ticket = {nullptr, &copy->own_status, &copy->own_received, 0};  // the copy takes what has come, no more
     }
+    if (route.prefetch) prefetch(destination, bytes, stream);
     launch(*device_, lane::receive_kernel(), body, receive_grid(bytes, route.offer_min), stream);
     if (copy != nullptr) {
       device_->call(&HostCopy::run, copy, stream);
@@ -155,12 +164,19 @@ class Messages::Implementation {
 
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream) {
+    return isend(source, bytes, peer, options, stream, Moment::on_stream);
+  }
+
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream, Moment moment) {
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
+    copy_small(route, source, bytes, stream, moment);
     auto request = make_request(OpKind::send, bytes, peer, options, device_->capturing(stream));
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
     body.ticket = request->slot.ticket;
     request->bounce = route.bounce;
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    if (route.prefetch) prefetch(source, bytes, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     note_use(request, stream);
@@ -176,6 +192,7 @@ class Messages::Implementation {
     request->bounce = route.bounce;
     const lane::Post body = post_body(route, bytes, peer, options, request->slot.ticket);
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    if (route.prefetch) prefetch(destination, bytes, stream);
     launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
     note_use(request, stream);
     return request;
@@ -229,7 +246,7 @@ class Messages::Implementation {
   }
 
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
-    if (!on_host_) return isend(source, bytes, peer, options, streams_.sends());
+    if (!on_host_) return isend(source, bytes, peer, options, streams_.sends(), Moment::now);
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
     auto request = make_request(OpKind::send, bytes, peer, options, false);
     lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
@@ -277,6 +294,10 @@ class Messages::Implementation {
 
  private:
   enum class Look { wait, once };
+
+  void prefetch(const void* buffer, std::size_t bytes, Stream stream) const {
+    device_->prefetch(const_cast<void*>(buffer), bytes, device_->kind(), stream);
+  }
 
   const lane::View& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
   std::size_t queue_of(int peer, int lane) const {
@@ -448,6 +469,19 @@ class Messages::Implementation {
     }
   }
 
+  // A short copy from plain host memory is made right here where nothing on the stream can still change the buffer: no
+  // thread of the driver has to wake up for it, and where the GPU has a window for the CPU, kernels read their own
+  // memory.
+  void copy_small(SendRoute& route, const void* source, std::size_t bytes, Stream stream, Moment moment) {
+    if (!route.plain || bytes > small_copy_bytes_) return;
+    if (moment == Moment::on_stream && (device_->capturing(stream) || !device_->idle(stream))) return;
+    std::shared_ptr<SmallMemory> small = bounces_->take_small(bytes);
+    small->put(0, source, bytes);
+    bounces_->give_back(std::exchange(route.bounce, small));
+    route.source = small->data();
+    route.copy_first = false;
+  }
+
   // Copies to or from a bounce buffer. Pageable memory goes by a host function: cudaMemcpyAsync would make the host
   // wait for the stream, and with it every thread of the process that wants the GPU.
   void copy_in_order(void* destination, const void* source, std::size_t bytes, const Memory& bounce,
@@ -517,6 +551,7 @@ class Messages::Implementation {
   StreamPool streams_;
   CopyThread copies_;
   Outstanding outstanding_;
+  std::size_t small_copy_bytes_;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 

@@ -11,6 +11,7 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       bounces_(bounces),
       default_path_(path_from(fabric.parameters().path)),
       on_host_(fabric.device()->kind() == DeviceKind::host),
+      prefetch_(fabric.parameters().managed_prefetch == "device"),
       ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes
                                                 : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)) {
@@ -31,6 +32,10 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
     case Path::load:
     case Path::copy:
     case Path::stage: return 0;
+    case Path::memop:
+      fail(ErrorCode::unsupported,
+           "path memop cannot carry a message: where it shall go is known only to the receiver's "
+           "kernel, and this path has none. Build a plan, or choose another path (path=copy moves by the copy engine)");
     case Path::net: break;
   }
   fail(ErrorCode::unsupported, "path ", name_of(path), " needs a network transport, which this build does not have");
@@ -63,8 +68,10 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.source = route.bounce->data();
     route.copy_first = true;
+    route.plain = small;
   }
   if (small) return route;
+  route.prefetch = prefetch_ && info.kind == MemoryKind::managed;
   route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
   const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
   route.copy_engine = path == Path::copy && completion == lane::Completion::ordered;
@@ -103,6 +110,7 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.destination = route.bounce->data();
   }
+  route.prefetch = prefetch_ && !small && info.kind == MemoryKind::managed;
   if (small || path == Path::load || path == Path::stage) return route;
   route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
   if (route.peer_destination == 0 && completion == lane::Completion::posted) {

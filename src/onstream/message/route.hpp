@@ -27,6 +27,8 @@ struct SendRoute {
   bool copy_first = false;         // the buffer is to be copied to `bounce` before the op
   std::uint64_t peer_bounce = 0;
   bool copy_engine = false;
+  bool prefetch = false;  // the buffer's pages shall be on the device
+  bool plain = false;     // a message of the ring out of plain host memory
 };
 
 struct RecvRoute {
@@ -34,6 +36,7 @@ struct RecvRoute {
   std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;
   std::shared_ptr<Memory> bounce;  // to be copied to the buffer after the op
+  bool prefetch = false;           // the buffer's pages shall be on the device
 };
 
 class Router {
@@ -58,6 +61,7 @@ class Router {
   BouncePool& bounces_;
   Path default_path_;
   bool on_host_;
+  bool prefetch_;
   std::size_t ll_max_;
   std::size_t offer_min_;
   std::size_t chunk_bytes_;

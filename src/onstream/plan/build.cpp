@@ -45,9 +45,10 @@ class Build {
     routes_ = plan::routes_of(statements_, plan::match(statements_), fabric_->device()->kind());
     exchange_exposures();
     plan::choose_paths(routes_, statements_, fabric_->parameters());
-    const std::uint64_t bytes = plan::place(routes_, fabric_->size());
+    const plan::Room room = plan::place(routes_, fabric_->size());
     built_ = std::make_unique<Plan::Implementation>();
-    built_->resources->segment = fabric_->segment(bytes, MemoryKind::device);
+    built_->resources->segment = fabric_->segment(room.bytes, MemoryKind::device);
+    if (room.word_bytes > 0) built_->resources->words = fabric_->segment(room.word_bytes, MemoryKind::pinned);
     agree("plan.ready", [this] { finish(); });
     return std::move(built_);
   }
@@ -107,13 +108,16 @@ class Build {
     if (path_ != Path::automatic) {
       transfer.wanted = path_;
       transfer.wanted_by = put.wanted_by;
-    } else if (put.path == Path::copy || !transfer.source.kernel_access) {
+    } else if (put.path == Path::copy || put.path == Path::memop) {
+      transfer.wanted = put.path;
+      transfer.wanted_by = put.wanted_by;
+    } else if (!transfer.source.kernel_access) {
       transfer.wanted = Path::copy;
-      transfer.wanted_by = put.path == Path::copy ? put.wanted_by : "kernels cannot touch the source";
+      transfer.wanted_by = "kernels cannot touch the source";
     }
-    if (transfer.wanted != Path::store && transfer.wanted != Path::copy) {
+    if (transfer.wanted != Path::store && transfer.wanted != Path::copy && transfer.wanted != Path::memop) {
       return concat("path ", name_of(transfer.wanted), " (", transfer.wanted_by,
-                    ") cannot carry a put; store and copy can");
+                    ") cannot carry a put; store, copy and memop can");
     }
     const Choice choice = choose(transfer, fabric_->parameters());
     planned_[index].path = choice.path;
@@ -241,7 +245,8 @@ class Build {
   std::vector<std::byte*> make_bounces() {
     std::vector<std::byte*> bounces(ops_.size(), nullptr);
     for (const Route& route : routes_) {
-      const bool kernel_reads = route.choice.path != Path::copy && route.choice.path != Path::load;
+      const bool kernel_reads =
+          route.choice.path != Path::copy && route.choice.path != Path::load && route.choice.path != Path::memop;
       if (route.edge.source_rank != fabric_->rank() || route.transfer.source.kernel_access || !kernel_reads) continue;
       built_->resources->bounces.push_back(fabric_->device()->allocate(route.transfer.bytes, MemoryKind::device));
       bounces[static_cast<std::size_t>(route.edge.source_op)] = built_->resources->bounces.back()->data();
@@ -282,6 +287,8 @@ class Build {
     lowering.counter_bases = &bases;
     lowering.bounces = &bounces;
     lowering.segment = built_->resources->segment.get();
+    lowering.words = built_->resources->words.get();
+    lowering.number = number_;
     lowering.most_blocks = most_blocks();
     lowering.device = fabric_->device()->kind();
     const plan::Program program = plan::lower(lowering);
@@ -302,10 +309,16 @@ class Build {
     built_->blocks = static_cast<int>(program.blocks.size());
     built_->mover_blocks = program.mover_blocks;
     built_->threads = program.threads;
-    built_->kernels = program.two_kernels ? 2 : 1;
+    built_->kernels = program.no_kernel ? 0 : program.two_kernels ? 2 : 1;
+    if (!program.words.empty()) {
+      built_->resources->slots =
+          std::make_unique<plan::Slots>(fabric_->device(), fabric_->watch(), program.words,
+                                        built_->kernels > 0 ? plan::Between::kernels : plan::Between::nothing);
+    }
     built_->before = program.before;
     built_->middle = program.middle;
     built_->after = program.after;
+    find_prefetches();
     built_->fabric = fabric_;
     built_->name = name_;
     built_->ops = planned_;
@@ -320,6 +333,19 @@ class Build {
       if (op.address == nullptr || (is_transfer(op.kind) && op.layout.bytes() == 0)) continue;
       const void* first = static_cast<const std::byte*>(op.address) + (is_transfer(op.kind) ? op.layout.lowest() : 0);
       if (const std::uint64_t id = device.inspect(first).id; id != 0) built_->known.push_back({i, first, id});
+    }
+  }
+
+  // Small transfers fault on fewer pages than a prefetch costs.
+  void find_prefetches() {
+    if (fabric_->parameters().managed_prefetch != "device") return;
+    for (const PlanOp& planned : planned_) {
+      const Op& op = planned.op;
+      if (!is_transfer(op.kind) || op.layout.bytes() == 0 || planned.path == Path::ll) continue;
+      if (fabric_->device()->inspect(op.address).kind != MemoryKind::managed) continue;
+      const std::int64_t lowest = op.layout.lowest();
+      built_->prefetches.push_back(
+          {static_cast<std::byte*>(op.address) + lowest, static_cast<std::size_t>(op.layout.highest() - lowest)});
     }
   }
 

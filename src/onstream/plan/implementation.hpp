@@ -11,6 +11,7 @@
 #include "onstream/device/uses.hpp"
 #include "onstream/plan/lower.hpp"
 #include "onstream/plan/plan.hpp"
+#include "onstream/plan/slots.hpp"
 #include "onstream/plan/tables.hpp"
 
 namespace onstream {
@@ -23,6 +24,8 @@ struct Resources {
   std::unique_ptr<Tables> tables;
   std::vector<std::shared_ptr<Segment>> of_user;  // where ops put and signal
   std::shared_ptr<const void> wait_memory;
+  std::shared_ptr<Segment> words;  // path memop: what streams write and await
+  std::unique_ptr<Slots> slots;    // ... and when; null without that path. Let go of before the memory that it watches
 };
 
 }  // namespace plan
@@ -42,6 +45,11 @@ class Plan::Implementation {
   int mover_blocks = 1;              // of the first of two kernels
   int threads = 1;
   int kernels = 1;
+  struct Range {
+    void* address;
+    std::size_t bytes;
+  };
+  std::vector<Range> prefetches;  // managed buffers that a launch brings to the device first
   std::vector<plan::CopyCommand> before;
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;

@@ -44,6 +44,8 @@ class Lowerer {
     for (std::uint64_t* word : announce_) program_.announce.push_back(word);
     const bool brief = in_.device == DeviceKind::cuda && make_rows(program_, lists_, in_.most_blocks);
     if (!brief) spread(program_, lists_, in_.most_blocks, in_.device);
+    const bool by_stream = !program_.words.empty() || !program_.middle.empty();
+    program_.no_kernel = by_stream && program_.tasks.empty() && program_.announce.empty() && program_.signals.empty();
     return std::move(program_);
   }
 
@@ -119,6 +121,7 @@ class Lowerer {
         task.flag = word(peer, route.flag_offset);
         return add_move(task);
       case Path::copy: return lower_copy(route, task);
+      case Path::memop: return lower_memop_source(route, task);
       case Path::load: {
         task.flag = word(in_.rank, route.flag_offset);
         task.started = nullptr;
@@ -154,10 +157,38 @@ class Lowerer {
     add(lists_.raises, task);
   }
 
+  // The stream waits, the copy engine moves, the stream tells.
+  void lower_memop_source(const Route& route, Task task) {
+    set_store_destination(task, route);
+    const Op& source = op(route.edge.source_op);
+    if (task.bytes > 0) add_copies(program_.middle, task.to, task.to_layout, source.address, source.layout.view());
+    if (route.local()) return;
+    program_.words.send(stream_word(in_.rank, route.ready_offset),
+                        stream_word(route.edge.destination_rank, route.done_offset), fault_of(task));
+  }
+
+  std::uint32_t* stream_word(int owner, std::uint64_t offset) const {
+    return reinterpret_cast<std::uint32_t*>(in_.words->peer(owner) + offset);
+  }
+
+  FaultReport fault_of(const Task& task) const {
+    FaultReport fault;
+    fault.op = task.kind;
+    fault.peer = task.peer;
+    fault.lane = static_cast<int>(task.op);
+    fault.bytes = task.bytes;
+    fault.plan = in_.number;
+    return fault;
+  }
+
   void lower_destination(const Route& route) {
     const int peer = route.edge.source_rank;
     const int index = route.edge.destination_op;
     Task task = task_for(index);
+    if (route.choice.path == Path::memop) {
+      return program_.words.receive(stream_word(peer, route.ready_offset), stream_word(in_.rank, route.done_offset),
+                                    fault_of(task));
+    }
     if (route.choice.path == Path::ll) {
       task.to = static_cast<std::byte*>(op(index).address);
       task.to_layout = op(index).layout.view();
@@ -194,7 +225,7 @@ class Lowerer {
 
   // Who has to hear that this rank's launch has started.
   void note_announcement(const Route& route) {
-    if (route.local()) return;
+    if (route.local() || route.choice.path == Path::memop) return;
     const int source = route.edge.source_rank, destination = route.edge.destination_rank;
     const bool pulls = route.choice.path == Path::load;
     const int speaker = pulls ? source : destination;
@@ -232,10 +263,12 @@ class Lowerer {
     Task task = task_for(index);
     const auto chain = chain_of_.find(put.peer);
     if (chain != chain_of_.end()) task.chain = chain->second;
-    if ((*in_.planned)[static_cast<std::size_t>(index)].path == Path::copy) {
+    const Path path = (*in_.planned)[static_cast<std::size_t>(index)].path;
+    if (path == Path::copy || path == Path::memop) {
       if (task.bytes > 0)
         add_copies(program_.middle, put.remote, put.remote_layout.view(), put.address, put.layout.view());
-      return add(lists_.raises, task);
+      if (path == Path::copy || task.chain != kNone) add(lists_.raises, task);
+      return;
     }
     task.to = static_cast<std::byte*>(put.remote);
     task.to_layout = put.remote_layout.view();

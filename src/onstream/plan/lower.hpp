@@ -8,6 +8,7 @@
 #include "onstream/plan/plan.hpp"
 #include "onstream/plan/route.hpp"
 #include "onstream/plan/view.hpp"
+#include "onstream/plan/words.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::plan {
@@ -30,12 +31,14 @@ struct Program {
   std::vector<CopyCommand> before;  // local, into bounce buffers
   std::vector<CopyCommand> middle;  // to peers, between the two kernels of a launch
   std::vector<CopyCommand> after;   // local, out of bounce buffers
+  Words words;                      // around the middle copies
   std::vector<Row> pack_rows;       // of a brief program
   std::vector<Row> unpack_rows;
   int pack_blocks = 0;
   bool brief = false;  // brief.hpp runs it; items and blocks are of no use
   bool two_kernels = false;
-  int mover_blocks = 0;  // of the launch's first kernel, or of its only one with all blocks
+  bool no_kernel = false;  // the stream does it all
+  int mover_blocks = 0;    // of the launch's first kernel, or of its only one with all blocks
   int threads = 1;
 };
 
@@ -47,6 +50,8 @@ struct Lowering {
   const std::vector<std::uint64_t>* counter_bases = nullptr;  // waits: the counter's value at build, by op
   const std::vector<std::byte*>* bounces = nullptr;  // by op: where a source that kernels cannot touch is copied
   Segment* segment = nullptr;
+  Segment* words = nullptr;  // of path memop; null if no route takes it
+  std::uint64_t number = 0;  // of the plan
   int most_blocks = 1;
   DeviceKind device = DeviceKind::host;
 };

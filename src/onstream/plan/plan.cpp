@@ -56,22 +56,37 @@ void Plan::launch(Stream stream) {
   it.fabric->check();
   it.check_memory();
   Device& device = *it.fabric->device();
-  for (const plan::CopyCommand& copy : it.before) device.copy(copy.to, copy.from, copy.bytes, stream);
+  const auto copy_all = [&](const std::vector<plan::CopyCommand>& copies) {
+    for (const plan::CopyCommand& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
+  };
+  const plan::Slot* slot = it.resources->slots != nullptr ? &it.resources->slots->of(stream) : nullptr;
+  const auto operate = [&](std::vector<WordOp> plan::Slot::* part) {
+    if (slot != nullptr && !(slot->*part).empty()) device.operate(slot->*part, stream);
+  };
+  // The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
+  for (const auto& range : it.prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
+  copy_all(it.before);
+  operate(&plan::Slot::opening);
   plan::View view = it.view;
   if (it.brief) {
     onstream::launch(device, plan::brief_kernel(), *it.brief, {it.blocks, it.threads}, stream);
   } else if (it.kernels == 1) {
     onstream::launch(device, plan::kernel(), view, {it.blocks, it.threads}, stream);
-  } else {
+  } else if (it.kernels == 2) {
     view.ends = 0;
     onstream::launch(device, plan::kernel(), view, {it.mover_blocks, it.threads}, stream);
-    for (const plan::CopyCommand& copy : it.middle) device.copy(copy.to, copy.from, copy.bytes, stream);
+  }
+  operate(&plan::Slot::gate);
+  copy_all(it.middle);
+  operate(&plan::Slot::telling);
+  if (it.kernels == 2) {
     view.begins = 0;
     view.ends = 1;
     view.first_block = static_cast<std::uint32_t>(it.mover_blocks);
     onstream::launch(device, plan::kernel(), view, {it.blocks - it.mover_blocks, it.threads}, stream);
   }
-  for (const plan::CopyCommand& copy : it.after) device.copy(copy.to, copy.from, copy.bytes, stream);
+  operate(&plan::Slot::closing);
+  copy_all(it.after);
   if (auto event = it.fabric->note_use(stream)) {
     it.launches.note(stream, std::move(event));
   } else {
@@ -86,12 +101,13 @@ int Plan::kernels_per_launch() const { return implementation_->kernels; }
 std::string Plan::explain() const {
   const Implementation& it = *implementation_;
   const std::size_t copies = it.before.size() + it.middle.size() + it.after.size();
-  std::string text =
-      concat("plan '", it.name, "' (number ", it.view.number, ") on rank ", it.fabric->rank(), ": ", it.ops.size(),
-             " ops; a launch is ", it.kernels, it.kernels == 1 ? " kernel of " : " kernels of ", it.blocks,
-             it.blocks == 1 ? " block" : " blocks");
-  if (it.fabric->device()->kind() == DeviceKind::cuda) text += concat(" of ", it.threads, " threads");
+  const std::size_t words = it.resources->slots != nullptr ? it.resources->slots->operations() : 0;
+  std::string text = concat("plan '", it.name, "' (number ", it.view.number, ") on rank ", it.fabric->rank(), ": ",
+                            it.ops.size(), " ops; a launch is ", it.kernels, it.kernels == 1 ? " kernel" : " kernels");
+  if (it.kernels > 0) text += concat(" of ", it.blocks, it.blocks == 1 ? " block" : " blocks");
+  if (it.kernels > 0 && it.fabric->device()->kind() == DeviceKind::cuda) text += concat(" of ", it.threads, " threads");
   if (copies > 0) text += concat(" and ", copies, copies == 1 ? " copy" : " copies");
+  if (words > 0) text += concat(" and ", words, " stream memory operations");
   std::vector<std::vector<std::string>> rows{{"op", "what", "bytes", "layout", "path", "why"}};
   for (std::size_t i = 0; i < it.ops.size(); ++i) {
     const PlanOp& row = it.ops[i];

@@ -99,10 +99,10 @@ void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& stat
   require(problems.empty(), "plan '", statements[0].name, "' cannot be built:", problems);
 }
 
-std::uint64_t place(std::vector<Route>& routes, int ranks) {
+Room place(std::vector<Route>& routes, int ranks) {
   std::vector<std::uint64_t> used(static_cast<std::size_t>(ranks), announcement_offset(ranks));
-  const auto take = [&](int rank, std::uint64_t bytes, std::uint64_t alignment) {
-    std::uint64_t& end = used[static_cast<std::size_t>(rank)];
+  std::vector<std::uint64_t> words(static_cast<std::size_t>(ranks), 0);
+  const auto take = [](std::uint64_t& end, std::uint64_t bytes, std::uint64_t alignment) {
     const std::uint64_t offset = (end + alignment - 1) / alignment * alignment;
     end = offset + bytes;
     return offset;
@@ -111,16 +111,25 @@ std::uint64_t place(std::vector<Route>& routes, int ranks) {
   for (Route& route : routes) {
     if (route.local()) continue;
     const int source = route.edge.source_rank, destination = route.edge.destination_rank;
+    const auto at_source = static_cast<std::size_t>(source), at_destination = static_cast<std::size_t>(destination);
     if (route.choice.path == Path::ll) {
       route.slot_lines = std::max<std::uint64_t>(1, (route.transfer.bytes + 7) / 8);
-      route.slots_offset = take(destination, 2 * route.slot_lines * sizeof(Line), kAlignment);
+      route.slots_offset = take(used[at_destination], 2 * route.slot_lines * sizeof(Line), kAlignment);
       route.asks = !waits.contains({source, destination});
       continue;
     }
-    route.flag_offset = take(route.choice.path == Path::load ? source : destination, kFlagBytes, kFlagBytes);
-    if (route.choice.path == Path::stage) route.bounce_offset = take(destination, route.transfer.bytes, kAlignment);
+    if (route.choice.path == Path::memop) {
+      route.ready_offset = take(words[at_source], kFlagBytes, kFlagBytes);
+      route.done_offset = take(words[at_destination], kFlagBytes, kFlagBytes);
+      continue;
+    }
+    route.flag_offset =
+        take(used[route.choice.path == Path::load ? at_source : at_destination], kFlagBytes, kFlagBytes);
+    if (route.choice.path == Path::stage) {
+      route.bounce_offset = take(used[at_destination], route.transfer.bytes, kAlignment);
+    }
   }
-  return *std::max_element(used.begin(), used.end());
+  return {*std::max_element(used.begin(), used.end()), *std::max_element(words.begin(), words.end())};
 }
 
 }  // namespace onstream::plan

@@ -26,11 +26,14 @@ struct Route {
   std::uint64_t slot_lines = 0;
   std::uint64_t bounce_offset = 0;  // stage: in the receiver's segment
   std::uint64_t flag_offset = 0;    // in the segment of the end that waits for the move
+  std::uint64_t ready_offset = 0;   // memop: in the source's words, where the receiver says that it is ready
+  std::uint64_t done_offset = 0;    // memop: in the destination's words
   bool asks = false;                // ll: the sender waits for the receiver's announcement
 
   bool local() const { return edge.source_rank == edge.destination_rank; }
   bool pushes() const {  // the source's rank writes, the destination's rank waits
-    return choice.path == Path::store || choice.path == Path::copy || choice.path == Path::stage;
+    return choice.path == Path::store || choice.path == Path::copy || choice.path == Path::stage ||
+           choice.path == Path::memop;
   }
 };
 
@@ -50,8 +53,13 @@ std::vector<Route> routes_of(const std::vector<Statement>& statements, const std
 // Chooses all paths. Throws invalid_argument naming both ends of every route that has none.
 void choose_paths(std::vector<Route>& routes, const std::vector<Statement>& statements, const Parameters& parameters);
 
-// Fills the offsets and `asks`. Returns the bytes that the segment needs, the same for every rank.
-std::uint64_t place(std::vector<Route>& routes, int ranks);
+// What the plan needs of symmetric memory, the same for every rank.
+struct Room {
+  std::uint64_t bytes = 0;       // of device memory
+  std::uint64_t word_bytes = 0;  // of pinned memory, for path memop; may be 0
+};
+// Fills the offsets and `asks`.
+Room place(std::vector<Route>& routes, int ranks);
 
 // The word in a rank's segment where `announcer` announces its launches.
 constexpr std::uint64_t announcement_offset(int announcer) { return static_cast<std::uint64_t>(announcer) * 64; }

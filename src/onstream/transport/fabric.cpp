@@ -41,7 +41,11 @@ class Fabric::Implementation {
         board_(std::make_shared<Board>(*device_, launch, parameters)),
         mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
         mesh_(*mesh_owner_),
-        reach_(device_, mesh_, launch.rank, parameters.timeout_s) {
+        reach_(device_, mesh_, launch.rank, parameters.timeout_s),
+        watch_(std::make_shared<Watch>(
+            board_->wait_view().timeout_ns, board_->wait_view().abort,
+            [this](const FaultReport& fault) { take_from_watch(fault); },
+            [board = board_](int peer) { return board->has_left(peer); })) {
     mesh_.on("abort", [this](int, const std::string& reason, Fd) {
       fail_world(reason);
       return std::string();
@@ -95,8 +99,10 @@ class Fabric::Implementation {
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
   }
 
-  // The mesh's thread runs this object's handlers: it ends first. What a graph replays from now on ends at once.
+  // The watch's thread uses the mesh, and the mesh's thread runs this object's handlers: they end first. What a graph
+  // replays from now on ends at once.
   ~Implementation() {
+    watch_->mute();
     mesh_owner_.reset();
     board_->set_abort();
   }
@@ -178,20 +184,36 @@ class Fabric::Implementation {
             report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
         mesh_.notify(report.peer, "truncated", pack_fault(theirs));
       }
-      {
-        const std::lock_guard lock(mutex_);
-        (fails_the_world(report.status) ? fatal_ : faults_).push_back(report);
-      }
-      has_faults_.store(true, std::memory_order_release);
-      if (!fails_the_world(report.status)) continue;
-      for (int peer = 0; peer < launch_.size; ++peer) {
-        if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
-      }
-      if (report.status != Status::aborted) {
-        abort(describe(report));
-      } else if (const std::string who = left_by(report); !who.empty() && !board_->aborted()) {
-        abort(concat(who, " left the world, and rank ", report.rank, " still waited for it: ", what_of(report)));
-      }
+      take(report);
+    }
+  }
+
+  void take(const FaultReport& report) {
+    {
+      const std::lock_guard lock(mutex_);
+      (fails_the_world(report.status) ? fatal_ : faults_).push_back(report);
+    }
+    has_faults_.store(true, std::memory_order_release);
+    if (!fails_the_world(report.status)) return;
+    for (int peer = 0; peer < launch_.size; ++peer) {
+      if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
+    }
+    if (report.status != Status::aborted) {
+      abort(describe(report));
+    } else if (const std::string who = left_by(report); !who.empty() && !board_->aborted()) {
+      abort(concat(who, " left the world, and rank ", report.rank, " still waited for it: ", what_of(report)));
+    }
+    if (report.status != Status::timeout) return;
+    if (const std::string hint = device_->timeout_hint(); !hint.empty()) log_once(LogLevel::warn, hint, hint);
+  }
+
+  // In the watch's thread: nothing may escape.
+  void take_from_watch(FaultReport report) {
+    report.rank = launch_.rank;
+    try {
+      take(report);
+    } catch (const std::exception& error) {
+      fail_world(error.what());
     }
   }
 
@@ -244,6 +266,7 @@ class Fabric::Implementation {
   std::unique_ptr<Mesh> mesh_owner_;
   Mesh& mesh_;
   Reach reach_;
+  std::shared_ptr<Watch> watch_;
   std::atomic<std::size_t> device_bytes_ = 0;
   int block_limit_ = 1;
 
@@ -291,6 +314,8 @@ bool Fabric::has_left(int peer) const { return implementation_->board_->has_left
 std::shared_ptr<const void> Fabric::wait_memory() const { return implementation_->board_; }
 std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
 const Uses& Fabric::uses() const { return implementation_->uses_; }
+std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
+ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }

@@ -20,6 +20,8 @@
 #include "onstream/device/uses.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/failure.hpp"
+#include "onstream/transport/reach_statistics.hpp"
+#include "onstream/transport/watch.hpp"
 
 namespace onstream {
 
@@ -64,6 +66,9 @@ class Fabric {
   // Why expose() gives nothing for this address: "plain host memory is private to its process", ...
   std::string why_not(const void* address, int peer) const;
 
+  // What the registration cache behind expose() did and holds.
+  ReachStatistics reach_statistics() const;
+
   // How kernels of this world wait. By value into every kernel argument.
   WaitView wait_view() const;
   // For ops with one peer: they also end, as aborted, once that peer has left and what it sent before has been looked
@@ -79,6 +84,9 @@ class Fabric {
   // or null inside a capture.
   std::shared_ptr<Event> note_use(Stream stream);
   const Uses& uses() const;
+  // Waits that streams make themselves get a deadline, and an end when the world fails or ends. Who keeps them keeps
+  // it; that does not keep the world.
+  std::shared_ptr<Watch> watch() const;
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
   void abort(const std::string& reason);

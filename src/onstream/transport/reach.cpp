@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/log.hpp"
 
 namespace onstream {
 
@@ -71,7 +72,7 @@ std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
 std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t bytes, int peer) {
   if (peer == rank_) return reinterpret_cast<std::uint64_t>(address);
   const MemoryInfo info = device_->inspect(address);
-  if (!info.exportable) return std::nullopt;
+  if (!info.exportable) return refuse(info);
   const auto* begin = static_cast<const std::byte*>(address);
   require(begin + bytes <= info.base + info.bytes, "the buffer of ", bytes, " B at ", address, " ends ",
           begin + bytes - (info.base + info.bytes), " B after its allocation of ", info.bytes, " B");
@@ -80,6 +81,7 @@ std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t byte
     const std::lock_guard lock(mutex_);
     const auto found = exposed_.find({peer, info.base});
     if (found != exposed_.end() && found->second.id == info.id) {
+      counts_.hits += 1;
       if (found->second.peer_base == 0) return std::nullopt;
       return found->second.peer_base + offset;
     }
@@ -94,9 +96,39 @@ std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t byte
     entry.reason = error.what();
   }
   const std::lock_guard lock(mutex_);
+  counts_.misses += 1;
+  if (entry.peer_base == 0) counts_.failures += 1;
   exposed_[{peer, info.base}] = entry;
   if (entry.peer_base == 0) return std::nullopt;
   return entry.peer_base + offset;
+}
+
+std::optional<std::uint64_t> Reach::refuse(const MemoryInfo& info) {
+  {
+    const std::lock_guard lock(mutex_);
+    counts_.unreachable += 1;
+  }
+  if (info.kind != MemoryKind::host) {
+    log_once(LogLevel::warn, concat("reach.private.", name_of(info.kind), ".", info.why_private), "peers cannot map ",
+             name_of(info.kind), " memory that is in use: ", info.why_private,
+             "; what does not fit a lane's ring is copied once or twice more");
+  }
+  return std::nullopt;
+}
+
+ReachStatistics Reach::statistics() {
+  const std::lock_guard lock(mutex_);
+  ReachStatistics out = counts_;
+  for (const auto& [key, entry] : exposed_) {
+    if (entry.peer_base == 0) continue;
+    out.exposed += 1;
+    out.exposed_bytes += entry.bytes;
+  }
+  for (const auto& [key, mapping] : imported_) {
+    out.imported += 1;
+    out.imported_bytes += mapping->bytes();
+  }
+  return out;
 }
 
 void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
@@ -108,6 +140,7 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
       const bool stale =
           entry->first.first == peer && old.base < info.base + info.bytes && info.base < old.base + old.bytes;
       if (stale) gone.push_back(old.id);
+      if (stale) counts_.stale += 1;
       entry = stale ? exposed_.erase(entry) : std::next(entry);
     }
   }
@@ -121,6 +154,7 @@ void Reach::sweep() {
     for (auto entry = exposed_.begin(); entry != exposed_.end();) {
       const bool lives = device_->inspect(entry->second.base).id == entry->second.id;
       if (!lives) gone.emplace_back(entry->first.first, entry->second.id);
+      if (!lives) counts_.stale += 1;
       entry = lives ? std::next(entry) : exposed_.erase(entry);
     }
   }
@@ -129,10 +163,7 @@ void Reach::sweep() {
 
 std::string Reach::why_not(const void* address, int peer) {
   const MemoryInfo info = device_->inspect(address);
-  if (!info.exportable) {
-    return concat(name_of(info.kind),
-                  " memory that was not allocated by onstream or cudaMalloc is private to its process");
-  }
+  if (!info.exportable) return concat(name_of(info.kind), " memory is private to its process: ", info.why_private);
   const std::lock_guard lock(mutex_);
   const auto found = exposed_.find({peer, info.base});
   return found == exposed_.end() ? "" : found->second.reason;

@@ -15,6 +15,7 @@
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/transport/reach_statistics.hpp"
 
 namespace onstream {
 
@@ -24,8 +25,10 @@ class Reach {
   Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeout_s);
 
   // Where `peer` addresses `address`; nothing if it cannot. Blocks for the peer's answer the first time.
+  // Memory that cannot leave its process, other than plain host memory, is told in the log, once for each reason.
   std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
   std::string why_not(const void* address, int peer);
+  ReachStatistics statistics();
 
   // Tells peers to unmap what this rank has freed since it exposed it. From the mesh's thread, now and then.
   void sweep();
@@ -44,6 +47,7 @@ class Reach {
     std::string reason;
   };
   std::string map_for(int peer, const std::string& payload, Fd fd);
+  std::optional<std::uint64_t> refuse(const MemoryInfo& info);
   void forget_overlaps(const MemoryInfo& info, int peer);
 
   std::shared_ptr<Device> device_;
@@ -52,6 +56,7 @@ class Reach {
   double timeout_s_;
   Disposal disposal_;  // of mappings whose owner has freed the memory
   std::mutex mutex_;
+  ReachStatistics counts_;                                                      // of look-ups
   std::map<std::pair<int, std::byte*>, Exposed> exposed_;                       // by peer and base
   std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> imported_;  // by peer and id
 };

@@ -45,6 +45,10 @@ std::string why_impossible(Path path, const Transfer& t) {
       if (!t.destination.exposed) return concat("the sender cannot reach the destination: ", t.destination.why_not);
       if (t.pieces == 0) return concat("the layouts fall into more than ", kMaxPieces, " contiguous pieces");
       return "";
+    case Path::memop:
+      // A copy of pageable memory makes the host wait for the stream, and the stream may wait for a peer.
+      if (!t.source.kernel_access) return concat(untouchable, "the source: it is plain host memory");
+      return why_impossible(Path::copy, t);
     case Path::stage:
       if ((!t.source.kernel_access || !t.destination.kernel_access) && t.pieces == 0) {
         return concat("kernels cannot touch both ends, and the layouts fall into more than ", kMaxPieces,
@@ -95,12 +99,14 @@ Choice choose(const Transfer& transfer, const Parameters& parameters) {
   if (t.same_rank) {
     // A message to oneself is a local copy; only the copy engine is another way to make it.
     t.source.exposed = t.destination.exposed = true;
-    if (t.wanted != Path::copy) t.wanted = Path::automatic;
+    const bool by_engine = t.wanted == Path::copy || t.wanted == Path::memop;
+    if (!by_engine) t.wanted = Path::automatic;
     const bool touchable = t.source.kernel_access && t.destination.kernel_access;
     if (t.wanted == Path::automatic && touchable) return {Path::store, "both ends are of this rank"};
-    const std::string obstacle = why_impossible(Path::copy, t);
+    const Path path = by_engine ? t.wanted : Path::copy;
+    const std::string obstacle = why_impossible(path, t);
     if (!obstacle.empty()) return {Path::automatic, obstacle};
-    return {Path::copy, touchable ? t.wanted_by : "both ends are of this rank, and kernels cannot touch both"};
+    return {path, touchable ? t.wanted_by : "both ends are of this rank, and kernels cannot touch both"};
   }
   if (t.wanted == Path::automatic) return choose_freely(t, parameters);
   const std::string obstacle = why_impossible(t.wanted, t);

@@ -13,12 +13,13 @@ struct NamedPath {
   const char* name;
 };
 
-constexpr std::array<NamedPath, 7> kPaths{{{Path::automatic, "auto"},
+constexpr std::array<NamedPath, 8> kPaths{{{Path::automatic, "auto"},
                                            {Path::ll, "ll"},
                                            {Path::store, "store"},
                                            {Path::load, "load"},
                                            {Path::copy, "copy"},
                                            {Path::stage, "stage"},
+                                           {Path::memop, "memop"},
                                            {Path::net, "net"}}};
 
 }  // namespace

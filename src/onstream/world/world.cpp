@@ -5,6 +5,17 @@
 
 namespace onstream {
 
+namespace {
+
+// The words that parameter managed_advice may be are checked already.
+Advice advice_from(const std::string& word) {
+  if (word == "device") return Advice::device;
+  if (word == "host") return Advice::host;
+  return word == "read_mostly" ? Advice::read_mostly : Advice::none;
+}
+
+}  // namespace
+
 std::shared_ptr<World> World::create(const Launch& launch, const Parameters& parameters) {
   return std::shared_ptr<World>(new World(std::make_shared<Fabric>(launch, parameters)));
 }
@@ -21,7 +32,10 @@ Device& World::device() const { return *fabric_->device(); }
 
 std::shared_ptr<Memory> World::allocate(std::size_t bytes, MemoryKind kind) {
   require(bytes > 0, "allocate: at least one byte");
-  return fabric_->device()->allocate(bytes, kind);
+  std::shared_ptr<Memory> memory = fabric_->device()->allocate(bytes, kind);
+  const std::string& advice = fabric_->parameters().managed_advice;
+  if (kind == MemoryKind::managed && advice != "none") device().advise(memory->data(), bytes, advice_from(advice));
+  return memory;
 }
 
 void World::register_memory(const void* address, std::size_t bytes) {
@@ -106,7 +120,11 @@ std::string World::describe() const {
   return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",
                 device().name(), "), launched by ", fabric_->launch().launcher, "; lanes hold ",
                 human_bytes(messages_->device_bytes()), " of device memory, all of the library's segments ",
-                human_bytes(fabric_->device_bytes()));
+                human_bytes(fabric_->device_bytes()), "; ", onstream::describe(fabric_->reach_statistics()));
+}
+
+World::Statistics World::statistics() const {
+  return {fabric_->reach_statistics(), messages_->device_bytes(), fabric_->device_bytes()};
 }
 
 }  // namespace onstream

@@ -84,7 +84,14 @@ class World {
   std::optional<Failure> failure() const;
   std::vector<FaultReport> take_faults();
   std::size_t device_bytes() const;  // of its lanes: what a world holds before anything is asked of it
-  std::string describe() const;      // ranks, devices, who reaches whom, memory held
+  std::string describe() const;      // ranks, devices, memory held, registrations
+
+  struct Statistics {
+    ReachStatistics reach;
+    std::size_t lane_bytes = 0;     // device memory of the lanes
+    std::size_t segment_bytes = 0;  // of all segments that the library made, the lanes' included
+  };
+  Statistics statistics() const;
 
  private:
   explicit World(std::shared_ptr<Fabric> fabric);

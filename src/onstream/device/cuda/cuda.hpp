@@ -17,6 +17,9 @@ std::shared_ptr<Device> open_cuda(int ordinal);
 // One row a GPU, in ordinal order; empty without a driver or without GPUs. Never throws.
 std::vector<DeviceRow> list_cuda();
 
+// How small copies work on GPUs. Loads gdrcopy's library, if there is one, and no CUDA.
+SmallCopies cuda_small_copies();
+
 // Why list_cuda() is empty: "no driver: ...", "no GPU". Empty when it is not.
 std::string why_no_cuda();
 

@@ -11,9 +11,14 @@
 #include "onstream/device/cuda/check.hpp"
 #include "onstream/device/cuda/cuda.hpp"
 #include "onstream/device/cuda/gpu.hpp"
+#include "onstream/device/cuda/managed.hpp"
 #include "onstream/device/cuda/memory.hpp"
 #include "onstream/device/cuda/own.hpp"
+#include "onstream/device/cuda/small.hpp"
+#include "onstream/device/cuda/words.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/device/managed.hpp"
+#include "onstream/device/words.hpp"
 
 namespace onstream {
 namespace cuda {
@@ -118,7 +123,7 @@ class Template {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)) {}
+  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)), smalls_(gpu_) {}
 
   DeviceKind kind() const override { return DeviceKind::cuda; }
   int index() const override { return gpu_.ordinal(); }
@@ -129,12 +134,17 @@ class CudaDevice final : public Device {
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override {
     return cuda::allocate(gpu_, bytes, kind);
   }
+  std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) override { return smalls_.allocate(bytes); }
+  SmallCopies small_copies() const override { return smalls_.how(); }
   MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
   std::uint64_t frees() const override { return own_removals(); }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return cuda::import_memory(gpu_, record, std::move(fd));
   }
+
+  void advise(void* address, std::size_t bytes, Advice advice) override;
+  void prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) override;
 
   Stream create_stream() override;
   void destroy_stream(Stream stream) override;
@@ -144,9 +154,11 @@ class CudaDevice final : public Device {
   void wait(Stream stream, const std::shared_ptr<Event>& event) override;
 
   void load(const Kernel& kernel) override;
+  std::string timeout_hint() const override;
   void copy(void* destination, const void* source, std::size_t bytes, Stream stream) override;
   void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) override;
   void call(void (*function)(void*), void* argument, Stream stream) override;
+  void operate(std::span<const WordOp> ops, Stream stream) override;
 
   void begin_capture(Stream stream) override;
   std::shared_ptr<Graph> end_capture(Stream stream) override;
@@ -158,7 +170,22 @@ class CudaDevice final : public Device {
   bool capturing_here(Stream stream) const;  // with the GPU current already
 
   Gpu& gpu_;
+  SmallMemories smalls_;
 };
+
+void CudaDevice::advise(void* address, std::size_t bytes, Advice advice) {
+  require_managed("advise", inspect(address), address, bytes);
+  if (bytes == 0) return;
+  const ControlPath path(gpu_);
+  advise_managed(gpu_, address, bytes, advice);
+}
+
+void CudaDevice::prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) {
+  require_managed("prefetch", inspect(address), address, bytes);
+  const Current current(gpu_);
+  if (bytes == 0 || capturing_here(stream)) return;
+  prefetch_managed(gpu_, address, bytes, where, handle_of(stream));
+}
 
 Stream CudaDevice::create_stream() {
   const ControlPath path(gpu_);
@@ -233,6 +260,19 @@ void CudaDevice::load(const Kernel& kernel) {
          "): build with -DONSTREAM_CUDA_ARCHITECTURES=", gpu_.capability());
   }
   check(result, "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+  cudaFunction_t function = nullptr;
+  check(cudaGetFuncBySymbol(&function, kernel.cuda), "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+  if (driver().func_load == nullptr) return;  // asking for the attributes has loaded it
+  check(driver().func_load(function), "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+}
+
+std::string CudaDevice::timeout_hint() const {
+  CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
+  if (driver().module_get_loading_mode(&mode) != CUDA_SUCCESS || mode == CU_MODULE_EAGER_LOADING) return "";
+  return "CUDA loads a kernel when it is first launched and may wait for all running kernels to end before it does. If "
+         "a "
+         "rank launched one of the program's kernels for the first time beside a wait, launch it once before, or set "
+         "CUDA_MODULE_LOADING=EAGER";
 }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream stream) {
@@ -269,6 +309,12 @@ void CudaDevice::call(void (*function)(void*), void* argument, Stream stream) {
   const Current current(gpu_);
   check(cudaLaunchHostFunc(handle_of(stream), function, argument), "enqueueing a host function on GPU ",
         gpu_.ordinal());
+}
+
+void CudaDevice::operate(std::span<const WordOp> ops, Stream stream) {
+  for (const WordOp& op : ops) check_word(op);
+  const Current current(gpu_);
+  operate_on_words(gpu_, ops, handle_of(stream));
 }
 
 void CudaDevice::begin_capture(Stream stream) {
@@ -354,6 +400,8 @@ std::vector<DeviceRow> list_cuda() {
   }
   return rows;
 }
+
+SmallCopies cuda_small_copies() { return cuda::SmallMemories::wanted(); }
 
 std::string why_no_cuda() {
   std::string why_none;

@@ -24,6 +24,16 @@ void find(Function& function, const char* name) {
   function = reinterpret_cast<Function>(address);
 }
 
+// A function that came after kDriverInterface; stays null where the driver is older.
+template <class Function>
+void find_newer(Function& function, const char* name, unsigned version) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  const cudaError_t result = cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found);
+  if (result != cudaSuccess) forget_error();
+  if (result == cudaSuccess && found == cudaDriverEntryPointSuccess) function = reinterpret_cast<Function>(address);
+}
+
 Driver load() {
   Driver table;
   find(table.ctx_get_current, "cuCtxGetCurrent");
@@ -32,6 +42,7 @@ Driver load() {
   find(table.device_get_attribute, "cuDeviceGetAttribute");
   find(table.pointer_get_attributes, "cuPointerGetAttributes");
   find(table.pointer_get_attribute, "cuPointerGetAttribute");
+  find(table.pointer_set_attribute, "cuPointerSetAttribute");
   find(table.mem_get_allocation_granularity, "cuMemGetAllocationGranularity");
   find(table.mem_create, "cuMemCreate");
   find(table.mem_release, "cuMemRelease");
@@ -42,6 +53,9 @@ Driver load() {
   find(table.mem_set_access, "cuMemSetAccess");
   find(table.mem_export, "cuMemExportToShareableHandle");
   find(table.mem_import, "cuMemImportFromShareableHandle");
+  find(table.stream_batch_mem_op, "cuStreamBatchMemOp");
+  find_newer(table.func_load, "cuFuncLoad", 12040);
+  find(table.module_get_loading_mode, "cuModuleGetLoadingMode");
   find(table.get_error_name, "cuGetErrorName");
   find(table.get_error_string, "cuGetErrorString");
   return table;

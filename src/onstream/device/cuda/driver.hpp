@@ -13,6 +13,7 @@ struct Driver {
   decltype(&::cuDeviceGetAttribute) device_get_attribute = nullptr;
   decltype(&::cuPointerGetAttributes) pointer_get_attributes = nullptr;
   decltype(&::cuPointerGetAttribute) pointer_get_attribute = nullptr;
+  decltype(&::cuPointerSetAttribute) pointer_set_attribute = nullptr;
   decltype(&::cuMemGetAllocationGranularity) mem_get_allocation_granularity = nullptr;
   decltype(&::cuMemCreate) mem_create = nullptr;
   decltype(&::cuMemRelease) mem_release = nullptr;
@@ -23,11 +24,15 @@ struct Driver {
   decltype(&::cuMemSetAccess) mem_set_access = nullptr;
   decltype(&::cuMemExportToShareableHandle) mem_export = nullptr;
   decltype(&::cuMemImportFromShareableHandle) mem_import = nullptr;
+  decltype(&::cuStreamBatchMemOp) stream_batch_mem_op = nullptr;
+  decltype(&::cuFuncLoad) func_load = nullptr;  // null before CUDA 12.4
+  decltype(&::cuModuleGetLoadingMode) module_get_loading_mode = nullptr;
   decltype(&::cuGetErrorName) get_error_name = nullptr;
   decltype(&::cuGetErrorString) get_error_string = nullptr;
 };
 
-// The table, filled on the first call; any thread. Throws unsupported naming a function that the driver lacks.
+// The table, filled on the first call; any thread. Throws unsupported naming a function that the driver lacks, unless
+// the table says when it came.
 const Driver& driver();
 
 }  // namespace onstream::cuda

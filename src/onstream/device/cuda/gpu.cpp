@@ -16,10 +16,8 @@ void prepare_environment() {
   std::call_once(once, [] {
     // Streams share hardware queues, 8 unless told otherwise. Work queued behind a kernel that waits for a peer would
     // wait too, and the peer may be waiting for that very work. 32 is the most there are.
+    // CUDA_MODULE_LOADING stays the user's: our kernels are loaded by name (Device::load, docs/decisions/0007).
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    // A kernel loaded on its first launch may need the GPU to be idle, which it never becomes while a kernel on it
-    // waits for what the first launch would send.
-    ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   });
 }
 
@@ -98,6 +96,27 @@ Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   read_properties();
   find_peers();
   check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream on GPU ", ordinal);
+  load_driver_kernels();
+}
+
+// Copies within the GPU and the clearing of memory are kernels of the driver's own, which it too may load when first
+// used.
+void Gpu::load_driver_kernels() {
+  constexpr std::size_t kBytes = 4096;
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, 2 * kBytes), "allocating ", 2 * kBytes, " B on GPU ", ordinal_);
+  auto* bytes = static_cast<std::byte*>(memory);
+  cudaError_t result = cudaMemsetAsync(bytes, 0, 2 * kBytes, own_stream_);
+  for (const std::size_t size : {std::size_t{8}, std::size_t{13}, kBytes - 1, kBytes}) {
+    if (result == cudaSuccess) result = cudaMemsetAsync(bytes, 0, size, own_stream_);
+    if (result != cudaSuccess) break;
+    result = cudaMemcpyAsync(bytes + kBytes, bytes, size, cudaMemcpyDeviceToDevice, own_stream_);
+  }
+  const cudaError_t finished = cudaStreamSynchronize(own_stream_);
+  const cudaError_t freed = cudaFree(memory);
+  check(result, "a first copy on GPU ", ordinal_);
+  check(finished, "a first copy on GPU ", ordinal_);
+  check(freed, "freeing ", 2 * kBytes, " B on GPU ", ordinal_);
 }
 
 void Gpu::read_properties() {
@@ -116,6 +135,7 @@ void Gpu::read_properties() {
   check(driver().device_get(&device_, ordinal_), "asking the driver for GPU ", ordinal_);
   exports_by_fd_ = attribute(device_, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) &&
                    attribute(device_, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
+  shares_managed_ = attribute(device_, CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS);
   rdma_ = attribute(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 }
 

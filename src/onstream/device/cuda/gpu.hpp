@@ -35,6 +35,8 @@ class Gpu {
   bool one_host_address() const { return one_host_address_; }
   bool exports_by_fd() const { return exports_by_fd_; }
   bool rdma() const { return rdma_; }
+  // CPU and kernels may use managed memory at the same time.
+  bool shares_managed() const { return shares_managed_; }
   // The GPUs that can address this one's memory, itself first.
   const std::vector<int>& reached_by() const { return reached_by_; }
 
@@ -57,6 +59,7 @@ class Gpu {
   explicit Gpu(int ordinal);
   void read_properties();
   void find_peers();
+  void load_driver_kernels();
 
   int ordinal_;
   CUdevice device_ = 0;
@@ -69,6 +72,7 @@ class Gpu {
   bool one_host_address_ = false;
   bool exports_by_fd_ = false;
   bool rdma_ = false;
+  bool shares_managed_ = false;
   std::vector<int> reached_by_;
   std::vector<int> may_reach_;
   cudaStream_t own_stream_ = nullptr;

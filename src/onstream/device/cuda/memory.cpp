@@ -234,14 +234,24 @@ std::shared_ptr<Mapping> own_address(Gpu& gpu, const ExportRecord& record) {
   return std::make_shared<OwnAddress>(base, record.bytes, keep_own(base, record.id));
 }
 
-const char* why_not_exportable(MemoryKind kind) {
-  switch (kind) {
-    case MemoryKind::device: return "it comes from a memory pool (cudaMallocAsync) or another library's own mapping";
-    case MemoryKind::pinned: return "it was not allocated by onstream, and the driver does not share pinned memory";
-    case MemoryKind::managed: return "managed memory belongs to one process";
-    case MemoryKind::host: return "plain host memory belongs to one process";
+bool from_pool(const void* address) {
+  CUmemoryPool pool = nullptr;
+  const CUresult result = driver().pointer_get_attribute(&pool, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                                         reinterpret_cast<CUdeviceptr>(address));
+  return result == CUDA_SUCCESS && pool != nullptr;
+}
+
+// GPU memory that legacy IPC does not take.
+void describe_private(MemoryInfo& info, const void* address) {
+  if (from_pool(address)) {
+    info.why_private = "it comes from a memory pool (cudaMallocAsync)";
+    return;
   }
-  return "its kind is unknown";
+  info.why_private = "it was mapped by the program or another library (cuMemMap), or belongs to another process";
+  // A range of addresses may be put together from several allocations; what belongs together is not known.
+  info.base = const_cast<std::byte*>(static_cast<const std::byte*>(address));
+  info.bytes = 0;
+  info.id = 0;
 }
 
 }  // namespace
@@ -274,6 +284,7 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
   const Attributes known = attributes_of(address);
   MemoryInfo info;
   info.base = const_cast<std::byte*>(static_cast<const std::byte*>(address));
+  info.why_private = "plain host memory belongs to one process";
   if (known.memory_type == 0) return info;
   if (known.base != 0) {
     info.base = reinterpret_cast<std::byte*>(known.base);
@@ -283,13 +294,17 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
   if (known.managed != 0) {
     info.kind = MemoryKind::managed;
     info.kernel_access = true;
+    info.why_private = "managed memory belongs to one process";
   } else if (known.memory_type == CU_MEMORYTYPE_HOST) {
     info.kind = MemoryKind::pinned;
     info.kernel_access = known.on_gpu == reinterpret_cast<CUdeviceptr>(address);
+    info.why_private = "it was not allocated by onstream, and the driver does not share pinned memory";
   } else {
     info.kind = MemoryKind::device;
     info.device_index = static_cast<int>(known.ordinal);
     info.exportable = known.legacy_ipc != 0;
+    info.why_private = "";
+    if (!info.exportable) describe_private(info, address);
     info.kernel_access = gpu.reaches(info.device_index) || current_gpu_accesses(address);
   }
   return info;
@@ -298,7 +313,7 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
 Export export_memory(Gpu& gpu, const MemoryInfo& info) {
   if (!info.exportable) {
     fail(ErrorCode::unsupported, "export of ", name_of(info.kind), " memory at ", static_cast<const void*>(info.base),
-         ": ", why_not_exportable(info.kind));
+         ": ", info.why_private);
   }
   require(inspect(gpu, info.base).id == info.id, "export of ", name_of(info.kind), " memory at ",
           static_cast<const void*>(info.base), ": it was freed since it was inspected");

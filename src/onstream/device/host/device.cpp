@@ -13,6 +13,9 @@
 #include "onstream/base/error.hpp"
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"
+#include "onstream/device/managed.hpp"
+#include "onstream/device/small.hpp"
+#include "onstream/device/words.hpp"
 
 namespace onstream::host {
 namespace {
@@ -37,12 +40,20 @@ class HostDevice final : public Device {
 
   // --- memory ---
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override { return host::allocate(bytes, kind); }
+  std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) override {
+    return std::make_shared<AddressedSmallMemory>(host::allocate(bytes, MemoryKind::pinned));
+  }
+  SmallCopies small_copies() const override { return host::small_copies(); }
   MemoryInfo inspect(const void* address) const override { return host::inspect(address); }
   std::uint64_t frees() const override { return Registry::of_process().removals(); }
   Export export_memory(const MemoryInfo& info) override { return host::export_memory(info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return host::import_memory(record, std::move(fd));
   }
+
+  // Managed memory of the host is where it is.
+  void advise(void* address, std::size_t bytes, Advice advice) override;
+  void prefetch(void* address, std::size_t bytes, DeviceKind where, onstream::Stream stream) override;
 
   // --- streams ---
   onstream::Stream create_stream() override {
@@ -63,6 +74,7 @@ class HostDevice final : public Device {
   void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid,
               onstream::Stream stream) override;
   void call(void (*function)(void*), void* argument, onstream::Stream stream) override;
+  void operate(std::span<const WordOp> ops, onstream::Stream stream) override;
 
   // --- capture and replay ---
   void begin_capture(onstream::Stream stream) override {
@@ -105,6 +117,14 @@ void HostDevice::wait(onstream::Stream stream, const std::shared_ptr<onstream::E
   of(stream).wait(known);
 }
 
+void HostDevice::advise(void* address, std::size_t bytes, Advice) {
+  require_managed("advise", inspect(address), address, bytes);
+}
+
+void HostDevice::prefetch(void* address, std::size_t bytes, DeviceKind, onstream::Stream) {
+  require_managed("prefetch", inspect(address), address, bytes);
+}
+
 void HostDevice::copy(void* destination, const void* source, std::size_t bytes, onstream::Stream stream) {
   if (bytes == 0) return;
   require(destination != nullptr && source != nullptr, "copy() of ", bytes, " B from ", source, " to ", destination,
@@ -127,6 +147,12 @@ void HostDevice::call(void (*function)(void*), void* argument, onstream::Stream 
   of(stream).enqueue(CallTask{function, argument});
 }
 
+void HostDevice::operate(std::span<const WordOp> ops, onstream::Stream stream) {
+  if (ops.empty()) return;
+  for (const WordOp& op : ops) check_word(op);
+  of(stream).enqueue(WordTask{std::make_shared<const std::vector<WordOp>>(ops.begin(), ops.end())});
+}
+
 void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) {
   auto known = std::dynamic_pointer_cast<Graph>(graph);
   require(known != nullptr, "launch() of a graph that is null or of another kind of device");
@@ -136,6 +162,8 @@ void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream:
 }  // namespace
 
 std::shared_ptr<Device> open() { return std::make_shared<HostDevice>(); }
+
+SmallCopies small_copies() { return {"stores", "kernels of the host device run on the CPU"}; }
 
 std::string device_name() {
   const unsigned cores = std::thread::hardware_concurrency();

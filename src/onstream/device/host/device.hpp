@@ -12,6 +12,7 @@ namespace onstream::host {
 
 std::shared_ptr<Device> open();
 
+SmallCopies small_copies();
 std::string device_name();     // "AMD EPYC (2 cores)"
 std::uint64_t memory_bytes();  // of the machine
 

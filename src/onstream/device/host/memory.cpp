@@ -54,6 +54,10 @@ class PlainMemory final : public Memory {
 class SharedMemory final : public Memory {
  public:
   explicit SharedMemory(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  // A rank of this very process may keep the pages; for everybody else the memory is gone.
+  ~SharedMemory() override { Registry::of_process().remove(*shared_); }
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
   std::byte* data() const override { return shared_->data(); }
   std::size_t bytes() const override { return shared_->bytes(); }
   MemoryKind kind() const override { return shared_->kind(); }
@@ -123,7 +127,8 @@ MemoryInfo Shared::info() const {
           .bytes = bytes_,
           .id = id_,
           .exportable = fd_.valid(),
-          .kernel_access = true};
+          .kernel_access = true,
+          .why_private = fd_.valid() ? "" : "it is a peer's, and only its owner can share it"};
 }
 
 Export Shared::share() const {
@@ -205,6 +210,7 @@ MemoryInfo inspect(const void* address) {
   MemoryInfo plain;
   plain.base = static_cast<std::byte*>(const_cast<void*>(address));
   plain.kernel_access = true;
+  plain.why_private = "plain host memory; allocate it with onstream to share it";
   return plain;
 }
 

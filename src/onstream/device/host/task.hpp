@@ -11,7 +11,9 @@
 #include <memory>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
+#include "onstream/device/device.hpp"
 #include "onstream/device/host/event.hpp"
 
 namespace onstream::host {
@@ -53,6 +55,11 @@ struct CallTask {
   void run() const { function(argument); }
 };
 
+struct WordTask {
+  std::shared_ptr<const std::vector<WordOp>> ops;
+  void run() const;  // words.cpp
+};
+
 struct RecordTask {
   std::shared_ptr<Event> event;
   void run() const { event->set(); }
@@ -69,7 +76,7 @@ struct GraphTask {
 };
 
 // monostate: an empty place in a queue.
-using Task = std::variant<std::monostate, KernelTask, CopyTask, CallTask, RecordTask, WaitTask, GraphTask>;
+using Task = std::variant<std::monostate, KernelTask, CopyTask, CallTask, WordTask, RecordTask, WaitTask, GraphTask>;
 
 // Ends the process if the task throws, as a kernel or a user's host function has nobody to throw to.
 inline void run(const Task& task) noexcept {

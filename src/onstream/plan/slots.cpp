@@ -1,0 +1,73 @@
+#include "onstream/plan/slots.hpp"
+
+namespace onstream::plan {
+
+namespace {
+
+constexpr std::size_t kPulses = 1024;  // of a page
+
+// Puts all of `first` before `ops`: one call to the driver fewer.
+void merge(std::vector<WordOp>& first, std::vector<WordOp>& ops) {
+  ops.insert(ops.begin(), first.begin(), first.end());
+  first.clear();
+}
+
+}  // namespace
+
+Slots::Slots(std::shared_ptr<Device> device_of_all, std::shared_ptr<Watch> watch, Words words, Between between)
+    : device_(std::move(device_of_all)), watch_(std::move(watch)), words_(std::move(words)), between_(between) {
+  Device& device = *device_;
+  std::uint32_t* pulse = new_pulse();
+  const Stream stream = device.create_stream();
+  try {
+    write_value(device, pulse, std::uint32_t{0}, stream);
+    wait_value(device, pulse, std::uint32_t{0}, stream);
+    device.synchronize(stream);
+  } catch (...) {
+    device.destroy_stream(stream);
+    throw;
+  }
+  device.destroy_stream(stream);
+}
+
+std::uint32_t* Slots::new_pulse() {
+  if (pages_.empty() || taken_ == kPulses) {
+    pages_.push_back(device_->allocate(kPulses * sizeof(std::uint32_t), MemoryKind::pinned));
+    taken_ = 0;
+  }
+  return reinterpret_cast<std::uint32_t*>(pages_.back()->data()) + taken_++;
+}
+
+Slot Slots::make(std::uint32_t* pulse) const {
+  Slot slot;
+  slot.opening = words_.opening(pulse);
+  slot.gate = words_.gate(pulse);
+  slot.telling = words_.telling();
+  slot.closing = words_.closing(pulse);
+  const bool apart = between_ == Between::kernels || slot.closing.empty();
+  if (apart && !slot.telling.empty()) slot.telling.push_back(Words::quiet(pulse));
+  if (between_ == Between::nothing) {
+    merge(slot.opening, slot.gate);
+    merge(slot.telling, slot.closing);
+  }
+  slot.watched = watch_->stand_by({pulse, words_.phases()});
+  return slot;
+}
+
+const Slot& Slots::of(Stream stream) {
+  const bool captured = device_->capturing(stream);
+  const std::lock_guard lock(mutex_);
+  const auto known = by_stream_.find(stream.handle);
+  if (!captured && known != by_stream_.end()) return *known->second;
+  slots_.push_back(make(new_pulse()));
+  if (!captured) by_stream_[stream.handle] = &slots_.back();
+  return slots_.back();
+}
+
+std::size_t Slots::operations() const {
+  std::uint32_t nobody = 0;
+  return words_.opening(&nobody).size() + words_.gate(&nobody).size() + words_.telling().size() +
+         words_.closing(&nobody).size();
+}
+
+}  // namespace onstream::plan

@@ -1,0 +1,116 @@
+// Managed memory in a world: as source and destination of messages and plans, under every hint, while the CPU uses it.
+// Sizes are small: more managed memory than a GPU has moves back and forth for ever.
+#include <atomic>
+
+#include "check.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+constexpr std::size_t kBytes = 300'000;
+
+void on_all_hints(const std::function<void(World&)>& body) {
+  for (const std::string& device : device_specs()) {
+    for (const char* prefetch : {"device", "off"}) {
+      for (const char* advice : {"none", "device", "host", "read_mostly"}) {
+        Parameters parameters = quick(device);
+        parameters.managed_prefetch = prefetch;
+        parameters.managed_advice = advice;
+        run_ranks(2, parameters, body);
+      }
+    }
+  }
+}
+
+// Filled and read by the CPU itself, with no copy.
+std::vector<unsigned char> held(const std::shared_ptr<Memory>& memory) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(memory->data());
+  return {bytes, bytes + kBytes};
+}
+
+void fill(const std::shared_ptr<Memory>& memory, unsigned seed) {
+  const auto values = pattern(kBytes, seed);
+  std::copy(values.begin(), values.end(), reinterpret_cast<unsigned char*>(memory->data()));
+}
+
+unsigned seed_of(int rank, int turn) { return static_cast<unsigned>(100 * rank + turn); }
+
+}  // namespace
+
+CASE(the_cpu_fills_and_reads_what_messages_carry) {
+  on_all_hints([](World& world) {
+    const auto out = world.allocate(kBytes, MemoryKind::managed);
+    const auto in = world.allocate(kBytes, MemoryKind::managed);
+    const Stream stream = world.device().create_stream();
+    const int peer = 1 - world.rank();
+    for (int turn = 0; turn < 6; ++turn) {
+      fill(out, seed_of(world.rank(), turn));
+      if (turn % 2 == 0) {
+        const auto request = world.irecv(in->data(), kBytes, peer, {}, stream);
+        world.send(out->data(), kBytes, peer, {}, stream);
+        world.wait(request, stream);
+        world.synchronize(stream);
+      } else {
+        const auto request = world.irecv(in->data(), kBytes, peer, {});
+        CHECK(world.send(out->data(), kBytes, peer, {}) == Status::ok);
+        CHECK(world.wait(request) == Status::ok);
+      }
+      CHECK(held(in) == pattern(kBytes, seed_of(peer, turn)));
+    }
+    world.barrier();
+    world.device().destroy_stream(stream);
+  });
+}
+
+CASE(the_cpu_fills_and_reads_what_plans_carry_also_captured) {
+  on_all_hints([](World& world) {
+    const auto out = world.allocate(kBytes, MemoryKind::managed);
+    const auto in = world.allocate(kBytes, MemoryKind::managed);
+    Device& device = world.device();
+    const Stream stream = device.create_stream();
+    const int peer = 1 - world.rank();
+    PlanBuilder builder = world.plan("managed");
+    builder.send(out->data(), Layout::contiguous(kBytes), peer).recv(in->data(), Layout::contiguous(kBytes), peer);
+    const auto plan = builder.build();
+    device.begin_capture(stream);
+    plan->launch(stream);
+    const auto graph = device.end_capture(stream);
+    for (int turn = 0; turn < 4; ++turn) {
+      fill(out, seed_of(world.rank(), turn));
+      if (turn % 2 == 0) {
+        plan->launch(stream);
+      } else {
+        device.launch(graph, stream);
+      }
+      world.synchronize(stream);
+      CHECK(held(in) == pattern(kBytes, seed_of(peer, turn)));
+    }
+    world.barrier();
+    device.destroy_stream(stream);
+  });
+}
+
+CASE(the_cpu_goes_on_counting_beside_a_message_in_the_same_pages) {
+  on_all_devices(2, [](World& world) {
+    const auto memory = world.allocate(kBytes + 64, MemoryKind::managed);
+    const auto in = world.allocate(kBytes, MemoryKind::managed);
+    auto* counter = reinterpret_cast<std::uint64_t*>(memory->data() + (kBytes + 7) / 8 * 8);
+    const Stream stream = world.device().create_stream();
+    const int peer = 1 - world.rank();
+    fill(memory, seed_of(world.rank(), 0));
+    const auto request = world.irecv(in->data(), kBytes, peer, {}, stream);
+    world.send(memory->data(), kBytes, peer, {}, stream);
+    world.wait(request, stream);
+    for (int i = 0; i < 1000; ++i) std::atomic_ref(*counter).fetch_add(1);
+    world.synchronize(stream);
+    CHECK(*counter == 1000);
+    CHECK(held(in) == pattern(kBytes, seed_of(peer, 0)));
+    world.barrier();
+    world.device().destroy_stream(stream);
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -1,0 +1,123 @@
+// The registration cache: what is asked of peers once, what is noticed when memory goes, and what is said aloud.
+#include "onstream/transport/reach.hpp"
+
+#include <set>
+
+#include "check.hpp"
+#include "onstream/base/log.hpp"
+#include "ranks.hpp"
+#include "standard_error.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+constexpr std::size_t kBytes = std::size_t{1} << 16;
+
+ReachStatistics counts(const World& world) { return world.statistics().reach; }
+
+}  // namespace
+
+CASE(the_first_look_up_asks_the_peer_and_later_ones_do_not) {
+  on_all_devices(2, [](World& world) {
+    const auto memory = world.allocate(kBytes);
+    const int peer = 1 - world.rank();
+    const ReachStatistics before = counts(world);
+    world.barrier();
+    const auto address = world.fabric()->expose(memory->data(), kBytes, peer);
+    CHECK(address.has_value());
+    CHECK(counts(world).misses == before.misses + 1 && counts(world).hits == before.hits);
+    for (std::size_t offset = 0; offset < 10; ++offset) {
+      CHECK(world.fabric()->expose(memory->data() + offset, 8, peer) == *address + offset);
+    }
+    CHECK(counts(world).hits == before.hits + 10 && counts(world).misses == before.misses + 1);
+    CHECK(counts(world).exposed == before.exposed + 1);
+    CHECK(counts(world).exposed_bytes == before.exposed_bytes + kBytes);
+    world.barrier();  // the peer has exposed its own
+    CHECK(counts(world).imported == before.imported + 1 && counts(world).imported_bytes >= kBytes);
+    world.barrier();
+  });
+}
+
+CASE(a_rank_needs_no_registration_with_itself) {
+  on_all_devices(1, [](World& world) {
+    const auto memory = world.allocate(kBytes);
+    CHECK(world.fabric()->expose(memory->data(), 8, 0) == reinterpret_cast<std::uint64_t>(memory->data()));
+    CHECK(counts(world).hits == 0 && counts(world).misses == 0);
+  });
+}
+
+CASE(memory_that_was_freed_and_allocated_again_is_registered_again) {
+  on_all_devices(2, [](World& world) {
+    const int peer = 1 - world.rank();
+    const auto stream = world.device().create_stream();
+    const ReachStatistics before = counts(world);
+    constexpr int kRounds = 8;
+    std::set<const std::byte*> addresses;
+    for (int round = 0; round < kRounds; ++round) {
+      TestBuffer out(world, kBytes);
+      TestBuffer in(world, kBytes);
+      addresses.insert(out.data());
+      out.write(pattern(kBytes, static_cast<unsigned>(100 * world.rank() + round)));
+      const auto request = world.irecv(in.data(), kBytes, peer, {0, Path::automatic}, stream);
+      world.send(out.data(), kBytes, peer, {0, Path::automatic}, stream);
+      world.wait(request, stream);
+      world.synchronize(stream);
+      CHECK(in.read() == pattern(kBytes, static_cast<unsigned>(100 * peer + round)));
+      world.barrier();
+    }
+    // Every round's memory was new to the peer, also where the address was not.
+    CHECK(counts(world).misses >= before.misses + kRounds);
+    const Deadline deadline(10);
+    while (counts(world).stale < before.stale + kRounds && !deadline.passed()) std::this_thread::yield();
+    CHECK(counts(world).stale >= before.stale + kRounds);
+    CHECK(counts(world).exposed <= before.exposed + 2);
+    world.barrier();
+    world.device().destroy_stream(stream);
+  });
+}
+
+CASE(plain_memory_is_counted_and_not_complained_of) {
+  const std::string said = standard_error_of([] {
+    on_all_devices(2, [](World& world) {
+      std::vector<std::byte> plain(kBytes);
+      const ReachStatistics before = counts(world);
+      CHECK(!world.fabric()->expose(plain.data(), kBytes, 1 - world.rank()));
+      CHECK(counts(world).unreachable == before.unreachable + 1);
+      CHECK(world.fabric()->why_not(plain.data(), 1 - world.rank()).find("plain host memory") != std::string::npos);
+      world.barrier();
+    });
+  });
+  CHECK(said.empty());
+}
+
+CASE(managed_memory_of_a_gpu_stays_in_its_process_which_is_said_once) {
+  const std::string said = standard_error_of([] {
+    on_all_devices(2, [](World& world) {
+      const auto memory = world.allocate(kBytes, MemoryKind::managed);
+      const bool there = world.fabric()->expose(memory->data(), kBytes, 1 - world.rank()).has_value();
+      CHECK(there == (world.device().kind() == DeviceKind::host));
+      (void)world.fabric()->expose(memory->data(), kBytes, 1 - world.rank());
+      world.barrier();
+    });
+  });
+  const std::string wanted = "peers cannot map managed memory that is in use: managed memory belongs to one process";
+  const bool has_gpu = device_specs().size() > 1;
+  CHECK((said.find(wanted) != std::string::npos) == has_gpu);
+  CHECK(said.find(wanted, said.find(wanted) + 1) == std::string::npos || !has_gpu);
+}
+
+CASE(a_world_tells_its_registrations) {
+  on_all_devices(2, [](World& world) {
+    const auto memory = world.allocate(kBytes);
+    world.register_memory(memory->data(), kBytes);
+    const std::string told = world.describe();
+    CHECK(told.find("registrations: ") != std::string::npos && told.find(" exposed (") != std::string::npos);
+    CHECK(world.statistics().lane_bytes > 0);
+    CHECK(world.statistics().segment_bytes >= world.statistics().lane_bytes / 2);
+    world.barrier();
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
