@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
-#include <mutex>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/streams.hpp"
+#include "onstream/device/uses.hpp"
 #include "onstream/message/copy_thread.hpp"
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
-#include "onstream/message/streams.hpp"
 #include "onstream/plan/lane_kernels.hpp"
 #include "onstream/plan/lane_recv.hpp"
 
@@ -84,6 +83,7 @@ class Messages::Implementation {
         router_(*fabric_, lanes_, bounces_),
         streams_(device_),
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
+        uses_(device_),
         serial_(next_serial()) {
     using Way = lane::Send::Way;
     for (const Kernel* kernel :
@@ -101,9 +101,9 @@ class Messages::Implementation {
   ~Implementation() {
     try {
       constexpr double kDrainS = 10;
-      if (work_is_done(Deadline(fabric_->parameters().timeout_s))) return;
+      if (uses_.done(Deadline(fabric_->parameters().timeout_s))) return;
       fabric_->abort("the world was destroyed while its messages were under way");
-      (void)work_is_done(Deadline(kDrainS));
+      (void)uses_.done(Deadline(kDrainS));
     } catch (const Error&) {
       // The device is gone, and the work with it.
     }
@@ -119,7 +119,7 @@ class Messages::Implementation {
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
     if (route.copy_engine) copies_.give_back(body.copier, stream);
     if (route.bounce != nullptr) bounces_.give_back(std::move(route.bounce), stream);
-    note_use(stream);
+    uses_.note(stream);
   }
 
   void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
@@ -137,7 +137,7 @@ class Messages::Implementation {
       device_->call(&HostCopy::run, copy, stream);
       bounces_.give_back(std::move(route.bounce), stream);
     }
-    note_use(stream);
+    uses_.note(stream);
   }
 
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options,
@@ -150,7 +150,7 @@ class Messages::Implementation {
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
-    note_use(stream);
+    uses_.note(stream);
     return request;
   }
 
@@ -163,7 +163,7 @@ class Messages::Implementation {
     const lane::Post body = post_body(route, bytes, peer, options, request->slot.ticket);
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
-    note_use(stream);
+    uses_.note(stream);
     return request;
   }
 
@@ -174,7 +174,7 @@ class Messages::Implementation {
     if (device_->capturing(stream)) {
       request->captured = true;
     } else {
-      request->last_wait = note_use(stream);
+      request->last_wait = uses_.note(stream);
     }
     if (request->bounce != nullptr && !request->captured && !request->result) {
       bounces_.give_back(request->bounce, stream);
@@ -447,25 +447,6 @@ class Messages::Implementation {
         HostCopy{destination, source, bytes, nullptr, nullptr, static_cast<std::uint64_t>(Status::pending), 0};
   }
 
-  // Remembers how far each stream has work of this world, so that the end can wait for it. Null inside a capture.
-  std::shared_ptr<Event> note_use(Stream stream) {
-    if (device_->capturing(stream)) return nullptr;
-    std::shared_ptr<Event> event = device_->record(stream);
-    const std::lock_guard lock(uses_mutex_);
-    uses_[stream.handle] = event;
-    return event;
-  }
-
-  bool work_is_done(Deadline deadline) {
-    for (const auto& [handle, event] : uses_) {
-      for (std::uint32_t round = 0; !event->done(); ++round) {
-        if (deadline.passed()) return false;
-        HostGroup::pause(round, 16);
-      }
-    }
-    return true;
-  }
-
   // The op is through: data to its final place, result to the request.
   Status collect(Request& request) {
     request.result = final_status(static_cast<std::uint64_t>(status_of(request)));
@@ -494,9 +475,8 @@ class Messages::Implementation {
   Router router_;
   StreamPool streams_;
   CopyThread copies_;
-  std::mutex uses_mutex_;
-  std::map<void*, std::shared_ptr<Event>> uses_;  // by stream, behind its newest op
-  std::uint64_t serial_;                          // tells this object from all others of the process, also dead ones
+  Uses uses_;
+  std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 
 Messages::Messages(std::shared_ptr<Fabric> fabric)

@@ -10,7 +10,9 @@ std::shared_ptr<World> World::create(const Launch& launch, const Parameters& par
 }
 
 World::World(std::shared_ptr<Fabric> fabric)
-    : fabric_(std::move(fabric)), messages_(std::make_unique<Messages>(fabric_)) {}
+    : fabric_(std::move(fabric)),
+      messages_(std::make_unique<Messages>(fabric_)),
+      one_sided_(std::make_unique<OneSided>(fabric_)) {}
 
 World::~World() = default;
 
@@ -68,6 +70,12 @@ std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int 
 Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
 std::size_t World::received(const std::shared_ptr<Request>& request) const { return Messages::received(request); }
+
+std::shared_ptr<Window> World::window(void* address, std::size_t bytes) { return one_sided_->window(address, bytes); }
+std::shared_ptr<Window> World::window(std::shared_ptr<Segment> segment) {
+  return one_sided_->window(std::move(segment));
+}
+OneSided& World::one_sided() const { return *one_sided_; }
 
 PlanBuilder World::plan(std::string name) { return PlanBuilder(fabric_, std::move(name)); }
 

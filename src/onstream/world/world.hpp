@@ -14,6 +14,7 @@
 
 #include "onstream/halo/halo.hpp"
 #include "onstream/message/message.hpp"
+#include "onstream/one_sided/one_sided.hpp"
 #include "onstream/plan/plan.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -62,6 +63,12 @@ class World {
   Status test(const std::shared_ptr<Request>& request);                 // pending, or how it ended; never blocks
   std::size_t received(const std::shared_ptr<Request>& request) const;  // bytes of the message of a completed irecv
 
+  // --- one-sided ---
+  // Every rank's memory, or a segment, to put to and get from; see one_sided.hpp. Collective for memory.
+  std::shared_ptr<Window> window(void* address, std::size_t bytes);
+  std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
+  OneSided& one_sided() const;
+
   // --- plans ---
   PlanBuilder plan(std::string name);
   std::shared_ptr<Plan> halo(void* array, const HaloSpec& spec, std::string name = "halo");  // collective
@@ -80,6 +87,7 @@ class World {
   explicit World(std::shared_ptr<Fabric> fabric);
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Messages> messages_;
+  std::unique_ptr<OneSided> one_sided_;
 };
 
 }  // namespace onstream
