@@ -254,6 +254,16 @@ class Messages::Implementation {
     return pending && !failed ? Status::pending : collect(*request);
   }
 
+  bool has_room(std::size_t bytes, int peer, int lane) const {
+    if (!on_host_) return false;
+    const lane::View& to = view(peer, lane);
+    const std::uint64_t ring = std::uint64_t{1} << to.ring_shift;
+    const std::uint64_t ahead = to.sending->head - HostGroup::load_relaxed(&to.returned->credit);
+    constexpr std::uint64_t kAnnouncement = 2;
+    const bool in_ring = bytes <= static_cast<std::size_t>(fabric_->parameters().host_ll_max_bytes);
+    return ahead + std::max(in_ring ? lane::units_for(bytes) : 0, kAnnouncement) <= ring;
+  }
+
   std::size_t device_bytes() const { return lanes_.device_bytes(); }
 
  private:
@@ -516,6 +526,9 @@ std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, i
 }
 Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }
 Status Messages::test(const std::shared_ptr<Request>& request) { return implementation_->test(request); }
+bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
+  return implementation_->has_room(bytes, peer, lane);
+}
 std::size_t Messages::received(const std::shared_ptr<Request>& request) { return request->received; }
 std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }
 

@@ -50,6 +50,10 @@ class Messages {
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
 
+  // Host device: whether an isend of so many bytes would end without waiting for the receiver to make room. Elsewhere
+  // the host never waits in an isend, and the answer is false.
+  bool has_room(std::size_t bytes, int peer, int lane) const;
+
   // Bytes of the message that a completed irecv got.
   static std::size_t received(const std::shared_ptr<Request>& request);
   std::size_t device_bytes() const;

@@ -117,6 +117,23 @@ void Batch::store(void* word, std::uint64_t value, std::size_t width) {
   add(store_step(address_of(word), value, width));
 }
 
+void Batch::copy(void* destination, const void* source, std::size_t bytes) {
+  if (bytes == 0) return;
+  require(destination != nullptr && source != nullptr, "copy: ", bytes, " B from ", source, " to ", destination,
+          ": neither may be null");
+  const auto local = [&](const void* end) { return one_sided_->copy_kind(end, bytes); };
+  Step step;
+  step.kind = local(destination) == StepKind::copy ? local(source) : StepKind::engine;
+  step.target = address_of(destination);
+  step.source = address_of(source);
+  step.bytes = bytes;
+  add(step);
+}
+
+void Batch::append(const Batch& other) {
+  for (const Step& step : other.steps()) add(step);
+}
+
 void Batch::clear() {
   few_count_ = 0;
   many_.clear();

@@ -64,11 +64,15 @@ class Batch {
   void wait(const void* word, const Until& until);
   // Stores a word of this rank's memory, as a signal to itself or to its host.
   void store(void* word, std::uint64_t value, std::size_t width);
+  // Between two buffers of this rank.
+  void copy(void* destination, const void* source, std::size_t bytes);
 
   std::span<const one_sided::Step> steps() const {
     return many_.empty() ? std::span(few_.data(), few_count_) : std::span(many_);
   }
   bool empty() const { return few_count_ == 0; }
+  // All of another batch of the same world.
+  void append(const Batch& other);
   void clear();
 
  private:

@@ -69,6 +69,7 @@ std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int 
 }
 Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
+bool World::has_room(std::size_t bytes, int peer, int lane) const { return messages_->has_room(bytes, peer, lane); }
 std::size_t World::received(const std::shared_ptr<Request>& request) const { return Messages::received(request); }
 
 std::shared_ptr<Window> World::window(void* address, std::size_t bytes) { return one_sided_->window(address, bytes); }

@@ -60,7 +60,8 @@ class World {
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
   Status wait(const std::shared_ptr<Request>& request);
-  Status test(const std::shared_ptr<Request>& request);                 // pending, or how it ended; never blocks
+  Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
+  bool has_room(std::size_t bytes, int peer, int lane) const;
   std::size_t received(const std::shared_ptr<Request>& request) const;  // bytes of the message of a completed irecv
 
   // --- one-sided ---

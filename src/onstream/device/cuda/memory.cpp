@@ -9,6 +9,7 @@
 
 #include "onstream/device/cuda/check.hpp"
 #include "onstream/device/cuda/own.hpp"
+#include "onstream/device/cuda/pins.hpp"
 #include "onstream/device/cuda/ranges.hpp"
 #include "onstream/device/process_id.hpp"
 
@@ -286,6 +287,10 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
   } else if (known.memory_type == CU_MEMORYTYPE_HOST) {
     info.kind = MemoryKind::pinned;
     info.kernel_access = known.on_gpu == reinterpret_cast<CUdeviceptr>(address);
+    if (const auto pinned = pinned_around(address)) {
+      info.base = pinned->data();
+      info.bytes = pinned->size();
+    }
   } else {
     info.kind = MemoryKind::device;
     info.device_index = static_cast<int>(known.ordinal);
