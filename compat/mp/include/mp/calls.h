@@ -23,7 +23,7 @@ extern "C" {
 #define MP_API_VERSION ((MP_API_MAJOR_VERSION << 16) | MP_API_MINOR_VERSION)
 /* A program built for version v runs with this library. */
 #define MP_API_VERSION_COMPATIBLE(v) \
-  ((((unsigned)(v) >> 16) == MP_API_MAJOR_VERSION) && (((unsigned)(v) & 0xffffU) >= MP_API_MINOR_VERSION))
+  ((((unsigned)(v) >> 16) == MP_API_MAJOR_VERSION) && ((int)((unsigned)(v) & 0xffffU) >= MP_API_MINOR_VERSION))
 
 /* Handles. A stale one (waited for already, freed, of before mp_finalize) is noticed, never followed. */
 typedef struct mp_reg* mp_reg_t;
