@@ -1,6 +1,7 @@
 #include "poster.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
@@ -33,16 +34,54 @@ Poster::Poster(Runtime& runtime, Stream stream)
 Poster::~Poster() {
   try {
     batch_.clear();
+    sends_.clear();
+    awaits_.clear();
     finish();
   } catch (const std::exception& error) {
     log(LogLevel::error, "libmp: ", error.what());
   }
 }
 
+void Poster::begin(Sort sort) {
+  if (sort != sort_) flush();
+  sort_ = sort;
+}
+
 void Poster::flush() {
+  flush_sends();
+  flush_awaits();
   if (batch_.empty()) return;
   world_.one_sided().run(batch_, stream_);
   batch_.clear();
+}
+
+void Poster::flush_sends() {
+  if (sends_.empty()) return;
+  std::vector<Outgoing> messages;
+  for (const auto& request : sends_) messages.push_back({request->buffer(), request->bytes, request->peer, {}});
+  const auto posted = world_.isend_all(messages, stream_);
+  for (std::size_t i = 0; i < sends_.size(); ++i) {
+    const std::lock_guard busy(sends_[i]->busy);
+    sends_[i]->message = posted[i];
+  }
+  sends_.clear();
+}
+
+void Poster::flush_awaits() {
+  if (awaits_.empty()) return;
+  std::vector<std::unique_lock<std::mutex>> busy;
+  std::vector<std::shared_ptr<onstream::Request>> messages;
+  for (const auto& request : awaits_) {
+    busy.emplace_back(request->busy);
+    messages.push_back(request->message);
+  }
+  world_.wait_all(messages, stream_);
+  busy.clear();
+  for (const auto& request : std::exchange(awaits_, {})) {
+    if (request->kind != Kind::recv || request->staged == nullptr) continue;
+    add_blocks(batch_, *request, Way::scatter);
+    request->scattered = true;
+  }
 }
 
 void Poster::start(const std::shared_ptr<Operation>& request) {
@@ -50,13 +89,16 @@ void Poster::start(const std::shared_ptr<Operation>& request) {
     flush();
     world_.device().wait(stream_, before);
   }
-  const std::lock_guard busy(request->busy);
-  if (request->is_message()) {
-    if (request->staged != nullptr) add_blocks(batch_, *request, Way::gather);
-    flush();
-    request->message = world_.isend(request->buffer(), request->bytes, request->peer, {}, stream_);
-  } else {
+  if (!request->is_message()) {
+    begin(Sort::steps);
     batch_.append(*request->batch);
+  } else {
+    if (request->staged != nullptr) {
+      begin(Sort::steps);
+      add_blocks(batch_, *request, Way::gather);
+    }
+    begin(Sort::sends);
+    sends_.push_back(request);
   }
   request->state = State::posted;
   started_.push_back(request);
@@ -71,14 +113,9 @@ void Poster::receive(const std::shared_ptr<Operation>& request) {
 }
 
 void Poster::await(const std::shared_ptr<Operation>& request) {
-  const std::lock_guard busy(request->busy);
   if (request->is_message()) {
-    flush();
-    world_.wait(request->message, stream_);
-    if (request->kind == Kind::recv && request->staged != nullptr) {
-      add_blocks(batch_, *request, Way::scatter);
-      request->scattered = true;
-    }
+    begin(Sort::awaits);
+    awaits_.push_back(request);
   } else if (std::ranges::find(started_, request) == started_.end() && request->done != nullptr &&
              !request->done->done()) {
     flush();
@@ -90,11 +127,13 @@ void Poster::await(const std::shared_ptr<Operation>& request) {
 
 void Poster::wait_word(const void* word, const Until& until) {
   runtime_.reach_word(word);
+  begin(Sort::steps);
   batch_.wait(word, until);
 }
 
 void Poster::store_word(void* word, std::uint64_t value, std::size_t width) {
   runtime_.reach_word(word);
+  begin(Sort::steps);
   batch_.store(word, value, width);
 }
 

@@ -1,7 +1,8 @@
 // Poster: puts ops on one stream, in order and in as few launches as they allow; then notes what they left behind.
 //
-// One-sided ops and waits for words that follow each other are one launch; each send, receive and wait for one is a
-// launch of its own. finish() notes what was enqueued; the destructor does it where an op could not be enqueued.
+// Ops of one sort that follow each other are gathered - one-sided ops with waits for words, sends, waits for messages -
+// and go together when one of another sort comes. finish() notes what was enqueued; the destructor does it where an op
+// could not be enqueued.
 #pragma once
 
 #include <memory>
@@ -28,12 +29,21 @@ class Poster {
   void finish();
 
  private:
+  enum class Sort { steps, sends, awaits };
+
+  // What is gathered goes first if it is of another sort.
+  void begin(Sort sort);
   void flush();
+  void flush_sends();
+  void flush_awaits();
 
   Runtime& runtime_;
   World& world_;
   Stream stream_;
+  Sort sort_ = Sort::steps;  // of what is gathered
   Batch batch_;
+  std::vector<std::shared_ptr<Operation>> sends_;
+  std::vector<std::shared_ptr<Operation>> awaits_;
   std::vector<std::shared_ptr<Operation>> started_;
   std::vector<std::shared_ptr<Operation>> awaited_;
 };

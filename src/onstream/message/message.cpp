@@ -11,6 +11,7 @@
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
 #include "onstream/plan/lane_kernels.hpp"
+#include "onstream/plan/lane_many.hpp"
 #include "onstream/plan/lane_recv.hpp"
 
 namespace onstream {
@@ -88,7 +89,8 @@ class Messages::Implementation {
     using Way = lane::Send::Way;
     for (const Kernel* kernel :
          {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
-          &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel()}) {
+          &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
+          &lane::send_many_kernel(), &lane::await_send_many_kernel()}) {
       device_->load(*kernel);
     }
     for (int peer = 0; peer < fabric_->size(); ++peer) {
@@ -144,14 +146,37 @@ class Messages::Implementation {
                                  Stream stream) {
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
     auto request = make_request(OpKind::send, bytes, peer, options, device_->capturing(stream));
-    lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
-    body.ticket = request->slot.ticket;
-    request->bounce = route.bounce;
-    if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
-    if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
-    launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
+    post_send(route, request, source, peer, options, stream);
     uses_.note(stream);
     return request;
+  }
+
+  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream) {
+    const bool captured = device_->capturing(stream);
+    std::vector<std::shared_ptr<Request>> requests;
+    lane::SendMany many;
+    const auto flush = [&] {
+      if (many.count > 0) launch(*device_, lane::send_many_kernel(), many, {1, threads_for_many(many)}, stream);
+      many.count = 0;
+    };
+    for (const auto& [source, bytes, peer, options] : messages) {
+      SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
+      auto request = make_request(OpKind::send, bytes, peer, options, captured);
+      const bool joins = !captured && bytes <= route.ring_max && route.bounce == nullptr;
+      const bool same_lane = many.count > 0 && many.common.lane.peer == peer && many.common.lane.lane == options.lane &&
+                             many.common.ring_max == route.ring_max;
+      if (!joins || !same_lane || many.count == lane::kMostItems) flush();
+      if (!joins) {
+        post_send(route, request, source, peer, options, stream);
+      } else {
+        if (many.count == 0) many.common = send_body(route, bytes, peer, options, lane::Completion::posted);
+        many.items[many.count++] = {route.source, bytes, request->slot.ticket};
+      }
+      requests.push_back(std::move(request));
+    }
+    flush();
+    uses_.note(stream);
+    return requests;
   }
 
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
@@ -167,19 +192,31 @@ class Messages::Implementation {
     return request;
   }
 
-  void wait(const std::shared_ptr<Request>& request, Stream stream) {
-    check_request(request);
-    launch_await(*request, Look::wait, stream);
-    if (request->copy_back != nullptr) copy_back_in_order(*request, stream);
-    if (device_->capturing(stream)) {
-      request->captured = true;
-    } else {
-      request->last_wait = uses_.note(stream);
+  void wait(const std::shared_ptr<Request>& request, Stream stream) { wait_all({&request, 1}, stream); }
+
+  void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+    for (const auto& request : requests) check_request(request);
+    const bool captured = device_->capturing(stream);
+    for (std::size_t first = 0; first < requests.size();) {
+      std::size_t last = first + 1;
+      while (last < requests.size() && last - first < lane::kMostItems &&
+             go_together(*requests[first], *requests[last]))
+        ++last;
+      launch_awaits(requests.subspan(first, last - first), stream);
+      first = last;
     }
-    if (request->bounce != nullptr && !request->captured && !request->result) {
-      bounces_.give_back(request->bounce, stream);
-      request->bounce = nullptr;
-      request->copy_back = nullptr;
+    const std::shared_ptr<Event> behind = captured ? nullptr : uses_.note(stream);
+    for (const auto& request : requests) {
+      if (captured) {
+        request->captured = true;
+      } else {
+        request->last_wait = behind;
+      }
+      if (request->bounce != nullptr && !request->captured && !request->result) {
+        bounces_.give_back(request->bounce, stream);
+        request->bounce = nullptr;
+        request->copy_back = nullptr;
+      }
     }
   }
 
@@ -381,6 +418,7 @@ class Messages::Implementation {
     request->tickets = tickets_;
     request->bytes = bytes;
     request->captured = captured;
+    request->order = next_order_.fetch_add(1, std::memory_order_relaxed);
     request->owner = serial_;
     return request;
   }
@@ -398,6 +436,42 @@ class Messages::Implementation {
 
   static Status status_of(const Request& request) {
     return static_cast<Status>(HostGroup::load_acquire(request.slot.ticket.status));  // pairs with settle()
+  }
+
+  void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, int peer,
+                 const MessageOptions& options, Stream stream) {
+    lane::Send body = send_body(route, request->bytes, peer, options, lane::Completion::posted);
+    body.ticket = request->slot.ticket;
+    request->bounce = route.bounce;
+    if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    if (route.copy_first) copy_in_order(route.bounce->data(), source, request->bytes, *route.bounce, stream);
+    launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
+  }
+
+  static int threads_for_many(const lane::SendMany& many) {
+    std::size_t most = 0;
+    for (int i = 0; i < many.count; ++i) most = std::max<std::size_t>(most, many.items[i].bytes);
+    return threads_for_ring(most);
+  }
+
+  // Whether one launch may wait for both.
+  static bool go_together(const Request& one, const Request& other) {
+    return one.kind == other.kind && one.lane.peer == other.lane.peer && one.lane.lane == other.lane.lane &&
+           one.copy_back == nullptr && other.copy_back == nullptr;
+  }
+
+  // Requests that go together, or one.
+  void launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+    if (requests.front()->kind == OpKind::send && requests.size() > 1) {
+      lane::AwaitSendMany many;
+      many.common = await_send(*requests.front(), Look::wait);
+      for (const auto& request : requests) many.items[many.count++] = {nullptr, request->bytes, request->slot.ticket};
+      return launch(*device_, lane::await_send_many_kernel(), many, {1, 32}, stream);
+    }
+    const auto posted_before = [](const auto& one, const auto& other) { return one->order < other->order; };
+    const std::shared_ptr<Request>& last = *std::ranges::max_element(requests, posted_before);
+    launch_await(*last, Look::wait, stream);
+    if (last->copy_back != nullptr) copy_back_in_order(*last, stream);
   }
 
   lane::AwaitSend await_send(const Request& request, Look look) const {
@@ -486,6 +560,7 @@ class Messages::Implementation {
   StreamPool streams_;
   CopyThread copies_;
   Uses uses_;
+  std::atomic<std::uint64_t> next_order_ = 0;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 
@@ -506,6 +581,12 @@ std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, 
 std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                          Stream stream) {
   return implementation_->irecv(destination, bytes, peer, options, stream);
+}
+std::vector<std::shared_ptr<Request>> Messages::isend_all(std::span<const Outgoing> messages, Stream stream) {
+  return implementation_->isend_all(messages, stream);
+}
+void Messages::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  implementation_->wait_all(requests, stream);
 }
 void Messages::wait(const std::shared_ptr<Request>& request, Stream stream) { implementation_->wait(request, stream); }
 

@@ -53,6 +53,12 @@ std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int 
   return messages_->irecv(destination, bytes, peer, options, stream);
 }
 void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
+std::vector<std::shared_ptr<Request>> World::isend_all(std::span<const Outgoing> messages, Stream stream) {
+  return messages_->isend_all(messages, stream);
+}
+void World::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  messages_->wait_all(requests, stream);
+}
 
 Status World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
   return messages_->send(source, bytes, peer, options);

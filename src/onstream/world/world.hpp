@@ -51,6 +51,8 @@ class World {
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
+  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
+  void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
   // --- messages, the host waits ---
   Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
