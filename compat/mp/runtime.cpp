@@ -141,7 +141,7 @@ std::shared_ptr<Operation> Runtime::put(Block source, int peer, const mp_reg_t* 
   std::shared_ptr<Operation> made = message(Kind::put, {source}, peer, reg);
   made->nowait = (flags & MP_PUT_NOWAIT) != 0;
   made->batch.emplace(world_->one_sided());
-  const Place to{window_of(window), peer, offset};
+  const Remote to{window_of(window), peer, offset};
   if ((flags & MP_PUT_INLINE) == 0) {
     made->batch->put(to, source.address, source.bytes);
     return made;

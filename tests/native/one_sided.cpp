@@ -45,12 +45,12 @@ void exchange(World& world, const Window& window, const std::function<std::vecto
     TestBuffer source(world, bytes);
     TestBuffer destination(world, bytes);
     source.write(pattern(bytes, rank + static_cast<unsigned>(bytes)));
-    put(Place{window, next, offset}, source.data(), bytes);
+    put(Remote{window, next, offset}, source.data(), bytes);
     world.barrier();
     const std::vector<unsigned char> mine = read_own();
     const std::vector<unsigned char> expected = pattern(bytes, before + static_cast<unsigned>(bytes));
     CHECK(std::equal(expected.begin(), expected.end(), mine.begin() + static_cast<std::ptrdiff_t>(offset)));
-    get(destination.data(), Place{window, next, offset}, bytes);
+    get(destination.data(), Remote{window, next, offset}, bytes);
     CHECK(destination.read() == pattern(bytes, rank + static_cast<unsigned>(bytes)));
     world.barrier();
   }
@@ -61,18 +61,18 @@ void exchange_all_ways(World& world, const Window& window, const std::function<s
   const OwnStream stream(world);
   exchange(
       world, window, read,
-      [&](const Place& to, const void* source, std::size_t bytes) {
+      [&](const Remote& to, const void* source, std::size_t bytes) {
         one_sided.put(to, source, bytes, stream);
         world.synchronize(stream);
       },
-      [&](void* destination, const Place& from, std::size_t bytes) {
+      [&](void* destination, const Remote& from, std::size_t bytes) {
         one_sided.get(destination, from, bytes, stream);
         world.synchronize(stream);
       });
   exchange(
       world, window, read,
-      [&](const Place& to, const void* source, std::size_t bytes) { one_sided.put(to, source, bytes); },
-      [&](void* destination, const Place& from, std::size_t bytes) { one_sided.get(destination, from, bytes); });
+      [&](const Remote& to, const void* source, std::size_t bytes) { one_sided.put(to, source, bytes); },
+      [&](void* destination, const Remote& from, std::size_t bytes) { one_sided.get(destination, from, bytes); });
 }
 
 constexpr std::size_t kLargest = 300'000 + 8;
@@ -117,15 +117,15 @@ CASE(parts_may_have_any_size_and_bounds_are_checked) {
     CHECK(window->bytes(0) == 0 && window->bytes(1) == 64);
     unsigned char source[65] = {};
     OneSided& one_sided = world.one_sided();
-    CHECK_THROWS(one_sided.put(Place{*window, 0, 0}, source, 1), "1 B at offset 0 are not within the 0 B of rank 0");
-    CHECK_THROWS(one_sided.put(Place{*window, 1, 0}, source, 65), "not within the 64 B of rank 1");
-    CHECK_THROWS(one_sided.put(Place{*window, 1, 65}, source, 0), "offset 65");
-    CHECK_THROWS(one_sided.put(Place{*window, 1, ~std::size_t{0}}, source, 2), "not within");
-    CHECK_THROWS(one_sided.put(Place{*window, 2, 0}, source, 1), "rank 2 does not exist");
-    CHECK_THROWS(one_sided.put(Place{*window, -1, 0}, source, 1), "rank -1 does not exist");
-    CHECK_THROWS(one_sided.put(Place{*window, 1, 0}, nullptr, 1), "null");
-    CHECK_THROWS(one_sided.signal(Signal{Place{*window, 1, 4}, SignalOp::add, 1, 8}), "aligned");
-    CHECK_THROWS(one_sided.signal(Signal{Place{*window, 1, 0}, SignalOp::add, 1, 3}), "4 or 8 bytes");
+    CHECK_THROWS(one_sided.put(Remote{*window, 0, 0}, source, 1), "1 B at offset 0 are not within the 0 B of rank 0");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, 0}, source, 65), "not within the 64 B of rank 1");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, 65}, source, 0), "offset 65");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, ~std::size_t{0}}, source, 2), "not within");
+    CHECK_THROWS(one_sided.put(Remote{*window, 2, 0}, source, 1), "rank 2 does not exist");
+    CHECK_THROWS(one_sided.put(Remote{*window, -1, 0}, source, 1), "rank -1 does not exist");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, 0}, nullptr, 1), "null");
+    CHECK_THROWS(one_sided.signal(Signal{Remote{*window, 1, 4}, SignalOp::add, 1, 8}), "aligned");
+    CHECK_THROWS(one_sided.signal(Signal{Remote{*window, 1, 0}, SignalOp::add, 1, 3}), "4 or 8 bytes");
     world.barrier();
   });
 }
@@ -144,12 +144,12 @@ CASE(a_signal_is_seen_behind_its_data) {
     const OwnStream stream(world);
     OneSided& one_sided = world.one_sided();
     const int other = 1 - world.rank();
-    const Signal arrived{Place{*window, other, kBytes}, SignalOp::add, 1, 8};
+    const Signal arrived{Remote{*window, other, kBytes}, SignalOp::add, 1, 8};
     for (std::uint64_t round = 1; round <= kRounds; ++round) {
       const auto seed = static_cast<unsigned>(round);
       if (world.rank() == 0) {
         source.write(pattern(kBytes, seed));
-        one_sided.put_signal(Place{*window, other, 0}, source.data(), kBytes, arrived, stream);
+        one_sided.put_signal(Remote{*window, other, 0}, source.data(), kBytes, arrived, stream);
         one_sided.wait(own.data() + kBytes, {Compare::reached, round, 8, Sign::unsigned_word}, stream);
         world.synchronize(stream);
       } else {
@@ -249,8 +249,8 @@ CASE(a_captured_ping_pong_means_the_same_at_every_replay) {
     // Each turn adds 1 to a counter of the other, hands it the turn, and takes back its own.
     const auto tell = [&] {
       Batch batch(one_sided);
-      batch.signal({Place{*window, other, 8}, SignalOp::add, 1, 8});
-      batch.signal({Place{*window, other, 0}, SignalOp::set, 1, 8});
+      batch.signal({Remote{*window, other, 8}, SignalOp::add, 1, 8});
+      batch.signal({Remote{*window, other, 0}, SignalOp::set, 1, 8});
       one_sided.run(batch, stream);
     };
     const auto listen = [&] {
@@ -285,10 +285,10 @@ CASE(a_batch_longer_than_a_launch_keeps_its_order) {
     if (world.rank() == 0) {
       Batch batch(one_sided);
       CHECK(batch.empty());
-      for (std::size_t i = 0; i < kWords; ++i) batch.put(Place{*window, 1, 8 * i}, source.data() + 8 * i, 8);
+      for (std::size_t i = 0; i < kWords; ++i) batch.put(Remote{*window, 1, 8 * i}, source.data() + 8 * i, 8);
       // The same place twice: the later one stays.
-      batch.put(Place{*window, 1, 0}, source.data() + 8, 8);
-      batch.signal({Place{*window, 1, kWords * 8}, SignalOp::set, 9, 4});
+      batch.put(Remote{*window, 1, 0}, source.data() + 8, 8);
+      batch.signal({Remote{*window, 1, kWords * 8}, SignalOp::set, 9, 4});
       one_sided.run(batch, stream);
       world.synchronize(stream);
     } else {
@@ -314,8 +314,8 @@ CASE(put_now_takes_the_bytes_before_it_returns) {
     if (world.rank() == 0) {
       std::vector<unsigned char> source = pattern(61, 5);
       Batch batch(one_sided);
-      batch.put_now(Place{*device_window, 1, 3}, source.data(), source.size());
-      batch.put_now(Place{*plain_window, 1, 3}, source.data(), source.size());
+      batch.put_now(Remote{*device_window, 1, 3}, source.data(), source.size());
+      batch.put_now(Remote{*plain_window, 1, 3}, source.data(), source.size());
       std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
       one_sided.run(batch, stream);
       world.synchronize(stream);
@@ -341,9 +341,9 @@ CASE(signals_and_captured_puts_go_through_the_helper) {
     source.write({1, 2, 3, 4, 5, 6, 7, 8});
     if (world.rank() == 0) {
       Batch batch(one_sided);
-      batch.put(Place{*window, 1, 16}, source.data(), 8);
-      batch.signal({Place{*window, 1, 0}, SignalOp::add, 2, 4});
-      batch.signal({Place{*window, 1, 8}, SignalOp::add, 3, 8});
+      batch.put(Remote{*window, 1, 16}, source.data(), 8);
+      batch.signal({Remote{*window, 1, 0}, SignalOp::add, 2, 4});
+      batch.signal({Remote{*window, 1, 8}, SignalOp::add, 3, 8});
       world.device().begin_capture(stream);
       one_sided.run(batch, stream);
       const auto graph = world.device().end_capture(stream);
@@ -371,8 +371,8 @@ CASE(streams_of_one_rank_share_the_helper) {
       TestBuffer b(world, kBytes);
       a.write(pattern(kBytes, 1));
       b.write(pattern(kBytes, 2));
-      one_sided.put(Place{*window, 1, 0}, a.data(), kBytes, first);
-      one_sided.put(Place{*window, 1, kBytes}, b.data(), kBytes, second);
+      one_sided.put(Remote{*window, 1, 0}, a.data(), kBytes, first);
+      one_sided.put(Remote{*window, 1, kBytes}, b.data(), kBytes, second);
       world.synchronize(first);
       world.synchronize(second);
     }

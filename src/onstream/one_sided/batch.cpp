@@ -55,7 +55,7 @@ Step one_sided::wait_step(const void* word, const Until& until) {
 
 Batch::Batch(OneSided& one_sided) : Batch(*one_sided.implementation_) {}
 
-void Batch::put(const Place& to, const void* source, std::size_t bytes) {
+void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
   const std::uint64_t target = to.window.at(to.rank, to.offset, bytes);
   if (bytes == 0) return;
   require(source != nullptr, "put: the source of ", bytes, " B is a null pointer");
@@ -71,7 +71,7 @@ void Batch::put(const Place& to, const void* source, std::size_t bytes) {
   }
 }
 
-void Batch::get(void* destination, const Place& from, std::size_t bytes) {
+void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
   const std::uint64_t source = from.window.at(from.rank, from.offset, bytes);
   if (bytes == 0) return;
   require(destination != nullptr, "get: the destination of ", bytes, " B is a null pointer");
@@ -87,7 +87,7 @@ void Batch::get(void* destination, const Place& from, std::size_t bytes) {
   }
 }
 
-void Batch::put_now(const Place& to, const void* source, std::size_t bytes) {
+void Batch::put_now(const Remote& to, const void* source, std::size_t bytes) {
   const std::uint64_t target = to.window.at(to.rank, to.offset, bytes);
   require(source != nullptr || bytes == 0, "put: the source of ", bytes, " B is a null pointer");
   for (std::size_t done = 0; done < bytes;) {
@@ -100,7 +100,7 @@ void Batch::put_now(const Place& to, const void* source, std::size_t bytes) {
 }
 
 void Batch::signal(const Signal& signal) {
-  const Place& word = signal.word;
+  const Remote& word = signal.word;
   const std::uint64_t target = word.window.at(word.rank, word.offset, signal.width);
   check_word("signal", target, signal.width);
   write(word, target, signal.value, signal.width, signal.op);
@@ -158,7 +158,7 @@ void Batch::add_copy(std::uint64_t target, std::uint64_t source, std::size_t byt
   add(step);
 }
 
-void Batch::write(const Place& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op) {
+void Batch::write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op) {
   if (asks_helper(to)) {
     const Work work = op == SignalOp::add ? Work::add : Work::store;
     claim_helper(to.rank);
@@ -172,7 +172,7 @@ void Batch::write(const Place& to, std::uint64_t target, std::uint64_t value, st
   add(step);
 }
 
-bool Batch::asks_helper(const Place& place) { return !place.window.direct(place.rank); }
+bool Batch::asks_helper(const Remote& place) { return !place.window.direct(place.rank); }
 
 void Batch::claim_helper(int peer) {
   Step step = store_step(address_of(one_sided_->helper().lock(peer)), 1, 8);
@@ -181,8 +181,8 @@ void Batch::claim_helper(int peer) {
   add(step);
 }
 
-void Batch::ask_helper(int peer, const one_sided::Request& request) {
-  one_sided::Request* slot = one_sided_->helper().slot(peer);
+void Batch::ask_helper(int peer, const one_sided::Errand& request) {
+  one_sided::Errand* slot = one_sided_->helper().slot(peer);
   add(store_step(address_of(&slot->address), request.address, 8));
   add(store_step(address_of(&slot->bytes), request.bytes, 8));
   add(store_step(address_of(&slot->value), request.value, 8));

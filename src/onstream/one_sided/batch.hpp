@@ -17,11 +17,11 @@ namespace onstream {
 class OneSided;
 class OneSidedImplementation;
 namespace one_sided {
-struct Request;
+struct Errand;
 }
 
 // Where in a window: `offset` bytes into the part of `rank`.
-struct Place {
+struct Remote {
   const Window& window;
   int rank = 0;
   std::size_t offset = 0;
@@ -34,7 +34,7 @@ enum class SignalOp { set, add };
 
 // A word of a window that tells its owner something.
 struct Signal {
-  Place word;
+  Remote word;
   SignalOp op = SignalOp::add;
   std::uint64_t value = 1;
   std::size_t width = 8;  // bytes of the word: 4 or 8; its address is a multiple of it
@@ -54,10 +54,10 @@ class Batch {
   explicit Batch(OneSidedImplementation& one_sided) : one_sided_(&one_sided) {}
 
   // Copies from local memory into a window, and back.
-  void put(const Place& to, const void* source, std::size_t bytes);
-  void get(void* destination, const Place& from, std::size_t bytes);
+  void put(const Remote& to, const void* source, std::size_t bytes);
+  void get(void* destination, const Remote& from, std::size_t bytes);
   // As put, but takes the bytes now: `source` may be reused as soon as the call returns. Host memory.
-  void put_now(const Place& to, const void* source, std::size_t bytes);
+  void put_now(const Remote& to, const void* source, std::size_t bytes);
   // After everything before it in the batch has arrived.
   void signal(const Signal& signal);
   // Waits for a word of this rank's memory. What was put before the word was set is seen behind the wait.
@@ -78,10 +78,10 @@ class Batch {
  private:
   void add(const one_sided::Step& step);
   void add_copy(std::uint64_t target, std::uint64_t source, std::size_t bytes, int peer, std::uint64_t local);
-  void write(const Place& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
-  static bool asks_helper(const Place& place);
+  void write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
+  static bool asks_helper(const Remote& place);
   void claim_helper(int peer);
-  void ask_helper(int peer, const one_sided::Request& request);
+  void ask_helper(int peer, const one_sided::Errand& request);
   void release_helper(int peer);
 
   OneSidedImplementation* one_sided_;

@@ -27,7 +27,7 @@ Helper::Helper(Fabric& fabric)
     : fabric_(fabric),
       device_(fabric.device()),
       chunk_bytes_((static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes) + kLine - 1) / kLine * kLine),
-      stride_(sizeof(Request) + chunk_bytes_),
+      stride_(sizeof(Errand) + chunk_bytes_),
       slots_(fabric.segment(stride_ * static_cast<std::size_t>(fabric.size()), MemoryKind::pinned)),
       locks_(device_->allocate(sizeof(std::uint64_t) * static_cast<std::size_t>(fabric.size()), MemoryKind::device)),
       stream_(device_->create_stream()),
@@ -39,8 +39,8 @@ Helper::~Helper() {
   device_->destroy_stream(stream_);
 }
 
-Request* Helper::slot(int peer) const {
-  return reinterpret_cast<Request*>(slots_->peer(peer) + stride_ * static_cast<std::size_t>(fabric_.rank()));
+Errand* Helper::slot(int peer) const {
+  return reinterpret_cast<Errand*>(slots_->peer(peer) + stride_ * static_cast<std::size_t>(fabric_.rank()));
 }
 
 // Looks without rest for a moment after each request, then less and less often.
@@ -60,16 +60,16 @@ bool Helper::look() {
   bool worked = false;
   for (int peer = 0; peer < fabric_.size(); ++peer) {
     std::byte* own = slots_->local() + stride_ * static_cast<std::size_t>(peer);
-    auto& request = *reinterpret_cast<Request*>(own);
+    auto& request = *reinterpret_cast<Errand*>(own);
     if (HostGroup::load_acquire(&request.work) == static_cast<std::uint64_t>(Work::none)) continue;
-    perform(request, own + sizeof(Request));
+    perform(request, own + sizeof(Errand));
     HostGroup::store_release(&request.work, static_cast<std::uint64_t>(Work::none));  // pairs with the asker's wait
     worked = true;
   }
   return worked;
 }
 
-void Helper::perform(Request& request, std::byte* data) {
+void Helper::perform(Errand& request, std::byte* data) {
   const auto work = static_cast<Work>(request.work);
   switch (work) {
     case Work::none: return;

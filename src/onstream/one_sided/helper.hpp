@@ -20,7 +20,7 @@ namespace onstream::one_sided {
 enum class Work : std::uint64_t { none = 0, put, get, store, add };
 
 // Written by the asking rank; `work` last, and cleared by the target.
-struct alignas(64) Request {
+struct alignas(64) Errand {
   std::uint64_t work = 0;
   std::uint64_t address = 0;  // in the target's address space
   std::uint64_t bytes = 0;    // of a put or get; the width of a store or add
@@ -33,7 +33,7 @@ class Helper {
   ~Helper();
 
   // Where this rank asks `peer`, and where the bytes go.
-  Request* slot(int peer) const;
+  Errand* slot(int peer) const;
   std::byte* data(int peer) const { return reinterpret_cast<std::byte*>(slot(peer) + 1); }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::uint64_t* lock(int peer) const { return locks_of_peers() + peer; }
@@ -42,7 +42,7 @@ class Helper {
   std::uint64_t* locks_of_peers() const { return reinterpret_cast<std::uint64_t*>(locks_->data()); }
   void serve();
   bool look();
-  void perform(Request& request, std::byte* data);
+  void perform(Errand& request, std::byte* data);
   void move(void* destination, const void* source, std::size_t bytes);
 
   Fabric& fabric_;

@@ -214,17 +214,18 @@ std::shared_ptr<Window> OneSided::window(std::shared_ptr<Segment> segment) {
 void OneSided::run(const Batch& batch, Stream stream) { implementation_->run(batch.steps(), stream); }
 void OneSided::run(const Batch& batch) { implementation_->run(batch.steps()); }
 
-void OneSided::put(const Place& to, const void* source, std::size_t bytes, Stream stream) {
+void OneSided::put(const Remote& to, const void* source, std::size_t bytes, Stream stream) {
   Batch batch(*this);
   batch.put(to, source, bytes);
   run(batch, stream);
 }
-void OneSided::get(void* destination, const Place& from, std::size_t bytes, Stream stream) {
+void OneSided::get(void* destination, const Remote& from, std::size_t bytes, Stream stream) {
   Batch batch(*this);
   batch.get(destination, from, bytes);
   run(batch, stream);
 }
-void OneSided::put_signal(const Place& to, const void* source, std::size_t bytes, const Signal& signal, Stream stream) {
+void OneSided::put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal,
+                          Stream stream) {
   Batch batch(*this);
   batch.put(to, source, bytes);
   batch.signal(signal);
@@ -241,17 +242,17 @@ void OneSided::wait(const void* word, const Until& until, Stream stream) {
   run(batch, stream);
 }
 
-void OneSided::put(const Place& to, const void* source, std::size_t bytes) {
+void OneSided::put(const Remote& to, const void* source, std::size_t bytes) {
   Batch batch(*this);
   batch.put(to, source, bytes);
   run(batch);
 }
-void OneSided::get(void* destination, const Place& from, std::size_t bytes) {
+void OneSided::get(void* destination, const Remote& from, std::size_t bytes) {
   Batch batch(*this);
   batch.get(destination, from, bytes);
   run(batch);
 }
-void OneSided::put_signal(const Place& to, const void* source, std::size_t bytes, const Signal& signal) {
+void OneSided::put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal) {
   Batch batch(*this);
   batch.put(to, source, bytes);
   batch.signal(signal);

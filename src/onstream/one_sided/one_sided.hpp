@@ -26,18 +26,18 @@ class OneSided {
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
 
   // --- ordered on a stream ---
-  void put(const Place& to, const void* source, std::size_t bytes, Stream stream);
-  void get(void* destination, const Place& from, std::size_t bytes, Stream stream);
-  void put_signal(const Place& to, const void* source, std::size_t bytes, const Signal& signal, Stream stream);
+  void put(const Remote& to, const void* source, std::size_t bytes, Stream stream);
+  void get(void* destination, const Remote& from, std::size_t bytes, Stream stream);
+  void put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal, Stream stream);
   void signal(const Signal& signal, Stream stream);
   void wait(const void* word, const Until& until, Stream stream);
   void run(const Batch& batch, Stream stream);
 
   // --- the host waits ---
   // Done when the call returns. Throw aborted with the story when the world failed meanwhile.
-  void put(const Place& to, const void* source, std::size_t bytes);
-  void get(void* destination, const Place& from, std::size_t bytes);
-  void put_signal(const Place& to, const void* source, std::size_t bytes, const Signal& signal);
+  void put(const Remote& to, const void* source, std::size_t bytes);
+  void get(void* destination, const Remote& from, std::size_t bytes);
+  void put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal);
   void signal(const Signal& signal);
   void run(const Batch& batch);
   // ok, timeout or aborted.
