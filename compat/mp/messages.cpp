@@ -1,4 +1,4 @@
-// Registration, sends, receives, and the waits for all requests.
+// The calls on registered memory: messages, puts and gets in windows, and the waits for them all.
 #include <algorithm>
 
 #include "guarded.hpp"

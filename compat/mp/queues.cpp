@@ -25,12 +25,14 @@ void demand_word(const std::uint32_t* word) {
          " is not aligned to its 4 bytes");
 }
 
+enum class Side { sender, receiver };
+
 // Notes the wait for a request that is posted, or queued before it.
-int add_wait(Runtime& runtime, mp_desc_queue_t* dq, mp_request_t* req, Kind unlike) {
+int add_wait(Runtime& runtime, mp_desc_queue_t* dq, mp_request_t* req, Side side) {
   const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
   const std::shared_ptr<Operation> request = runtime.request_of(req);
-  demand((request->kind == Kind::recv) != (unlike == Kind::recv), EINVAL, "the request is a ",
-         request->kind == Kind::recv ? "receive" : "send");
+  demand(request->is_sent() == (side == Side::sender), EINVAL, "the request is a ",
+         request->is_sent() ? "send" : "receive");
   demand(request->state == State::posted || request->state == State::queued, EINVAL,
          "the request is not posted or queued, or a stream waits for it already");
   queue->entries.push_back({Entry::What::await, request, nullptr, 0, Compare::reached});
@@ -99,12 +101,12 @@ int mp_desc_queue_add_send(mp_desc_queue_t* dq, mp_request_t* req) {
 
 int mp_desc_queue_add_wait_send(mp_desc_queue_t* dq, mp_request_t* req) {
   return guarded("mp_desc_queue_add_wait_send",
-                 [&](Runtime& runtime) { return add_wait(runtime, dq, req, Kind::recv); });
+                 [&](Runtime& runtime) { return add_wait(runtime, dq, req, Side::sender); });
 }
 
 int mp_desc_queue_add_wait_recv(mp_desc_queue_t* dq, mp_request_t* req) {
   return guarded("mp_desc_queue_add_wait_recv",
-                 [&](Runtime& runtime) { return add_wait(runtime, dq, req, Kind::send); });
+                 [&](Runtime& runtime) { return add_wait(runtime, dq, req, Side::receiver); });
 }
 
 int mp_desc_queue_add_wait_value32(mp_desc_queue_t* dq, uint32_t* ptr, uint32_t value, int flags) {
