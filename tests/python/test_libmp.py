@@ -60,6 +60,16 @@ def test_libmp(mpi_name: str, source: str, case: str) -> None:
     assert f"passed {case}" in output
 
 
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_the_gain_of_posting_together_is_printed() -> None:
+    mpi = mpi_of("mpich")
+    program = compiled(mpi, toolkit(mpi), ROOT / "bench" / "libmp_post.c", "-Wall", "-Werror")
+    status, output = call([*mpi.start(2), str(program)], LIMIT_S, {"ONSTREAM_TIMEOUT_S": "30"})
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    ways = re.findall(r"^64 (.+): best \d+, median \d+ ns an op$", output, re.MULTILINE)
+    assert ways == ["sends one by one", "sends together", "puts one by one", "puts together"]
+
+
 # --- libmp's own programs ---
 
 
