@@ -22,6 +22,7 @@ class Request {
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;
   std::shared_ptr<Event> last_wait;  // behind the newest wait on a stream
+  std::uint64_t order = 0;           // among the requests of its Messages
   std::uint64_t owner = 0;           // the Messages that made it
   std::shared_ptr<Tickets> tickets;  // where the slot goes back
 

@@ -10,6 +10,10 @@ namespace onstream {
 namespace {
 
 std::string what_of(const FaultReport& fault) {
+  if (fault.op == OpKind::wait && fault.plan == 0) {
+    const std::string asked = fault.peer >= 0 ? concat(" that rank ", fault.peer, "'s helper is to clear") : "";
+    return concat("wait for a word of ", fault.bytes, " B", asked, ", compared with ", fault.extra, ",");
+  }
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);

@@ -13,6 +13,7 @@
 #include "onstream/device/cuda/gpu.hpp"
 #include "onstream/device/cuda/managed.hpp"
 #include "onstream/device/cuda/memory.hpp"
+#include "onstream/device/cuda/pins.hpp"
 #include "onstream/device/cuda/small.hpp"
 #include "onstream/device/cuda/words.hpp"
 #include "onstream/device/managed.hpp"
@@ -111,6 +112,10 @@ class CudaDevice final : public Device {
   std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) override { return smalls_.allocate(bytes); }
   SmallCopies small_copies() const override { return smalls_.how(); }
   MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
+  std::shared_ptr<void> pin(const void* address, std::size_t bytes) override {
+    const bool plain = inspect(address).kind == MemoryKind::host || cuda::pinned_around(address).has_value();
+    return plain ? cuda::pin(gpu_, address, bytes) : nullptr;
+  }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return cuda::import_memory(gpu_, record, std::move(fd));
