@@ -38,7 +38,7 @@ int main() {
     right = right && field[1] == static_cast<float>(100 * time + neighbour);
     world->barrier();  // all have looked
   }
-  if (world->rank() == 0) std::printf("%s", halo->explain().c_str());
+  if (world->rank() == 0) std::printf("%s\n", halo->explain().c_str());
   std::printf("rank %d: its ghost cells are %s\n", world->rank(), right ? "right" : "wrong");
   device.destroy_stream(stream);
   return right ? 0 : 1;

@@ -191,7 +191,7 @@ def test_an_interrupt_ends_the_job_with_its_code() -> None:
         job.send_signal(signal.SIGINT)
         _, errors = job.communicate(timeout=SOON_S)
         assert job.returncode == 128 + signal.SIGINT
-        assert errors.splitlines()[-1] == "onstream run: ended by SIGINT"
+        assert errors.splitlines()[-1] == "onstream run: interrupted by SIGINT"
 
 
 def test_a_second_interrupt_does_not_wait_for_the_grace_period() -> None:

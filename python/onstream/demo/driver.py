@@ -70,7 +70,7 @@ def run_demo(
         job = plan.job(count, where, capture, check)
         job.save(Path(scratch), plan.sea, plan.surface)
         command = [sys.executable, "-m", "onstream.demo.rank", scratch]
-        code = launcher.run(count, command, prefix=False)
+        code = launcher.run(count, command, output="relayed", called="onstream demo")
         if code != 0:
             return code if code > 128 else 1  # ended by a signal, such as Ctrl-C, or failed
         outcome = _judge(plan, job, Path(scratch))

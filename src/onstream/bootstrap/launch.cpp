@@ -11,7 +11,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "onstream/base/error.hpp"
@@ -203,6 +205,26 @@ Launch settle(Found found) {
 }
 
 }  // namespace
+
+Launch Launch::without(const std::vector<int>& ranks) const {
+  const std::set<int> absent(ranks.begin(), ranks.end());
+  std::string names;
+  for (const int one : absent) {
+    require(one >= 0 && one < size, "rank ", one, " is not one of this job's 0 to ", size - 1);
+    require(one != rank, "rank ", one, " is this process itself: it cannot go on without it");
+    names += concat(' ', one);
+  }
+  Launch rest = *this;
+  rest.rank -= static_cast<int>(std::distance(absent.begin(), absent.lower_bound(rank)));
+  rest.size -= static_cast<int>(absent.size());
+  // local_rank stays: it says which GPU is this process's. Of ranks on several hosts nobody here knows which were
+  // local.
+  if (local_size == size) rest.local_size = rest.size;
+  if (!absent.empty() && address.starts_with("unix:")) {
+    rest.address = concat("unix:onstream-", to_hex(sha256(concat(address, " without", names))).substr(0, 32));
+  }
+  return rest;
+}
 
 Launch launch_from_environment() {
   for (const auto read : {from_onstream, from_torchrun, from_open_mpi, from_mpich, from_slurm})

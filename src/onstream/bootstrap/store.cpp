@@ -110,8 +110,10 @@ class Store::Implementation {
     const std::optional<wire::Frame> answer = await(id, Kind::gathered, deadline);
     if (!answer) {
       send(Kind::cancel, wire::Packer().u64(id));
-      fail(ErrorCode::timeout, absent_from(topic), " of ", launch_.size, " did not come to '", topic, "' within ",
-           limit_s, " s at ", endpoint_.describe(), "; check that they started and see their own errors");
+      fail(ErrorCode::timeout, absent_from(topic), " of ", launch_.size, " did not come to ", topic, " within ",
+           limit_s, " s (bootstrap_timeout_s) at ", endpoint_.describe(),
+           "; check that they started and see their own errors. If they have died, the others make their world "
+           "from the launch without them (docs/failure.md)");
     }
     wire::Unpacker body = after_id(*answer);
     const std::uint32_t count = body.u32();

@@ -77,7 +77,7 @@ std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string
   return builder.build();
 }
 
-void World::barrier() { fabric_->barrier("world.barrier"); }
+void World::barrier() { fabric_->barrier("a barrier"); }
 
 void World::synchronize(Stream stream) {
   device().synchronize(stream);
