@@ -44,7 +44,9 @@ LONGEST_LINE = 1 << 16  # a longer one goes out in pieces
 TAIL_LINES = 40  # of standard error, repeated at the end
 
 # How the ranks' own words name the rank where a failure began.
-CAUSE = re.compile(r"the world has failed: (?:aborted: )?rank (\d+)|rank (\d+) of \d+ did not come|rank (\d+) \(pid \d+\) died")
+CAUSE = re.compile(
+    r"the world has failed: (?:aborted: )?rank (\d+)|rank (\d+) of \d+ did not come|rank (\d+) \(pid \d+\) died"
+)
 
 CODE_TIMEOUT = 124
 CODE_NOT_EXECUTABLE = 126
@@ -296,10 +298,10 @@ class _Job:
             if rank is failed or not re.search(rf"\brank {rank.number}\b", text):
                 continue
             if rank.code == 0:
-                told.append(f"Rank {rank.number} had ended with code 0.")
+                told.append(f"rank {rank.number} had ended with code 0")
             elif rank.ended_by_us and rank.number == failed.cause():
-                told.append(f"Rank {rank.number} was still running.")
-        return "".join(f" {sentence}" for sentence in told)
+                told.append(f"rank {rank.number} was still running")
+        return "; ".join(told)
 
     def _end_at(self, at: float) -> None:
         self.term_at = at if self.term_at is None else min(self.term_at, at)
@@ -380,16 +382,19 @@ class _Job:
                 how = "interrupted" if self.interrupted_by == signal.SIGINT else "ended"
                 self.say(f"{how} by {_name_of(self.interrupted_by)}")
                 return 128 + self.interrupted_by
-        self.say(_story(failed, self.size, self._bystanders(failed)))
+        bystanders = self._bystanders(failed)
+        if bystanders:
+            self.say(bystanders)
+        self.say(_story(failed, self.size))
         return code
 
 
-def _story(failed: _Rank, size: int, bystanders: str) -> str:
+def _story(failed: _Rank, size: int) -> str:
     others = "" if size == 1 else "; the other ranks were ended"
     if not failed.tail:
-        return f"{failed.fate()}{others}.{bystanders} It wrote nothing to standard error."
+        return f"{failed.fate()}{others}. It wrote nothing to standard error."
     lines = "\n".join(f"[{failed.number}] {line.decode(errors='replace')}" for line in failed.tail)
-    return f"{failed.fate()}{others}.{bystanders} Its last lines on standard error:\n{lines}"
+    return f"{failed.fate()}{others}. Its last lines on standard error:\n{lines}"
 
 
 def _child_preparation() -> Callable[[], None]:

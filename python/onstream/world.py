@@ -30,6 +30,8 @@ class World(_core.World):
     """
 
     def __init__(self, *, launch: _core.Launch | None = None, **parameters: Any) -> None:
+        if launch is not None and not isinstance(launch, _core.Launch):
+            raise TypeError(f"launch is {launch!r} of type {type(launch).__name__}, but must be an onstream.Launch")
         settings = {name: _text(value) for name, value in parameters.items() if value is not None}
         super().__init__(launch, settings)
         _open_worlds.add(self)

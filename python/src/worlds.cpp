@@ -278,9 +278,23 @@ void bind_launch(nb::module_& m) {
       .def_ro("local_size", &Launch::local_size)
       .def_ro("address", &Launch::address)
       .def_ro("port", &Launch::port)
-      .def("without", &Launch::without, nb::arg("ranks"),
-           "The launch of the same job without ranks that have died, for a new world of the others. They are numbered\n"
-           "anew, in their old order; each must name the same ranks.")
+      .def(
+          "without",
+          [](const Launch& self, const nb::iterable& ranks) {
+            std::vector<int> absent;
+            for (const nb::handle rank : ranks) {
+              absent.push_back(0);
+              if (!nb::try_cast(rank, absent.back())) {
+                throw nb::type_error(concat("a rank is ", nb::cast<std::string>(nb::repr(rank)), " of type ",
+                                            nb::type_name(rank.type()).c_str(), ", but must be an integer")
+                                         .c_str());
+              }
+            }
+            return self.without(absent);
+          },
+          nb::arg("ranks"), nb::sig("def without(self, ranks: collections.abc.Iterable[int]) -> Launch"),
+          "The launch of the same job without ranks that have died, for a new world of the others. They are numbered\n"
+          "anew, in their old order; each must name the same ranks.")
       .def_ro("launcher", &Launch::launcher);
   m.def("launch_from_environment", &launch_from_environment,
         "Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.");
@@ -323,7 +337,20 @@ void bind_messages(nb::class_<PyWorld>& world) {
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(), "Starts a send; complete it with Request.wait().")
       .def("irecv", &irecv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
-           "Starts a receive; complete it with Request.wait().");
+           "Starts a receive; complete it with Request.wait().")
+      // Only when the form above has refused the arguments; for type checkers a form that nothing fits.
+      .def(
+          "send", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("send", given, named); },
+          nb::sig("def send(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
+      .def(
+          "recv", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("recv", given, named); },
+          nb::sig("def recv(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
+      .def(
+          "isend", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("isend", given, named); },
+          nb::sig("def isend(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
+      .def(
+          "irecv", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("irecv", given, named); },
+          nb::sig("def irecv(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"));
 }
 
 }  // namespace

@@ -85,7 +85,7 @@ def test_the_readmes_project_is_built_with_onstream_as_a_folder(tmp_path: Path) 
     shutil.copy(EXAMPLES / "ring.cpp", tmp_path)
     configure_and_build(tmp_path, tmp_path / "build", "-DONSTREAM_CUDA=OFF")
     check_ring(tmp_path / "build" / "ring")
-    commands = (tmp_path / "build" / "compile_commands.json")
+    commands = tmp_path / "build" / "compile_commands.json"
     assert not commands.exists() or "/tests/native/" not in commands.read_text()
     assert not list((tmp_path / "build").rglob("test_*")), "another project's build has our tests"
 

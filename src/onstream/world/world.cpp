@@ -16,6 +16,7 @@ World::~World() = default;
 
 int World::rank() const { return fabric_->rank(); }
 int World::size() const { return fabric_->size(); }
+const Launch& World::launch() const { return fabric_->launch(); }
 const std::shared_ptr<Fabric>& World::fabric() const { return fabric_; }
 Device& World::device() const { return *fabric_->device(); }
 
