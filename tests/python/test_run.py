@@ -80,6 +80,13 @@ def test_every_rank_knows_who_it_is_and_shares_address_and_secret() -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", secret)
 
 
+def test_python_is_the_one_that_runs_the_launcher() -> None:
+    search = os.pathsep.join(["/usr/bin", "/bin"])
+    command = [sys.executable, str(LAUNCHER), "-n", "1", "python", "-c", "import sys; print(sys.executable)"]
+    job = subprocess.run(command, env={"PATH": search}, capture_output=True, text=True, timeout=SOON_S, check=False)
+    assert job.stdout == f"[0] {Path(sys.executable).parent / 'python'}\n", job.stderr
+
+
 def test_two_jobs_have_different_addresses_and_secrets() -> None:
     program = "print(os.environ['ONSTREAM_ADDRESS'], os.environ['ONSTREAM_SECRET'])"
     one, two = (run(1, program).stdout.split() for _ in range(2))
