@@ -201,6 +201,22 @@ def test_an_interrupt_ends_the_job_with_its_code() -> None:
         assert errors.splitlines()[-1] == "onstream run: interrupted by SIGINT"
 
 
+def test_an_interrupt_is_the_last_word_although_a_rank_ends_by_what_it_heard_from_another() -> None:
+    program = """
+def handle(number, frame):
+    if rank == 0: sys.exit("the world has failed: rank 1 was interrupted")
+    sys.exit(128 + number)
+signal.signal(signal.SIGINT, handle)
+print("ready", flush=True)
+"""
+    with running(2, program + FOR_EVER) as job:
+        read_lines(job, 2)
+        job.send_signal(signal.SIGINT)
+        _, errors = job.communicate(timeout=SOON_S)
+        assert job.returncode == 128 + signal.SIGINT
+        assert errors.splitlines()[-1] == "onstream run: interrupted by SIGINT"
+
+
 def test_a_second_interrupt_does_not_wait_for_the_grace_period() -> None:
     program = (
         """
