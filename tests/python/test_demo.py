@@ -447,21 +447,20 @@ def test_the_demos_end_by_ctrl_c_is_called_an_interrupt_and_a_reader_that_goes_i
     command = [sys.executable, "-m", "onstream", "demo", "--device", "host", "-n", "3", "--grid", "200x300"]
     command += ["--steps", "200000", "--out", str(tmp_path / "out")]
     for interrupted in (True, False):
-        job = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        try:
-            assert job.stdout is not None
-            while "step" not in job.stdout.readline().partition("%")[2]:
-                assert job.poll() is None
-            if interrupted:
-                job.send_signal(signal.SIGINT)
-            else:
-                job.stdout.close()
-            assert job.stderr is not None
-            errors = job.stderr.read()
-            code = job.wait(60)
-        finally:
-            job.kill()
-            job.wait()
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+            try:
+                assert job.stdout is not None
+                assert job.stderr is not None
+                while not job.stdout.readline().startswith("3 ranks"):
+                    assert job.poll() is None
+                if interrupted:
+                    job.send_signal(signal.SIGINT)
+                else:
+                    job.stdout.close()
+                errors = job.stderr.read()
+                code = job.wait(60)
+            finally:
+                job.kill()
         if interrupted:
             assert (code, errors) == (128 + signal.SIGINT, "onstream demo: interrupted by SIGINT\n")
         else:
