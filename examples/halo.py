@@ -11,7 +11,7 @@ field[1:-1, 1:-1] = w.rank
 row = w.zeros(128, dtype=np.float32, kind="pinned")
 halo = w.halo(field, ghost=1, periodic=True)  # a plan: compiled once
 
-stream = w.stream()  # a torch or cupy stream will do as well
+stream = w.stream()  # torch and cupy streams order messages and plans as well
 with w.capture(stream) as step:  # nothing of this runs yet: it becomes a graph
     halo.launch(stream)  # one kernel fills every ghost cell
     arriving = w.irecv(row, left, stream=stream)

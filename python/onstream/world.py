@@ -57,7 +57,7 @@ class World(_core.World):
         A numpy array for memory that the CPU reaches; else a cupy array, a torch tensor, or a DeviceArray, whichever
         library is there. The memory lives as long as the array or a view of it.
         """
-        extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+        extents = _arrays.extents_of(shape)
         nbytes = _arrays.item_bytes_of(dtype)
         for extent in extents:
             if extent < 0:
@@ -71,7 +71,7 @@ class World(_core.World):
 
     def segment(self, nbytes: int, kind: str = "device") -> Segment:
         """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
-        return Segment(self._segment(nbytes, kind))
+        return Segment(self._segment(_arrays.integer_of(nbytes, "nbytes"), kind))
 
     # --- messages ---
 

@@ -335,6 +335,8 @@ def test_the_launchers_last_words_are_of_the_rank_where_it_began(tmp_path: Path)
         ("plan().send(box, 1.5)", "peer is 1.5 of type float, but must be an integer"),
         ("halo(field, ghost=1.5)", "ghost is 1.5 of type float"),
         ("halo(field, grid=[1.0, 1])", "grid is 1.0 of type float"),
+        ("empty((2, 1.5))", "shape is 1.5 of type float"),
+        ("segment('4')", "nbytes is '4' of type str"),
     ],
 )
 def test_a_wrong_type_is_named_with_its_argument(call: str, complaint: str) -> None:

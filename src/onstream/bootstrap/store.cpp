@@ -46,7 +46,7 @@ class Store::Implementation {
             launch.size, " is not possible");
     if (launch.size == 1) return;
     require(launch.rank == 0 || endpoint_.is_unix() || launch.port > 0, "rank ", launch.rank,
-            " needs the port of rank 0's store; set ONSTREAM_PORT to the same port for all ranks");
+            " needs the port where the ranks meet; set ONSTREAM_PORT to the same port for all ranks");
     if (launch.rank == 0) {
       server_ = StoreServer::acquire(launch, deadline);
       endpoint_.port = server_->port();
@@ -136,7 +136,7 @@ class Store::Implementation {
       if (socket_.valid() && introduce(deadline, why)) return;
       if (deadline.passed())
         fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size,
-             " could not reach the store of rank 0 at ", endpoint_.describe(), " within ", limit_s, " s (", why,
+             " could not reach rank 0 at ", endpoint_.describe(), " within ", limit_s, " s (", why,
              "); check that rank 0 started there");
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, deadline.left_s())));
       pause_s = std::min(pause_s * 1.5, 0.05);
@@ -192,7 +192,7 @@ class Store::Implementation {
   }
 
   [[noreturn]] void lost(const std::string& why) const {
-    fail(ErrorCode::aborted, "rank ", launch_.rank, " lost the store of rank 0 at ", endpoint_.describe(),
+    fail(ErrorCode::aborted, "rank ", launch_.rank, " lost its connection to rank 0 at ", endpoint_.describe(),
          " (rank 0's process ended?): ", why);
   }
 
