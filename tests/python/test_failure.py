@@ -178,21 +178,27 @@ def test_the_living_go_on_without_the_dead(tmp_path: Path) -> None:
         tmp_path,
         4,
         """
-        import os, signal
+        import os, signal, time
         import onstream as ons
 
         world = ons.init(device="host")
-        world.barrier()
-        if world.rank in (0, 2):
-            if world.rank == 2:
-                world.recv(bytearray(4), 3)
+        if world.rank == 2:
+            for peer in (1, 3):
+                world.recv(bytearray(2), peer)
             os.kill(os.getpid(), signal.SIGKILL)
-        if world.rank == 3:
-            world.send(b"die!", 2)
+        if world.rank == 0:
+            try:
+                world.recv(bytearray(2), 2)
+            except ons.AbortedError:
+                os.kill(os.getpid(), signal.SIGKILL)
+        world.send(b"go", 2)
         was = world.rank
         dead = set()
+        limit = time.monotonic() + 30
         while dead != {0, 2}:
+            assert time.monotonic() < limit, dead
             dead = set(world.failure().dead) if world.failure() else set()
+            time.sleep(0.01)
         try:
             world.barrier()
         except ons.AbortedError as error:
