@@ -88,7 +88,8 @@ void refuse_message_call(const char* call, const nb::args& arguments, const nb::
     return concat(nb::cast<std::string>(nb::repr(value)), " of type ", nb::type_name(value.type()).c_str());
   };
   if (values["array"].is_none()) refuse("the array is None");
-  for (const auto& [name, what] : {std::pair("peer", "a rank, an integer"), std::pair("lane", "an integer from 0 on")}) {
+  for (const auto& [name, what] :
+       {std::pair("peer", "a rank, an integer"), std::pair("lane", "an integer from 0 on")}) {
     int number = 0;
     if (!values.contains(name) || nb::try_cast(values[name], number)) continue;
     if (PyIndex_Check(values[name].ptr()) != 0)

@@ -294,7 +294,12 @@ std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind) {
   return implementation_->segment(bytes, kind);
 }
 std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
-  return implementation_->reach_.expose(address, bytes, peer);
+  try {
+    return implementation_->reach_.expose(address, bytes, peer);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::aborted) implementation_->check();  // a death: the world's own story says more
+    throw;
+  }
 }
 std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
