@@ -39,7 +39,8 @@ struct Failure {
   std::string story;      // all of it for the screen, with the cycle of waits if there is one
 };
 
-// The story. `told` is what the reader has just read (a fault's description), which is not told again.
+// The story. `told` is what the reader has just read (a fault's description), which is not told again. `onstream run`
+// finds in it the rank where the failure began (CAUSE in launcher.py).
 std::string story_of(const Failure& failure, const std::string& told = "");
 
 // Follows the waits from `rank` to the first rank whose fault has not come yet, though it may be part of a cycle.
