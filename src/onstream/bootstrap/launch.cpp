@@ -66,8 +66,8 @@ std::optional<Found> from_onstream() {
   found.launch.local_size = number_of("ONSTREAM_LOCAL_SIZE").value_or(found.launch.size);
   const std::string address = text_of("ONSTREAM_ADDRESS").value_or("127.0.0.1");
   if (found.launch.size > 1 && !address.starts_with("unix:")) {
-    require(text_of("ONSTREAM_PORT").has_value(), "ONSTREAM_PORT is missing: the port where the ranks meet at ", address,
-            ", the same for all ranks (`onstream run` sets it all)");
+    require(text_of("ONSTREAM_PORT").has_value(), "ONSTREAM_PORT is missing: the port where the ranks meet at ",
+            address, ", the same for all ranks (`onstream run` sets it all)");
     require(text_of("ONSTREAM_SECRET").has_value(),
             "ONSTREAM_SECRET is missing: the same random text for all ranks (`onstream run` sets it)");
   }
@@ -198,7 +198,8 @@ Launch settle(Found found) {
   launch.address = address;
   if (!address.starts_with("unix:")) {
     launch.port = number_of("ONSTREAM_PORT").value_or(derived_port(found));
-    require(launch.port > 0 && launch.port < 65536, "port ", launch.port, ", where the ranks meet, is not from 1 to 65535");
+    require(launch.port > 0 && launch.port < 65536, "port ", launch.port,
+            ", where the ranks meet, is not from 1 to 65535");
   }
   launch.secret = text_of("ONSTREAM_SECRET").value_or(to_hex(sha256(concat("secret ", found.job))));
   return launch;
