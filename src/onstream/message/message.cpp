@@ -99,7 +99,7 @@ class Messages::Implementation {
     for (int peer = 0; peer < fabric_->size(); ++peer) {
       for (int lane = 0; lane < lanes_.count(); ++lane) views_.push_back(lanes_.view(peer, lane));
     }
-    fabric_->barrier("messages.ready");
+    fabric_->barrier("the start of messages");
   }
 
   // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.

@@ -62,8 +62,8 @@ PlanBuilder& PlanBuilder::recv(void* destination, const Layout& layout, int peer
 
 void PlanBuilder::check_remote(const char* what, const void* address, std::size_t bytes, int peer) const {
   require(fabric_->in_segment(peer, address, bytes), what, " op ", ops_.size(), " of plan '", name_, "': the ", bytes,
-          " B at ", address, " do not lie in rank ", peer, "'s part of a segment; take the address from Segment::peer(",
-          peer, ")");
+          " B at ", address, " do not lie in rank ", peer, "'s part of a segment; take what segment.peer(", peer,
+          ") gives, or a part of it");
 }
 
 void PlanBuilder::check_counter(const char* what, const std::uint64_t* counter) const {
@@ -131,7 +131,13 @@ PlanBuilder& PlanBuilder::refuse(const std::string& problem) {
 }
 
 std::shared_ptr<Plan> PlanBuilder::build() {
-  return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, name_, path_, ops_, problems_)));
+  try {
+    return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, name_, path_, ops_, problems_)));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::timeout) throw;
+    throw Error(ErrorCode::timeout,
+                concat("plan '", name_, "': ", error.what(), "; every rank builds the same plans in the same order"));
+  }
 }
 
 }  // namespace onstream

@@ -29,6 +29,7 @@ World::~World() = default;
 
 int World::rank() const { return fabric_->rank(); }
 int World::size() const { return fabric_->size(); }
+const Launch& World::launch() const { return fabric_->launch(); }
 const std::shared_ptr<Fabric>& World::fabric() const { return fabric_; }
 Device& World::device() const { return *fabric_->device(); }
 
@@ -106,7 +107,7 @@ std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string
   return builder.build();
 }
 
-void World::barrier() { fabric_->barrier("world.barrier"); }
+void World::barrier() { fabric_->barrier("a barrier"); }
 
 void World::synchronize(Stream stream) {
   device().synchronize(stream);

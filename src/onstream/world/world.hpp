@@ -31,6 +31,7 @@ class World {
 
   int rank() const;
   int size() const;
+  const Launch& launch() const;  // who this rank is in the job
   const std::shared_ptr<Fabric>& fabric() const;
   Device& device() const;
 

@@ -189,7 +189,9 @@ void CudaDevice::destroy_stream(Stream stream) {
 bool CudaDevice::idle(Stream stream) const {
   const ControlPath path(gpu_);
   // Asking a capturing stream would break the capture.
-  require(!capturing_here(stream), "idle: the stream is capturing; end the capture first");
+  require(!capturing_here(stream),
+          "a stream that is capturing cannot be asked whether it is idle: nothing of it "
+          "runs before its graph is launched; end the capture first");
   const cudaError_t result = cudaStreamQuery(handle_of(stream));
   if (result == cudaErrorNotReady) {
     forget_error();
@@ -201,7 +203,9 @@ bool CudaDevice::idle(Stream stream) const {
 
 void CudaDevice::synchronize(Stream stream) {
   const ControlPath path(gpu_);
-  require(!capturing_here(stream), "synchronize: the stream is capturing; end the capture first");
+  require(!capturing_here(stream),
+          "a stream that is capturing cannot be waited for: nothing of it runs before its "
+          "graph is launched; end the capture first");
   check(cudaStreamSynchronize(handle_of(stream)), "synchronising a stream of GPU ", gpu_.ordinal());
 }
 
