@@ -50,24 +50,27 @@ build: setup
 
 lint: setup-check build
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
-	$(BIN)/ruff format --check python tests tools
-	$(BIN)/ruff check python tests tools
+	$(BIN)/ruff format --check python tests tools examples
+	$(BIN)/ruff check python tests tools examples
 	$(BIN)/mypy
 
 format: setup-check
 	$(BIN)/clang-format -i $(CPP_FILES)
-	$(BIN)/ruff format python tests tools
-	$(BIN)/ruff check --fix python tests tools
+	$(BIN)/ruff format python tests tools examples
+	$(BIN)/ruff check --fix python tests tools examples
 
 rules: build
 	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py
 
-# `pip install .` into a venv of its own, as a user would, without CUDA to be quick.
+# `pip install .` into a venv of its own, as a user would: with this machine's cmake if it is new enough, else with one
+# that pip fetches, and with CUDA if there is an nvcc. Then a job, with the `python` that the launcher finds.
 install-check: setup
 	rm -rf $(BUILD)-install
 	$(PYTHON) -m venv $(BUILD)-install
-	$(LAUNCHER) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check -C cmake.define.ONSTREAM_CUDA=OFF .
+	$(LAUNCHER) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check .
 	cd $(BUILD)-install && bin/python -c "import onstream" && bin/onstream info
+	cd $(BUILD)-install && test -z "$$(find lib -path '*site-packages/*' -name 'libonstream*')"
+	cd $(BUILD)-install && bin/onstream run -n 3 python $(CURDIR)/examples/ring.py
 
 # The native tests of the host device under the address and undefined behaviour sanitizers, then under the thread one.
 sanitize: setup

@@ -194,7 +194,17 @@ def stamp_of(groups, offline):
     digest = hashlib.sha256()
     for group in groups:
         digest.update((TOOLS / ("requirements-%s.txt" % group)).read_bytes())
-    return {"python": [sys.executable, sys.version], "offline": offline, "groups": groups, "pins": digest.hexdigest()}
+    python = [os.path.realpath(sys.executable), sys.prefix, sys.version]
+    return {"python": python, "offline": offline, "groups": groups, "pins": digest.hexdigest()}
+
+
+def leave(venv):
+    """Goes on with the Python that made the venv if this one is the venv's own, which could not replace itself: in a
+    shell where the user has activated it."""
+    if Path(sys.prefix).resolve() == venv.resolve():
+        base = getattr(sys, "_base_executable", "")
+        if base and Path(base).exists() and not Path(base).is_relative_to(venv):
+            os.execv(base, [base, *sys.argv])
 
 
 def main():
@@ -205,6 +215,7 @@ def main():
     arguments = parser.parse_args()
 
     venv = arguments.venv.absolute()
+    leave(venv)
     offline = os.environ.get("ONSTREAM_OFFLINE", "") not in ("", "0")
     stamp_file = venv / "onstream-setup.json"
     old = json.loads(stamp_file.read_text()) if stamp_file.exists() else {}

@@ -291,7 +291,7 @@ void Tsunami::reset_times() {
   steps_reset_ = steps_done_;
 }
 
-std::string Tsunami::explain() const { return halo_ ? halo_->explain() : "one rank: no halo is exchanged\n"; }
+std::string Tsunami::explain() const { return halo_ ? halo_->explain() : "one rank: no halo is exchanged"; }
 
 const std::vector<PlanOp>& Tsunami::exchanges() const {
   static const std::vector<PlanOp> none;

@@ -9,8 +9,9 @@ as long as the array does. Nothing here blocks or touches the data.
 from __future__ import annotations
 
 import functools
+import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -287,7 +288,7 @@ class DeviceArray:
 
 def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
     """An array over a block of onstream's memory: numpy for host memory, else cupy, torch, or a DeviceArray."""
-    extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+    extents = extents_of(shape)
     if block.on_host:
         return _numpy_view(block, extents, np.dtype(dtype))
     if _importable("cupy"):
@@ -295,6 +296,10 @@ def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
     if _importable("torch"):
         return _torch_view(block, extents, dtype)
     return DeviceArray(block, extents, np.dtype(dtype))
+
+
+def extents_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+    return tuple(integer_of(extent, "shape") for extent in (shape if isinstance(shape, Iterable) else (shape,)))
 
 
 def _numpy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -333,6 +338,14 @@ def item_bytes_of(dtype: Any) -> int:
     """Bytes of one element of a numpy or torch dtype."""
     size = getattr(dtype, "itemsize", None)
     return size if isinstance(size, int) else np.dtype(dtype).itemsize
+
+
+def integer_of(value: Any, name: str) -> int:
+    """An argument that counts something, whatever integer type it has. TypeError naming it for anything else."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be an integer") from None
 
 
 @functools.cache

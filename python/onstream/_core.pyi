@@ -1,7 +1,7 @@
 """The compiled part of onstream. Import onstream instead."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, NoReturn, overload
 
 import numpy
 from numpy.typing import NDArray
@@ -146,6 +146,12 @@ class Launch:
     @property
     def port(self) -> int: ...
 
+    def without(self, ranks: Iterable[int]) -> Launch:
+        """
+        The launch of the same job without ranks that have died, for a new world of the others. They are numbered
+        anew, in their old order; each must name the same ranks.
+        """
+
     @property
     def launcher(self) -> str: ...
 
@@ -192,6 +198,14 @@ class Failure:
         """What every rank reported, this rank's own first."""
 
     @property
+    def dead(self) -> list[int]:
+        """Ranks that have died, as far as this rank has heard."""
+
+    @property
+    def left(self) -> list[int]:
+        """Ranks that had closed the world, or ended, before it failed."""
+
+    @property
     def story(self) -> str:
         """All of it, for the screen."""
 
@@ -214,10 +228,16 @@ class World:
     def __init__(self, launch: Launch | None, parameters: Mapping[str, str]) -> None: ...
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Also once closed."""
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Also once closed."""
+
+    @property
+    def launch(self) -> Launch:
+        """Who this rank is in the job. Also once closed."""
 
     @property
     def device(self) -> str:
@@ -280,6 +300,7 @@ class World:
 
     def _all_gather(self, topic: str, mine: str) -> list[str]: ...
 
+    @overload
     def send(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> None:
         """
         Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that
@@ -288,6 +309,10 @@ class World:
         the default. Only bytes travel: the receiver's element type is not compared with the sender's.
         """
 
+    @overload
+    def send(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
+
+    @overload
     def recv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
         """
         Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
@@ -295,16 +320,27 @@ class World:
         the array. Only bytes travel, whatever the element types.
         """
 
+    @overload
+    def recv(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
+
+    @overload
     def isend(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
         """
         Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.
         """
 
+    @overload
+    def isend(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
+
+    @overload
     def irecv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
         """
         Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be
         posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.
         """
+
+    @overload
+    def irecv(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
 
 class OpTime:
     """Where the time of one operation of a plan went, on the device's clock."""

@@ -66,11 +66,13 @@ def run(
 ) -> None:
     """Runs a program as several ranks on this machine, with their output and their signals.
 
-    When a rank fails, the others are ended and its error is the last thing on the screen.
+    When a rank fails, the others are ended and its error is the last thing on the screen. The programs of this
+    Python, `python` among them, are found first.
     """
     from . import launcher
 
-    raise typer.Exit(launcher.run(ranks, command, prefix=prefix, grace_s=grace_s, timeout_s=timeout_s))
+    output = "prefixed" if prefix else "own"
+    raise typer.Exit(launcher.run(ranks, command, output=output, grace_s=grace_s, timeout_s=timeout_s))
 
 
 @app.command()

@@ -1,8 +1,8 @@
 """`onstream run`: the ranks of a job on this machine, with their output, their signals and one exit code.
 
 Every rank is a process in a process group of its own, so a Ctrl-C reaches it once, through us. Output goes out by whole
-lines. When a rank fails, the others get a grace period for their own errors, then SIGTERM, then SIGKILL; its error is
-printed last. Ranks die with the launcher, even when that is killed. They meet at an abstract socket name, so no port is
+lines. When a rank fails, the others get a grace period for their own errors, then SIGTERM, then SIGKILL; the error of
+the rank where it began is printed last. Ranks find the programs of this interpreter first on PATH. Ranks die with the launcher, even when that is killed. They meet at an abstract socket name, so no port is
 taken and no file is left. Needs nothing but the standard library: python -m onstream.launcher -n 4 PROGRAM...
 """
 
@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import ctypes
 import os
+import re
 import secrets
 import selectors
 import signal
@@ -22,6 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
@@ -41,6 +43,11 @@ TURN_S = 0.05  # how late a rank's end may be noticed where the kernel has no pi
 LONGEST_LINE = 1 << 16  # a longer one goes out in pieces
 TAIL_LINES = 40  # of standard error, repeated at the end
 
+# How the ranks' own words name the rank where a failure began.
+CAUSE = re.compile(
+    r"the world has failed: (?:aborted: )?rank (\d+)|rank (\d+) of \d+ did not come|rank (\d+) \(pid \d+\) died"
+)
+
 CODE_TIMEOUT = 124
 CODE_NOT_EXECUTABLE = 126
 CODE_NOT_FOUND = 127
@@ -50,28 +57,31 @@ def run(
     size: int,
     command: list[str],
     *,
-    prefix: bool = True,
+    output: str = "prefixed",
     env: dict[str, str] | None = None,
     grace_s: float = 5.0,
     timeout_s: float | None = None,
+    called: str = "onstream run",
 ) -> int:
     """Runs `command` as `size` ranks, blocks until all have ended, and returns the job's exit code.
 
     0 if every rank returned 0, else the code of the rank that failed first (128 + number for a signal), 124 after
-    timeout_s, 126 or 127 if the program cannot be started. `env` is added to this process's environment. With
-    prefix=False standard output is the ranks' own, as it is. Signals are forwarded when called from the main thread.
+    timeout_s, 126 or 127 if the program cannot be started. `env` is added to this process's environment.
+    output: "prefixed", every line with its rank; "relayed", as it is, but through us, so that the job ends if its reader
+    does; "own", standard output is the ranks' own. Signals are forwarded when called from the main thread. `called` is
+    what our own words begin with.
     """
     if size < 1:
         raise ValueError(f"a job of {size} ranks cannot run; ask for 1 or more")
     if not command:
         raise ValueError("no program to run")
-    job = _Job(size, grace_s, timeout_s)
+    job = _Job(size, grace_s, timeout_s, called)
     with _forwarding(job):
         try:
-            job.start(command, env or {}, prefix=prefix)
+            job.start(command, env or {}, output=output)
         except OSError as error:
             job.kill_all()
-            _say(_cannot_start(command[0], error))
+            job.say(_cannot_start(command[0], error))
             return CODE_NOT_FOUND if isinstance(error, FileNotFoundError) else CODE_NOT_EXECUTABLE
         try:
             return job.attend()
@@ -131,6 +141,7 @@ class _Rank:
     pidfd: int | None = None
     code: int | None = None  # once ended; negative: the signal
     seen_at: float = 0.0  # when it was seen to have failed
+    ended_by_us: bool = False  # it ran when the job's end began
 
     def ended(self) -> bool:
         """Looks without reaping: as long as the process is a zombie, its group's number belongs to nobody else."""
@@ -144,6 +155,14 @@ class _Rank:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
+    def cause(self) -> int | None:
+        """The rank where the failure began, as this one's last words have it."""
+        for line in reversed(self.tail):
+            found = CAUSE.search(line.decode(errors="replace"))
+            if found is not None:
+                return int(next(group for group in found.groups() if group is not None))
+        return None
+
     def fate(self) -> str:
         assert self.code is not None
         if self.code < 0:
@@ -154,23 +173,27 @@ class _Rank:
 class _Job:
     """The ranks and the loop that attends to them."""
 
-    def __init__(self, size: int, grace_s: float, timeout_s: float | None) -> None:
+    def __init__(self, size: int, grace_s: float, timeout_s: float | None, called: str) -> None:
         self.size = size
+        self.called = called
         self.grace_s = grace_s
         self.timeout_s = timeout_s
         self.ranks: list[_Rank] = []
         self.selector = selectors.DefaultSelector()
         self.failed: list[_Rank] = []  # in the order seen
         self.interrupted_by: int | None = None
+        self.interrupted_at = 0.0
         self.timed_out = False
         self.reader_gone = False
         self.term_at: float | None = None  # when to send SIGTERM
         self.kill_at: float | None = None  # when to send SIGKILL
 
-    def start(self, command: list[str], env: dict[str, str], *, prefix: bool) -> None:
+    def start(self, command: list[str], env: dict[str, str], *, output: str) -> None:
         shared = {**os.environ, **env}
         shared.pop("ONSTREAM_PORT", None)
         shared.setdefault("PYTHONUNBUFFERED", "1")  # what a killed rank printed must not be lost
+        # So that `python` is the one that has onstream, also when no environment was activated.
+        shared["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), shared.get("PATH", os.defpath)])
         shared["ONSTREAM_SIZE"] = shared["ONSTREAM_LOCAL_SIZE"] = str(self.size)
         shared["ONSTREAM_ADDRESS"] = f"unix:onstream-run-{secrets.token_hex(16)}"
         shared["ONSTREAM_SECRET"] = secrets.token_hex(32)
@@ -180,11 +203,11 @@ class _Job:
                 command,
                 env={**shared, "ONSTREAM_RANK": str(number), "ONSTREAM_LOCAL_RANK": str(number)},
                 stdin=_stdin_of(number),
-                stdout=subprocess.PIPE if prefix else None,
+                stdout=None if output == "own" else subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 preexec_fn=prepare,
             )
-            self._adopt(_Rank(number, process), f"[{number}] ".encode() if prefix else b"")
+            self._adopt(_Rank(number, process), f"[{number}] ".encode() if output == "prefixed" else b"")
         if self.timeout_s is not None:
             self._end_at(time.monotonic() + self.timeout_s)
 
@@ -253,14 +276,32 @@ class _Job:
                 self._end_at(now + self.grace_s)
 
     def _first_failed(self) -> _Rank | None:
-        """The cause. A peer may see a crash, and end, while the kernel still clears the crashed process away."""
+        """The cause: a crash, else the rank that the first to fail names, else that rank itself.
+
+        A peer may see a crash, and end, while the kernel still clears the crashed process away; and of ranks that end
+        by one failure, those that only heard of it may be the faster.
+        """
         if not self.failed:
             return None
         first = self.failed[0]
-        crashed = (
-            rank for rank in self.failed if -(rank.code or 0) in CRASHES and rank.seen_at - first.seen_at < CLEARING_S
-        )
-        return next(crashed, first)
+        for rank in self.failed:
+            if -(rank.code or 0) in CRASHES and rank.seen_at - first.seen_at < CLEARING_S and not rank.ended_by_us:
+                return rank
+        named = first.cause()
+        return next((rank for rank in self.failed if rank.number == named and not rank.ended_by_us), first)
+
+    def _bystanders(self, failed: _Rank) -> str:
+        """What the launcher alone knows of ranks that the error is about: they had ended well, or still ran."""
+        text = b"\n".join(failed.tail).decode(errors="replace")
+        told = []
+        for rank in self.ranks:
+            if rank is failed or not re.search(rf"\brank {rank.number}\b", text):
+                continue
+            if rank.code == 0:
+                told.append(f"rank {rank.number} had ended with code 0")
+            elif rank.ended_by_us and rank.number == failed.cause():
+                told.append(f"rank {rank.number} was still running")
+        return "; ".join(told)
 
     def _end_at(self, at: float) -> None:
         self.term_at = at if self.term_at is None else min(self.term_at, at)
@@ -279,6 +320,7 @@ class _Job:
     def _signal_running(self, number: int) -> None:
         for rank in self.ranks:
             if not rank.ended():
+                rank.ended_by_us = rank.ended_by_us or number in (signal.SIGTERM, signal.SIGKILL)
                 rank.signal(number)
 
     def forward(self, number: int) -> None:
@@ -289,6 +331,7 @@ class _Job:
         self._signal_running(number)
         if number in ENDING:
             self.interrupted_by = number
+            self.interrupted_at = time.monotonic()
             self._end_at(time.monotonic() + self.grace_s)
 
     def kill_all(self) -> None:
@@ -317,9 +360,13 @@ class _Job:
             if isinstance(key.data, _Source):
                 key.data.finish()
 
+    def say(self, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            print(f"{self.called}: {text}", file=sys.stderr, flush=True)
+
     def _conclude(self) -> int:
         if self.timed_out:
-            _say(f"the job was not done within {self.timeout_s:g} s; its ranks were ended")
+            self.say(f"the job was not done within {self.timeout_s:g} s; its ranks were ended")
             return CODE_TIMEOUT
         if self.reader_gone:
             return 128 + signal.SIGPIPE
@@ -328,10 +375,17 @@ class _Job:
             return 0
         assert failed.code is not None
         code = failed.code if failed.code > 0 else 128 - failed.code
-        if self.interrupted_by is not None and failed.code in (-self.interrupted_by, -signal.SIGTERM, -signal.SIGKILL):
-            _say(f"ended by {_name_of(self.interrupted_by)}")
-            return 128 + self.interrupted_by
-        _say(_story(failed, self.size))
+        if self.interrupted_by is not None:
+            # Of ranks that are all interrupted, some may end by the error that another's end gave them.
+            own = (-self.interrupted_by, 128 + self.interrupted_by, -signal.SIGTERM, -signal.SIGKILL)
+            if self.failed[0].seen_at >= self.interrupted_at and any(rank.code in own for rank in self.failed):
+                how = "interrupted" if self.interrupted_by == signal.SIGINT else "ended"
+                self.say(f"{how} by {_name_of(self.interrupted_by)}")
+                return 128 + self.interrupted_by
+        bystanders = self._bystanders(failed)
+        if bystanders:
+            self.say(bystanders)
+        self.say(_story(failed, self.size))
         return code
 
 
@@ -407,11 +461,6 @@ def _binary(stream: object) -> BinaryIO:
     return buffer  # type: ignore[no-any-return]
 
 
-def _say(text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        print(f"onstream run: {text}", file=sys.stderr, flush=True)
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m onstream.launcher", description="Runs a program as several ranks.")
     parser.add_argument("-n", "--ranks", type=int, default=1, help="how many ranks")
@@ -423,7 +472,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.ranks < 1 or not options.command:
         parser.error("needs a number of ranks from 1 on and a program")
     return run(
-        options.ranks, options.command, prefix=options.prefix, grace_s=options.grace_s, timeout_s=options.timeout_s
+        options.ranks,
+        options.command,
+        output="prefixed" if options.prefix else "own",
+        grace_s=options.grace_s,
+        timeout_s=options.timeout_s,
     )
 
 

@@ -6,7 +6,7 @@ built over, and whatever keeps a launch of it (a stream, a Graph) keeps the plan
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
@@ -30,27 +30,36 @@ class PlanBuilder:
         build() compares the element types of both sides and refuses those that differ, if both arrays tell theirs
         (bytes, bytearray and DLPack-only arrays do not).
         """
-        self._core.send(self._elements(source, writable=False), peer, lane, note)
+        self._core.send(
+            self._elements(source, writable=False),
+            _arrays.integer_of(peer, "peer"),
+            _arrays.integer_of(lane, "lane"),
+            note,
+        )
         return self
 
     def recv(self, destination: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
         """Receives into an array of any strides, as many bytes as the matching send() has."""
-        self._core.recv(self._elements(destination, writable=True), peer, lane, note)
+        destination = self._elements(destination, writable=True)
+        self._core.recv(destination, _arrays.integer_of(peer, "peer"), _arrays.integer_of(lane, "lane"), note)
         return self
 
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
         """Stores `source` into `remote`, a view of Segment.peer(peer), of the same number of bytes."""
-        self._core.put(self._elements(remote, writable=True), self._elements(source, writable=False), peer, note)
+        remote, source = self._elements(remote, writable=True), self._elements(source, writable=False)
+        self._core.put(remote, source, _arrays.integer_of(peer, "peer"), note)
         return self
 
     def signal(self, counter: Any, peer: int, *, value: int = 1, note: str = "") -> PlanBuilder:
         """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer."""
-        self._core.signal(self._counter(counter), value, peer, note)
+        self._core.signal(
+            self._counter(counter), _arrays.integer_of(value, "value"), _arrays.integer_of(peer, "peer"), note
+        )
         return self
 
     def wait(self, counter: Any, *, value: int = 1, note: str = "") -> PlanBuilder:
         """Ends a launch only when the local uint64 `counter` has grown by `value` more for every launch."""
-        self._core.wait(self._counter(counter), value, note)
+        self._core.wait(self._counter(counter), _arrays.integer_of(value, "value"), note)
         return self
 
     def halo(
@@ -68,8 +77,10 @@ class PlanBuilder:
         dims = len(span.shape)
         widths = _per_dimension(ghost, dims, "ghost")
         wraps = [bool(flag) for flag in _per_dimension(periodic, dims, "periodic")]
-        ranks = list(grid) if grid is not None else self._choose_grid(span.shape, widths)
-        self._core.halo(_elements_of(span), widths, ranks, wraps, corners, lane)
+        ranks = (
+            [_arrays.integer_of(n, "grid") for n in grid] if grid is not None else self._choose_grid(span.shape, widths)
+        )
+        self._core.halo(_elements_of(span), widths, ranks, wraps, bool(corners), _arrays.integer_of(lane, "lane"))
         return self
 
     def use_path(self, path: str) -> PlanBuilder:
@@ -166,9 +177,9 @@ def _elements_of(span: _arrays.Span) -> _core.Elements:
 
 
 def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
-    if isinstance(value, (int, bool)):
-        return [int(value)] * dims
-    values = [int(item) for item in value]
+    if not isinstance(value, Iterable):
+        return [_arrays.integer_of(value, name)] * dims
+    values = [_arrays.integer_of(item, name) for item in value]
     if len(values) != dims:
         raise InvalidArgumentError(f"{name}={list(value)} has {len(values)} values for an array of {dims} dimensions")
     return values

@@ -30,6 +30,8 @@ class World(_core.World):
     """
 
     def __init__(self, *, launch: _core.Launch | None = None, **parameters: Any) -> None:
+        if launch is not None and not isinstance(launch, _core.Launch):
+            raise TypeError(f"launch is {launch!r} of type {type(launch).__name__}, but must be an onstream.Launch")
         settings = {name: _text(value) for name, value in parameters.items() if value is not None}
         super().__init__(launch, settings)
         _open_worlds.add(self)
@@ -55,7 +57,7 @@ class World(_core.World):
         A numpy array for memory that the CPU reaches; else a cupy array, a torch tensor, or a DeviceArray, whichever
         library is there. The memory lives as long as the array or a view of it.
         """
-        extents = (shape,) if isinstance(shape, int) else tuple(int(extent) for extent in shape)
+        extents = _arrays.extents_of(shape)
         nbytes = _arrays.item_bytes_of(dtype)
         for extent in extents:
             if extent < 0:
@@ -69,7 +71,7 @@ class World(_core.World):
 
     def segment(self, nbytes: int, kind: str = "device") -> Segment:
         """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
-        return Segment(self._segment(nbytes, kind))
+        return Segment(self._segment(_arrays.integer_of(nbytes, "nbytes"), kind))
 
     # --- messages ---
 

@@ -3,15 +3,10 @@
 
 #include <nanobind/nanobind.h>
 
-#include <algorithm>
-#include <chrono>
 #include <exception>
-#include <optional>
 #include <string>
-#include <thread>
 
 #include "bind.hpp"
-#include "onstream/base/clock.hpp"
 
 namespace onstream::python {
 namespace {
@@ -48,21 +43,6 @@ void set_error(const char* class_name, const std::string& text) {
   PyErr_SetString(nb::object(errors.attr(class_name)).ptr(), text.c_str());
 }
 
-// The failure as it stands once the peer's own fault has come too: it may close a cycle of waits. Bounded, as a dead
-// peer says nothing.
-std::optional<Failure> failure_with(const World& world, int peer) {
-  constexpr double kNewsTravelS = 0.15;  // three times the beat at which a host looks for faults of its kernels
-  const nb::gil_scoped_release release;
-  const Deadline deadline(kNewsTravelS);
-  for (;;) {
-    auto failure = world.failure();
-    if (!failure || deadline.passed()) return failure;
-    const auto theirs = [peer](const FaultReport& fault) { return fault.rank == peer; };
-    if (std::any_of(failure->faults.begin(), failure->faults.end(), theirs)) return failure;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-}
-
 void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
@@ -75,9 +55,12 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 void raise_unless_ok(const World& world, const FaultReport& fault) {
   if (fault.status == Status::ok) return;
-  std::string text = describe(fault);
+  FaultReport mine = fault;
+  mine.timeout_s = world.fabric()->parameters().timeout_s;
+  std::string text = describe(mine);
   if (fault.status == Status::aborted || fault.status == Status::timeout) {
-    if (const auto failure = failure_with(world, fault.peer)) text += "\n" + failure->story;
+    const nb::gil_scoped_release release;
+    if (const auto failure = world.fabric()->settled_failure(text)) text += "\n" + failure->story;
   }
   set_error(class_of(fault.status), text);
   throw nb::python_error();

@@ -19,7 +19,8 @@
 
 namespace onstream::python {
 
-PyWorld::PyWorld(const Launch& launch, const Parameters& parameters) : state_(std::make_shared<WorldState>()) {
+PyWorld::PyWorld(const Launch& launch, const Parameters& parameters)
+    : launch_(launch), state_(std::make_shared<WorldState>()) {
   state_->world = run_interruptible([launch, parameters] { return World::create(launch, parameters); });
   state_->spin_us = parameters.host_spin_us;
 }
@@ -293,6 +294,23 @@ void bind_launch(nb::module_& m) {
       .def_ro("local_size", &Launch::local_size)
       .def_ro("address", &Launch::address)
       .def_ro("port", &Launch::port)
+      .def(
+          "without",
+          [](const Launch& self, const nb::iterable& ranks) {
+            std::vector<int> absent;
+            for (const nb::handle rank : ranks) {
+              absent.push_back(0);
+              if (!nb::try_cast(rank, absent.back())) {
+                throw nb::type_error(concat("a rank is ", nb::cast<std::string>(nb::repr(rank)), " of type ",
+                                            nb::type_name(rank.type()).c_str(), ", but must be an integer")
+                                         .c_str());
+              }
+            }
+            return self.without(absent);
+          },
+          nb::arg("ranks"), nb::sig("def without(self, ranks: collections.abc.Iterable[int]) -> Launch"),
+          "The launch of the same job without ranks that have died, for a new world of the others. They are numbered\n"
+          "anew, in their old order; each must name the same ranks.")
       .def_ro("launcher", &Launch::launcher);
   m.def("launch_from_environment", &launch_from_environment,
         "Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.");
@@ -311,6 +329,8 @@ void bind_failures(nb::module_& m) {
   nb::class_<Failure>(m, "Failure", "Why a world is broken.")
       .def_ro("reason", &Failure::reason, "The first cause.")
       .def_ro("faults", &Failure::faults, "What every rank reported, this rank's own first.")
+      .def_ro("dead", &Failure::dead, "Ranks that have died, as far as this rank has heard.")
+      .def_ro("left", &Failure::left, "Ranks that had closed the world, or ended, before it failed.")
       .def_ro("story", &Failure::story, "All of it, for the screen.")
       .def("__str__", [](const Failure& failure) { return failure.story; })
       .def("__repr__", [](const Failure& failure) { return concat("<Failure: ", failure.reason, ">"); });
@@ -339,7 +359,20 @@ void bind_messages(nb::class_<PyWorld>& world) {
            nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
            "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"
            "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes "
-           "travel.");
+           "travel.")
+      // Only when the form above has refused the arguments; for type checkers a form that nothing fits.
+      .def(
+          "send", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("send", given, named); },
+          nb::sig("def send(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
+      .def(
+          "recv", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("recv", given, named); },
+          nb::sig("def recv(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
+      .def(
+          "isend", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("isend", given, named); },
+          nb::sig("def isend(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
+      .def(
+          "irecv", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("irecv", given, named); },
+          nb::sig("def irecv(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"));
 }
 
 }  // namespace
@@ -361,8 +394,11 @@ void bind_worlds(nb::module_& m) {
             new (self) PyWorld(launch != nullptr ? *launch : launch_from_environment(), mine);
           },
           nb::arg("launch").none(), nb::arg("parameters"))
-      .def_prop_ro("rank", [](const PyWorld& self) { return self.open()->rank(); })
-      .def_prop_ro("size", [](const PyWorld& self) { return self.open()->size(); })
+      .def_prop_ro(
+          "rank", [](const PyWorld& self) { return self.launch().rank; }, "Also once closed.")
+      .def_prop_ro(
+          "size", [](const PyWorld& self) { return self.launch().size; }, "Also once closed.")
+      .def_prop_ro("launch", &PyWorld::launch, "Who this rank is in the job. Also once closed.")
       .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
       .def_prop_ro("closed", &PyWorld::closed)
       .def("close", &PyWorld::close,

@@ -19,6 +19,7 @@ class PyWorld {
 
   std::shared_ptr<World> open() const { return state_->open(); }
   const std::shared_ptr<WorldState>& state() const { return state_; }
+  const Launch& launch() const { return launch_; }  // also once closed
   bool closed() const { return state_->world == nullptr; }
   void close();
   std::string device() const;
@@ -26,6 +27,7 @@ class PyWorld {
  private:
   // What ends the world, to be called without the GIL.
   std::function<void()> take_world();
+  Launch launch_;
   std::shared_ptr<WorldState> state_;
 };
 

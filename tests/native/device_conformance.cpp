@@ -495,6 +495,33 @@ RULE(work_that_makes_no_sense_is_an_error) {
   CHECK_THROWS(device.launch(std::shared_ptr<Graph>(), stream), "null");
 }
 
+// Two buffers that share a page, which a GPU's driver would register only once.
+RULE(kernels_access_plain_memory_while_it_is_pinned) {
+  constexpr std::size_t kBytes = 6000;
+  std::vector<std::uint64_t> plain(2 * kBytes / sizeof(std::uint64_t));
+  std::uint64_t* second = plain.data() + kBytes / sizeof(std::uint64_t);
+  const OwnStream stream(device);
+  for (int round = 0; round < 2; ++round) {
+    const std::shared_ptr<void> first_pin = device.pin(plain.data(), kBytes);
+    std::shared_ptr<void> second_pin = device.pin(second, kBytes);
+    CHECK(device.inspect(plain.data()).kernel_access && device.inspect(second).kernel_access);
+    launch_one(device, StoreWord{second - 1, 5}, stream);
+    launch_one(device, StoreWord{second, 6}, stream);
+    device.synchronize(stream);
+    second_pin.reset();
+    launch_one(device, StoreWord{plain.data(), 7}, stream);
+    device.synchronize(stream);
+    CHECK(second[-1] == 5 && second[0] == 6 && plain[0] == 7);
+    std::fill(plain.begin(), plain.end(), 0);
+  }
+}
+
+RULE(memory_that_kernels_access_needs_no_pin) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned}) {
+    CHECK(device.pin(device.allocate(64, kind)->data(), 64) == nullptr);
+  }
+}
+
 RULE(the_default_stream_works_too) {
   const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
   launch_one(device, StoreWord{words(memory), 9}, Stream{});

@@ -186,6 +186,21 @@ CASE(slurm_texts_are_read) {
   CHECK_THROWS(slurm_first_host("node[07"), "'node[07'");
 }
 
+CASE(a_launch_without_the_dead_numbers_the_living_anew) {
+  const Launch all{.rank = 3, .size = 5, .local_rank = 3, .local_size = 5, .address = "unix:here", .secret = "s"};
+  const Launch rest = all.without({4, 1, 1});
+  CHECK(rest.rank == 2 && rest.size == 3 && rest.local_size == 3 && rest.local_rank == 3);  // it picks the GPU
+  CHECK(rest.secret == "s" && rest.address.starts_with("unix:onstream-") && rest.address != all.address);
+  Launch other = all;
+  other.rank = other.local_rank = 0;
+  CHECK(other.without({1, 4}).address == rest.address && other.without({1}).address != rest.address);
+  CHECK(all.without({}).address == all.address);
+  CHECK_THROWS(all.without({3}), "rank 3 is this process itself");
+  CHECK_THROWS(all.without({5}), "rank 5 is not one of this job's 0 to 4");
+  const Launch far{.rank = 1, .size = 4, .local_size = 2, .address = "gpu07", .port = 20000, .secret = "s"};
+  CHECK(far.without({0}).address == "gpu07" && far.without({0}).port == 20000 && far.without({0}).local_size == 2);
+}
+
 CASE(process_stat_survives_names_with_parentheses) {
   std::string text = "42 (a) b (c)) S 7";
   for (int field = 5; field < 22; ++field) text += concat(' ', field);

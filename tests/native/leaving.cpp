@@ -100,12 +100,13 @@ CASE(a_send_whose_receiver_leaves_ends_at_once) {
 }
 
 CASE(a_plan_launched_when_its_peer_has_left_ends_at_once) {
-  for (const std::size_t bytes : {std::size_t{512}, kLarge}) {
-    on_all_devices(2, [bytes](World& world) {
+  const auto launch_alone = [](std::size_t bytes, Path path) {
+    on_all_devices(2, [bytes, path](World& world) {
       const OwnStream stream(world.device());
       TestBuffer out(world, bytes);
       TestBuffer in(world, bytes);
       PlanBuilder builder = world.plan("p");
+      builder.use_path(path);
       builder.send(out.data(), Layout::contiguous(bytes), 1 - world.rank());
       builder.recv(in.data(), Layout::contiguous(bytes), 1 - world.rank());
       const auto plan = builder.build();
@@ -116,7 +117,10 @@ CASE(a_plan_launched_when_its_peer_has_left_ends_at_once) {
       plan->launch(stream);
       CHECK_THROWS(world.synchronize(stream), "rank 1 left the world, and rank 0 still waited for it");
     });
-  }
+  };
+  launch_alone(512, Path::automatic);
+  launch_alone(kLarge, Path::automatic);
+  launch_alone(512, Path::memop);
 }
 
 CASE(what_a_rank_sent_before_it_left_is_received) {

@@ -635,4 +635,52 @@ CASE(a_captured_request_is_not_waited_for_by_the_host) {
   });
 }
 
+// Small and large, of several lanes; more than one launch takes.
+CASE(many_messages_are_posted_and_awaited_together) {
+  const auto exchange = [](World& world) {
+    constexpr std::size_t kCount = 150;
+    constexpr std::size_t kRoom = 20'000;
+    TestBuffer buffer(world, kCount * kRoom);
+    const Stream stream = world.device().create_stream();
+    const int other = 1 - world.rank();
+    const auto bytes_of = [](std::size_t i) { return i % 50 == 49 ? kRoom : i % 8; };
+    const auto lane_of = [](std::size_t i) { return static_cast<int>(i / 100); };
+    std::vector<unsigned char> all;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto part = pattern(kRoom, static_cast<unsigned>(i));
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    std::vector<std::shared_ptr<Request>> requests;
+    if (world.rank() == 0) {
+      buffer.write(all);
+      std::vector<Outgoing> messages;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        messages.push_back({buffer.data() + i * kRoom, bytes_of(i), other, {lane_of(i), Path::automatic}});
+      }
+      requests = world.isend_all(messages, stream);
+    } else {
+      for (std::size_t i = 0; i < kCount; ++i) {
+        requests.push_back(world.irecv(buffer.data() + i * kRoom, bytes_of(i), other, {lane_of(i), Path::automatic}));
+      }
+    }
+    CHECK(requests.size() == kCount);
+    world.wait_all(requests, stream);
+    world.synchronize(stream);
+    for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+    const auto got = buffer.read();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto first = got.begin() + static_cast<std::ptrdiff_t>(i * kRoom);
+      CHECK(std::equal(first, first + static_cast<std::ptrdiff_t>(bytes_of(i)),
+                       all.begin() + static_cast<std::ptrdiff_t>(i * kRoom)));
+    }
+    world.barrier();
+    world.device().destroy_stream(stream);
+  };
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 128;
+    run_ranks(2, parameters, exchange);
+  }
+}
+
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -1,4 +1,5 @@
 // Who keeps what alive: plans, requests and graphs that are let go while their work is under way, on every device.
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -15,6 +16,9 @@ using namespace onstream::test;
 namespace {
 
 constexpr std::size_t kBytes = 160'000;  // large on every device
+
+// Kernels wait, and streams do.
+constexpr std::array kPaths = {Path::automatic, Path::memop};
 
 class OwnStream {
  public:
@@ -57,18 +61,19 @@ std::vector<std::shared_ptr<Memory>> reuse_memory(World& world) {
   return more;
 }
 
-std::shared_ptr<Plan> exchange_plan(World& world, TestBuffer& out, TestBuffer& in) {
+std::shared_ptr<Plan> exchange_plan(World& world, Path path, TestBuffer& out, TestBuffer& in) {
   const int peer = 1 - world.rank();
   PlanBuilder builder = world.plan("exchange");
+  builder.use_path(path);
   builder.send(out.data(), Layout::contiguous(kBytes), peer).recv(in.data(), Layout::contiguous(kBytes), peer);
   return builder.build();
 }
 
-void graph_keeps_its_plan(World& world) {
+void graph_keeps_its_plan(World& world, Path path) {
   const OwnStream stream(world.device());
   TestBuffer out(world, kBytes);
   TestBuffer in(world, kBytes);
-  auto plan = exchange_plan(world, out, in);
+  auto plan = exchange_plan(world, path, out, in);
   world.device().begin_capture(stream);
   plan->launch(stream);
   const auto graph = world.device().end_capture(stream);
@@ -83,12 +88,12 @@ void graph_keeps_its_plan(World& world) {
   world.barrier();
 }
 
-void queued_launch_keeps_its_plan(World& world) {
+void queued_launch_keeps_its_plan(World& world, Path path) {
   const OwnStream stream(world.device());
   TestBuffer out(world, kBytes);
   TestBuffer in(world, kBytes);
   out.write(data_of(world.rank(), 1));
-  auto plan = exchange_plan(world, out, in);
+  auto plan = exchange_plan(world, path, out, in);
   Gate gate(world.device(), stream);
   plan->launch(stream);
   plan.reset();
@@ -166,7 +171,7 @@ void plan_keeps_its_segment(World& world) {
 }
 
 // A replay after the world's end has nobody to talk to: it must end, and touch nothing that is gone.
-void graph_outlives_its_world(const std::string& device_spec) {
+void graph_outlives_its_world(const std::string& device_spec, Path path) {
   const int port = free_port();
   const auto rank_main = [&](int rank) {
     auto world = World::create(launch_of(rank, 2, port), quick(device_spec));
@@ -174,10 +179,13 @@ void graph_outlives_its_world(const std::string& device_spec) {
     const OwnStream stream(*device);
     const auto out = world->allocate(kBytes);
     const auto in = world->allocate(kBytes);
-    auto plan = world->plan("p")
-                    .send(out->data(), Layout::contiguous(512), 1 - rank, 1)
-                    .recv(in->data(), Layout::contiguous(512), 1 - rank, 1)
-                    .build();
+    auto plan = [&] {
+      PlanBuilder builder = world->plan("p");  // it holds on to the world
+      builder.use_path(path);
+      builder.send(out->data(), Layout::contiguous(512), 1 - rank, 1);
+      builder.recv(in->data(), Layout::contiguous(512), 1 - rank, 1);
+      return builder.build();
+    }();
     device->begin_capture(stream);
     world->send(out->data(), 8, 1 - rank, {}, stream);
     world->recv(in->data(), 8, 1 - rank, {}, stream);
@@ -212,9 +220,17 @@ void graph_outlives_its_world(const std::string& device_spec) {
 
 }  // namespace
 
-CASE(a_graph_keeps_the_plan_that_it_captured) { on_all_devices(2, graph_keeps_its_plan); }
+CASE(a_graph_keeps_the_plan_that_it_captured) {
+  for (const Path path : kPaths) {
+    on_all_devices(2, [path](World& world) { graph_keeps_its_plan(world, path); });
+  }
+}
 
-CASE(a_plan_may_go_while_its_launch_is_queued) { on_all_devices(2, queued_launch_keeps_its_plan); }
+CASE(a_plan_may_go_while_its_launch_is_queued) {
+  for (const Path path : kPaths) {
+    on_all_devices(2, [path](World& world) { queued_launch_keeps_its_plan(world, path); });
+  }
+}
 
 CASE(a_plan_keeps_the_segment_that_it_puts_into) { on_all_devices(2, plan_keeps_its_segment); }
 
@@ -231,7 +247,9 @@ CASE(a_receive_that_was_let_go_still_takes_its_message) {
 }
 
 CASE(a_graph_that_outlives_its_world_ends) {
-  for (const std::string& device : device_specs()) graph_outlives_its_world(device);
+  for (const std::string& device : device_specs()) {
+    for (const Path path : kPaths) graph_outlives_its_world(device, path);
+  }
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

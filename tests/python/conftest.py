@@ -33,6 +33,10 @@ def build_folder() -> Path:
     return ROOT / os.environ.get("ONSTREAM_BUILD", "build")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--libmp", metavar="PATH", help="a checkout of github.com/gpudirect/libmp, to run its programs")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take, if not 120 s")
     # A shell's background job is born ignoring Ctrl-C, and would pass that on to the programs that tests start.

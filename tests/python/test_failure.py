@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,185 @@ def test_every_error_is_an_onstream_error_and_pythons_own() -> None:
         assert issubclass(getattr(ons, f"{name}Error"), ons.Error)
 
 
+def test_the_living_go_on_without_the_dead(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        4,
+        """
+        import os, signal, time
+        import onstream as ons
+
+        world = ons.init(device="host")
+        if world.rank == 2:
+            for peer in (1, 3):
+                world.recv(bytearray(2), peer)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if world.rank == 0:
+            try:
+                world.recv(bytearray(2), 2)
+            except ons.AbortedError:
+                os.kill(os.getpid(), signal.SIGKILL)
+        world.send(b"go", 2)
+        was = world.rank
+        dead = set()
+        limit = time.monotonic() + 30
+        while dead != {0, 2}:
+            assert time.monotonic() < limit, dead
+            dead = set(world.failure().dead) if world.failure() else set()
+            time.sleep(0.01)
+        try:
+            world.barrier()
+        except ons.AbortedError as error:
+            assert "every other rank closes this world and makes a new one from its launch without" in str(error)
+        world.close()
+        world = ons.init(launch=world.launch.without(dead), device="host")
+        print(f"{was} is {world.rank} of {world.size}", flush=True)
+        box = bytearray(2)
+        request = world.irecv(box, 1 - world.rank)
+        world.send(b"ok", 1 - world.rank)
+        request.wait()
+        assert box == b"ok"
+        world.close()
+        """,
+        options=("--grace-s", "inf"),
+    )
+    assert sorted(outcome.out.splitlines()) == ["[1] 1 is 0 of 2", "[3] 3 is 1 of 2"], outcome.err
+
+
+def test_a_launch_without_ranks_refuses_what_cannot_be() -> None:
+    launch = ons.Launch(1, 3, 0, "secret", "unix:here")
+    rest = launch.without([0])
+    assert (rest.rank, rest.size, rest.local_rank) == (0, 2, 1)  # the local rank picks the GPU: it stays
+    assert rest.address not in ("unix:here", launch.without([2]).address)
+    assert launch.without([]).address == "unix:here"
+    with pytest.raises(ValueError, match="rank 1 is this process itself"):
+        launch.without([1])
+    with pytest.raises(ValueError, match="rank 3 is not one of this job's 0 to 2"):
+        launch.without([0, 3])
+
+
+def test_a_timeout_says_each_thing_once_with_the_deadline_and_its_parameter() -> None:
+    def rank(world: ons.World) -> str | None:
+        if world.rank == 1:
+            while world.failure() is None:
+                pass
+            return None
+        with pytest.raises(ons.TimeoutError) as caught:
+            world.recv(bytearray(24), 1, lane=4)
+        return str(caught.value)
+
+    text = ons.run_threads(2, rank, device="host", timeout_s=0.3)[0]
+    assert text is not None
+    first, *rest = text.splitlines()
+    assert first == "rank 0: recv of 24 B from rank 1 on lane 4 passed its deadline of 0.3 s (timeout_s)"
+    assert rest == ["the world has failed with it; to go on, every rank closes it and makes a new one"]
+
+
+def test_a_fault_of_a_plan_gives_the_plans_name() -> None:
+    def rank(world: ons.World) -> str | None:
+        other = 1 - world.rank
+        plan = world.plan("jacobi").send(np.zeros(4), other).recv(np.zeros(4), other).build()
+        if world.rank == 1:
+            while world.failure() is None:
+                pass
+            return None
+        with pytest.raises(ons.Error) as caught:
+            plan.launch()
+        return str(caught.value)
+
+    text = ons.run_threads(2, rank, device="host", timeout_s=0.3)[0]
+    assert text is not None
+    assert "of plan 'jacobi') passed its deadline of 0.3 s" in text
+
+
+def test_a_rank_that_does_not_come_is_missed_in_the_users_words() -> None:
+    def rank(world: ons.World) -> str | None:
+        if world.rank == 1:
+            return None
+        with pytest.raises(ons.Error) as caught:
+            world.plan("lonely").build()
+        return str(caught.value)
+
+    text = ons.run_threads(2, rank, device="host", timeout_s=0.3)[0]
+    assert text is not None
+    assert re.match(
+        r"plan 'lonely': rank 1 \(pid \d+\) of 2 did not come to the build of a plan within 0.3 s \(parameter timeout_s\)"
+        r"|the build of a plan: rank 1 \(pid \d+\) left the world",
+        text,
+    ), text
+
+
+def test_a_rank_that_had_left_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        3,
+        """
+        import onstream as ons
+
+        world = ons.init(device="host", timeout_s=1)
+        world.barrier()
+        if world.rank != 1:
+            world.recv(bytearray(8), 1)
+        """,
+    )
+    assert "rank 1 had left the world before" in outcome.err
+    assert "onstream run: rank 1 had ended with code 0\n" in outcome.err
+
+
+def test_the_launchers_last_words_are_of_the_rank_where_it_began(tmp_path: Path) -> None:
+    # Rank 0 raises, tells the others, and ends last: they fail before it does.
+    outcome = run_job(
+        tmp_path,
+        4,
+        """
+        import atexit, os, time
+        import onstream as ons
+
+        world = ons.init(device="host")
+        names = [f"rank{rank}" for rank in (1, 2, 3)]
+        if world.rank == 0:
+            def wait_for_the_others():
+                limit = time.monotonic() + 30
+                while not all(os.path.exists(name) for name in names) and time.monotonic() < limit:
+                    pass
+            world.abort("rank 0 ended by ValueError: where it began")
+            wait_for_the_others()
+            raise ValueError("where it began")
+        try:
+            world.recv(bytearray(8), 0)
+        finally:
+            open(f"rank{world.rank}", "w").close()
+        """,
+    )
+    end = outcome.err[outcome.err.rindex("onstream run: ") :].splitlines()
+    assert end[0].startswith("onstream run: rank 0 ended with code 1"), outcome.err
+    assert end[-1] == "[0] ValueError: where it began"
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        ("send(box, 1.5)", r"peer is 1\.5 of type float, but must be a rank"),
+        ("recv(box, None)", r"peer is None of type NoneType"),
+        ("isend(None, 0)", "the array is None"),
+        ("irecv(box, 0, tag=3)", "no argument called 'tag'; a tag is a lane here: lane=3"),
+        ("send(box)", "there is no peer"),
+        ("send(box, 0, 3)", "3 arguments without a name"),
+        ("send(box, 0, lane='x')", "lane is 'x' of type str"),
+        ("plan().send(box, 1.5)", "peer is 1.5 of type float, but must be an integer"),
+        ("halo(field, ghost=1.5)", "ghost is 1.5 of type float"),
+        ("halo(field, grid=[1.0, 1])", "grid is 1.0 of type float"),
+        ("empty((2, 1.5))", "shape is 1.5 of type float"),
+        ("segment('4')", "nbytes is '4' of type str"),
+    ],
+)
+def test_a_wrong_type_is_named_with_its_argument(call: str, complaint: str) -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        names = {"world": world, "box": bytearray(8), "field": np.zeros((4, 4))}
+        with pytest.raises(TypeError, match=complaint):
+            eval(f"world.{call}", names)
+        world.send(b"1", np.int32(0), lane=np.int64(2))  # numpy's integers are integers
+        assert world.recv(bytearray(1), np.uint8(0), lane=np.int16(2)) == 1
 LEAVING = """
     import sys, time
     import onstream as ons

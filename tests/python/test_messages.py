@@ -431,7 +431,7 @@ def test_ctrl_c_ends_a_wait(what: str, device: str) -> None:
     assert main_thread is not None
     timer = threading.Timer(0.3, signal.pthread_kill, (main_thread, signal.SIGINT))
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
         INTERRUPTED[what](world, stream)
         timer.cancel()  # it did not wait: the signal must not meet what follows
     timer.join()

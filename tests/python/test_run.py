@@ -80,6 +80,13 @@ def test_every_rank_knows_who_it_is_and_shares_address_and_secret() -> None:
     assert re.fullmatch(r"[0-9a-f]{64}", secret)
 
 
+def test_python_is_the_one_that_runs_the_launcher() -> None:
+    search = os.pathsep.join(["/usr/bin", "/bin"])
+    command = [sys.executable, str(LAUNCHER), "-n", "1", "python", "-c", "import sys; print(sys.executable)"]
+    job = subprocess.run(command, env={"PATH": search}, capture_output=True, text=True, timeout=SOON_S, check=False)
+    assert job.stdout == f"[0] {Path(sys.executable).parent / 'python'}\n", job.stderr
+
+
 def test_two_jobs_have_different_addresses_and_secrets() -> None:
     program = "print(os.environ['ONSTREAM_ADDRESS'], os.environ['ONSTREAM_SECRET'])"
     one, two = (run(1, program).stdout.split() for _ in range(2))
@@ -191,7 +198,23 @@ def test_an_interrupt_ends_the_job_with_its_code() -> None:
         job.send_signal(signal.SIGINT)
         _, errors = job.communicate(timeout=SOON_S)
         assert job.returncode == 128 + signal.SIGINT
-        assert errors.splitlines()[-1] == "onstream run: ended by SIGINT"
+        assert errors.splitlines()[-1] == "onstream run: interrupted by SIGINT"
+
+
+def test_an_interrupt_is_the_last_word_although_a_rank_ends_by_what_it_heard_from_another() -> None:
+    program = """
+def handle(number, frame):
+    if rank == 0: sys.exit("the world has failed: rank 1 was interrupted")
+    sys.exit(128 + number)
+signal.signal(signal.SIGINT, handle)
+print("ready", flush=True)
+"""
+    with running(2, program + FOR_EVER) as job:
+        read_lines(job, 2)
+        job.send_signal(signal.SIGINT)
+        _, errors = job.communicate(timeout=SOON_S)
+        assert job.returncode == 128 + signal.SIGINT
+        assert errors.splitlines()[-1] == "onstream run: interrupted by SIGINT"
 
 
 def test_a_second_interrupt_does_not_wait_for_the_grace_period() -> None:

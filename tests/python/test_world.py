@@ -99,7 +99,8 @@ def test_a_closed_world_says_so() -> None:
     world.close()
     assert world.closed
     assert repr(world) == "<World: closed>"
-    for call in (lambda: world.rank, world.barrier, lambda: world.send(b"", 0), world.stream, world.check):
+    assert (world.rank, world.size, world.launch.size) == (0, 1, 1)  # what it was, for a last line of output
+    for call in (lambda: world.device, world.barrier, lambda: world.send(b"", 0), world.stream, world.check):
         with pytest.raises(ons.ClosedError, match="closed"):
             call()
 

@@ -131,7 +131,7 @@ def _read(columns: list[Column], rows: list[dict[str, Any]], heading: dict[str, 
 def _reason(text: str) -> str:
     """The cause alone: rank 0 may have it in another rank's words."""
     cause = text.removeprefix("the world has failed: aborted: ")
-    return cause.split(" destroy this world ")[0].split("\n")[0].strip()
+    return cause.split(" to go on")[0].split("\n")[0].strip()
 
 
 def _key(column: Column) -> dict[str, Any]:

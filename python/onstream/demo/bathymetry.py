@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 CELL_M = 2000.0  # of a file that does not say how large its cells are
 PNG_RANGE_M = 5000.0  # black is this far below the sea surface, white as far above
 SMALLEST = 4  # rows and columns
+LOWEST_M, HIGHEST_M = -12_000.0, 9_000.0  # of the Earth, with room to spare
 
 _ELEVATION_KEYS = ("topo", "elevation", "z", "bathymetry", "height")
 _LONGITUDE_KEYS = ("longitude", "lon", "x")
@@ -65,20 +66,37 @@ def _sample() -> Bathymetry:
     return _from_named(dict(data), "matplotlib sample_data/topobathy.npz")
 
 
+def _check_beginning(file: Path, beginning: bytes, advice: str) -> None:
+    """numpy takes a file without its mark for pickled data, and says so in words that would help nobody here."""
+    try:
+        with file.open("rb") as opened:
+            found = opened.read(len(beginning))
+    except OSError as error:
+        raise InvalidArgumentError(f"{file} cannot be read: {error.strerror}") from error
+    if found != beginning:
+        raise InvalidArgumentError(f"{file} is no {file.suffix.lower()} file, whatever its name says: {advice}")
+
+
+def _reason(error: Exception) -> str:
+    return "it holds Python objects, not numbers" if "allow_pickle" in str(error) else str(error)
+
+
 def _read_npz(file: Path) -> Bathymetry:
+    _check_beginning(file, b"PK", "make one with numpy.savez(file, topo=elevations)")
     try:
         with np.load(file, allow_pickle=False) as data:
             arrays = {name: data[name] for name in data.files}
     except Exception as error:  # numpy, zipfile and zlib each have their own
-        raise InvalidArgumentError(f"{file} cannot be read as an .npz file: {error}") from error
+        raise InvalidArgumentError(f"{file} cannot be read as an .npz file: {_reason(error)}") from error
     return _from_named(arrays, file.name)
 
 
 def _read_npy(file: Path) -> Bathymetry:
+    _check_beginning(file, b"\x93NUMPY", "make one with numpy.save(file, elevations)")
     try:
         values = np.load(file, allow_pickle=False)
     except Exception as error:
-        raise InvalidArgumentError(f"{file} cannot be read as an .npy file: {error}") from error
+        raise InvalidArgumentError(f"{file} cannot be read as an .npy file: {_reason(error)}") from error
     return _flat(_checked(values, file.name), CELL_M, file.name)
 
 
@@ -86,6 +104,7 @@ def _read_png(file: Path) -> Bathymetry:
     """Grey levels: mid grey is the sea surface, black and white are PNG_RANGE_M below and above. The top is north."""
     from matplotlib import image
 
+    _check_beginning(file, b"\x89PNG", "it needs grey levels, with mid grey at the sea surface")
     try:
         pixels = np.asarray(image.imread(file, format="png"), dtype=np.float64)
     except Exception as error:
@@ -166,6 +185,14 @@ def _checked(values: Any, source: str) -> Array:
         raise InvalidArgumentError(
             f"{source} has {bad} of {elevation.size} cells that are NaN or infinite; fill them first, for land with 0"
         )
+    for limit, absurd in ((LOWEST_M, elevation < LOWEST_M), (HIGHEST_M, elevation > HIGHEST_M)):
+        if np.any(absurd):
+            row, column = (int(n) for n in np.argwhere(absurd)[0])
+            raise InvalidArgumentError(
+                f"{source}: the elevation at row {row}, column {column} is {elevation[row, column]:g} m, beyond the "
+                f"{limit:g} m of any place on Earth ({int(np.count_nonzero(absurd))} such cells); are these metres? Replace "
+                "a value that marks missing data, for land with 0"
+            )
     if not np.any(elevation < 0):
         raise InvalidArgumentError(
             f"{source} is land only: its lowest cell is {elevation.min():g} m; elevations under water must be negative"

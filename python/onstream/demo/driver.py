@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import tempfile
 import time
@@ -60,8 +61,7 @@ def run_demo(
     try:
         where, count, why = choose_device(device, ranks, ranks_per_gpu)
         plan = _Plan(bathymetry, grid, source, gauges, steps, hours, count)
-        folder = Path(out)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _folder(Path(out))
     except (InvalidArgumentError, UnsupportedError, OSError) as error:
         print(f"onstream demo: {error}", file=sys.stderr)
         return 2
@@ -70,7 +70,7 @@ def run_demo(
         job = plan.job(count, where, capture, check)
         job.save(Path(scratch), plan.sea, plan.surface)
         command = [sys.executable, "-m", "onstream.demo.rank", scratch]
-        code = launcher.run(count, command, prefix=False)
+        code = launcher.run(count, command, output="relayed", called="onstream demo")
         if code != 0:
             return code if code > 128 else 1  # ended by a signal, such as Ctrl-C, or failed
         outcome = _judge(plan, job, Path(scratch))
@@ -79,6 +79,18 @@ def run_demo(
     picture.write(outcome, image)
     _conclude(outcome, report, image, time.perf_counter() - begin)
     return 0 if outcome.passed else 1
+
+
+def _folder(out: Path) -> Path:
+    if out.exists() and not out.is_dir():
+        raise InvalidArgumentError(f"{out} is a file; --out names a folder")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except NotADirectoryError as error:
+        raise InvalidArgumentError(f"--out {out}: there is a file in the way") from error
+    except OSError as error:
+        raise InvalidArgumentError(f"--out {out} cannot be made: {error.strerror}") from error
+    return out
 
 
 def choose_device(device: str, ranks: int | None, ranks_per_gpu: int) -> tuple[str, int, str]:
@@ -134,7 +146,7 @@ class _Plan:
             self.source = voyage.check_source(self.sea, source)
         else:
             self.source = voyage.choose_source(self.sea, self.radius_m)
-        self.travel = voyage.travel(self.sea, self.source)
+        self.travel = voyage.travel(self.sea, self.source, self.radius_m)
         if gauges:
             named = [(f"Gauge {k + 1}", x, y) for k, (x, y) in enumerate(gauges)]
             self.gauges = [voyage.gauge_at(self.sea, self.travel, x, y, name) for name, x, y in named]
@@ -165,7 +177,8 @@ class _Plan:
     def tell(self, ranks: int, device: str, why: str) -> None:
         here = self.sea
         wet = float(here.wet.mean())
-        print(f"sea floor  {here.source}: {here.rows} x {here.columns} cells, {100 * wet:.0f} % water, ", end="")
+        print(f"sea floor  {here.source}, {here.points[0]} x {here.points[1]} points, ", end="")
+        print(f"interpolated to {here.rows} x {here.columns} cells: {100 * wet:.0f} % water, ", end="")
         print(f"{-here.elevation.min():.0f} m at the deepest")
         print(f"wave       {HUMP_M:g} m high at {coordinates(*self.source, here.geographic)}; ", end="")
         print(f"{self.steps:,} steps of {self.time_step_s:.3f} s are {clock(self.steps * self.time_step_s / 60)}")
@@ -219,10 +232,18 @@ def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:
         device=job.device,
         captured=job.capture,
         wall_s=result["wall_s"],
+        alone_s=_alone_s(result),
+        cores=len(os.sched_getaffinity(0)),
         times=[_times(rank, one["times"]) for rank, one in enumerate(result["ranks"])],
         exchanges=exchanges,
         checks=_checks(result, arrays),
     )
+
+
+def _alone_s(result: dict[str, Any]) -> float | None:
+    """What one rank took for the same steps, if that was the comparison."""
+    same = result["check"]
+    return same["wall_s"] if same is not None and same["how"] == "one rank" else None
 
 
 def _exchange(rank: int, row: dict[str, Any]) -> dict[str, Any]:
@@ -286,4 +307,6 @@ def _conclude(outcome: Outcome, report: Path, image: Path, seconds: float) -> No
     print(
         f"speed      {outcome.wall_s:.1f} s for {outcome.steps:,} steps, {each:.2f} ns a cell and step over all ranks"
     )
+    if outcome.alone_s is not None:
+        print(f"           {outcome.speed_up()}")
     print(f"report     {report}  (and {image}), {seconds:.0f} s in all")

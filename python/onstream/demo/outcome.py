@@ -53,6 +53,8 @@ class Outcome:
     device: str
     captured: bool
     wall_s: float  # of the time steps alone
+    alone_s: float | None  # of the same steps on one rank; None: not tried
+    cores: int  # that all ranks share
     times: list[RankTimes]
     exchanges: list[dict[str, Any]]  # rank, kind, peer, note, bytes, layout, path, why
     checks: list[Check] = field(default_factory=list)
@@ -71,6 +73,20 @@ class Outcome:
 
     def minutes_at(self, frame: int) -> float:
         return self.frame_steps[frame] * self.time_step_s / 60
+
+    def crowded(self) -> bool:
+        """Ranks on the host device take turns on fewer cores."""
+        return self.device == "host" and self.ranks > self.cores
+
+    def speed_up(self) -> str:
+        """The ranks against one, in a sentence; "" if one was not tried."""
+        if self.alone_s is None:
+            return ""
+        times = f"{self.alone_s / self.wall_s:.2f} times the speed of one rank, which took {self.alone_s:.1f} s"
+        if self.device != "host":
+            return times
+        share = f"{self.ranks} ranks on {self.cores} {'core' if self.cores == 1 else 'cores'}"
+        return f"{times} ({share}: no more than {min(self.ranks, self.cores)} of them can compute at a time)"
 
     def place(self) -> str:
         return "the Salish Sea" if "topobathy" in self.sea.source else self.sea.source

@@ -13,6 +13,7 @@ import numpy as np
 from . import raster, svg
 from .outcome import Outcome, clock, coordinates
 from .sea import COURANT, EARTH_RADIUS_M, GRAVITY, SHALLOWEST_M
+from .voyage import EDGE
 
 PLAYER_PIXELS = 860
 PANEL_PIXELS = 560
@@ -67,12 +68,14 @@ def _asset(name: str) -> str:
 
 def _head(outcome: Outcome) -> str:
     where = coordinates(*outcome.source, outcome.sea.geographic)
+    points = outcome.sea.points
     rank_word = "rank" if outcome.ranks == 1 else "ranks"
     return f"""<p class="eyebrow">onstream demo</p>
 <h1>A tsunami over {html.escape(outcome.place())}</h1>
 <p class="lead">A hump of water {outcome.hump_m:g} m high and {2 * outcome.radius_m / 1000:.0f} km wide is let go at {where}.
 {outcome.ranks} {rank_word} on the {html.escape(outcome.device)} device follow it for {clock(outcome.hours * 60)}, through
-{outcome.steps:,} time steps on {outcome.rows} &times; {outcome.columns} cells of sea floor, and trade the edges of their blocks at
+{outcome.steps:,} time steps on {outcome.rows} &times; {outcome.columns} cells, interpolated from a map of {points[0]} &times;
+{points[1]} points, and trade the edges of their blocks at
 every step, on the stream, between two kernels.</p>"""
 
 
@@ -147,7 +150,8 @@ def _highest(outcome: Outcome) -> str:
     image = raster.encode(painter.heights(outcome.highest, table))
     bar = svg.colour_bar(limit, [0.0, 0.04 * limit, 0.25 * limit, limit], _css_colours(table), False)
     return f"""<h2>How high it came, and when</h2>
-<p class="soft">The highest water of the whole run. Dashed lines: predicted first arrival, from the speed of long waves √(g h) alone.</p>
+<p class="soft">The highest water of the whole run. Dashed lines: predicted first arrival, from the speed of long waves
+√(g h) alone, counted from the edge of the hump ({EDGE:g} radii, {EDGE * outcome.radius_m / 1000:.0f} km, from its middle).</p>
 <div class="card"><svg viewBox="{frame.view_box()}"><image href="{image}" width="{frame.width}" height="{frame.height}"/>
 {svg.arrivals(frame, outcome)}{svg.coast(frame)}{svg.markers(frame, outcome)}{svg.axes(frame)}</svg>
 <div class="scale"><span>highest water, metres</span>{bar}</div></div>"""
@@ -165,7 +169,8 @@ def _gauges(outcome: Outcome) -> str:
             f"highest {top:.2f} m after {clock(when)}</span></div>{svg.gauge_chart(outcome, number, gauge)}"
         )
     return f"""<h2>What the coast sees</h2>
-<p class="soft">The water level at {len(outcome.gauges)} tide gauges, sampled at every step. Dashed: predicted arrival.</p>
+<p class="soft">The water level at {len(outcome.gauges)} tide gauges, sampled at every step. Dashed: predicted first
+arrival of the edge of the hump; its crest comes later.</p>
 <div class="card">{"".join(parts)}</div>"""
 
 
@@ -183,6 +188,14 @@ def _times(outcome: Outcome) -> str:
             " On the host device a captured step is replayed by one thread, which has to wait for its neighbours in the"
             " exchange; --no-capture gives each stream its own thread."
         )
+    if outcome.crowded():
+        hidden += (
+            f" Here {outcome.ranks} ranks share {outcome.cores} {'core' if outcome.cores == 1 else 'cores'}, so most of the"
+            " waiting is for a turn: a rank that waits gives its core to one that has work."
+        )
+    speed_up = outcome.speed_up()
+    if speed_up:
+        hidden += f" All in all: {speed_up}."
     return f"""<h2>Where each step's time went</h2>
 <p class="soft">{hidden}</p>
 <div class="card"><div class="legend">{legend}</div>{svg.time_bars(outcome.times)}</div>"""
@@ -222,6 +235,7 @@ def _method(outcome: Outcome) -> str:
         if sea.geographic
         else "on a plane"
     )
+    finer = ": the computed grid is finer than what is known of the sea floor" if outcome.rows > sea.points[0] else ""
     replay = "captured once and replayed" if outcome.captured else "enqueued anew every time"
     return f"""<h2>Method</h2>
 <p>Linear shallow-water equations {metric}, on a staggered (Arakawa C) grid, leapfrog in time: C. Goto, Y. Ogawa, N. Shuto and
@@ -230,5 +244,6 @@ Guides 35, UNESCO 1997; no Coriolis force, no friction, no run-up. Coasts and th
 back from the ocean side and no water is lost. Water shallower than {SHALLOWEST_M:g} m counts as {SHALLOWEST_M:g} m. Linear
 theory overstates heights in shallow water near the coast.</p>
 <p>Cells are {widths}; the time step, {outcome.time_step_s:.3f} s, is {COURANT:g} of the stable limit 1/√(g h (1/Δx² + 1/Δy²)), g = {GRAVITY} m/s².
-Double precision. A step is {replay}. Sea floor: {html.escape(sea.source)}, interpolated bilinearly.</p>
+Double precision. A step is {replay}. Sea floor: {html.escape(sea.source)}, {sea.points[0]} &times; {sea.points[1]} points, interpolated
+bilinearly{finer}.</p>
 <footer>Made by <code>onstream demo</code>.</footer>"""

@@ -34,6 +34,7 @@ class Sea:
     height_m: float
     geographic: bool
     source: str
+    points: tuple[int, int]  # rows and columns of the map that the grid was interpolated from
 
     @property
     def rows(self) -> int:
@@ -92,6 +93,7 @@ class Sea:
             height_m=self.height_m * stride,
             geographic=self.geographic,
             source=self.source,
+            points=self.points,
         )
 
     def offsets_m(self, x: float, y: float) -> tuple[Array, Array]:
@@ -121,7 +123,8 @@ def build(bathymetry: Bathymetry, rows: int, columns: int) -> Sea:
         height = dy * per_degree
     else:
         width, face_width, height = np.full(rows, dx), np.full(rows + 1, dx), dy
-    return Sea(elevation, x, y, width, face_width, float(height), bathymetry.geographic, bathymetry.source)
+    points = (len(bathymetry.y), len(bathymetry.x))
+    return Sea(elevation, x, y, width, face_width, float(height), bathymetry.geographic, bathymetry.source, points)
 
 
 def hump(sea: Sea, centre: tuple[float, float], height_m: float, radius_m: float) -> Array:

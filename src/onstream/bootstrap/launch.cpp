@@ -11,7 +11,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "onstream/base/error.hpp"
@@ -64,8 +66,8 @@ std::optional<Found> from_onstream() {
   found.launch.local_size = number_of("ONSTREAM_LOCAL_SIZE").value_or(found.launch.size);
   const std::string address = text_of("ONSTREAM_ADDRESS").value_or("127.0.0.1");
   if (found.launch.size > 1 && !address.starts_with("unix:")) {
-    require(text_of("ONSTREAM_PORT").has_value(), "ONSTREAM_PORT is missing: the port of rank 0's store at ", address,
-            ", the same for all ranks (`onstream run` sets it all)");
+    require(text_of("ONSTREAM_PORT").has_value(), "ONSTREAM_PORT is missing: the port where the ranks meet at ",
+            address, ", the same for all ranks (`onstream run` sets it all)");
     require(text_of("ONSTREAM_SECRET").has_value(),
             "ONSTREAM_SECRET is missing: the same random text for all ranks (`onstream run` sets it)");
   }
@@ -196,13 +198,34 @@ Launch settle(Found found) {
   launch.address = address;
   if (!address.starts_with("unix:")) {
     launch.port = number_of("ONSTREAM_PORT").value_or(derived_port(found));
-    require(launch.port > 0 && launch.port < 65536, "port ", launch.port, " of rank 0's store is not from 1 to 65535");
+    require(launch.port > 0 && launch.port < 65536, "port ", launch.port,
+            ", where the ranks meet, is not from 1 to 65535");
   }
   launch.secret = text_of("ONSTREAM_SECRET").value_or(to_hex(sha256(concat("secret ", found.job))));
   return launch;
 }
 
 }  // namespace
+
+Launch Launch::without(const std::vector<int>& ranks) const {
+  const std::set<int> absent(ranks.begin(), ranks.end());
+  std::string names;
+  for (const int one : absent) {
+    require(one >= 0 && one < size, "rank ", one, " is not one of this job's 0 to ", size - 1);
+    require(one != rank, "rank ", one, " is this process itself: it cannot go on without it");
+    names += concat(' ', one);
+  }
+  Launch rest = *this;
+  rest.rank -= static_cast<int>(std::distance(absent.begin(), absent.lower_bound(rank)));
+  rest.size -= static_cast<int>(absent.size());
+  // local_rank stays: it says which GPU is this process's. Of ranks on several hosts nobody here knows which were
+  // local.
+  if (local_size == size) rest.local_size = rest.size;
+  if (!absent.empty() && address.starts_with("unix:")) {
+    rest.address = concat("unix:onstream-", to_hex(sha256(concat(address, " without", names))).substr(0, 32));
+  }
+  return rest;
+}
 
 Launch launch_from_environment() {
   for (const auto read : {from_onstream, from_torchrun, from_open_mpi, from_mpich, from_slurm})

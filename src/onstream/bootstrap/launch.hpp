@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace onstream {
 
@@ -14,6 +15,11 @@ struct Launch {
   int port = 0;                       // of rank 0's store; 0 with size 1 or "unix:NAME"
   std::string secret;                 // shared by the job's ranks; every connection proves that it knows it
   std::string launcher = "none";      // "onstream", "torchrun", "open mpi", "mpich", "slurm" or "none"
+
+  // The launch of the same job without some of its ranks, which have died: what the others make a new world of. They
+  // are numbered anew, in their old order, and meet at a place of their own; each must name the same ranks. Throws
+  // invalid_argument for ranks that are not in the job, or this one.
+  Launch without(const std::vector<int>& ranks) const;
 };
 
 // Reads ONSTREAM_RANK/SIZE/..., torchrun's RANK/WORLD_SIZE/MASTER_ADDR/MASTER_PORT, Open MPI's OMPI_COMM_WORLD_*,

@@ -88,9 +88,8 @@ bool Meeting::fail_if_hopeless(std::string_view topic, const Gather& gather, Mee
   for (std::size_t rank = 0; rank < gone_.size(); ++rank) {
     if (gone_[rank] == Gone::no || gather.values[rank].has_value()) continue;
     const bool died = gone_[rank] == Gone::died;
-    const std::string text =
-        died ? concat("rank ", rank, " died before '", topic, "': its connection to the store closed")
-             : concat("rank ", rank, " gave up before '", topic, "'; see its own error");
+    const std::string text = died ? concat("rank ", rank, " died before ", topic, ": its connection to rank 0 closed")
+                                  : concat("rank ", rank, " gave up before ", topic, "; see its own error");
     for (const Question& asker : gather.askers)
       answers.push_back(failure_for(asker.rank, asker.id, died ? ErrorCode::aborted : ErrorCode::closed, text));
     return true;

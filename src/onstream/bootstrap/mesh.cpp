@@ -387,9 +387,9 @@ void Mesh::Implementation::lose(int peer, Gone how, const std::string& why) {
   peers_[static_cast<std::size_t>(peer)].link.close();
   if (!ledger_.alive(peer)) return;
   // First, so that whoever the ledger wakes finds the world failed.
-  const OnDeath& told = how == Gone::died ? on_death_ : on_leave_;
-  if (told && !leaving_) told(peer, why);
+  if (how == Gone::died && on_death_ && !leaving_) on_death_(peer, why);
   (void)ledger_.lose(peer, how, why);
+  if (how == Gone::left && on_leave_ && !leaving_) on_leave_(peer, why);
 }
 
 // Writes out what is left, the goodbyes last, while still reading, so that two sides with full sockets do not wait for

@@ -69,7 +69,7 @@ class Connector {
     listener_ = listen_at(endpoint, Reach::this_host);
     if (!listener_.valid()) fail(ErrorCode::system, "the random name ", endpoint.address, " is taken");
     const Address mine{endpoint.address, random_bytes(32), static_cast<int>(::getpid()), this_host()};
-    for (const std::string& text : store.all_gather("mesh/address", pack(mine), deadline))
+    for (const std::string& text : store.all_gather("the start of the world", pack(mine), deadline))
       addresses_.push_back(unpack(text));
     check_hosts(mine.host);
     watch_processes(mine.host);

@@ -16,7 +16,7 @@ bool MeshLedger::alive(int peer) const {
 Error MeshLedger::gone_error(int peer, std::string_view topic) const {
   const Peer& one = at(peer);
   const ErrorCode code = one.gone == Gone::left ? ErrorCode::closed : ErrorCode::aborted;
-  return Error(code, concat("'", topic, "': ", one.why));
+  return Error(code, concat(topic, ": ", one.why));
 }
 
 // --- the caller's side ---
@@ -38,7 +38,7 @@ std::string MeshLedger::await_answer(std::uint64_t id, Deadline deadline) {
       changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] { return call->done; });
   calls_.erase(id);
   if (!done)
-    fail(ErrorCode::timeout, name_of(call->peer), " did not answer '", call->topic, "' within ", limit_s, " s");
+    fail(ErrorCode::timeout, name_of(call->peer), " did not answer for ", call->topic, " within ", limit_s, " s");
   if (call->error) throw Error(call->error->code(), call->error->what());
   return std::move(call->answer);
 }
@@ -79,7 +79,7 @@ std::vector<std::string> MeshLedger::await_gather(std::string_view topic, std::u
   gathers_.erase(key);
   if (absent.gone) throw gone_error(*absent.gone, topic);
   if (!absent.names.empty())
-    fail(ErrorCode::timeout, absent.names, " of ", size(), " did not come to '", topic, "' within ", limit_s, " s");
+    fail(ErrorCode::timeout, absent.names, " of ", size(), " did not come to ", topic, " within ", limit_s, " s");
   std::vector<std::string> result;
   for (const std::optional<std::string>& value : values) result.push_back(*value);
   return result;
@@ -125,7 +125,7 @@ void MeshLedger::close() {
   const std::lock_guard lock(mutex_);
   for (auto& [id, call] : calls_) {
     if (call->done) continue;
-    call->error.emplace(ErrorCode::closed, concat("'", call->topic, "': rank ", rank_, " left the world meanwhile"));
+    call->error.emplace(ErrorCode::closed, concat(call->topic, ": rank ", rank_, " left the world meanwhile"));
     call->done = true;
   }
   changed_.notify_all();

@@ -46,7 +46,7 @@ class Store::Implementation {
             launch.size, " is not possible");
     if (launch.size == 1) return;
     require(launch.rank == 0 || endpoint_.is_unix() || launch.port > 0, "rank ", launch.rank,
-            " needs the port of rank 0's store; set ONSTREAM_PORT to the same port for all ranks");
+            " needs the port where the ranks meet; set ONSTREAM_PORT to the same port for all ranks");
     if (launch.rank == 0) {
       server_ = StoreServer::acquire(launch, deadline);
       endpoint_.port = server_->port();
@@ -110,8 +110,10 @@ class Store::Implementation {
     const std::optional<wire::Frame> answer = await(id, Kind::gathered, deadline);
     if (!answer) {
       send(Kind::cancel, wire::Packer().u64(id));
-      fail(ErrorCode::timeout, absent_from(topic), " of ", launch_.size, " did not come to '", topic, "' within ",
-           limit_s, " s at ", endpoint_.describe(), "; check that they started and see their own errors");
+      fail(ErrorCode::timeout, absent_from(topic), " of ", launch_.size, " did not come to ", topic, " within ",
+           limit_s, " s (bootstrap_timeout_s) at ", endpoint_.describe(),
+           "; check that they started and see their own errors. If they have died, the others make their world "
+           "from the launch without them (docs/failure.md)");
     }
     wire::Unpacker body = after_id(*answer);
     const std::uint32_t count = body.u32();
@@ -133,9 +135,8 @@ class Store::Implementation {
       socket_ = connect_once(endpoint_, deadline, why);
       if (socket_.valid() && introduce(deadline, why)) return;
       if (deadline.passed())
-        fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size,
-             " could not reach the store of rank 0 at ", endpoint_.describe(), " within ", limit_s, " s (", why,
-             "); check that rank 0 started there");
+        fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size, " could not reach rank 0 at ",
+             endpoint_.describe(), " within ", limit_s, " s (", why, "); check that rank 0 started there");
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, deadline.left_s())));
       pause_s = std::min(pause_s * 1.5, 0.05);
     }
@@ -190,7 +191,7 @@ class Store::Implementation {
   }
 
   [[noreturn]] void lost(const std::string& why) const {
-    fail(ErrorCode::aborted, "rank ", launch_.rank, " lost the store of rank 0 at ", endpoint_.describe(),
+    fail(ErrorCode::aborted, "rank ", launch_.rank, " lost its connection to rank 0 at ", endpoint_.describe(),
          " (rank 0's process ended?): ", why);
   }
 

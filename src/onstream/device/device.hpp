@@ -160,6 +160,13 @@ class Device {
   // Grows when memory that this library allocated in this process is freed: as long as it does not, what inspect() said
   // of such memory still holds. One load.
   virtual std::uint64_t frees() const = 0;
+  // Lets kernels of this device access plain host memory at its own address, while the handle lives. Null where they
+  // may do so without, or where the memory is of another kind. Throws for memory that the system does not let be
+  // pinned.
+  virtual std::shared_ptr<void> pin(const void* address, std::size_t bytes) {
+    static_cast<void>(address), static_cast<void>(bytes);
+    return nullptr;
+  }
   virtual Export export_memory(const MemoryInfo& info) = 0;
   // Maps what another rank exported; an export of this very process comes back as its own address. Throws unsupported,
   // with the reason, when this device cannot reach it.

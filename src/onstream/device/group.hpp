@@ -5,14 +5,15 @@
 //
 //   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
 //   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
-//   load_relaxed, load_acquire, store_relaxed, store_release   on 64-bit words that other ranks may touch (system
-//   scope) add, exchange, compare_swap    atomics on 64-bit words of this rank's own device (device scope, relaxed),
-//   old value add_system            relaxed add to a 64-bit word that other ranks may touch (system scope) load_line,
-//   store_line          16 bytes in one access; each 8-byte half is atomic, the pair need not be fence() acquire and
-//   release, system-wide: what was done before it is seen before what is stored after it now_ns(), pause(n, spins)    a
-//   nanosecond clock; what a waiting thread does on its n-th round (true: it slept) interrupted()         whether this
-//   thread shall give its wait up; asked after a sleep copy(destination, source, bytes)   the whole grid copies, each
-//   group its share; not a barrier copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
+//   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 64 bits, and the
+//     acquire, the release and the add on 32 bits too, that other ranks may touch (system scope)
+//   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
+//   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
+//   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
+//   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it slept)
+//   interrupted()   whether this thread shall give its wait up; asked after a sleep
+//   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
+//   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //
 // The host's group has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
 #pragma once
@@ -70,6 +71,16 @@ class HostGroup {
   }
   static void store_release(std::uint64_t* word, std::uint64_t value) {
     ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
+  }
+
+  static std::uint32_t load_acquire(const std::uint32_t* word) {
+    return ref(word).load(std::memory_order_acquire);  // pairs with store_release
+  }
+  static void store_release(std::uint32_t* word, std::uint32_t value) {
+    ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
+  }
+  static void add_system(std::uint32_t* word, std::uint32_t value) {
+    ref(word).fetch_add(value, std::memory_order_acq_rel);
   }
 
   static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
@@ -130,8 +141,9 @@ class HostGroup {
   }
 
  private:
-  static std::atomic_ref<std::uint64_t> ref(const std::uint64_t* word) {
-    return std::atomic_ref<std::uint64_t>(*const_cast<std::uint64_t*>(word));
+  template <class Word>
+  static std::atomic_ref<Word> ref(const Word* word) {
+    return std::atomic_ref<Word>(*const_cast<Word*>(word));
   }
   static void relax() {
 #if defined(__x86_64__)

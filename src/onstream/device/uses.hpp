@@ -1,7 +1,7 @@
-// Uses: how far each stream has work of one owner, so that the owner's end can wait for it, or be put off until then.
+// Uses: how far each stream has work of one owner, so that its end can wait for that work, or be put off until then.
 //
-// One event a stream, behind the newest op. Work that is captured is no use yet, nor are replays: a graph keeps alive
-// what it needs by itself (Device::retain). Thread-safe.
+// One event a stream, behind the newest op. What is captured is no use yet, nor are replays: a graph keeps alive what
+// it needs by itself (Device::retain). Thread-safe.
 #pragma once
 
 #include <map>
@@ -17,10 +17,21 @@ namespace onstream {
 
 class Uses {
  public:
-  // `event` lies behind the newest op on the stream.
-  void note(Stream stream, std::shared_ptr<Event> event) {
+  explicit Uses(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+  // After an op was enqueued. The point behind it; null inside a capture.
+  std::shared_ptr<Event> note(Stream stream) {
+    if (device_->capturing(stream)) return nullptr;
+    std::shared_ptr<Event> event = device_->record(stream);
     const std::lock_guard lock(mutex_);
-    newest_[stream.handle] = std::move(event);
+    newest_[stream.handle] = event;
+    return event;
+  }
+
+  // The same for a point that another owner has recorded.
+  void note(Stream stream, std::shared_ptr<Event> behind) {
+    const std::lock_guard lock(mutex_);
+    newest_[stream.handle] = std::move(behind);
   }
 
   std::vector<std::shared_ptr<Event>> unfinished() const {
@@ -32,9 +43,10 @@ class Uses {
     return events;
   }
 
-  // Blocks until all noted work has finished. False at the deadline.
-  bool finish(Deadline deadline) const {
-    for (const auto& event : unfinished()) {
+  // Waits for all of it; false when the deadline comes first.
+  bool done(Deadline deadline) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [handle, event] : newest_) {
       for (std::uint32_t round = 0; !event->done(); ++round) {
         if (deadline.passed()) return false;
         HostGroup::pause(round, 16);
@@ -44,6 +56,7 @@ class Uses {
   }
 
  private:
+  std::shared_ptr<Device> device_;
   mutable std::mutex mutex_;
   std::map<void*, std::shared_ptr<Event>> newest_;  // by stream
 };

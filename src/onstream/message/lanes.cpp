@@ -28,7 +28,7 @@ Lanes::Lanes(Fabric& fabric)
       concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " lane_receives=", receives_,
              " ll_max_bytes=", parameters.ll_max_bytes, " host_ll_max_bytes=", parameters.host_ll_max_bytes,
              " copy_min_bytes=", parameters.copy_min_bytes, " path=", parameters.path);
-  const std::vector<std::string> all = fabric.all_gather("lanes.parameters", mine);
+  const std::vector<std::string> all = fabric.all_gather("the comparison of parameters", mine);
   for (std::size_t rank = 0; rank < size_; ++rank) {
     require(all[rank] == all[0], "lane parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,
             " has ", all[rank]);

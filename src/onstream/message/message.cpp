@@ -6,13 +6,15 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/device/streams.hpp"
+#include "onstream/device/uses.hpp"
 #include "onstream/message/copy_thread.hpp"
 #include "onstream/message/outstanding.hpp"
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
-#include "onstream/message/streams.hpp"
 #include "onstream/plan/kernels.hpp"
 #include "onstream/plan/lane_kernels.hpp"
+#include "onstream/plan/lane_many.hpp"
 #include "onstream/plan/lane_recv.hpp"
 
 namespace onstream {
@@ -98,27 +100,29 @@ class Messages::Implementation {
         outstanding_(static_cast<std::size_t>(fabric_->size() * lanes_.count()),
                      static_cast<std::size_t>(fabric_->parameters().lane_receives)),
         small_copy_bytes_(static_cast<std::size_t>(fabric_->parameters().small_copy_bytes)),
+        uses_(device_),
         serial_(next_serial()) {
     using Way = lane::Send::Way;
     for (const Kernel* kernel :
          {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
           &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
-          &lane::reopen_kernel(), &plan::kernel()}) {  // before any rank can wait for another
+          &lane::reopen_kernel(), &lane::send_many_kernel(), &lane::await_send_many_kernel(), &plan::kernel(),
+          &plan::brief_kernel()}) {  // before any rank can wait for another
       device_->load(*kernel);
     }
     for (int peer = 0; peer < fabric_->size(); ++peer) {
       for (int lane = 0; lane < lanes_.count(); ++lane) views_.push_back(lanes_.view(peer, lane));
     }
-    fabric_->barrier("messages.ready");
+    fabric_->barrier("the start of messages");
   }
 
   // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
   ~Implementation() {
     try {
       constexpr double kDrainS = 10;
-      if (fabric_->uses().finish(Deadline(fabric_->parameters().timeout_s))) return;
+      if (finish(Deadline(fabric_->parameters().timeout_s))) return;
       fabric_->abort("the world was destroyed while its work was under way");
-      (void)fabric_->uses().finish(Deadline(kDrainS));
+      (void)finish(Deadline(kDrainS));
     } catch (const Error&) {
       // The device is gone, and the work with it.
     }
@@ -172,15 +176,40 @@ class Messages::Implementation {
     SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
     copy_small(route, source, bytes, stream, moment);
     auto request = make_request(OpKind::send, bytes, peer, options, device_->capturing(stream));
-    lane::Send body = send_body(route, bytes, peer, options, lane::Completion::posted);
-    body.ticket = request->slot.ticket;
-    request->bounce = route.bounce;
-    if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
-    if (route.prefetch) prefetch(source, bytes, stream);
-    if (route.copy_first) copy_in_order(route.bounce->data(), source, bytes, *route.bounce, stream);
-    launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
+    post_send(route, request, source, peer, options, stream);
     note_use(request, stream);
     return request;
+  }
+
+  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream) {
+    const bool captured = device_->capturing(stream);
+    std::vector<std::shared_ptr<Request>> requests;
+    lane::SendMany many;
+    const auto flush = [&] {
+      if (many.count > 0) launch(*device_, lane::send_many_kernel(), many, {1, threads_for_many(many)}, stream);
+      many.count = 0;
+    };
+    for (const auto& [source, bytes, peer, options] : messages) {
+      SendRoute route = route_send(source, bytes, peer, options, lane::Completion::posted);
+      auto request = make_request(OpKind::send, bytes, peer, options, captured);
+      const bool joins = !captured && bytes <= route.ring_max && route.bounce == nullptr;
+      const bool same_lane = many.count > 0 && many.common.lane.peer == peer && many.common.lane.lane == options.lane &&
+                             many.common.ring_max == route.ring_max;
+      if (!joins || !same_lane || many.count == lane::kMostItems) flush();
+      if (!joins) {
+        post_send(route, request, source, peer, options, stream);
+      } else {
+        if (many.count == 0) many.common = send_body(route, bytes, peer, options, lane::Completion::posted);
+        many.items[many.count++] = {route.source, bytes, request->slot.ticket};
+      }
+      requests.push_back(std::move(request));
+    }
+    flush();
+    note_use(stream);
+    if (captured) {
+      for (const auto& request : requests) device_->retain(stream, request);
+    }
+    return requests;
   }
 
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
@@ -198,20 +227,33 @@ class Messages::Implementation {
     return request;
   }
 
-  void wait(const std::shared_ptr<Request>& request, Stream stream) {
-    check_request(request);
-    launch_await(*request, Look::wait, stream);
-    if (request->copy_back != nullptr) copy_back_in_order(*request, stream);
-    request->last_wait = note_use(request, stream);
-    if (request->last_wait == nullptr) {
-      request->captured = true;
-    } else {
-      outstanding_.cover(*request);
+  void wait(const std::shared_ptr<Request>& request, Stream stream) { wait_all({&request, 1}, stream); }
+
+  void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+    for (const auto& request : requests) check_request(request);
+    const bool captured = device_->capturing(stream);
+    for (std::size_t first = 0; first < requests.size();) {
+      std::size_t last = first + 1;
+      while (last < requests.size() && last - first < lane::kMostItems &&
+             go_together(*requests[first], *requests[last]))
+        ++last;
+      launch_awaits(requests.subspan(first, last - first), stream);
+      first = last;
     }
-    if (request->bounce != nullptr && !request->captured && !request->result) {
-      bounces_->give_back(request->bounce, stream);
-      request->bounce = nullptr;
-      request->copy_back = nullptr;
+    const std::shared_ptr<Event> behind = note_use(stream);
+    for (const auto& request : requests) {
+      if (captured) {
+        request->captured = true;
+        device_->retain(stream, request);
+      } else {
+        request->last_wait = behind;
+        outstanding_.cover(*request);
+      }
+      if (request->bounce != nullptr && !request->captured && !request->result) {
+        bounces_->give_back(request->bounce, stream);
+        request->bounce = nullptr;
+        request->copy_back = nullptr;
+      }
     }
   }
 
@@ -288,6 +330,16 @@ class Messages::Implementation {
     const bool pending = status_of(*request) == Status::pending;
     const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
     return pending && !failed ? Status::pending : collect(*request);
+  }
+
+  bool has_room(std::size_t bytes, int peer, int lane) const {
+    if (!on_host_) return false;
+    const lane::View& to = view(peer, lane);
+    const std::uint64_t ring = std::uint64_t{1} << to.ring_shift;
+    const std::uint64_t ahead = to.sending->head - HostGroup::load_relaxed(&to.returned->credit);
+    constexpr std::uint64_t kAnnouncement = 2;
+    const bool in_ring = bytes <= static_cast<std::size_t>(fabric_->parameters().host_ll_max_bytes);
+    return ahead + std::max(in_ring ? lane::units_for(bytes) : 0, kAnnouncement) <= ring;
   }
 
   std::size_t device_bytes() const { return lanes_.device_bytes(); }
@@ -417,6 +469,7 @@ class Messages::Implementation {
     request->bounces = bounces_;
     request->bytes = bytes;
     request->captured = captured;
+    request->order = next_order_.fetch_add(1, std::memory_order_relaxed);
     request->owner = serial_;
     return request;
   }
@@ -434,6 +487,43 @@ class Messages::Implementation {
 
   static Status status_of(const Request& request) {
     return static_cast<Status>(HostGroup::load_acquire(request.slot.ticket.status));  // pairs with settle()
+  }
+
+  void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, int peer,
+                 const MessageOptions& options, Stream stream) {
+    lane::Send body = send_body(route, request->bytes, peer, options, lane::Completion::posted);
+    body.ticket = request->slot.ticket;
+    request->bounce = route.bounce;
+    if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
+    if (route.prefetch) prefetch(source, request->bytes, stream);
+    if (route.copy_first) copy_in_order(route.bounce->data(), source, request->bytes, *route.bounce, stream);
+    launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
+  }
+
+  static int threads_for_many(const lane::SendMany& many) {
+    std::size_t most = 0;
+    for (int i = 0; i < many.count; ++i) most = std::max<std::size_t>(most, many.items[i].bytes);
+    return threads_for_ring(most);
+  }
+
+  // Whether one launch may wait for both.
+  static bool go_together(const Request& one, const Request& other) {
+    return one.kind == other.kind && one.lane.peer == other.lane.peer && one.lane.lane == other.lane.lane &&
+           one.copy_back == nullptr && other.copy_back == nullptr;
+  }
+
+  // Requests that go together, or one.
+  void launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+    if (requests.front()->kind == OpKind::send && requests.size() > 1) {
+      lane::AwaitSendMany many;
+      many.common = await_send(*requests.front(), Look::wait);
+      for (const auto& request : requests) many.items[many.count++] = {nullptr, request->bytes, request->slot.ticket};
+      return launch(*device_, lane::await_send_many_kernel(), many, {1, 32}, stream);
+    }
+    const auto posted_before = [](const auto& one, const auto& other) { return one->order < other->order; };
+    const std::shared_ptr<Request>& last = *std::ranges::max_element(requests, posted_before);
+    launch_await(*last, Look::wait, stream);
+    if (last->copy_back != nullptr) copy_back_in_order(*last, stream);
   }
 
   lane::AwaitSend await_send(const Request& request, Look look) const {
@@ -508,9 +598,12 @@ class Messages::Implementation {
         HostCopy{destination, source, bytes, nullptr, nullptr, static_cast<std::uint64_t>(Status::pending), 0};
   }
 
+  // Of this world's messages and plans; one_sided waits for its own.
+  bool finish(Deadline deadline) { return uses_.done(deadline) && fabric_->uses().done(deadline); }
+
   // After an op was enqueued. Null inside a capture; the graph then keeps what all ops use.
   std::shared_ptr<Event> note_use(Stream stream) {
-    auto event = fabric_->note_use(stream);
+    auto event = uses_.note(stream);
     if (event == nullptr) device_->retain(stream, ground_);
     return event;
   }
@@ -552,6 +645,8 @@ class Messages::Implementation {
   CopyThread copies_;
   Outstanding outstanding_;
   std::size_t small_copy_bytes_;
+  Uses uses_;
+  std::atomic<std::uint64_t> next_order_ = 0;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 
@@ -573,6 +668,12 @@ std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, i
                                          Stream stream) {
   return implementation_->irecv(destination, bytes, peer, options, stream);
 }
+std::vector<std::shared_ptr<Request>> Messages::isend_all(std::span<const Outgoing> messages, Stream stream) {
+  return implementation_->isend_all(messages, stream);
+}
+void Messages::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  implementation_->wait_all(requests, stream);
+}
 void Messages::wait(const std::shared_ptr<Request>& request, Stream stream) { implementation_->wait(request, stream); }
 
 Status Messages::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
@@ -592,6 +693,9 @@ std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, i
 }
 Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }
 Status Messages::test(const std::shared_ptr<Request>& request) { return implementation_->test(request); }
+bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
+  return implementation_->has_room(bytes, peer, lane);
+}
 std::size_t Messages::received(const std::shared_ptr<Request>& request) { return request->received; }
 bool Messages::captured(const std::shared_ptr<Request>& request) { return request->captured; }
 std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }

@@ -22,6 +22,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "onstream/plan/op.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -31,6 +33,14 @@ namespace onstream {
 struct MessageOptions {
   int lane = 0;
   Path path = Path::automatic;
+};
+
+// One of several messages to be posted together.
+struct Outgoing {
+  const void* source = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;
+  MessageOptions options;
 };
 
 // An isend or irecv on its way. Keeps alive what it needs; the buffer stays the caller's and must live until the wait.
@@ -49,12 +59,22 @@ class Messages {
                                  Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 
+  // As isend for each, and wait for each, in this order. Small messages that follow each other on one lane are posted
+  // by one launch for up to 64 of them, and so are waits for sends; of receives that follow each other the last is
+  // waited for, which completes all.
+  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
+  void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
+
   Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
+
+  // Host device: whether an isend of so many bytes would end without waiting for the receiver to make room. Elsewhere
+  // the host never waits in an isend, and the answer is false.
+  bool has_room(std::size_t bytes, int peer, int lane) const;
 
   // Bytes of the message that a completed irecv got.
   static std::size_t received(const std::shared_ptr<Request>& request);

@@ -26,14 +26,13 @@ class Outstanding {
     Queue& queue = queues_.at(request->queue);
     const std::lock_guard lock(mutex_);
     make_room(queue, "irecv", request->lane.peer, request->lane.lane);
-    request->order = queue.posted++;
     queue.open.push_back(request);
     queue.count.store(queue.open.size(), std::memory_order_relaxed);
   }
 
   // The request's wait, or test() that found it settled, has covered it.
   void cover(const Request& request) {
-    if (request.kind != OpKind::recv || request.order == Request::kUnordered) return;
+    if (request.kind != OpKind::recv || request.captured) return;
     Queue& queue = queues_.at(request.queue);
     if (queue.count.load(std::memory_order_relaxed) == 0) return;
     const std::lock_guard lock(mutex_);
@@ -54,7 +53,6 @@ class Outstanding {
  private:
   struct Queue {
     std::vector<std::shared_ptr<Request>> open;  // oldest first
-    std::uint64_t posted = 0;
     std::atomic<std::size_t> count = 0;
   };
 

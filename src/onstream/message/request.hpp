@@ -16,8 +16,6 @@ namespace onstream {
 
 class Request {
  public:
-  static constexpr std::uint64_t kUnordered = ~std::uint64_t{0};
-
   OpKind kind = OpKind::none;
   lane::View lane;
   Tickets::Slot slot;
@@ -28,8 +26,8 @@ class Request {
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;
   std::shared_ptr<Event> last_wait;     // behind the newest wait on a stream
-  std::size_t queue = 0;                // of a receive posted eagerly: its place in Outstanding
-  std::uint64_t order = kUnordered;     // ... and its order there
+  std::size_t queue = 0;                // its peer and lane, as one number
+  std::uint64_t order = 0;              // among the requests of its Messages
   std::uint64_t owner = 0;              // the Messages that made it
   std::shared_ptr<Tickets> tickets;     // where the slot goes back
   std::shared_ptr<BouncePool> bounces;  // where the bounce buffer goes back

@@ -49,7 +49,8 @@ class Build {
     built_ = std::make_unique<Plan::Implementation>();
     built_->resources->segment = fabric_->segment(room.bytes, MemoryKind::device);
     if (room.word_bytes > 0) built_->resources->words = fabric_->segment(room.word_bytes, MemoryKind::pinned);
-    agree("plan.ready", [this] { finish(); });
+    agree("the end of a plan's build", [this] { finish(); });
+    fabric_->name_plan(number_, name_);
     return std::move(built_);
   }
 
@@ -151,7 +152,7 @@ class Build {
       add_problem(concat("rank ", fabric_->rank(), ": ", error.what()));
     }
     mine.problems = problems_;
-    for (const std::string& bytes : fabric_->all_gather("plan.ops", pack(mine))) {
+    for (const std::string& bytes : fabric_->all_gather("the build of a plan", pack(mine))) {
       statements_.push_back(plan::unpack(bytes));
     }
     for (const Statement& one : statements_) number_ = std::max(number_, one.number);
@@ -210,7 +211,7 @@ class Build {
       return !route.local() && needs_exposure(route.transfer, fabric_->parameters());
     };
     if (std::none_of(routes_.begin(), routes_.end(), needed)) return;
-    gather_exposures("plan.destinations", expose_mine([&](const Route& route) {
+    gather_exposures("the destinations of a plan", expose_mine([&](const Route& route) {
                        return route.edge.destination_rank == rank ? route.edge.destination_op : -1;
                      }),
                      [](Route& route, const Exposure& exposure) {
@@ -224,7 +225,7 @@ class Build {
                                (route.transfer.wanted == Path::automatic && !route.transfer.destination.exposed));
     };
     if (std::none_of(routes_.begin(), routes_.end(), pulls)) return;
-    gather_exposures("plan.sources", expose_mine([&](const Route& route) {
+    gather_exposures("the sources of a plan", expose_mine([&](const Route& route) {
                        return route.edge.source_rank == rank && pulls(route) ? route.edge.source_op : -1;
                      }),
                      [](Route& route, const Exposure& exposure) {

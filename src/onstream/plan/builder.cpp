@@ -72,7 +72,8 @@ std::shared_ptr<Segment> PlanBuilder::segment_of(const char* what, const void* a
                                                  int peer) const {
   auto segment = fabric_->segment_of(peer, address, bytes);
   require(segment != nullptr, what, " op ", ops_.size(), " of plan '", name_, "': the ", bytes, " B at ", address,
-          " do not lie in rank ", peer, "'s part of a segment; take the address from Segment::peer(", peer, ")");
+          " do not lie in rank ", peer, "'s part of a segment; take what segment.peer(", peer,
+          ") gives, or a part of it");
   return segment;
 }
 
@@ -150,7 +151,13 @@ PlanBuilder& PlanBuilder::refuse(const std::string& problem) {
 }
 
 std::shared_ptr<Plan> PlanBuilder::build() {
-  return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, name_, path_, ops_, problems_)));
+  try {
+    return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, name_, path_, ops_, problems_)));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::timeout) throw;
+    throw Error(ErrorCode::timeout,
+                concat("plan '", name_, "': ", error.what(), "; every rank builds the same plans in the same order"));
+  }
 }
 
 }  // namespace onstream

@@ -1,5 +1,6 @@
 #include "onstream/plan/lane_kernels.hpp"
 
+#include "onstream/plan/lane_many.hpp"
 #include "onstream/plan/lane_recv.hpp"
 
 namespace onstream::lane {
@@ -39,6 +40,14 @@ const Kernel& reopen_kernel() {
 }
 const Kernel& await_receive_kernel() {
   static const Kernel kernel{"lane_await_receive", host_entry<AwaitReceive>, ONSTREAM_CUDA_ADDRESS(await_receive)};
+  return kernel;
+}
+const Kernel& send_many_kernel() {
+  static const Kernel kernel{"lane_send_many", host_entry<SendMany>, ONSTREAM_CUDA_ADDRESS(send_many)};
+  return kernel;
+}
+const Kernel& await_send_many_kernel() {
+  static const Kernel kernel{"lane_await_send_many", host_entry<AwaitSendMany>, ONSTREAM_CUDA_ADDRESS(await_send_many)};
   return kernel;
 }
 

@@ -1,4 +1,5 @@
-// The kernels of eager messages: the bodies of lane_send.hpp and lane_recv.hpp, ready to launch on any device.
+// The kernels of eager messages: the bodies of lane_send.hpp, lane_recv.hpp and lane_many.hpp, ready to launch on any
+// device.
 #pragma once
 
 #include "onstream/device/kernel.hpp"
@@ -13,6 +14,8 @@ const Kernel& receive_kernel();
 const Kernel& post_kernel();
 const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
+const Kernel& send_many_kernel();
+const Kernel& await_send_many_kernel();
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; lane_kernels.cu.
@@ -25,6 +28,8 @@ struct CudaAddresses {
   const void* post;
   const void* reopen;
   const void* await_receive;
+  const void* send_many;
+  const void* await_send_many;
 };
 CudaAddresses cuda_addresses();
 #endif

@@ -125,7 +125,7 @@ std::string Plan::explain() const {
       line += " " + (c + 1 == row.size() ? row[c] : padded(row[c], widths[c] + 1));
     text += line;
   }
-  return text + "\n";
+  return text;
 }
 
 std::vector<OpTime> Plan::times() const {

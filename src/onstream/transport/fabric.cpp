@@ -1,8 +1,11 @@
 #include "onstream/transport/fabric.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <thread>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
@@ -61,7 +64,13 @@ class Fabric::Implementation {
       has_faults_.store(true, std::memory_order_release);
       return std::string();
     });
-    mesh_.on_death([this](int, const std::string& why) { fail_world(why); });
+    mesh_.on_death([this](int peer, const std::string& why) {
+      {
+        const std::lock_guard lock(mutex_);
+        dead_.push_back(peer);
+      }
+      fail_world(why);
+    });
     mesh_.on_leave([this](int peer, const std::string&) { board_->set_left(peer); });
     mesh_.on_tick([this] { tick(); });
     mesh_.start();
@@ -94,7 +103,7 @@ class Fabric::Implementation {
   // Nobody goes on before all listen.
   void meet() {
     const std::string mine = device_->identity();
-    const auto all = mesh_.all_gather("fabric.ready", mine, Deadline(parameters_.bootstrap_timeout_s));
+    const auto all = mesh_.all_gather("the start of the world", mine, Deadline(parameters_.bootstrap_timeout_s));
     const auto sharers = static_cast<int>(std::count(all.begin(), all.end(), mine));
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
   }
@@ -107,26 +116,23 @@ class Fabric::Implementation {
     board_->set_abort();
   }
 
-  std::shared_ptr<Event> note_use(Stream stream) {
-    if (device_->capturing(stream)) return nullptr;
-    std::shared_ptr<Event> event = device_->record(stream);
-    uses_.note(stream, event);
-    return event;
-  }
+  std::shared_ptr<Event> note_use(Stream stream) { return uses_.note(stream); }
 
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
     check();
     try {
       return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
-    } catch (const Error&) {
+    } catch (const Error& error) {
       check();  // the world's own story says more, if it has failed
-      throw;
+      if (error.code() != ErrorCode::timeout) throw;
+      throw Error(ErrorCode::timeout, concat(error.what(), " (parameter timeout_s)"));
     }
   }
 
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind) {
     require(bytes > 0, "a segment needs at least one byte");
-    const std::vector<std::string> asked = all_gather("segment.ask", concat(bytes, " B of ", name_of(kind)));
+    const std::vector<std::string> asked =
+        all_gather("the allocation of a segment", concat(bytes, " B of ", name_of(kind)));
     std::string differing;
     for (int rank = 0; rank < launch_.size; ++rank) {
       const std::string& other = asked[static_cast<std::size_t>(rank)];
@@ -134,8 +140,9 @@ class Fabric::Implementation {
     }
     require(differing.empty(), "a segment is the same on every rank, but rank 0 asks for ", asked[0], " and ",
             differing);
-    auto made = std::make_shared<MappedSegment>(*device_, reach_, launch_.rank, launch_.size, bytes, kind,
-                                                [this](const std::string& id) { return all_gather("segment.id", id); });
+    auto made = std::make_shared<MappedSegment>(
+        *device_, reach_, launch_.rank, launch_.size, bytes, kind,
+        [this](const std::string& id) { return all_gather("the mapping of a segment", id); });
     if (kind == MemoryKind::device) device_bytes_ += made->bytes();
     const std::lock_guard lock(mutex_);
     std::erase_if(segments_, [](const std::weak_ptr<Segment>& segment) { return segment.expired(); });
@@ -160,6 +167,11 @@ class Fabric::Implementation {
       const std::lock_guard lock(mutex_);
       if (reason_.empty()) {
         reason_ = reason;
+        failed_at_ns_ = now_ns();
+        for (int peer = 0; peer < launch_.size; ++peer) {
+          const bool dead = std::find(dead_.begin(), dead_.end(), peer) != dead_.end();
+          if (peer != launch_.rank && !dead && !mesh_.alive(peer)) left_.push_back(peer);
+        }
         log(LogLevel::error, "the world failed: ", reason);
       }
     }
@@ -179,6 +191,7 @@ class Fabric::Implementation {
     if (!board_->has_news()) return;
     for (const Board::Collected& news : board_->collect()) {
       FaultReport report = news.report;
+      report.timeout_s = parameters_.timeout_s;
       if (news.tell_peer && report.peer != launch_.rank) {
         const FaultReport theirs{
             report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
@@ -188,9 +201,12 @@ class Fabric::Implementation {
     }
   }
 
-  void take(const FaultReport& report) {
+  void take(FaultReport report) {
     {
       const std::lock_guard lock(mutex_);
+      if (const auto plan = plan_names_.find(report.plan); plan != plan_names_.end()) {
+        report.set_plan_name(plan->second);
+      }
       (fails_the_world(report.status) ? fatal_ : faults_).push_back(report);
     }
     has_faults_.store(true, std::memory_order_release);
@@ -231,7 +247,29 @@ class Fabric::Implementation {
   void check() {
     if (board_->has_news()) look_at_board();
     if (!board_->aborted()) return;
-    throw Error(ErrorCode::aborted, failure()->story);
+    throw Error(ErrorCode::aborted, settled_failure("")->story);
+  }
+
+  // The failure once the ranks that this one waits for have told their faults too: they may close a cycle of waits.
+  // Waits for them at most kSettleS after the failure, as a rank that computes, or hangs, tells nothing.
+  std::optional<Failure> settled_failure(const std::string& told) {
+    constexpr double kSettleS = 0.3;  // six times the beat at which a host looks for faults of its kernels
+    for (;;) {
+      std::optional<Failure> now = failure();
+      if (!now) return now;
+      if (!unheard(*now, launch_.rank) || now_ns() > failed_at_ns_ + static_cast<std::uint64_t>(kSettleS * 1e9)) {
+        now->story = story_of(*now, told);
+        return now;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
+
+  void name_plan(std::uint64_t number, const std::string& name) {
+    constexpr std::size_t kRemembered = 4096;
+    const std::lock_guard lock(mutex_);
+    plan_names_[number] = name;
+    if (plan_names_.size() > kRemembered) plan_names_.erase(plan_names_.begin());
   }
 
   std::optional<Failure> failure() {
@@ -242,11 +280,9 @@ class Fabric::Implementation {
     failure.reason = reason_;
     failure.faults = fatal_;
     failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
-    failure.story = "the world has failed: " + reason_;
-    for (const FaultReport& fault : failure.faults) failure.story += "\n  " + describe(fault);
-    const std::string cycle = find_cycle(failure.faults);
-    if (!cycle.empty()) failure.story += "\n  these waits form a cycle: " + cycle;
-    failure.story += "\ndestroy this world on every rank that lives, and make a new one";
+    failure.dead = dead_;
+    failure.left = left_;
+    failure.story = story_of(failure);
     return failure;
   }
 
@@ -262,7 +298,7 @@ class Fabric::Implementation {
   Store store_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Board> board_;  // shared with graphs
-  Uses uses_;
+  Uses uses_{device_};
   std::unique_ptr<Mesh> mesh_owner_;
   Mesh& mesh_;
   Reach reach_;
@@ -275,6 +311,10 @@ class Fabric::Implementation {
   std::mutex board_mutex_;  // held while the board is read
   std::mutex mutex_;        // guards what follows
   std::string reason_;
+  std::atomic<std::uint64_t> failed_at_ns_ = 0;
+  std::vector<int> dead_;
+  std::vector<int> left_;                            // before the failure
+  std::map<std::uint64_t, std::string> plan_names_;  // by number, for faults
   std::vector<std::weak_ptr<Segment>> segments_;
   std::vector<FaultReport> fatal_;    // of this rank: they failed the world
   std::vector<FaultReport> foreign_;  // of the other ranks
@@ -300,7 +340,12 @@ std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind) {
   return implementation_->segment(bytes, kind);
 }
 std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
-  return implementation_->reach_.expose(address, bytes, peer);
+  try {
+    return implementation_->reach_.expose(address, bytes, peer);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::aborted) implementation_->check();  // a death: the world's own story says more
+    throw;
+  }
 }
 std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
@@ -313,12 +358,16 @@ WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wai
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
 std::shared_ptr<const void> Fabric::wait_memory() const { return implementation_->board_; }
 std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
-const Uses& Fabric::uses() const { return implementation_->uses_; }
+Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
+std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
+  return implementation_->settled_failure(told);
+}
+void Fabric::name_plan(std::uint64_t number, const std::string& name) { implementation_->name_plan(number, name); }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }
 std::size_t Fabric::device_bytes() const { return implementation_->device_bytes_; }

@@ -83,7 +83,7 @@ class Fabric {
   // After work of this world was enqueued on a stream: the world's end waits for it. Gives the event behind that work,
   // or null inside a capture.
   std::shared_ptr<Event> note_use(Stream stream);
-  const Uses& uses() const;
+  Uses& uses() const;
   // Waits that streams make themselves get a deadline, and an end when the world fails or ends. Who keeps them keeps
   // it; that does not keep the world.
   std::shared_ptr<Watch> watch() const;
@@ -93,6 +93,11 @@ class Fabric {
   // Throws aborted with the story if the world has failed. Cheap: one load.
   void check() const;
   std::optional<Failure> failure() const;
+  // The same for an error's text: waits a moment, 0.3 s after the failure at the latest, for the faults of the ranks
+  // that this one waits for, and leaves out of the story what the text has `told` before.
+  std::optional<Failure> settled_failure(const std::string& told) const;
+  // What faults of a plan's ops call it.
+  void name_plan(std::uint64_t number, const std::string& name);
   // Per-op faults that did not fail the world (truncated messages): taken out, oldest first.
   std::vector<FaultReport> take_faults();
 

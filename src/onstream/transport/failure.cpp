@@ -1,5 +1,6 @@
 #include "onstream/transport/failure.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -8,11 +9,58 @@
 namespace onstream {
 
 std::string what_of(const FaultReport& fault) {
+  if (fault.op == OpKind::wait && fault.plan == 0) {
+    const std::string asked = fault.peer >= 0 ? concat(" that rank ", fault.peer, "'s helper is to clear") : "";
+    return concat("wait for a word of ", fault.bytes, " B", asked, ", compared with ", fault.extra, ",");
+  }
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);
-  if (fault.plan != 0) return text + concat(" (op ", fault.lane, " of plan ", fault.plan, ")");
+  if (fault.plan != 0) return text + concat(" (op ", fault.lane, " of plan '", fault.plan_name.data(), "')");
   return text + concat(" on lane ", fault.lane);
+}
+
+namespace {
+
+bool is_waiting(const FaultReport& fault) {
+  return (fault.status == Status::timeout || fault.status == Status::aborted) && fault.peer >= 0;
+}
+
+// A rank's first unfinished wait: its stream was stuck there.
+std::map<int, const FaultReport*> first_waits(const std::vector<FaultReport>& faults) {
+  std::map<int, const FaultReport*> waits;
+  for (const FaultReport& fault : faults) {
+    if (is_waiting(fault)) waits.emplace(fault.rank, &fault);
+  }
+  return waits;
+}
+
+bool contains(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+std::string list(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += concat(i == 0 ? "" : ", ", ranks[i]);
+  return text;
+}
+
+// How to go on, in words that hold for every language.
+std::string advice(const Failure& failure, bool told_already) {
+  if (!failure.dead.empty()) {
+    return concat("to go on without ", list(failure.dead),
+                  ", every other rank closes this world and makes a new one from its launch without the dead "
+                  "(docs/failure.md)");
+  }
+  return told_already ? "the world has failed with it; to go on, every rank closes it and makes a new one"
+                      : "to go on, every rank closes this world and makes a new one";
+}
+
+}  // namespace
+
+void FaultReport::set_plan_name(const std::string& name) {
+  plan_name = {};
+  std::copy_n(name.begin(), std::min(name.size(), plan_name.size() - 1), plan_name.begin());
 }
 
 std::string describe(const FaultReport& fault) {
@@ -21,7 +69,9 @@ std::string describe(const FaultReport& fault) {
     case Status::truncated:
       if (fault.op == OpKind::recv) return concat(what, " is too small for its message of ", fault.extra, " B");
       return concat(what, " does not fit its receive");
-    case Status::timeout: return what + " passed its deadline";
+    case Status::timeout:
+      if (fault.timeout_s <= 0) return what + " passed its deadline";
+      return concat(what, " passed its deadline of ", fault.timeout_s, " s (timeout_s)");
     case Status::aborted: return what + " was waiting when the world failed";
     case Status::misused:
       if (fault.op == OpKind::recv) {
@@ -34,11 +84,7 @@ std::string describe(const FaultReport& fault) {
 }
 
 std::string find_cycle(const std::vector<FaultReport>& faults) {
-  std::map<int, const FaultReport*> waits;  // a rank's first unfinished wait: its stream was stuck there
-  for (const FaultReport& fault : faults) {
-    const bool waiting = fault.status == Status::timeout || fault.status == Status::aborted;
-    if (waiting && fault.peer >= 0) waits.emplace(fault.rank, &fault);
-  }
+  const auto waits = first_waits(faults);
   for (const auto& [start, first] : waits) {
     std::string path;
     std::set<int> seen;
@@ -51,6 +97,42 @@ std::string find_cycle(const std::vector<FaultReport>& faults) {
     if (rank == start && !seen.empty()) return path + concat("rank ", start);
   }
   return "";
+}
+
+std::string story_of(const Failure& failure, const std::string& told) {
+  std::vector<std::string> lines;
+  if (failure.reason != told) lines.push_back("the world has failed: " + failure.reason);
+  std::set<std::string> known{told, failure.reason};
+  for (const FaultReport& fault : failure.faults) {
+    if (known.insert(describe(fault)).second) lines.push_back("  " + describe(fault));
+  }
+  for (const int rank : failure.left) {
+    const auto waited_for = [rank](const FaultReport& fault) { return is_waiting(fault) && fault.peer == rank; };
+    if (std::any_of(failure.faults.begin(), failure.faults.end(), waited_for)) {
+      lines.push_back(concat("  rank ", rank, " had left the world before: its program closed it, or ended"));
+    }
+  }
+  const std::string cycle = find_cycle(failure.faults);
+  if (!cycle.empty()) lines.push_back("  these waits form a cycle: " + cycle);
+  lines.push_back(advice(failure, failure.reason == told));
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
+std::optional<int> unheard(const Failure& failure, int rank) {
+  const auto waits = first_waits(failure.faults);
+  if (!waits.contains(rank)) return std::nullopt;  // it waits for nobody
+  std::set<int> seen;
+  while (seen.insert(rank).second) {
+    const auto found = waits.find(rank);
+    if (found == waits.end()) {
+      if (contains(failure.dead, rank) || contains(failure.left, rank)) return std::nullopt;
+      return rank;
+    }
+    rank = found->second->peer;
+  }
+  return std::nullopt;
 }
 
 }  // namespace onstream

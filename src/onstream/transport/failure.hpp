@@ -1,7 +1,9 @@
 // What went wrong, told to a person: the faults of every rank and the story they make together.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +21,13 @@ struct FaultReport {
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message
   std::uint64_t plan = 0;   // 0: a message
+  double timeout_s = 0;     // the deadline that a timeout passed; 0: not known
+  std::array<char, 40> plan_name{};
+
+  void set_plan_name(const std::string& name);  // as much of it as fits
 };
 
-// "rank 1: recv of 32 B from rank 0 on lane 3 passed its deadline".
+// "rank 1: recv of 32 B from rank 0 on lane 3 passed its deadline of 60 s (timeout_s)".
 std::string describe(const FaultReport& fault);
 // "recv of 32 B from rank 0 on lane 3".
 std::string what_of(const FaultReport& fault);
@@ -30,8 +36,17 @@ std::string what_of(const FaultReport& fault);
 struct Failure {
   std::string reason;  // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
   std::vector<FaultReport> faults;
-  std::string story;  // all of it for the screen, with the cycle of waits if there is one
+  std::vector<int> dead;  // ranks that have died, as far as this rank has heard
+  std::vector<int> left;  // ranks that had closed the world, or ended, before it failed
+  std::string story;      // all of it for the screen, with the cycle of waits if there is one
 };
+
+// The story. `told` is what the reader has just read (a fault's description), which is not told again. `onstream run`
+// finds in it the rank where the failure began (CAUSE in launcher.py).
+std::string story_of(const Failure& failure, const std::string& told = "");
+
+// Follows the waits from `rank` to the first rank whose fault has not come yet, though it may be part of a cycle.
+std::optional<int> unheard(const Failure& failure, int rank);
 
 // The ranks and ops of a cycle of waits among timed-out or aborted faults, "rank 0 send to 1 -> rank 1 send to 0", or
 // "".

@@ -29,9 +29,9 @@ Value value_of(const std::string& bytes, const char* what) {
 
 Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeout_s)
     : device_(std::move(device)), mesh_(mesh), rank_(rank), timeout_s_(timeout_s) {
-  mesh_.on("reach.map",
+  mesh_.on("the mapping of a buffer",
            [this](int peer, const std::string& payload, Fd fd) { return map_for(peer, payload, std::move(fd)); });
-  mesh_.on("reach.unmap", [this](int peer, const std::string& payload, Fd) {
+  mesh_.on("the end of a buffer", [this](int peer, const std::string& payload, Fd) {
     if (auto gone = take(peer, value_of<std::uint64_t>(payload, "an unmap notice")))
       disposal_.hand_over(std::move(gone));
     return std::string();
@@ -55,8 +55,8 @@ std::string Reach::map_for(int peer, const std::string& payload, Fd fd) {
 
 std::uint64_t Reach::offer(const MemoryInfo& info, int peer) {
   Export exported = device_->export_memory(info);
-  const std::string answer =
-      mesh_.request(peer, "reach.map", bytes_of(exported.record), std::move(exported.fd), Deadline(timeout_s_));
+  const std::string answer = mesh_.request(peer, "the mapping of a buffer", bytes_of(exported.record),
+                                           std::move(exported.fd), Deadline(timeout_s_));
   return value_of<std::uint64_t>(answer, "an answer to a map request");
 }
 
@@ -144,7 +144,7 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
       entry = stale ? exposed_.erase(entry) : std::next(entry);
     }
   }
-  for (const std::uint64_t id : gone) mesh_.notify(peer, "reach.unmap", bytes_of(id));
+  for (const std::uint64_t id : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
 }
 
 void Reach::sweep() {
@@ -158,7 +158,7 @@ void Reach::sweep() {
       entry = lives ? std::next(entry) : exposed_.erase(entry);
     }
   }
-  for (const auto& [peer, id] : gone) mesh_.notify(peer, "reach.unmap", bytes_of(id));
+  for (const auto& [peer, id] : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
 }
 
 std::string Reach::why_not(const void* address, int peer) {

@@ -21,12 +21,15 @@ std::shared_ptr<World> World::create(const Launch& launch, const Parameters& par
 }
 
 World::World(std::shared_ptr<Fabric> fabric)
-    : fabric_(std::move(fabric)), messages_(std::make_unique<Messages>(fabric_)) {}
+    : fabric_(std::move(fabric)),
+      messages_(std::make_unique<Messages>(fabric_)),
+      one_sided_(std::make_unique<OneSided>(fabric_)) {}
 
 World::~World() = default;
 
 int World::rank() const { return fabric_->rank(); }
 int World::size() const { return fabric_->size(); }
+const Launch& World::launch() const { return fabric_->launch(); }
 const std::shared_ptr<Fabric>& World::fabric() const { return fabric_; }
 Device& World::device() const { return *fabric_->device(); }
 
@@ -65,6 +68,12 @@ std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int 
   return messages_->irecv(destination, bytes, peer, options, stream);
 }
 void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
+std::vector<std::shared_ptr<Request>> World::isend_all(std::span<const Outgoing> messages, Stream stream) {
+  return messages_->isend_all(messages, stream);
+}
+void World::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  messages_->wait_all(requests, stream);
+}
 
 Status World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
   return messages_->send(source, bytes, peer, options);
@@ -81,9 +90,15 @@ std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int 
 }
 Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }
+bool World::has_room(std::size_t bytes, int peer, int lane) const { return messages_->has_room(bytes, peer, lane); }
 std::size_t World::received(const std::shared_ptr<Request>& request) const { return Messages::received(request); }
 
 bool World::captured(const std::shared_ptr<Request>& request) const { return Messages::captured(request); }
+std::shared_ptr<Window> World::window(void* address, std::size_t bytes) { return one_sided_->window(address, bytes); }
+std::shared_ptr<Window> World::window(std::shared_ptr<Segment> segment) {
+  return one_sided_->window(std::move(segment));
+}
+OneSided& World::one_sided() const { return *one_sided_; }
 
 PlanBuilder World::plan(std::string name) { return PlanBuilder(fabric_, std::move(name)); }
 
@@ -93,7 +108,7 @@ std::shared_ptr<Plan> World::halo(void* array, const HaloSpec& spec, std::string
   return builder.build();
 }
 
-void World::barrier() { fabric_->barrier("world.barrier"); }
+void World::barrier() { fabric_->barrier("a barrier"); }
 
 void World::synchronize(Stream stream) {
   device().synchronize(stream);

@@ -20,6 +20,7 @@
 
 #include "onstream/halo/halo.hpp"
 #include "onstream/message/message.hpp"
+#include "onstream/one_sided/one_sided.hpp"
 #include "onstream/plan/plan.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -36,6 +37,7 @@ class World {
 
   int rank() const;
   int size() const;
+  const Launch& launch() const;  // who this rank is in the job
   const std::shared_ptr<Fabric>& fabric() const;
   Device& device() const;
 
@@ -56,6 +58,8 @@ class World {
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
+  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
+  void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
   // --- messages, the host waits ---
   // Wrong arguments throw, as do all calls once the world has failed. What happens to the message itself is returned,
@@ -68,9 +72,16 @@ class World {
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
   Status wait(const std::shared_ptr<Request>& request);
-  Status test(const std::shared_ptr<Request>& request);                 // pending, or how it ended; never blocks
+  Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
+  bool has_room(std::size_t bytes, int peer, int lane) const;
   std::size_t received(const std::shared_ptr<Request>& request) const;  // bytes of the message of a completed irecv
   bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
+
+  // --- one-sided ---
+  // Every rank's memory, or a segment, to put to and get from; see one_sided.hpp. Collective for memory.
+  std::shared_ptr<Window> window(void* address, std::size_t bytes);
+  std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
+  OneSided& one_sided() const;
 
   // --- plans ---
   PlanBuilder plan(std::string name);
@@ -97,6 +108,7 @@ class World {
   explicit World(std::shared_ptr<Fabric> fabric);
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Messages> messages_;
+  std::unique_ptr<OneSided> one_sided_;
 };
 
 }  // namespace onstream

@@ -14,6 +14,7 @@
 #include "onstream/device/cuda/managed.hpp"
 #include "onstream/device/cuda/memory.hpp"
 #include "onstream/device/cuda/own.hpp"
+#include "onstream/device/cuda/pins.hpp"
 #include "onstream/device/cuda/small.hpp"
 #include "onstream/device/cuda/words.hpp"
 #include "onstream/device/disposal.hpp"
@@ -138,6 +139,10 @@ class CudaDevice final : public Device {
   SmallCopies small_copies() const override { return smalls_.how(); }
   MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
   std::uint64_t frees() const override { return own_removals(); }
+  std::shared_ptr<void> pin(const void* address, std::size_t bytes) override {
+    const bool plain = inspect(address).kind == MemoryKind::host || cuda::pinned_around(address).has_value();
+    return plain ? cuda::pin(gpu_, address, bytes) : nullptr;
+  }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return cuda::import_memory(gpu_, record, std::move(fd));
@@ -212,7 +217,9 @@ void CudaDevice::destroy_stream(Stream stream) {
 bool CudaDevice::idle(Stream stream) const {
   const ControlPath path(gpu_);
   // Asking a capturing stream would break the capture.
-  require(!capturing_here(stream), "idle: the stream is capturing; end the capture first");
+  require(!capturing_here(stream),
+          "a stream that is capturing cannot be asked whether it is idle: nothing of it "
+          "runs before its graph is launched; end the capture first");
   const cudaError_t result = cudaStreamQuery(handle_of(stream));
   if (result == cudaErrorNotReady) {
     forget_error();
@@ -224,7 +231,9 @@ bool CudaDevice::idle(Stream stream) const {
 
 void CudaDevice::synchronize(Stream stream) {
   const ControlPath path(gpu_);
-  require(!capturing_here(stream), "synchronize: the stream is capturing; end the capture first");
+  require(!capturing_here(stream),
+          "a stream that is capturing cannot be waited for: nothing of it runs before its "
+          "graph is launched; end the capture first");
   check(cudaStreamSynchronize(handle_of(stream)), "synchronising a stream of GPU ", gpu_.ordinal());
 }
 

@@ -41,6 +41,16 @@ class CudaGroup {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }
 
+  ONSTREAM_BODY static std::uint32_t load_acquire(const std::uint32_t* word) {
+    std::uint32_t value;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  ONSTREAM_BODY static void store_release(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+  }
+  ONSTREAM_BODY static void add_system(std::uint32_t* word, std::uint32_t value) { atomicAdd_system(word, value); }
+
   ONSTREAM_BODY static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
   }

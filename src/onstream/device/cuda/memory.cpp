@@ -9,6 +9,7 @@
 
 #include "onstream/device/cuda/check.hpp"
 #include "onstream/device/cuda/own.hpp"
+#include "onstream/device/cuda/pins.hpp"
 #include "onstream/device/cuda/ranges.hpp"
 #include "onstream/device/process_id.hpp"
 
@@ -299,6 +300,10 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
     info.kind = MemoryKind::pinned;
     info.kernel_access = known.on_gpu == reinterpret_cast<CUdeviceptr>(address);
     info.why_private = "it was not allocated by onstream, and the driver does not share pinned memory";
+    if (const auto pinned = pinned_around(address)) {
+      info.base = pinned->data();
+      info.bytes = pinned->size();
+    }
   } else {
     info.kind = MemoryKind::device;
     info.device_index = static_cast<int>(known.ordinal);

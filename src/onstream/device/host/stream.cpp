@@ -146,13 +146,13 @@ void Stream::work() {
 
 bool Stream::idle() const {
   const std::lock_guard lock(mutex_);
-  refuse_while_capturing("idle()");
+  refuse_while_capturing("asked whether it is idle");
   return finished_.load(std::memory_order_acquire) == enqueued_.load(std::memory_order_relaxed);
 }
 
 void Stream::synchronize() {
   std::unique_lock lock(mutex_);
-  refuse_while_capturing("synchronize()");
+  refuse_while_capturing("waited for");
   const std::uint64_t target = enqueued_.load(std::memory_order_relaxed);
   const auto reached = [&] { return finished_.load(std::memory_order_acquire) >= target; };
   while (!reached()) {
@@ -226,9 +226,9 @@ void Stream::retain(std::shared_ptr<const void> thing) {
   capture_->retain(std::move(thing));
 }
 
-void Stream::refuse_while_capturing(const char* call) const {
-  require(!in_capture(), call, " on a stream that is capturing: nothing of it runs before the graph is launched. Call ",
-          "end_capture() first.");
+void Stream::refuse_while_capturing(const char* what) const {
+  require(!in_capture(), "a stream that is capturing cannot be ", what,
+          ": nothing of it runs before its graph is launched; end the capture first");
 }
 
 }  // namespace onstream::host

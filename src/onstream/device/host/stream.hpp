@@ -51,7 +51,7 @@ class Stream {
   void start_worker();
   void wake_worker();
   bool in_capture() const { return capture_ != nullptr && capture_->open(); }
-  void refuse_while_capturing(const char* call) const;
+  void refuse_while_capturing(const char* what) const;
 
   void work();
 

@@ -13,19 +13,20 @@ namespace onstream {
 
 class StreamPool {
  public:
-  explicit StreamPool(std::shared_ptr<Device> device)
-      : device_(std::move(device)), sends_(device_->create_stream()), receives_(device_->create_stream()) {}
+  explicit StreamPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
   ~StreamPool() {
     for (const Stream stream : free_) device_->destroy_stream(stream);
-    device_->destroy_stream(sends_);
-    device_->destroy_stream(receives_);
+    for (const Stream stream : {sends_, receives_}) {
+      if (stream.handle != nullptr) device_->destroy_stream(stream);
+    }
   }
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
 
-  // Posted sends, and posted receives, in order: what matches them.
-  Stream sends() const { return sends_; }
-  Stream receives() const { return receives_; }
+  // Posted sends, and posted receives, in order: what matches them. Made when first asked for, as streams share few
+  // hardware queues.
+  Stream sends() { return made(sends_); }
+  Stream receives() { return made(receives_); }
 
   class Lease {
    public:
@@ -56,6 +57,12 @@ class StreamPool {
   }
 
  private:
+  Stream made(Stream& stream) {
+    const std::lock_guard lock(mutex_);
+    if (stream.handle == nullptr) stream = device_->create_stream();
+    return stream;
+  }
+
   std::shared_ptr<Device> device_;
   Stream sends_;
   Stream receives_;

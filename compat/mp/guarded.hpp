@@ -1,0 +1,28 @@
+// What every call does: finds the runtime, and turns what goes wrong into a return code and a line that says why.
+#pragma once
+
+#include <exception>
+
+#include "onstream/base/log.hpp"
+#include "runtime.hpp"
+
+namespace onstream::mp {
+
+// The runtime between mp_init and mp_finalize; null otherwise.
+std::unique_ptr<Runtime>& running();
+
+template <class Function>
+int guarded(const char* call, const Function& function) {
+  try {
+    demand(running() != nullptr, MP_FAILURE, "libmp is not initialised: mp_init was not called, or mp_finalize was");
+    return function(*running());
+  } catch (const Refusal& refusal) {
+    log(LogLevel::error, call, ": ", refusal.what());
+    return refusal.code();
+  } catch (const std::exception& error) {
+    log(LogLevel::error, call, ": ", error.what());
+    return MP_FAILURE;
+  }
+}
+
+}  // namespace onstream::mp

@@ -1,0 +1,93 @@
+#include "progress.hpp"
+
+#include <chrono>
+
+#include "onstream/base/error.hpp"
+#include "onstream/bootstrap/quiet_thread.hpp"
+
+namespace onstream::mp {
+
+Progress::Progress(World& world, std::vector<std::unique_ptr<Pair>>& pairs)
+    : world_(world), pairs_(pairs), thread_(quiet_thread([this] { work(); })) {}
+
+Progress::~Progress() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void Progress::add(Pair& pair, const std::shared_ptr<Operation>& request) {
+  const auto most = static_cast<std::size_t>(world_.fabric()->parameters().lane_receives);
+  const Deadline deadline(world_.fabric()->parameters().timeout_s);
+  for (std::uint32_t round = 0;; ++round) {
+    {
+      const std::lock_guard lock(pair.mutex);
+      while (!pair.posted.empty() && pair.posted.front()->settled.load()) pair.posted.pop_front();
+      if (pair.posted.size() < most) {
+        pair.posted.push_back(request);
+        return;
+      }
+    }
+    advance(pair);
+    if (deadline.passed()) {
+      fail(ErrorCode::timeout, most, " receives from rank ", request->peer,
+           " are posted already, and none of them has ended; raise lane_receives");
+    }
+    HostGroup::pause(round);
+  }
+}
+
+bool Progress::ended(Operation& request) {
+  if (request.settled.load()) return true;
+  const std::unique_lock busy(request.busy, std::try_to_lock);
+  if (!busy.owns_lock()) return false;
+  if (request.message != nullptr && world_.test(request.message) != Status::pending) request.settled.store(true);
+  return request.settled.load();
+}
+
+void Progress::advance(Pair& pair) {
+  for (;;) {
+    std::shared_ptr<Operation> oldest;
+    {
+      const std::lock_guard lock(pair.mutex);
+      if (pair.posted.empty()) return;
+      oldest = pair.posted.front();
+    }
+    if (!ended(*oldest)) return;
+    const std::lock_guard lock(pair.mutex);
+    if (!pair.posted.empty() && pair.posted.front() == oldest) pair.posted.pop_front();
+  }
+}
+
+void Progress::work() {
+  // A GPU is asked by a kernel, which costs more than a look at memory.
+  const bool on_host = world_.device().kind() == DeviceKind::host;
+  const std::chrono::milliseconds tick(on_host ? 1 : 5);
+  std::vector<std::shared_ptr<Operation>> before(pairs_.size());
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      if (wake_.wait_for(lock, tick, [&] { return stopping_; })) return;
+    }
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      std::shared_ptr<Operation> oldest;
+      {
+        const std::lock_guard lock(pairs_[i]->mutex);
+        if (!pairs_[i]->posted.empty()) oldest = pairs_[i]->posted.front();
+      }
+      if (oldest != nullptr && oldest == before[i]) {
+        try {
+          advance(*pairs_[i]);
+        } catch (const Error&) {
+          // The world has failed; the program's own calls tell.
+        }
+      }
+      before[i] = std::move(oldest);
+    }
+  }
+}
+
+}  // namespace onstream::mp

@@ -1,0 +1,42 @@
+// Progress: a thread that completes posted receives while the program does something else.
+//
+// libmp's receives complete in the network card. Here a receive is completed by a wait for it or a later one, and a
+// rank may do other things first: wait for its own send, or stand in an MPI barrier that the sender, waiting for this
+// receive, has not reached. So a receive that stays unfinished for a tick is looked at by this thread.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "pair.hpp"
+
+namespace onstream::mp {
+
+class Progress {
+ public:
+  Progress(World& world, std::vector<std::unique_ptr<Pair>>& pairs);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Takes note of a posted receive. Waits for older ones while a lane's worth is under way.
+  void add(Pair& pair, const std::shared_ptr<Operation>& request);
+  // Completes what can be completed of this peer's receives.
+  void advance(Pair& pair);
+
+ private:
+  void work();
+  bool ended(Operation& request);
+
+  World& world_;
+  std::vector<std::unique_ptr<Pair>>& pairs_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace onstream::mp

@@ -1,0 +1,138 @@
+// Waits for words, and descriptor queues.
+#include "guarded.hpp"
+#include "poster.hpp"
+
+using namespace onstream;
+using namespace onstream::mp;
+
+namespace {
+
+Compare compare_of(int flags) {
+  switch (flags) {
+    case MP_WAIT_GEQ: return Compare::reached;
+    case MP_WAIT_EQ: return Compare::eq;
+    case MP_WAIT_AND: return Compare::any_bit;
+    default: throw Refusal(EINVAL, concat("flags ", flags, " are none of MP_WAIT_GEQ, MP_WAIT_EQ and MP_WAIT_AND"));
+  }
+}
+
+Until until(std::uint32_t value, Compare compare) {
+  return {compare, value, sizeof(std::uint32_t), Sign::unsigned_word};
+}
+
+void demand_word(const std::uint32_t* word) {
+  demand(word != nullptr && reinterpret_cast<std::uintptr_t>(word) % sizeof *word == 0, EINVAL, "the word at ", word,
+         " is not aligned to its 4 bytes");
+}
+
+enum class Side { sender, receiver };
+
+// Notes the wait for a request that is posted, or queued before it.
+int add_wait(Runtime& runtime, mp_desc_queue_t* dq, mp_request_t* req, Side side) {
+  const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
+  const std::shared_ptr<Operation> request = runtime.request_of(req);
+  demand(request->is_sent() == (side == Side::sender), EINVAL, "the request is a ",
+         request->is_sent() ? "send" : "receive");
+  demand(request->state == State::posted || request->state == State::queued, EINVAL,
+         "the request is not posted or queued, or a stream waits for it already");
+  queue->entries.push_back({Entry::What::await, request, nullptr, 0, Compare::reached});
+  return MP_SUCCESS;
+}
+
+void post(Poster& poster, const Entry& entry) {
+  switch (entry.what) {
+    case Entry::What::start: return poster.start(entry.request);
+    case Entry::What::await:
+      demand(entry.request->state == State::posted, EINVAL, "a request waits in another queue, or is waited for twice");
+      return poster.await(entry.request);
+    case Entry::What::wait_word: return poster.wait_word(entry.word, until(entry.value, entry.compare));
+    case Entry::What::store_word: return poster.store_word(entry.word, entry.value, sizeof entry.value);
+  }
+}
+
+}  // namespace
+
+int mp_wait32(uint32_t* ptr, uint32_t value, int flags) {
+  return guarded("mp_wait32", [&](Runtime& runtime) {
+    demand_word(ptr);
+    const Status status = runtime.world().one_sided().wait(ptr, until(value, compare_of(flags)));
+    demand(status == Status::ok, MP_FAILURE, "the wait for the word at ", ptr, " ended with ", name_of(status));
+    return MP_SUCCESS;
+  });
+}
+
+int mp_wait32_on_stream(uint32_t* ptr, uint32_t value, int flags, CUstream_st* stream) {
+  return guarded("mp_wait32_on_stream", [&](Runtime& runtime) {
+    demand_word(ptr);
+    Poster poster(runtime, runtime.stream_of(stream));
+    poster.wait_word(ptr, until(value, compare_of(flags)));
+    poster.finish();
+    return MP_SUCCESS;
+  });
+}
+
+int mp_desc_queue_alloc(mp_desc_queue_t* dq) {
+  return guarded("mp_desc_queue_alloc", [&](Runtime& runtime) {
+    demand(dq != nullptr, MP_FAILURE, "there is no place for the queue");
+    *dq = runtime.add_queue();
+    return MP_SUCCESS;
+  });
+}
+
+int mp_desc_queue_free(mp_desc_queue_t* dq) {
+  return guarded("mp_desc_queue_free", [&](Runtime& runtime) {
+    const std::size_t left = runtime.queue_of(dq)->entries.size();
+    if (left > 0) log(LogLevel::warn, "mp_desc_queue_free: the queue holds ", left, " ops that were never posted");
+    runtime.remove_queue(*dq);
+    *dq = nullptr;
+    return MP_SUCCESS;
+  });
+}
+
+int mp_desc_queue_add_send(mp_desc_queue_t* dq, mp_request_t* req) {
+  return guarded("mp_desc_queue_add_send", [&](Runtime& runtime) {
+    const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
+    const std::shared_ptr<Operation> request = runtime.request_of(req);
+    runtime.take_prepared(request);
+    queue->entries.push_back({Entry::What::start, request, nullptr, 0, Compare::reached});
+    return MP_SUCCESS;
+  });
+}
+
+int mp_desc_queue_add_wait_send(mp_desc_queue_t* dq, mp_request_t* req) {
+  return guarded("mp_desc_queue_add_wait_send",
+                 [&](Runtime& runtime) { return add_wait(runtime, dq, req, Side::sender); });
+}
+
+int mp_desc_queue_add_wait_recv(mp_desc_queue_t* dq, mp_request_t* req) {
+  return guarded("mp_desc_queue_add_wait_recv",
+                 [&](Runtime& runtime) { return add_wait(runtime, dq, req, Side::receiver); });
+}
+
+int mp_desc_queue_add_wait_value32(mp_desc_queue_t* dq, uint32_t* ptr, uint32_t value, int flags) {
+  return guarded("mp_desc_queue_add_wait_value32", [&](Runtime& runtime) {
+    demand_word(ptr);
+    runtime.queue_of(dq)->entries.push_back({Entry::What::wait_word, nullptr, ptr, value, compare_of(flags)});
+    return MP_SUCCESS;
+  });
+}
+
+int mp_desc_queue_add_write_value32(mp_desc_queue_t* dq, uint32_t* ptr, uint32_t value) {
+  return guarded("mp_desc_queue_add_write_value32", [&](Runtime& runtime) {
+    demand_word(ptr);
+    runtime.queue_of(dq)->entries.push_back({Entry::What::store_word, nullptr, ptr, value, Compare::reached});
+    return MP_SUCCESS;
+  });
+}
+
+int mp_desc_queue_post_on_stream(CUstream_st* stream, mp_desc_queue_t* dq, int /*flags*/) {
+  return guarded("mp_desc_queue_post_on_stream", [&](Runtime& runtime) {
+    const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
+    const std::vector<Entry> entries = std::move(queue->entries);
+    queue->entries.clear();
+    Poster poster(runtime, runtime.stream_of(stream));
+    for (const Entry& entry : entries) post(poster, entry);
+    poster.finish();
+    return MP_SUCCESS;
+  });
+}

@@ -1,0 +1,324 @@
+#include "runtime.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "onstream/base/error.hpp"
+#include "onstream/base/log.hpp"
+#include "poster.hpp"
+
+// Of the stand-in for the CUDA runtime (standin/), if the program uses it: the host stream behind its default stream.
+extern "C" __attribute__((weak)) void* onstream_standin_default_stream(void);
+
+namespace onstream::mp {
+
+namespace {
+
+constexpr std::size_t kInlineBytes = 64;
+
+bool lies_within(const Block& block, const Registration& registration) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
+  const auto base = reinterpret_cast<std::uintptr_t>(registration.address);
+  return begin >= base && begin - base <= registration.bytes && block.bytes <= registration.bytes - (begin - base);
+}
+
+}  // namespace
+
+Runtime::Runtime(const Launch& launch, const Parameters& parameters, std::span<const int> peers)
+    : world_(World::create(launch, parameters)),
+      on_host_(world_->device().kind() == DeviceKind::host),
+      words_(std::make_shared<DeviceWordsPool>(world_->fabric()->device())) {
+  for (int rank = 0; rank < world_->size(); ++rank) pairs_.push_back(std::make_unique<Pair>());
+  for (const int peer : peers) pairs_[static_cast<std::size_t>(peer)]->is_peer = true;
+  progress_ = std::make_unique<Progress>(*world_, pairs_);
+}
+
+Runtime::~Runtime() {
+  progress_.reset();
+  for (const auto& pair : pairs_) {
+    for (OwnStream* line : {&pair->sending, &pair->receiving, &pair->arriving}) line->close(world_->device());
+  }
+}
+
+Stream Runtime::stream_of(CUstream_st* stream) const {
+  if (stream == nullptr && on_host_ && onstream_standin_default_stream != nullptr) {
+    return {onstream_standin_default_stream()};
+  }
+  return {stream};
+}
+
+// --- memory ---
+
+mp_reg_t Runtime::register_memory(void* address, std::size_t bytes) {
+  demand(address != nullptr && bytes > 0, MP_FAILURE, bytes, " B at ", address, " cannot be registered");
+  auto made = std::make_shared<Registration>();
+  made->address = static_cast<std::byte*>(address);
+  made->bytes = bytes;
+  made->pin = world_->device().pin(address, bytes);
+  return registrations_.add(made);
+}
+
+void Runtime::deregister(mp_reg_t handle) {
+  demand(registrations_.find(handle) != nullptr, MP_FAILURE, "the registration is none, or deregistered already");
+  registrations_.remove(handle);
+}
+
+mp_window_t Runtime::create_window(void* address, std::size_t bytes) {
+  auto made = std::make_shared<WindowObject>();
+  if (bytes > 0 && address != nullptr) made->pin = world_->device().pin(address, bytes);
+  made->window = world_->window(address, bytes);
+  return windows_.add(made);
+}
+
+void Runtime::destroy_window(mp_window_t handle) {
+  demand(windows_.find(handle) != nullptr, MP_FAILURE, "the window is none, or destroyed already");
+  windows_.remove(handle);
+}
+
+void Runtime::reach_word(const void* word) {
+  if (on_host_ || word == nullptr || world_->device().inspect(word).kernel_access) return;
+  pinned_words_.push_back(world_->device().pin(word, sizeof(std::uint32_t)));
+}
+
+std::shared_ptr<Memory> Runtime::staging_for(const Operation& request) {
+  const MemoryKind kind = world_->device().inspect(request.blocks.front().address).kind;
+  return world_->allocate(request.bytes, kind == MemoryKind::device ? MemoryKind::device : MemoryKind::pinned);
+}
+
+// --- requests ---
+
+void Runtime::check_peer(int peer) const {
+  demand(peer >= 0 && peer < world_->size() && pairs_[static_cast<std::size_t>(peer)]->is_peer, MP_FAILURE, "rank ",
+         peer, " is none of the peers that mp_init was given; the communicator has ranks 0 to ", world_->size() - 1);
+}
+
+std::shared_ptr<Registration> Runtime::registration_of(const mp_reg_t* handle) const {
+  const auto found = handle == nullptr ? nullptr : registrations_.find(*handle);
+  demand(found != nullptr, MP_FAILURE, "the registration is none, or deregistered already");
+  return found;
+}
+
+Window& Runtime::window_of(mp_window_t handle) const {
+  const auto found = windows_.find(handle);
+  demand(found != nullptr, MP_FAILURE, "the window is none, or destroyed already");
+  return *found->window;
+}
+
+std::shared_ptr<Operation> Runtime::request_of(const mp_request_t* handle) const {
+  const auto found = handle == nullptr ? nullptr : requests_.find(*handle);
+  demand(found != nullptr, EINVAL, "the request is none: waited for already, a NOWAIT put, or never made");
+  return found;
+}
+
+std::shared_ptr<Queue> Runtime::queue_of(const mp_desc_queue_t* handle) const {
+  const auto found = handle == nullptr ? nullptr : queues_.find(*handle);
+  demand(found != nullptr, MP_FAILURE, "the descriptor queue is none, or freed already");
+  return found;
+}
+
+std::shared_ptr<Operation> Runtime::message(Kind kind, std::vector<Block> blocks, int peer, const mp_reg_t* reg) {
+  check_peer(peer);
+  const std::shared_ptr<Registration> registration = registration_of(reg);
+  auto made = std::make_shared<Operation>();
+  made->kind = kind;
+  made->peer = peer;
+  for (const Block& block : blocks) {
+    demand(block.bytes == 0 || lies_within(block, *registration), MP_FAILURE, block.bytes, " B at ", block.address,
+           " are not within the registered ", registration->bytes, " B at ", registration->address);
+    made->bytes += block.bytes;
+  }
+  std::erase_if(blocks, [](const Block& block) { return block.bytes == 0; });
+  made->blocks = std::move(blocks);
+  if (made->blocks.size() > 1) made->staged = staging_for(*made);
+  return made;
+}
+
+std::shared_ptr<Operation> Runtime::put(Block source, int peer, const mp_reg_t* reg, std::size_t offset,
+                                        mp_window_t window, int flags) {
+  constexpr int kKnown = MP_PUT_INLINE | MP_PUT_NOWAIT;
+  demand((flags & ~kKnown) == 0, MP_FAILURE, "flags ", flags, " are none of MP_PUT_INLINE and MP_PUT_NOWAIT");
+  std::shared_ptr<Operation> made = message(Kind::put, {source}, peer, reg);
+  made->nowait = (flags & MP_PUT_NOWAIT) != 0;
+  made->batch.emplace(world_->one_sided());
+  const Remote to{window_of(window), peer, offset};
+  if ((flags & MP_PUT_INLINE) == 0) {
+    made->batch->put(to, source.address, source.bytes);
+    return made;
+  }
+  demand(source.bytes <= kInlineBytes, MP_FAILURE, "MP_PUT_INLINE takes at most ", kInlineBytes, " B, not ",
+         source.bytes);
+  std::byte now[kInlineBytes];
+  if (on_host_ || world_->device().inspect(source.address).kind != MemoryKind::device) {
+    if (source.bytes > 0) std::memcpy(now, source.address, source.bytes);
+  } else {
+    const Stream line = pair(peer).sending.get(world_->device());
+    world_->device().copy(now, source.address, source.bytes, line);
+    world_->device().synchronize(line);
+  }
+  made->batch->put_now(to, now, source.bytes);
+  return made;
+}
+
+std::shared_ptr<Operation> Runtime::get(Block destination, int peer, const mp_reg_t* reg, std::size_t offset,
+                                        mp_window_t window) {
+  std::shared_ptr<Operation> made = message(Kind::get, {destination}, peer, reg);
+  made->batch.emplace(world_->one_sided());
+  made->batch->get(destination.address, {window_of(window), peer, offset}, destination.bytes);
+  return made;
+}
+
+mp_request_t Runtime::hand_out(const std::shared_ptr<Operation>& request) {
+  request->handle = requests_.add(request);
+  if (request->nowait && request->state == State::posted) requests_.remove(request->handle);
+  return request->handle;
+}
+
+void Runtime::remember(const std::shared_ptr<Operation>& request) { pair(request->peer).prepared.push_back(request); }
+
+void Runtime::take_prepared(const std::shared_ptr<Operation>& request) {
+  demand(request->state == State::prepared && request->is_sent(), MP_FAILURE,
+         "the request is not prepared: it was posted or queued already, or is a receive");
+  auto& prepared = pair(request->peer).prepared;
+  demand(!prepared.empty() && prepared.front() == request, MP_FAILURE, "ops for rank ", request->peer,
+         " must be posted in the order in which they were prepared");
+  prepared.pop_front();
+  request->state = State::queued;
+  if (request->nowait) requests_.remove(request->handle);
+}
+
+// --- posting by the host ---
+
+// Where nothing is in the way, the host device does the work within the call.
+bool Runtime::post_at_once(Operation& request) {
+  if (!on_host_ || request.staged != nullptr || !pair(request.peer).sends.idle()) return false;
+  if (!request.is_message()) {
+    world_->one_sided().run(*request.batch);
+  } else if (world_->has_room(request.bytes, request.peer, 0)) {
+    request.message = world_->isend(request.buffer(), request.bytes, request.peer, {});
+  } else {
+    return false;
+  }
+  request.state = State::posted;
+  return true;
+}
+
+void Runtime::post(const std::shared_ptr<Operation>& request) {
+  Pair& to = pair(request->peer);
+  if (request->is_sent()) {
+    if (post_at_once(*request)) return;
+    Poster poster(*this, to.sending.get(world_->device()));
+    poster.start(request);
+    return poster.finish();
+  }
+  const std::lock_guard busy(request->busy);
+  progress_->add(to, request);
+  if (on_host_ && request->staged == nullptr) {
+    request->message = world_->irecv(request->buffer(), request->bytes, request->peer, {});
+    request->state = State::posted;
+  } else {
+    const Stream line = to.receiving.get(world_->device());
+    Poster poster(*this, line);
+    poster.receive(request);
+    poster.finish();
+    // On the host device the receives of a pair are posted by this thread, so this one may not come later.
+    if (on_host_) world_->device().synchronize(line);
+  }
+}
+
+// --- completion ---
+
+void Runtime::wait_for(const Event& event) const {
+  constexpr std::uint32_t kCheckEvery = 256;
+  for (std::uint32_t round = 0; !event.done(); ++round) {
+    if (round % kCheckEvery == kCheckEvery - 1) world_->fabric()->check();
+    HostGroup::pause(round);
+  }
+}
+
+void Runtime::wait_until_seen(const Operation& request) const {
+  const Until seen{Compare::eq, 1, sizeof(std::uint32_t), Sign::unsigned_word};
+  const Status status = world_->one_sided().wait(&request.words->seen, seen);
+  demand(status == Status::ok, MP_FAILURE, "no kernel has signalled the request's wait descriptor within ",
+         world_->fabric()->parameters().timeout_s, " s");
+}
+
+// Puts what a receive got where it belongs.
+void Runtime::scatter(Operation& request) {
+  std::size_t left = world_->received(request.message);
+  Batch batch(world_->one_sided());
+  std::byte* staged = request.staged->data();
+  for (const Block& block : request.blocks) {
+    const std::size_t now = std::min(left, block.bytes);
+    batch.copy(block.address, staged, now);
+    staged += block.bytes;
+    left -= now;
+  }
+  world_->one_sided().run(batch);
+}
+
+void Runtime::finish(Operation& request) {
+  const std::lock_guard busy(request.busy);
+  if (request.words != nullptr && request.words->asked != 0) wait_until_seen(request);
+  if (request.awaited != nullptr) wait_for(*request.awaited);
+  if (request.done != nullptr) wait_for(*request.done);
+  world_->fabric()->check();
+  if (request.message == nullptr) return;
+  const Status status = world_->wait(request.message);
+  request.settled.store(true);
+  if (status == Status::ok && request.staged != nullptr && request.kind == Kind::recv && !request.scattered) {
+    scatter(request);
+  }
+  if (status == Status::ok) return;
+  world_->fabric()->check();
+  world_->take_faults();
+  const bool sent = request.kind == Kind::send;
+  throw Refusal(MP_FAILURE, concat(sent ? "the send of " : "the receive of ", request.bytes, " B ",
+                                   sent ? "to rank " : "from rank ", request.peer, " ended with ", name_of(status),
+                                   status == Status::truncated ? ": the message is larger than its receive" : ""));
+}
+
+void Runtime::wait(std::span<mp_request_t> handles) {
+  std::vector<std::shared_ptr<Operation>> requests;
+  for (const mp_request_t& handle : handles) {
+    requests.push_back(request_of(&handle));
+    const State state = requests.back()->state;
+    demand(state == State::posted || state == State::awaited, EINVAL, "the request was prepared, but is not posted");
+  }
+  std::exception_ptr first;
+  // The last receive of a peer completes all before it, at the price of one.
+  for (std::size_t i = requests.size(); i-- > 0;) {
+    try {
+      finish(*requests[i]);
+    } catch (...) {
+      if (first == nullptr) first = std::current_exception();
+    }
+    requests_.remove(handles[i]);
+  }
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+bool Runtime::is_done(Operation& request) {
+  if (request.state != State::posted && request.state != State::awaited) return false;
+  if (request.words != nullptr && request.words->asked != 0 &&
+      std::atomic_ref(request.words->seen).load(std::memory_order_acquire) == 0) {
+    return false;
+  }
+  if (request.awaited != nullptr && !request.awaited->done()) return false;
+  if (request.done != nullptr && !request.done->done()) return false;
+  if (request.message == nullptr || request.settled.load()) return true;
+  const std::unique_lock busy(request.busy, std::try_to_lock);
+  if (busy.owns_lock() && world_->test(request.message) != Status::pending) request.settled.store(true);
+  return request.settled.load();
+}
+
+int Runtime::count_done(std::span<mp_request_t> handles) {
+  world_->fabric()->check();
+  int count = 0;
+  for (const mp_request_t& handle : handles) {
+    if (const auto request = requests_.find(handle)) count += is_done(*request) ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace onstream::mp

@@ -1,0 +1,197 @@
+#include "onstream/one_sided/batch.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "onstream/base/error.hpp"
+#include "onstream/one_sided/implementation.hpp"
+
+namespace onstream {
+
+using one_sided::Helper;
+using one_sided::Step;
+using one_sided::StepKind;
+using one_sided::wait_step;
+using one_sided::Work;
+
+namespace {
+
+std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+Step store_step(std::uint64_t target, std::uint64_t value, std::size_t width) {
+  Step step;
+  step.kind = StepKind::store;
+  step.width = static_cast<std::uint8_t>(width);
+  step.target = target;
+  step.source = value;
+  return step;
+}
+
+// The widest word that may be stored at `target` when `bytes` are left.
+std::size_t word_at(std::uint64_t target, std::size_t bytes) {
+  if (target % 8 == 0 && bytes >= 8) return 8;
+  return target % 4 == 0 && bytes >= 4 ? 4 : 1;
+}
+
+void check_word(const char* what, std::uint64_t address, std::size_t width) {
+  require(width == 4 || width == 8, what, ": a word has 4 or 8 bytes, not ", width);
+  require(address != 0 && address % width == 0, what, ": the word of ", width, " B at ",
+          reinterpret_cast<const void*>(address), " is not aligned to its size");
+}
+
+}  // namespace
+
+Step one_sided::wait_step(const void* word, const Until& until) {
+  check_word("wait", address_of(word), until.width);
+  Step step;
+  step.kind = StepKind::wait;
+  step.width = static_cast<std::uint8_t>(until.width);
+  step.compare = until.compare;
+  step.sign = until.sign;
+  step.target = address_of(word);
+  step.source = until.value;
+  return step;
+}
+
+Batch::Batch(OneSided& one_sided) : Batch(*one_sided.implementation_) {}
+
+void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
+  const std::uint64_t target = to.window.at(to.rank, to.offset, bytes);
+  if (bytes == 0) return;
+  require(source != nullptr, "put: the source of ", bytes, " B is a null pointer");
+  if (!asks_helper(to)) return add_copy(target, address_of(source), bytes, to.rank, address_of(source));
+  const std::size_t chunk = one_sided_->helper().chunk_bytes();
+  for (std::size_t done = 0; done < bytes; done += chunk) {
+    const std::size_t now = std::min(chunk, bytes - done);
+    claim_helper(to.rank);
+    add_copy(address_of(one_sided_->helper().data(to.rank)), address_of(source) + done, now, to.rank,
+             address_of(source) + done);
+    ask_helper(to.rank, {static_cast<std::uint64_t>(Work::put), target + done, now, 0});
+    release_helper(to.rank);
+  }
+}
+
+void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
+  const std::uint64_t source = from.window.at(from.rank, from.offset, bytes);
+  if (bytes == 0) return;
+  require(destination != nullptr, "get: the destination of ", bytes, " B is a null pointer");
+  if (!asks_helper(from)) return add_copy(address_of(destination), source, bytes, from.rank, address_of(destination));
+  const std::size_t chunk = one_sided_->helper().chunk_bytes();
+  for (std::size_t done = 0; done < bytes; done += chunk) {
+    const std::size_t now = std::min(chunk, bytes - done);
+    claim_helper(from.rank);
+    ask_helper(from.rank, {static_cast<std::uint64_t>(Work::get), source + done, now, 0});
+    add_copy(address_of(destination) + done, address_of(one_sided_->helper().data(from.rank)), now, from.rank,
+             address_of(destination) + done);
+    release_helper(from.rank);
+  }
+}
+
+void Batch::put_now(const Remote& to, const void* source, std::size_t bytes) {
+  const std::uint64_t target = to.window.at(to.rank, to.offset, bytes);
+  require(source != nullptr || bytes == 0, "put: the source of ", bytes, " B is a null pointer");
+  for (std::size_t done = 0; done < bytes;) {
+    const std::size_t width = word_at(target + done, bytes - done);
+    std::uint64_t value = 0;
+    std::memcpy(&value, static_cast<const std::byte*>(source) + done, width);
+    write(to, target + done, value, width, SignalOp::set);
+    done += width;
+  }
+}
+
+void Batch::signal(const Signal& signal) {
+  const Remote& word = signal.word;
+  const std::uint64_t target = word.window.at(word.rank, word.offset, signal.width);
+  check_word("signal", target, signal.width);
+  write(word, target, signal.value, signal.width, signal.op);
+}
+
+void Batch::wait(const void* word, const Until& until) {
+  one_sided_->check_kernel_access("wait", word);
+  add(wait_step(word, until));
+}
+
+void Batch::store(void* word, std::uint64_t value, std::size_t width) {
+  check_word("store", address_of(word), width);
+  one_sided_->check_kernel_access("store", word);
+  add(store_step(address_of(word), value, width));
+}
+
+void Batch::copy(void* destination, const void* source, std::size_t bytes) {
+  if (bytes == 0) return;
+  require(destination != nullptr && source != nullptr, "copy: ", bytes, " B from ", source, " to ", destination,
+          ": neither may be null");
+  const auto local = [&](const void* end) { return one_sided_->copy_kind(end, bytes); };
+  Step step;
+  step.kind = local(destination) == StepKind::copy ? local(source) : StepKind::engine;
+  step.target = address_of(destination);
+  step.source = address_of(source);
+  step.bytes = bytes;
+  add(step);
+}
+
+void Batch::append(const Batch& other) {
+  for (const Step& step : other.steps()) add(step);
+}
+
+void Batch::clear() {
+  few_count_ = 0;
+  many_.clear();
+}
+
+void Batch::add(const Step& step) {
+  if (few_count_ < few_.size()) {
+    few_[few_count_++] = step;
+    return;
+  }
+  if (many_.empty()) many_.assign(few_.begin(), few_.end());
+  many_.push_back(step);
+}
+
+void Batch::add_copy(std::uint64_t target, std::uint64_t source, std::size_t bytes, int peer, std::uint64_t local) {
+  Step step;
+  step.kind = one_sided_->copy_kind(reinterpret_cast<const void*>(local), bytes);
+  step.peer = peer;
+  step.target = target;
+  step.source = source;
+  step.bytes = bytes;
+  add(step);
+}
+
+void Batch::write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op) {
+  if (asks_helper(to)) {
+    const Work work = op == SignalOp::add ? Work::add : Work::store;
+    claim_helper(to.rank);
+    ask_helper(to.rank, {static_cast<std::uint64_t>(work), target, width, value});
+    return release_helper(to.rank);
+  }
+  if (to.rank == one_sided_->rank()) one_sided_->check_kernel_access("signal", reinterpret_cast<const void*>(target));
+  Step step = store_step(target, value, width);
+  if (op == SignalOp::add) step.kind = StepKind::add;
+  step.peer = to.rank;
+  add(step);
+}
+
+bool Batch::asks_helper(const Remote& place) { return !place.window.direct(place.rank); }
+
+void Batch::claim_helper(int peer) {
+  Step step = store_step(address_of(one_sided_->helper().lock(peer)), 1, 8);
+  step.kind = StepKind::claim;
+  step.peer = peer;
+  add(step);
+}
+
+void Batch::ask_helper(int peer, const one_sided::Errand& request) {
+  one_sided::Errand* slot = one_sided_->helper().slot(peer);
+  add(store_step(address_of(&slot->address), request.address, 8));
+  add(store_step(address_of(&slot->bytes), request.bytes, 8));
+  add(store_step(address_of(&slot->value), request.value, 8));
+  add(store_step(address_of(&slot->work), request.work, 8));
+  Step done = wait_step(&slot->work, {Compare::eq, 0, 8, Sign::unsigned_word});
+  done.peer = peer;
+  add(done);
+}
+
+void Batch::release_helper(int peer) { add(store_step(address_of(one_sided_->helper().lock(peer)), 0, 8)); }
+
+}  // namespace onstream

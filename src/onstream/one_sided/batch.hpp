@@ -1,0 +1,93 @@
+// Batch: one-sided ops to be enqueued together, in this order, in as few launches as they allow.
+//
+// Filling it checks the arguments and throws; running it (OneSided::run) moves the bytes. It may be run any number of
+// times. Windows and buffers must live until that work is done.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "onstream/one_sided/step.hpp"
+#include "onstream/one_sided/window.hpp"
+
+namespace onstream {
+
+class OneSided;
+class OneSidedImplementation;
+namespace one_sided {
+struct Errand;
+}
+
+// Where in a window: `offset` bytes into the part of `rank`.
+struct Remote {
+  const Window& window;
+  int rank = 0;
+  std::size_t offset = 0;
+};
+
+using one_sided::Compare;
+using one_sided::Sign;
+
+enum class SignalOp { set, add };
+
+// A word of a window that tells its owner something.
+struct Signal {
+  Remote word;
+  SignalOp op = SignalOp::add;
+  std::uint64_t value = 1;
+  std::size_t width = 8;  // bytes of the word: 4 or 8; its address is a multiple of it
+};
+
+// What a wait waits for.
+struct Until {
+  Compare compare = Compare::reached;
+  std::uint64_t value = 0;
+  std::size_t width = 8;
+  Sign sign = Sign::unsigned_word;
+};
+
+class Batch {
+ public:
+  explicit Batch(OneSided& one_sided);
+  explicit Batch(OneSidedImplementation& one_sided) : one_sided_(&one_sided) {}
+
+  // Copies from local memory into a window, and back.
+  void put(const Remote& to, const void* source, std::size_t bytes);
+  void get(void* destination, const Remote& from, std::size_t bytes);
+  // As put, but takes the bytes now: `source` may be reused as soon as the call returns. Host memory.
+  void put_now(const Remote& to, const void* source, std::size_t bytes);
+  // After everything before it in the batch has arrived.
+  void signal(const Signal& signal);
+  // Waits for a word of this rank's memory. What was put before the word was set is seen behind the wait.
+  void wait(const void* word, const Until& until);
+  // Stores a word of this rank's memory, as a signal to itself or to its host.
+  void store(void* word, std::uint64_t value, std::size_t width);
+  // Between two buffers of this rank.
+  void copy(void* destination, const void* source, std::size_t bytes);
+
+  std::span<const one_sided::Step> steps() const {
+    return many_.empty() ? std::span(few_.data(), few_count_) : std::span(many_);
+  }
+  bool empty() const { return few_count_ == 0; }
+  // All of another batch of the same world.
+  void append(const Batch& other);
+  void clear();
+
+ private:
+  void add(const one_sided::Step& step);
+  void add_copy(std::uint64_t target, std::uint64_t source, std::size_t bytes, int peer, std::uint64_t local);
+  void write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
+  static bool asks_helper(const Remote& place);
+  void claim_helper(int peer);
+  void ask_helper(int peer, const one_sided::Errand& request);
+  void release_helper(int peer);
+
+  OneSidedImplementation* one_sided_;
+  std::array<one_sided::Step, 4> few_;  // what one op needs, without an allocation
+  std::size_t few_count_ = 0;
+  std::vector<one_sided::Step> many_;  // all steps, when they are more
+};
+
+}  // namespace onstream

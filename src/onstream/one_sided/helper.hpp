@@ -1,0 +1,59 @@
+// Helper: a thread of each rank that moves bytes for peers whose kernels cannot address its memory.
+//
+// Every ordered pair of ranks has one slot in pinned memory of the target: the asking rank claims it, leaves its
+// request and the bytes, and sets `work`; the target's thread does it and clears `work`, which is both the receipt and
+// the slot free again. Nothing counts, so a captured request means the same at every replay. A rank's own lock keeps
+// its streams from using one slot at once. The thread runs while the Helper lives.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+
+#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/one_sided/step.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::one_sided {
+
+enum class Work : std::uint64_t { none = 0, put, get, store, add };
+
+// Written by the asking rank; `work` last, and cleared by the target.
+struct alignas(64) Errand {
+  std::uint64_t work = 0;
+  std::uint64_t address = 0;  // in the target's address space
+  std::uint64_t bytes = 0;    // of a put or get; the width of a store or add
+  std::uint64_t value = 0;    // of a store or add
+};
+
+class Helper {
+ public:
+  explicit Helper(Fabric& fabric);  // collective
+  ~Helper();
+
+  // Where this rank asks `peer`, and where the bytes go.
+  Errand* slot(int peer) const;
+  std::byte* data(int peer) const { return reinterpret_cast<std::byte*>(slot(peer) + 1); }
+  std::size_t chunk_bytes() const { return chunk_bytes_; }
+  std::uint64_t* lock(int peer) const { return locks_of_peers() + peer; }
+
+ private:
+  std::uint64_t* locks_of_peers() const { return reinterpret_cast<std::uint64_t*>(locks_->data()); }
+  void serve();
+  bool look();
+  void perform(Errand& request, std::byte* data);
+  void move(void* destination, const void* source, std::size_t bytes);
+
+  Fabric& fabric_;
+  std::shared_ptr<Device> device_;
+  std::size_t chunk_bytes_;
+  std::size_t stride_;
+  std::shared_ptr<Segment> slots_;
+  std::shared_ptr<Memory> locks_;  // one word a peer
+  Stream stream_;                  // of the thread's copies to and from device memory
+  std::atomic<bool> stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace onstream::one_sided

@@ -1,0 +1,22 @@
+#include "onstream/one_sided/kernels.hpp"
+
+#include "onstream/one_sided/step.hpp"
+
+namespace onstream::one_sided {
+
+#ifdef ONSTREAM_WITH_CUDA
+#define ONSTREAM_CUDA_ADDRESS(name) cuda_addresses().name
+#else
+#define ONSTREAM_CUDA_ADDRESS(name) nullptr
+#endif
+
+const Kernel& few_steps_kernel() {
+  static const Kernel kernel{"one_sided_few", host_entry<FewSteps>, ONSTREAM_CUDA_ADDRESS(few_steps)};
+  return kernel;
+}
+const Kernel& many_steps_kernel() {
+  static const Kernel kernel{"one_sided_many", host_entry<ManySteps>, ONSTREAM_CUDA_ADDRESS(many_steps)};
+  return kernel;
+}
+
+}  // namespace onstream::one_sided

@@ -1,0 +1,20 @@
+// The kernels of one-sided ops: the bodies of step.hpp, ready to launch on any device.
+#pragma once
+
+#include "onstream/device/kernel.hpp"
+
+namespace onstream::one_sided {
+
+const Kernel& few_steps_kernel();
+const Kernel& many_steps_kernel();
+
+#ifdef ONSTREAM_WITH_CUDA
+// Addresses of the __global__ functions, in the order above; kernels.cu.
+struct CudaAddresses {
+  const void* few_steps;
+  const void* many_steps;
+};
+CudaAddresses cuda_addresses();
+#endif
+
+}  // namespace onstream::one_sided

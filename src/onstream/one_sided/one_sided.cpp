@@ -1,0 +1,271 @@
+#include "onstream/one_sided/one_sided.hpp"
+
+#include <algorithm>
+
+#include "onstream/base/error.hpp"
+#include "onstream/one_sided/implementation.hpp"
+#include "onstream/one_sided/kernels.hpp"
+
+namespace onstream {
+
+using one_sided::FewSteps;
+using one_sided::Helper;
+using one_sided::ManySteps;
+using one_sided::Step;
+using one_sided::StepKind;
+
+namespace {
+
+bool touch(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint64_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+// Whether a copy writes what the other reads or writes: then they must not run side by side.
+bool collide(const Step& first, const Step& second) {
+  return touch(first.target, first.bytes, second.target, second.bytes) ||
+         touch(first.target, first.bytes, second.source, second.bytes) ||
+         touch(first.source, first.bytes, second.target, second.bytes);
+}
+
+template <class Body>
+Body body_of(const WaitView& wait, std::span<const Step> steps) {
+  Body body;
+  body.wait = wait;
+  body.count = static_cast<std::int32_t>(steps.size());
+  std::ranges::copy(steps, body.steps);
+  return body;
+}
+
+}  // namespace
+
+OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
+    : fabric_(std::move(fabric)),
+      device_(fabric_->device()),
+      on_host_(device_->kind() == DeviceKind::host),
+      block_bytes_(static_cast<std::size_t>(fabric_->parameters().block_bytes)),
+      engine_min_(static_cast<std::size_t>(fabric_->parameters().copy_min_bytes)),
+      max_blocks_(std::min(static_cast<int>(fabric_->parameters().max_blocks), fabric_->block_limit())),
+      streams_(device_),
+      uses_(device_) {
+  device_->load(one_sided::few_steps_kernel());
+  device_->load(one_sided::many_steps_kernel());
+}
+
+// Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
+OneSidedImplementation::~OneSidedImplementation() {
+  try {
+    constexpr double kDrainS = 10;
+    if (uses_.done(Deadline(fabric_->parameters().timeout_s))) return;
+    fabric_->abort("the world was destroyed while its one-sided ops were under way");
+    (void)uses_.done(Deadline(kDrainS));
+  } catch (const Error&) {
+    // The device is gone, and the work with it.
+  }
+}
+
+std::shared_ptr<Window> OneSidedImplementation::window(void* address, std::size_t bytes) {
+  fabric_->check();
+  auto made = std::make_shared<Window>(*fabric_, address, bytes);
+  if (made->needs_helper() && helper_ == nullptr) {
+    helper_ = std::make_unique<Helper>(*fabric_);
+    fabric_->barrier("window.helper");
+  }
+  return made;
+}
+
+std::shared_ptr<Window> OneSidedImplementation::window(std::shared_ptr<Segment> segment) {
+  return std::make_shared<Window>(*fabric_, std::move(segment));
+}
+
+Helper& OneSidedImplementation::helper() {
+  require(helper_ != nullptr, "the window belongs to another world");
+  return *helper_;
+}
+
+StepKind OneSidedImplementation::copy_kind(const void* local, std::size_t bytes) const {
+  if (on_host_) return StepKind::copy;
+  return bytes < engine_min_ && device_->inspect(local).kernel_access ? StepKind::copy : StepKind::engine;
+}
+
+void OneSidedImplementation::check_kernel_access(const char* what, const void* address) const {
+  const MemoryInfo info = device_->inspect(address);
+  require(info.kernel_access, what, ": kernels cannot access the ", name_of(info.kind), " memory at ", address,
+          "; allocate it with onstream, or pin it");
+}
+
+template <class Emit>
+void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) const {
+  std::size_t first = 0;
+  std::size_t bytes = 0;
+  bool ordered = false;
+  const auto end = [&](std::size_t next) {
+    if (next > first) emit(steps.subspan(first, next - first));
+    first = next;
+    bytes = 0;
+    ordered = false;
+  };
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    if (step.kind == StepKind::engine) {
+      end(i);
+      end(i + 1);
+      continue;
+    }
+    const bool orders = step.kind != StepKind::copy;
+    const bool one_block = ordered || orders;
+    const auto earlier = steps.subspan(first, i - first);
+    const bool collides = !on_host_ && !orders && std::ranges::any_of(earlier, [&](const Step& other) {
+      return other.kind == StepKind::copy && collide(step, other);
+    });
+    const std::size_t with = bytes + (orders ? 0 : step.bytes);
+    const bool too_much = !on_host_ && one_block && with > block_bytes_;
+    if (i - first == ManySteps::kCapacity || collides || too_much) end(i);
+    bytes += orders ? 0 : step.bytes;
+    ordered = ordered || orders;
+  }
+  end(steps.size());
+}
+
+Grid OneSidedImplementation::grid_for(std::span<const Step> steps) const {
+  constexpr std::size_t kWord = 16;
+  constexpr std::size_t kWarp = 32;
+  std::size_t bytes = 0;
+  bool ordered = false;
+  for (const Step& step : steps) {
+    if (step.kind == StepKind::copy) bytes += step.bytes;
+    ordered = ordered || step.kind != StepKind::copy;
+  }
+  const std::size_t wanted = (bytes / kWord + kWarp - 1) / kWarp * kWarp;
+  const int threads = static_cast<int>(std::clamp<std::size_t>(wanted, kWarp, kMaxThreads));
+  if (ordered) return {1, threads};
+  const std::size_t blocks = (bytes + block_bytes_ - 1) / block_bytes_;
+  return {static_cast<int>(std::clamp<std::size_t>(blocks, 1, static_cast<std::size_t>(max_blocks_))), threads};
+}
+
+void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {
+  const WaitView wait = fabric_->wait_view();
+  cut(steps, [&](std::span<const Step> part) {
+    if (part[0].kind == StepKind::engine) {
+      device_->copy(reinterpret_cast<void*>(part[0].target), reinterpret_cast<const void*>(part[0].source),
+                    part[0].bytes, stream);
+    } else if (part.size() <= FewSteps::kCapacity) {
+      launch(*device_, one_sided::few_steps_kernel(), body_of<FewSteps>(wait, part), grid_for(part), stream);
+    } else {
+      launch(*device_, one_sided::many_steps_kernel(), body_of<ManySteps>(wait, part), grid_for(part), stream);
+    }
+  });
+}
+
+void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
+  fabric_->check();
+  if (steps.empty()) return;
+  enqueue(steps, stream);
+  (void)uses_.note(stream);
+}
+
+void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
+  const WaitView wait = fabric_->wait_view();
+  cut(steps, [&](std::span<const Step> part) {
+    if (part.size() <= FewSteps::kCapacity) {
+      body_of<FewSteps>(wait, part)(HostGroup(0, 1));
+    } else {
+      body_of<ManySteps>(wait, part)(HostGroup(0, 1));
+    }
+  });
+}
+
+void OneSidedImplementation::run(std::span<const Step> steps) {
+  fabric_->check();
+  if (on_host_) {
+    run_inline(steps);
+  } else {
+    const StreamPool::Lease stream = streams_.lease();
+    enqueue(steps, stream.get());
+    device_->synchronize(stream.get());
+  }
+  fabric_->check();
+}
+
+Status OneSidedImplementation::wait(const Step& step) {
+  const MemoryKind kind = device_->inspect(reinterpret_cast<const void*>(step.target)).kind;
+  if (on_host_ || kind != MemoryKind::device) {
+    return one_sided::await(HostGroup(0, 1), fabric_->wait_view(), step);
+  }
+  const StreamPool::Lease stream = streams_.lease();
+  enqueue(std::span(&step, 1), stream.get());
+  device_->synchronize(stream.get());
+  if (!fabric_->failure()) return Status::ok;
+  return Status::aborted;
+}
+
+// --- OneSided ---
+
+OneSided::OneSided(std::shared_ptr<Fabric> fabric)
+    : implementation_(std::make_unique<OneSidedImplementation>(std::move(fabric))) {}
+OneSided::~OneSided() = default;
+
+std::shared_ptr<Window> OneSided::window(void* address, std::size_t bytes) {
+  return implementation_->window(address, bytes);
+}
+std::shared_ptr<Window> OneSided::window(std::shared_ptr<Segment> segment) {
+  return implementation_->window(std::move(segment));
+}
+
+void OneSided::run(const Batch& batch, Stream stream) { implementation_->run(batch.steps(), stream); }
+void OneSided::run(const Batch& batch) { implementation_->run(batch.steps()); }
+
+void OneSided::put(const Remote& to, const void* source, std::size_t bytes, Stream stream) {
+  Batch batch(*this);
+  batch.put(to, source, bytes);
+  run(batch, stream);
+}
+void OneSided::get(void* destination, const Remote& from, std::size_t bytes, Stream stream) {
+  Batch batch(*this);
+  batch.get(destination, from, bytes);
+  run(batch, stream);
+}
+void OneSided::put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal,
+                          Stream stream) {
+  Batch batch(*this);
+  batch.put(to, source, bytes);
+  batch.signal(signal);
+  run(batch, stream);
+}
+void OneSided::signal(const Signal& signal, Stream stream) {
+  Batch batch(*this);
+  batch.signal(signal);
+  run(batch, stream);
+}
+void OneSided::wait(const void* word, const Until& until, Stream stream) {
+  Batch batch(*this);
+  batch.wait(word, until);
+  run(batch, stream);
+}
+
+void OneSided::put(const Remote& to, const void* source, std::size_t bytes) {
+  Batch batch(*this);
+  batch.put(to, source, bytes);
+  run(batch);
+}
+void OneSided::get(void* destination, const Remote& from, std::size_t bytes) {
+  Batch batch(*this);
+  batch.get(destination, from, bytes);
+  run(batch);
+}
+void OneSided::put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal) {
+  Batch batch(*this);
+  batch.put(to, source, bytes);
+  batch.signal(signal);
+  run(batch);
+}
+void OneSided::signal(const Signal& signal) {
+  Batch batch(*this);
+  batch.signal(signal);
+  run(batch);
+}
+
+Status OneSided::wait(const void* word, const Until& until) {
+  return implementation_->wait(one_sided::wait_step(word, until));
+}
+
+}  // namespace onstream

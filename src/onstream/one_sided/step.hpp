@@ -1,0 +1,180 @@
+// Step: one one-sided op as a kernel runs it, and the body that runs a list of them in one launch.
+//
+// The list travels in the kernel's arguments, so it needs no memory of its own and a captured launch keeps it. Steps
+// run in order. A list with anything but copies runs in one block; a list of copies alone, none of which touches what
+// another writes, may have many, each doing its share of every copy. A wait that fails ends the list: the rest is not
+// done, and the fault says why.
+#pragma once
+
+#include <cstdint>
+
+#include "onstream/device/wait.hpp"
+
+namespace onstream::one_sided {
+
+enum class StepKind : std::uint8_t {
+  copy,   // `bytes` from `source` to `target`
+  store,  // `source` itself, into the word or the fewer bytes at `target`, after all earlier steps
+  add,    // `source` itself, to the word at `target`, after all earlier steps
+  wait,   // until the word at `target` compares with `source` as asked
+  claim,  // until the 8-byte word at `target`, in this rank's device memory, was 0 and is now `source`
+  engine  // as copy, between any kinds of memory, by the copy engine: a list of its own, and no kernel
+};
+
+// What a wait compares, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
+enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
+
+enum class Sign : std::uint8_t { unsigned_word, signed_word };
+
+struct Step {
+  StepKind kind = StepKind::copy;
+  std::uint8_t width = 8;  // of the word: 4 or 8; of a store also fewer
+  Compare compare = Compare::eq;
+  Sign sign = Sign::unsigned_word;
+  std::int32_t peer = -1;  // for a fault
+  std::uint64_t target = 0;
+  std::uint64_t source = 0;
+  std::uint64_t bytes = 0;
+};
+
+template <class Number>
+ONSTREAM_BOTH bool holds(Compare compare, Number word, Number value) {
+  switch (compare) {
+    case Compare::eq: return word == value;
+    case Compare::ne: return word != value;
+    case Compare::gt: return word > value;
+    case Compare::ge: return word >= value;
+    case Compare::lt: return word < value;
+    case Compare::le: return word <= value;
+    default: return (word & value) != 0;
+  }
+}
+
+template <class Word, class Signed>
+ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
+  if (compare == Compare::reached) return static_cast<Signed>(word - value) >= 0;
+  if (sign == Sign::unsigned_word) return holds<Word>(compare, word, value);
+  return holds<Signed>(compare, static_cast<Signed>(word), static_cast<Signed>(value));
+}
+
+// Whether the wait's condition holds now. Acquires: what was stored before the word is seen after it.
+template <class Group>
+ONSTREAM_BODY bool is_met(const Group& group, const Step& step) {
+  if (step.width == 4) {
+    const std::uint32_t word = group.load_acquire(reinterpret_cast<const std::uint32_t*>(step.target));
+    return compares<std::uint32_t, std::int32_t>(step.compare, step.sign, word,
+                                                 static_cast<std::uint32_t>(step.source));
+  }
+  const std::uint64_t word = group.load_acquire(reinterpret_cast<const std::uint64_t*>(step.target));
+  return compares<std::uint64_t, std::int64_t>(step.compare, step.sign, word, step.source);
+}
+
+template <class Group>
+ONSTREAM_BODY bool is_claimed(const Group& group, const Step& step) {
+  if (group.compare_swap(reinterpret_cast<std::uint64_t*>(step.target), 0, step.source) != 0) return false;
+  group.fence();  // pairs with the release of the store that gave the word back
+  return true;
+}
+
+// Waits in the calling thread; leaves a fault if that ends otherwise.
+template <class Group>
+ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step& step) {
+  const Status status = wait_until(
+      group, view, [&] { return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step); });
+  if (status != Status::ok) {
+    Fault fault;
+    fault.op = static_cast<std::uint64_t>(OpKind::wait);
+    fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(step.peer));
+    fault.bytes = step.width;
+    fault.extra = step.source;
+    report(group, view, status, fault);
+  }
+  return status;
+}
+
+template <int kMost>
+struct Steps {
+  static constexpr int kCapacity = kMost;
+  WaitView wait;
+  std::int32_t count = 0;
+  Step steps[kMost];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    bool fenced = true;
+    for (int i = 0; i < count; ++i) {
+      const Step& step = steps[i];
+      if (step.kind == StepKind::copy) {
+        move(group, step);
+        fenced = false;
+        continue;
+      }
+      group.sync();  // all threads are through with the earlier steps
+      const bool waits = step.kind == StepKind::wait || step.kind == StepKind::claim;
+      bool failed = false;
+      if (group.rank() == 0 && waits) {
+        failed = await(group, wait, step) != Status::ok;
+      } else if (group.rank() == 0) {
+        if (!fenced) group.fence();  // pairs with the acquire of whoever waits for the word
+        write(group, step);
+      }
+      if (group.sync_or(failed)) return;
+      fenced = fenced || !waits;
+    }
+    // A later op of the stream may tell a peer of these copies without a fence of its own.
+    if (!fenced) group.fence();
+  }
+
+ private:
+  template <class Word>
+  ONSTREAM_BODY static bool is_word(const Step& step) {
+    return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
+  }
+
+  // Words of 4 and 8 bytes go whole: whoever looks at them sees the old value or the new one.
+  template <class Group>
+  ONSTREAM_BODY static void move(const Group& group, const Step& step) {
+    if (is_word<std::uint64_t>(step) || is_word<std::uint32_t>(step)) {
+      if (group.block() != 0 || group.rank() != 0) return;
+      if (step.bytes == sizeof(std::uint64_t)) {
+        group.store_relaxed(reinterpret_cast<std::uint64_t*>(step.target),
+                            group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source)));
+      } else {
+        group.store_release(reinterpret_cast<std::uint32_t*>(step.target),
+                            group.load_acquire(reinterpret_cast<const std::uint32_t*>(step.source)));
+      }
+      return;
+    }
+    group.copy(reinterpret_cast<void*>(step.target), reinterpret_cast<const void*>(step.source), step.bytes);
+  }
+
+  // One thread.
+  template <class Group>
+  ONSTREAM_BODY static void write(const Group& group, const Step& step) {
+    if (step.width == 8) {
+      auto* word = reinterpret_cast<std::uint64_t*>(step.target);
+      if (step.kind == StepKind::add) {
+        group.add_system(word, step.source);
+      } else {
+        group.store_release(word, step.source);
+      }
+    } else if (step.width == 4) {
+      auto* word = reinterpret_cast<std::uint32_t*>(step.target);
+      if (step.kind == StepKind::add) {
+        group.add_system(word, static_cast<std::uint32_t>(step.source));
+      } else {
+        group.store_release(word, static_cast<std::uint32_t>(step.source));
+      }
+    } else {
+      auto* to = reinterpret_cast<unsigned char*>(step.target);
+      for (unsigned i = 0; i < step.width; ++i) to[i] = static_cast<unsigned char>(step.source >> (8 * i));
+    }
+  }
+};
+
+// What one op needs, and what a launch can carry: CUDA's arguments end at 4096 B.
+using FewSteps = Steps<4>;
+using ManySteps = Steps<120>;
+static_assert(sizeof(ManySteps) <= 4096, "a kernel's arguments end there");
+
+}  // namespace onstream::one_sided

@@ -1,0 +1,93 @@
+#include "onstream/one_sided/window.hpp"
+
+#include <charconv>
+#include <string_view>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream {
+
+namespace {
+
+// What a rank tells about its part: lines of text. First its bytes and address; then one line for every peer, the
+// address at which that peer sees it or why it does not.
+class Notice {
+ public:
+  Notice(Fabric& fabric, void* address, std::size_t bytes) {
+    const auto own = reinterpret_cast<std::uint64_t>(address);
+    text_ = concat(bytes, '\n', own, '\n');
+    for (int peer = 0; peer < fabric.size(); ++peer) {
+      if (bytes == 0) {
+        text_ += "0\n";
+      } else if (const std::optional<std::uint64_t> there = fabric.expose(address, bytes, peer)) {
+        text_ += concat(*there, '\n');
+      } else {
+        text_ += concat("not: ", fabric.why_not(address, peer), '\n');
+      }
+    }
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return lines;
+}
+
+std::uint64_t number_of(std::string_view text) {
+  std::uint64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+}  // namespace
+
+Window::Window(Fabric& fabric, void* address, std::size_t bytes) {
+  require(address != nullptr || bytes == 0, "window: ", bytes, " B at a null pointer");
+  const std::vector<std::string> notices = fabric.all_gather("window", Notice(fabric, address, bytes).text());
+  for (const std::string& notice : notices) {
+    const std::vector<std::string_view> lines = lines_of(notice);
+    Part part;
+    part.bytes = number_of(lines.at(0));
+    part.there = number_of(lines.at(1));
+    for (const std::string_view line : lines) needs_helper_ = needs_helper_ || line.starts_with("not: ");
+    const std::string_view mine = lines.at(2 + static_cast<std::size_t>(fabric.rank()));
+    if (mine.starts_with("not: ")) {
+      part.why_not = mine.substr(5);
+    } else {
+      part.here = number_of(mine);
+    }
+    parts_.push_back(std::move(part));
+  }
+}
+
+Window::Window(const Fabric& fabric, std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
+  require(segment_ != nullptr, "window: the segment is null");
+  for (int rank = 0; rank < fabric.size(); ++rank) {
+    const auto here = reinterpret_cast<std::uint64_t>(segment_->peer(rank));
+    parts_.push_back({segment_->bytes(), here, 0, ""});
+  }
+}
+
+const Window::Part& Window::part(int rank) const {
+  require(rank >= 0 && rank < ranks(), "window: rank ", rank, " does not exist; this window has ranks 0 to ",
+          ranks() - 1);
+  return parts_[static_cast<std::size_t>(rank)];
+}
+
+std::uint64_t Window::at(int rank, std::size_t offset, std::size_t bytes) const {
+  const Part& whole = part(rank);
+  require(offset <= whole.bytes && bytes <= whole.bytes - offset, "window: ", bytes, " B at offset ", offset,
+          " are not within the ", whole.bytes, " B of rank ", rank, "'s part");
+  return (whole.here != 0 ? whole.here : whole.there) + offset;
+}
+
+}  // namespace onstream

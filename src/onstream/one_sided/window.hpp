@@ -1,0 +1,51 @@
+// Window: a piece of every rank's memory that all ranks may put to and get from.
+//
+// A rank's part is memory of its own choice (also none), or its part of a Segment. The window does not own the memory:
+// it must live as long as the window is used. A Segment is kept alive.
+//
+// A part that a peer's kernels cannot address is reached through its owner's helper thread (helper.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+class Window {
+ public:
+  // Collective; every rank names its own part. Throws invalid_argument for a null pointer that is to hold bytes.
+  Window(Fabric& fabric, void* address, std::size_t bytes);
+  Window(const Fabric& fabric, std::shared_ptr<Segment> segment);
+
+  int ranks() const { return static_cast<int>(parts_.size()); }
+  std::size_t bytes(int rank) const { return part(rank).bytes; }
+  // Whether this rank loads and stores that part itself, and if not, why not.
+  bool direct(int rank) const { return part(rank).here != 0 || part(rank).bytes == 0; }
+  const std::string& why_not(int rank) const { return part(rank).why_not; }
+  // Some rank cannot address some other's part. The same answer on every rank.
+  bool needs_helper() const { return needs_helper_; }
+
+  // Address of [offset, offset + bytes) of rank's part: as this rank sees it if direct(), else as its owner does.
+  // Throws invalid_argument, with the values, if that is not within the part.
+  std::uint64_t at(int rank, std::size_t offset, std::size_t bytes) const;
+
+ private:
+  struct Part {
+    std::uint64_t bytes = 0;
+    std::uint64_t here = 0;   // in this rank's address space; 0: cannot be addressed
+    std::uint64_t there = 0;  // in its owner's
+    std::string why_not;
+  };
+  const Part& part(int rank) const;
+
+  std::vector<Part> parts_;
+  bool needs_helper_ = false;
+  std::shared_ptr<Segment> segment_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,56 @@
+// Many posted sends, or many waits for posted sends, of one lane in one launch: what each does is in lane_send.hpp. The
+// list travels in the kernel's arguments, so it needs no memory of its own.
+#pragma once
+
+#include "onstream/plan/lane_send.hpp"
+
+namespace onstream::lane {
+
+// One of a list; everything else is the same for all.
+struct Item {
+  const void* source = nullptr;
+  std::uint64_t bytes = 0;
+  Ticket ticket;
+};
+
+constexpr int kMostItems = 64;
+
+// Posted sends that travel in the ring. One block.
+struct SendMany {
+  Send common;
+  std::int32_t count = 0;
+  Item items[kMostItems];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    Send one = common;
+    for (int i = 0; i < count; ++i) {
+      one.source = items[i].source;
+      one.bytes = items[i].bytes;
+      one.ticket = items[i].ticket;
+      one.small(group);
+      group.sync();  // the first thread has advanced the lane's counters
+    }
+  }
+};
+
+// One thread waits for one after the other.
+struct AwaitSendMany {
+  AwaitSend common;
+  std::int32_t count = 0;
+  Item items[kMostItems];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    AwaitSend one = common;
+    for (int i = 0; i < count; ++i) {
+      one.bytes = items[i].bytes;
+      one.ticket = items[i].ticket;
+      one(group);
+    }
+  }
+};
+
+static_assert(sizeof(SendMany) <= 4096 && sizeof(AwaitSendMany) <= 4096, "a kernel's arguments end there");
+
+}  // namespace onstream::lane

@@ -1,0 +1,131 @@
+/* For the test programs of libmp's interface: named cases over MPI ranks, memory of every kind, checks that say where.
+ *
+ * mpiexec -n N PROGRAM CASE runs one case on N ranks. A check that fails ends the job with status 1.
+ */
+#ifndef ONSTREAM_TESTS_LIBMP_H
+#define ONSTREAM_TESTS_LIBMP_H
+
+#include <errno.h>
+#include <mp.h>
+#include <stdio.h>
+
+static int rank, size;
+
+#define CHECK(condition)                                                                           \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      fprintf(stderr, "rank %d: %s:%d: %s does not hold\n", rank, __FILE__, __LINE__, #condition); \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                                                \
+      abort();                                                                                     \
+    }                                                                                              \
+  } while (0)
+#define OK(call) CHECK((call) == MP_SUCCESS)
+#define CUDA_OK(call) CHECK((call) == cudaSuccess)
+
+enum { DEVICE, PINNED, PLAIN, KINDS };
+
+/* Registered memory of a kind, filled with `value`. */
+struct buffer {
+  int kind;
+  size_t bytes;
+  unsigned char* data;
+  mp_reg_t reg;
+};
+
+static inline void fill(const struct buffer* b, int value) {
+  if (b->kind == DEVICE) {
+    CUDA_OK(cudaMemset(b->data, value, b->bytes));
+    CUDA_OK(cudaDeviceSynchronize());
+  } else {
+    memset(b->data, value, b->bytes);
+  }
+}
+
+static inline struct buffer take(int kind, size_t bytes, int value) {
+  struct buffer b;
+  b.kind = kind;
+  b.bytes = bytes;
+  b.data = NULL;
+  if (kind == DEVICE) CUDA_OK(cudaMalloc((void**)&b.data, bytes));
+  if (kind == PINNED) CUDA_OK(cudaMallocHost((void**)&b.data, bytes));
+  if (kind == PLAIN) b.data = (unsigned char*)malloc(bytes);
+  CHECK(b.data != NULL);
+  fill(&b, value);
+  OK(mp_register(b.data, bytes, &b.reg));
+  return b;
+}
+
+static inline void drop(struct buffer* b) {
+  OK(mp_deregister(&b->reg));
+  CHECK(b->reg == NULL);
+  if (b->kind == DEVICE) CUDA_OK(cudaFree(b->data));
+  if (b->kind == PINNED) CUDA_OK(cudaFreeHost(b->data));
+  if (b->kind == PLAIN) free(b->data);
+}
+
+static inline void write_bytes(const struct buffer* b, size_t offset, const void* values, size_t bytes) {
+  CUDA_OK(cudaMemcpy(b->data + offset, values, bytes, cudaMemcpyDefault));
+}
+
+/* The byte at an offset. */
+static inline int at(const struct buffer* b, size_t offset) {
+  unsigned char value = 0;
+  CUDA_OK(cudaMemcpy(&value, b->data + offset, 1, cudaMemcpyDefault));
+  return value;
+}
+
+static inline int all_are(const struct buffer* b, size_t offset, size_t bytes, int value) {
+  size_t i;
+  int same = 1;
+  unsigned char* copy = (unsigned char*)malloc(bytes + 1);
+  CUDA_OK(cudaMemcpy(copy, b->data + offset, bytes, cudaMemcpyDefault));
+  for (i = 0; i < bytes; ++i) same = same && copy[i] == (unsigned char)value;
+  free(copy);
+  return same;
+}
+
+static inline cudaStream_t new_stream(void) {
+  cudaStream_t stream;
+  CUDA_OK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return stream;
+}
+
+static inline void barrier(void) { CHECK(MPI_Barrier(MPI_COMM_WORLD) == MPI_SUCCESS); }
+
+/* mp_init with every rank, itself too, as a peer. */
+static inline void start(void) {
+  int i;
+  int* peers = (int*)malloc(sizeof(int) * (size_t)size);
+  for (i = 0; i < size; ++i) peers[i] = i;
+  OK(mp_init(MPI_COMM_WORLD, peers, size, MP_INIT_DEFAULT, 0));
+  free(peers);
+}
+
+struct test_case {
+  const char* name;
+  void (*body)(void);
+};
+
+static inline int run_case(int argc, char** argv, const struct test_case* cases, int count) {
+  int i;
+  CHECK(MPI_Init(&argc, &argv) == MPI_SUCCESS);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  for (i = 0; i < count; ++i) {
+    int devices = 0;
+    if (argc < 2 || strcmp(cases[i].name, argv[1]) != 0) continue;
+    CUDA_OK(cudaGetDeviceCount(&devices));
+    CUDA_OK(cudaSetDevice(rank % devices));
+    start();
+    cases[i].body();
+    barrier();
+    mp_finalize();
+    MPI_Finalize();
+    if (rank == 0) printf("passed %s\n", argv[1]);
+    return 0;
+  }
+  fprintf(stderr, "there is no case %s\n", argc < 2 ? "" : argv[1]);
+  return 2;
+}
+
+#endif

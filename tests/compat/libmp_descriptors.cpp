@@ -1,0 +1,98 @@
+// Descriptors of libmp's kernel-initiated communication, with the host in the kernel's place: it stores the doorbells,
+// polls the semaphores and sets the flags, which lie in memory that both can access. See libmp.h.
+#include "libmp.h"
+
+#include <initializer_list>
+
+#include "mp/descriptors.h"
+
+namespace {
+
+void ring(const mp::mlx5::send_desc_t& send) {
+  __atomic_store_n(send.dbrec.ptr, send.dbrec.value, __ATOMIC_RELEASE);
+  __atomic_store_n(send.db.ptr, send.db.value, __ATOMIC_RELEASE);
+}
+
+bool is_complete(const mp::mlx5::wait_desc_t& wait) {
+  CHECK(wait.sema_cond == gdsync::WAIT_EQ);
+  return __atomic_load_n(wait.sema.ptr, __ATOMIC_ACQUIRE) == wait.sema.value;
+}
+
+void await(const mp::mlx5::wait_desc_t& wait) { OK(mp_wait32(wait.sema.ptr, wait.sema.value, MP_WAIT_EQ)); }
+
+void signal(const mp::mlx5::wait_desc_t& wait) { __atomic_store_n(wait.flag.ptr, wait.flag.value, __ATOMIC_RELEASE); }
+
+void sends_start_at_their_doorbell_and_waits_see_the_end() {
+  constexpr int kCount = 10;
+  for (int kind = 0; kind < KINDS; ++kind) {
+    for (const int bytes : {1, 4000, 100000}) {
+      buffer b = take(kind, static_cast<size_t>(2 * kCount * bytes), 11 + rank);
+      mp_request_t sends[kCount];
+      mp_request_t receives[kCount];
+      mp::mlx5::send_desc_t start[kCount];
+      mp::mlx5::wait_desc_t sent[kCount];
+      mp::mlx5::wait_desc_t came[kCount];
+      for (int i = 0; i < kCount; ++i) {
+        unsigned char* out = b.data + static_cast<size_t>(i) * static_cast<size_t>(bytes);
+        unsigned char* in = out + static_cast<size_t>(kCount) * static_cast<size_t>(bytes);
+        OK(mp_send_prepare(out, bytes, 1 - rank, &b.reg, &sends[i]));
+        OK(mp::mlx5::get_descriptors(&start[i], &sends[i]));
+        OK(mp::mlx5::get_descriptors(&sent[i], &sends[i]));
+        OK(mp_irecv(in, bytes, 1 - rank, &b.reg, &receives[i]));
+        OK(mp::mlx5::get_descriptors(&came[i], &receives[i]));
+      }
+      barrier();
+      CHECK(!is_complete(sent[0]) && !is_complete(came[0]));
+      barrier();
+      for (int i = 0; i < kCount; ++i) {
+        if (rank == 0) ring(start[i]);
+        await(came[i]);
+        if (rank == 1) ring(start[i]);
+        await(sent[i]);
+        CHECK(mp_progress_all(1, &sends[i]) == 0);  // the flag is not set
+        signal(sent[i]);
+        signal(came[i]);
+      }
+      OK(mp_wait_all(kCount, sends));
+      OK(mp_wait_all(kCount, receives));
+      const size_t half = b.bytes / 2;
+      CHECK(all_are(&b, half, half, 11 + 1 - rank));
+      drop(&b);
+    }
+  }
+}
+
+void descriptors_of_the_wrong_requests_are_refused() {
+  buffer b = take(PINNED, 2, 0);
+  mp_request_t send;
+  mp_request_t receive;
+  mp::mlx5::send_desc_t start;
+  mp::mlx5::wait_desc_t wait;
+  mp::mlx5::isem32_t word;
+  uint32_t own = 3;
+  OK(mp_send_prepare(b.data, 1, 1 - rank, &b.reg, &send));
+  OK(mp_irecv(b.data + 1, 1, 1 - rank, &b.reg, &receive));
+  CHECK(mp::mlx5::get_descriptors(&start, &receive) == MP_FAILURE);
+  CHECK(mp::mlx5::get_descriptors(&wait, &send) == MP_FAILURE);
+  CHECK(mp::mlx5::get_descriptors(&word, nullptr, 0) == MP_FAILURE);
+  OK(mp::mlx5::get_descriptors(&word, &own, 7));
+  CHECK(word.ptr == &own && word.value == 7);
+  OK(mp::mlx5::get_descriptors(&start, &send));
+  CHECK(mp::mlx5::get_descriptors(&start, &send) == MP_FAILURE);
+  ring(start);
+  OK(mp_wait(&send));
+  OK(mp_wait(&receive));
+  drop(&b);
+}
+
+#define CASE(name) {#name, name}
+const test_case kCases[] = {
+    CASE(sends_start_at_their_doorbell_and_waits_see_the_end),
+    CASE(descriptors_of_the_wrong_requests_are_refused),
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_case(argc, argv, kCases, static_cast<int>(sizeof kCases / sizeof kCases[0]));
+}

