@@ -160,7 +160,7 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
   fabric_->check();
   if (steps.empty()) return;
   enqueue(steps, stream);
-  (void)uses_.note(stream);
+  if (uses_.note(stream) == nullptr) device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
 }
 
 void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
