@@ -63,7 +63,8 @@ int threads_for(std::uint64_t rows) {
 
 bool make_rows(Program& program, const TaskLists& lists, int most_blocks) {
   const bool only_lines = lists.moves.empty() && lists.raises.empty() && lists.awaits.empty() &&
-                          program.signals.empty() && program.middle.empty() && program.words.empty() && program.announce_release == 0;
+                          program.signals.empty() && program.middle.empty() && program.words.empty() &&
+                          program.announce_release == 0;
   const std::uint64_t packs = lines_of(program, lists.packs);
   const std::uint64_t unpacks = lines_of(program, lists.unpacks);
   const std::uint64_t most = std::max(packs, unpacks);
