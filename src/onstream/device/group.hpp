@@ -125,16 +125,20 @@ class HostGroup {
   }
 
   void copy(void* destination, const void* source, std::size_t bytes) const {
-    const std::size_t share = (bytes / static_cast<std::size_t>(blocks_) + 63) / 64 * 64;
-    const std::size_t begin = std::min(bytes, share * static_cast<std::size_t>(block_));
-    const std::size_t end = block_ + 1 == blocks_ ? bytes : std::min(bytes, begin + share);
+    copy(destination, source, bytes, static_cast<std::uint32_t>(block_), static_cast<std::uint32_t>(blocks_));
+  }
+  void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
+    const std::size_t share = (bytes / parts + 63) / 64 * 64;
+    const std::size_t begin = std::min(bytes, share * part);
+    const std::size_t end = part + 1 == parts ? bytes : std::min(bytes, begin + share);
     std::memcpy(static_cast<std::byte*>(destination) + begin, static_cast<const std::byte*>(source) + begin,
                 end - begin);
   }
   struct Flight {};
-  Flight fetch(const void*, std::size_t) const { return {}; }
-  void copy(const Flight&, void* destination, const void* source, std::size_t bytes) const {
-    copy(destination, source, bytes);
+  static Flight fetch(const void*, std::size_t, std::uint32_t, std::uint32_t) { return {}; }
+  void copy(const Flight&, void* destination, const void* source, std::size_t bytes, std::uint32_t part,
+            std::uint32_t parts) const {
+    copy(destination, source, bytes, part, parts);
   }
   void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     std::memcpy(destination, source, bytes);

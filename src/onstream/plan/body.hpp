@@ -22,11 +22,48 @@ namespace onstream::plan {
 struct Body {
   View view;
 
+  // A block's only move, if it is one between two contiguous buffers: what most blocks of a large plan have.
+  struct Errand {
+    const Task* task = nullptr;  // null: there is none
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint32_t part = 0;
+    std::uint32_t parts = 1;
+    std::uint32_t pulls = 0;
+  };
+  struct Held {
+    Block block;
+    Errand errand;
+  };
+
+  // Reads nothing that a launch changes, so a GPU does it before earlier work has finished (device/cuda/entry.cuh).
+  template <class Group>
+  ONSTREAM_BODY Held prepare(const Group& group) const {
+    Held held;
+    held.block = view.blocks[view.first_block + static_cast<std::uint32_t>(group.block())];
+    const Span moves = held.block.moves;
+    if (kSerial<Group> || moves.last - moves.first != 1) return held;
+    const Item item = view.items[moves.first];
+    const Task& task = view.tasks[item.task];
+    const bool plain = task.to_layout.dims == 0 && task.from_layout.dims == 0;
+    if (plain && task.to != nullptr && task.chain == kNone) {
+      held.errand = {&task, task.to, task.from, task.bytes, item.begin, task.parts, task.pulls};
+    }
+    return held;
+  }
+
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const std::uint64_t epoch = group.load_relaxed(&view.state->epoch) + 1;
+    (*this)(group, prepare(group));
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+    const Block& block = held.block;
+    Epoch* const own_epoch = view.epochs + view.first_block + static_cast<std::uint32_t>(group.block());
+    const std::uint64_t epoch = group.load_relaxed(own_epoch) + 1;
     bool failed = group.load_relaxed(&view.state->failed) != 0;
-    const Block& block = view.blocks[view.first_block + static_cast<std::uint32_t>(group.block())];
     const bool first = group.block() == 0 && view.begins != 0;
     std::uint64_t running = 0;
     if (first) {
@@ -34,7 +71,11 @@ struct Body {
       if (!failed) announce(group, epoch);
     }
     failed |= !pack(group, block.packs, epoch, failed);
-    failed |= !move(group, block, epoch, failed);
+    if (held.errand.task != nullptr) {
+      failed |= !run(group, held.errand, epoch, failed);
+    } else {
+      failed |= !move(group, block, epoch, failed);
+    }
     // Looked at only here: the answer of the exchange takes most of a microsecond.
     if (running != 0) {
       report_overlap(group, view.state, view.number, view.wait, epoch);
@@ -43,7 +84,9 @@ struct Body {
     failed |= !unpack(group, block.unpacks, epoch, failed);
     failed |= !await(group, block, epoch, failed);
     group.sync();  // every thread has read the epoch
-    if (group.rank() == 0 && view.ends != 0) end_launch(group, view.state, epoch);
+    if (group.rank() != 0) return;
+    if (group.block() == 0 && view.ends != 0) group.store_relaxed(&view.state->running, 0);
+    group.store_relaxed(own_epoch, epoch);
   }
 
  private:
@@ -249,47 +292,78 @@ struct Body {
         copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.grain, item.begin,
                   task.parts);
       }
-      if constexpr (kSerial<Group>) complete(group, task, epoch);
+      if constexpr (kSerial<Group>) complete(group, task, item.begin, epoch);
     }
     if constexpr (!kSerial<Group>) {
       good = !group.sync_or(!good);
       for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
-        complete(group, view.tasks[view.items[i].task], epoch);
+        complete(group, view.tasks[view.items[i].task], view.items[i].begin, epoch);
       }
     }
     return good;
   }
 
-  // One part of a move is through, and all threads of the block have been at a barrier since. The last part tells.
+  // The same for a block whose only move is a plain one: the source is on its way before anything else is known.
   template <class Group>
-  ONSTREAM_BODY void complete(const Group& group, const Task& task, std::uint64_t epoch) const {
-    OpState& op = view.ops[task.op];
-    fence_grid(group);
-    if (task.parts > 1) {
-      if (group.add(&op.done, 1) + 1 == task.parts) {
-        group.store_relaxed(&op.done, 0);
-        fence_grid(group);
-        tell(group, task, op, epoch);
+  ONSTREAM_BODY bool run(const Group& group, const Errand& errand, std::uint64_t epoch, bool failed) const {
+    typename Group::Flight flight{};
+    if (errand.pulls == 0) flight = group.fetch(errand.from, errand.bytes, errand.part, errand.parts);
+    const Task& task = *errand.task;
+    bool good = !failed;
+    if (group.rank() == 0 && good) {
+      const std::uint64_t start_ns = errand.part == 0 ? group.now_ns() : 0;
+      if (task.started != nullptr) {
+        good = wait(group, task, epoch, [&] { return reached(group.load_acquire(task.started), epoch); });
       }
-    } else {
-      tell(group, task, op, epoch);
+      if (errand.part == 0) note_ready(group, task, start_ns);
+    }
+    good = !group.sync_or(!good);
+    if (good && errand.pulls == 0) {
+      group.copy(flight, errand.to, errand.from, errand.bytes, errand.part, errand.parts);
+    } else if (good) {
+      group.copy(errand.to, errand.from, errand.bytes, errand.part, errand.parts);
+    }
+    group.sync();
+    if (good && group.rank() == 0) complete(group, task, errand.part, epoch);
+    return good;
+  }
+
+  // One part of a move is through, and all threads of the block have been at a barrier since.
+  template <class Group>
+  ONSTREAM_BODY void complete(const Group& group, const Task& task, std::uint32_t part, std::uint64_t epoch) const {
+    if (task.flag != nullptr) {
+      group.store_release(task.flag + part, epoch * kPartsOfFlag + task.parts);  // pairs with await()
+    }
+    if (task.to != nullptr && part == 0) {
+      OpState& op = view.ops[task.op];
+      group.add(&op.move_ns, group.now_ns() - group.load_relaxed(&op.ready_ns));
     }
     if (task.chain == kNone) return;
+    fence_grid(group);
     const Chain& chain = view.chains[task.chain];
     if (group.add(chain.done, 1) + 1 != chain.parts) return;
     group.store_relaxed(chain.done, 0);
     send_signals(group, chain.signals);
   }
 
+  // Whether parts own, own + step, ... of an awaited move are there, or the awaited counter has grown enough.
   template <class Group>
-  ONSTREAM_BODY void tell(const Group& group, const Task& task, OpState& op, std::uint64_t epoch) const {
-    if (task.flag != nullptr) {  // pairs with await()'s acquire
-      if constexpr (kSerial<Group>)
-        group.store_release(task.flag, epoch);
-      else
-        group.store_relaxed(task.flag, epoch);  // after a fence
+  ONSTREAM_BODY static bool is_there(const Group& group, const Task& task, std::uint64_t epoch, std::uint32_t own,
+                                     std::uint32_t step) {
+    if (task.kind == OpKind::wait) {
+      return own != 0 || reached(group.load_acquire(task.flag), task.base + task.value * epoch);
     }
-    if (task.to != nullptr) group.add(&op.move_ns, group.now_ns() - group.load_relaxed(&op.ready_ns));
+    if (own >= kMostParts) return true;
+    const auto is_now = [&](std::uint64_t flag) { return reached(flag / kPartsOfFlag, epoch); };
+    const std::uint64_t first = group.load_acquire(task.flag);  // pairs with complete()
+    std::uint64_t mine = group.load_acquire(task.flag + own);   // in one trip with the first
+    if (!is_now(first)) return false;
+    for (std::uint64_t part = own; part < first % kPartsOfFlag;) {
+      if (!is_now(mine)) return false;
+      part += step;
+      if (part < first % kPartsOfFlag) mine = group.load_acquire(task.flag + part);
+    }
+    return true;
   }
 
   template <class Group>
@@ -297,12 +371,12 @@ struct Body {
     const Span items = block.awaits;
     if (items.first == items.last) return true;
     bool good = !failed;
-    for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
+    const Team team(group);
+    for (std::uint32_t i = items.first + team.index; i < items.last && good; i += team.teams) {
       const Task& task = view.tasks[view.items[i].task];
-      const bool times = view.items[i].begin == 0;
+      const bool times = view.items[i].begin == 0 && team.lane == 0;
       const std::uint64_t start_ns = times ? group.now_ns() : 0;
-      const std::uint64_t target = task.base + task.value * epoch;
-      good = wait(group, task, epoch, [&] { return reached(group.load_acquire(task.flag), target); });
+      good = wait(group, task, epoch, [&] { return is_there(group, task, epoch, team.lane, team.width); });
       if (times) note_ready(group, task, start_ns);
     }
     if (block.awaits_copy == 0) return good;

@@ -16,6 +16,7 @@ constexpr int kRowsEach = 2;  // of a thread
 
 struct Brief {
   State* state = nullptr;
+  Epoch* epochs = nullptr;  // of the blocks
   const Row* packs = nullptr;
   const Row* unpacks = nullptr;
   std::uint32_t pack_count = 0;
@@ -58,14 +59,13 @@ struct Brief {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
-    const Line counters = group.load_line(reinterpret_cast<const Line*>(&state->epoch));  // and `failed`
+    const std::uint64_t epoch = group.load_relaxed(epochs + group.block()) + 1;
+    bool failed = group.load_relaxed(&state->failed) != 0;
     std::uint64_t data[kRowsEach];
     ONSTREAM_UNROLL
     for (int k = 0; k < kRowsEach; ++k) {
       if (k < held.pack_count) data[k] = gather(held.packs[k]);
     }
-    const std::uint64_t epoch = counters.low + 1;
-    bool failed = counters.high != 0;
     std::uint64_t running = 0;
     if (group.block() == 0) {
       if (group.rank() == group.size() - 1) running = group.exchange(&state->running, 1);
@@ -75,7 +75,9 @@ struct Brief {
     // Looked at only here: the answer of the exchange takes most of a microsecond.
     if (running != 0) report_overlap(group, state, number, wait, epoch);
     group.sync();  // every thread has read the epoch
-    if (group.rank() == 0) end_launch(group, state, epoch);
+    if (group.rank() != 0) return;
+    if (group.block() == 0) group.store_relaxed(&state->running, 0);
+    group.store_relaxed(epochs + group.block(), epoch);
   }
 
  private:

@@ -240,7 +240,8 @@ class Build {
   int most_blocks() const {
     const Device& device = *fabric_->device();
     if (device.kind() == DeviceKind::host) return 1;
-    return static_cast<int>(std::min<std::int64_t>(fabric_->parameters().max_blocks, fabric_->block_limit()));
+    const std::int64_t allowed = std::min<std::int64_t>(fabric_->parameters().max_blocks, fabric_->block_limit());
+    return static_cast<int>(std::min<std::int64_t>(allowed, plan::kMostParts));
   }
 
   std::vector<std::byte*> make_bounces() {

@@ -225,8 +225,10 @@ struct Send {
     if (!pulls) lone = read(group, lane.postings + lane.receives);
     const std::uint64_t credit = speaks ? group.load_relaxed(&lane.returned->credit) : 0;
     const auto [head, number] = load_pair(group, &lane.sending->head);
-    typename Group::Flight flight;
-    if (copier == nullptr) flight = group.fetch(source, pulls ? 0 : bytes);
+    const auto part = static_cast<std::uint32_t>(group.block());
+    const auto parts = static_cast<std::uint32_t>(group.blocks());
+    typename Group::Flight flight{};
+    if (copier == nullptr) flight = group.fetch(source, pulls ? 0 : bytes, part, parts);
     Status status = Status::ok;
     if (speaks) {
       if (!has_room(head, 1, credit)) status = wait_for_room(group, head, 1);
@@ -245,7 +247,7 @@ struct Send {
     const bool here = fits && answer.answer == Answer::here;
     if (here && status == Status::ok) {
       if (copier == nullptr) {
-        group.copy(flight, reinterpret_cast<void*>(answer.address), source, bytes);
+        group.copy(flight, reinterpret_cast<void*>(answer.address), source, bytes, part, parts);
       } else if (group.rank() == 0) {
         status = copy_through(group, wait, copier, answer.address, source, bytes);
       }

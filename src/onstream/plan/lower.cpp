@@ -202,6 +202,7 @@ class Lowerer {
       task.flag = word(peer, route.flag_offset);
       task.to = static_cast<std::byte*>(op(index).address);
       task.to_layout = op(index).layout.view();
+      task.pulls = 1;
       task.from = at_address(route.source_address);
       task.from_layout = route.source_layout;
       return add_move(task);

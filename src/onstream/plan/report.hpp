@@ -43,15 +43,4 @@ ONSTREAM_CALL void report_overlap(const Group& group, State* state, std::uint64_
   report(group, wait, Status::misused, fault);
 }
 
-// One thread of each block, after the block's last access. The last block lets the next launch in.
-template <class Group>
-ONSTREAM_BODY void end_launch(const Group& group, State* state, std::uint64_t epoch) {
-  if (group.blocks() > 1) {
-    if (group.add(&state->finished, 1) + 1 != static_cast<std::uint64_t>(group.blocks())) return;
-    group.store_relaxed(&state->finished, 0);
-  }
-  group.store_relaxed(&state->running, 0);
-  group.store_relaxed(&state->epoch, epoch);
-}
-
 }  // namespace onstream::plan

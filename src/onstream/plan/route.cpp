@@ -7,12 +7,14 @@
 #include "onstream/device/group.hpp"
 #include "onstream/layout/runs.hpp"
 #include "onstream/plan/packing.hpp"
+#include "onstream/plan/view.hpp"
 
 namespace onstream::plan {
 
 namespace {
 
-constexpr std::uint64_t kFlagBytes = 64;  // flags of two edges never share a cache line
+constexpr std::uint64_t kFlagAlignment = 64;  // flags of two edges never share a cache line
+constexpr std::uint64_t kFlagBytes = kMostParts * sizeof(std::uint64_t);
 constexpr std::uint64_t kAlignment = 256;
 
 const StatedOp& source_of(const std::vector<Statement>& statements, const Edge& edge) {
@@ -119,12 +121,12 @@ Room place(std::vector<Route>& routes, int ranks) {
       continue;
     }
     if (route.choice.path == Path::memop) {
-      route.ready_offset = take(words[at_source], kFlagBytes, kFlagBytes);
-      route.done_offset = take(words[at_destination], kFlagBytes, kFlagBytes);
+      route.ready_offset = take(words[at_source], kFlagBytes, kFlagAlignment);
+      route.done_offset = take(words[at_destination], kFlagBytes, kFlagAlignment);
       continue;
     }
     route.flag_offset =
-        take(used[route.choice.path == Path::load ? at_source : at_destination], kFlagBytes, kFlagBytes);
+        take(used[route.choice.path == Path::load ? at_source : at_destination], kFlagBytes, kFlagAlignment);
     if (route.choice.path == Path::stage) {
       route.bounce_offset = take(used[at_destination], route.transfer.bytes, kAlignment);
     }

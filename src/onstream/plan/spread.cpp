@@ -44,7 +44,9 @@ class Spreader {
   // Few threads start sooner; a message of some lines needs no more.
   int threads() const {
     if (serial_) return 1;
-    if (most_bytes_ > 0) return kMaxThreads;
+    // Up to a MiB or so the bytes are under way at once in small blocks, which issue fewer instructions each.
+    constexpr std::uint64_t kShort = std::uint64_t{1} << 20;
+    if (most_bytes_ > 0) return most_bytes_ <= kShort ? kMaxThreads / 2 : kMaxThreads;
     const std::uint64_t wanted = (most_lines_ + kTeam - 1) / kTeam * kTeam;
     return static_cast<int>(std::clamp<std::uint64_t>(wanted, 128, kMaxThreads));
   }

@@ -28,13 +28,14 @@ class Layer {
 };
 
 struct Offsets {
-  std::size_t state, ops, counters, tasks, items, blocks, chains, signals, announce, packs, unpacks, end;
+  std::size_t state, epochs, ops, counters, tasks, items, blocks, chains, signals, announce, packs, unpacks, end;
 };
 
 Offsets lay(std::byte* staging, const Program& program, const std::vector<Chain>& chains, std::size_t op_count) {
   Layer layer(staging);
   Offsets at{};
   at.state = layer.add(std::vector<State>(1));
+  at.epochs = layer.add(std::vector<Epoch>(program.blocks.size()));
   at.ops = layer.add(std::vector<OpState>(op_count));
   at.counters = layer.add(std::vector<std::uint64_t>(chains.size()));
   at.tasks = layer.add(program.tasks);
@@ -67,6 +68,7 @@ Tables::Tables(std::shared_ptr<Device> device, const Program& program, std::size
   device_->synchronize(stream_);
 
   view_.state = reinterpret_cast<State*>(base + at.state);
+  view_.epochs = reinterpret_cast<Epoch*>(base + at.epochs);
   view_.ops = reinterpret_cast<OpState*>(base + at.ops);
   view_.tasks = reinterpret_cast<const Task*>(base + at.tasks);
   view_.items = reinterpret_cast<const Item*>(base + at.items);
@@ -78,6 +80,7 @@ Tables::Tables(std::shared_ptr<Device> device, const Program& program, std::size
   view_.lone_signals = program.lone_signals;
 
   brief_.state = view_.state;
+  brief_.epochs = view_.epochs;
   brief_.packs = reinterpret_cast<const Row*>(base + at.packs);
   brief_.unpacks = reinterpret_cast<const Row*>(base + at.unpacks);
   brief_.pack_count = static_cast<std::uint32_t>(program.pack_rows.size());
@@ -110,9 +113,9 @@ std::vector<OpState> Tables::read_ops() const {
 }
 
 std::uint64_t Tables::read_epoch() const {
-  State state;
-  read(&state, view_.state, sizeof state);
-  return state.epoch;
+  Epoch epoch;
+  read(&epoch, view_.epochs, sizeof epoch);
+  return epoch;
 }
 
 void Tables::reset_times() {

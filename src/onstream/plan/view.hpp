@@ -18,21 +18,25 @@ namespace onstream::plan {
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
 // One a plan. Launches of a plan run one after the other, so nothing here needs more than relaxed order between them.
-struct alignas(16) State {
-  std::uint64_t epoch = 0;     // launches finished; the running one is epoch + 1, and its last block advances this
-  std::uint64_t failed = 0;    // not 0: a wait failed, nothing is moved any more
-  std::uint64_t running = 0;   // not 0 while a launch runs
-  std::uint64_t finished = 0;  // blocks of the running launch that are through
+struct State {
+  std::uint64_t failed = 0;   // not 0: a wait failed, nothing is moved any more
+  std::uint64_t running = 0;  // not 0 while a launch runs
 };
+
+// One a block: launches that it has finished; the running one is this + 1. Each block advances its own, so no block
+// waits for another to end.
+using Epoch = std::uint64_t;
 
 // One an op.
 struct OpState {
-  std::uint64_t done = 0;      // parts of the running launch that are moved
   std::uint64_t reported = 0;  // not 0: a fault was left
   std::uint64_t ready_ns = 0;  // when the running launch's wait ended
   std::uint64_t wait_ns = 0;   // since reset_times()
   std::uint64_t move_ns = 0;
 };
+
+constexpr std::uint64_t kMostParts = 128;    // of a move
+constexpr std::uint64_t kPartsOfFlag = 256;  // a flag is epoch * kPartsOfFlag + how many parts there are
 
 struct Task {
   std::uint32_t op = 0;  // index in the plan
@@ -41,13 +45,14 @@ struct Task {
   std::int32_t peer = -1;
   std::uint32_t grain = 1;      // bytes of one access
   std::uint32_t chain = kNone;  // puts: whose signals follow
+  std::uint32_t pulls = 0;      // move: not 0: the source is the peer's
   std::uint64_t bytes = 0;
   std::byte* to = nullptr;    // move, unpack, await of a staged receive; null: nothing to copy
   std::byte* from = nullptr;  // move, pack, await of a staged receive
   LayoutView to_layout;
   LayoutView from_layout;
   const std::uint64_t* started = nullptr;  // move, pack: wait until the peer's launch number is here; null: no need
-  std::uint64_t* flag = nullptr;           // move: set to the epoch when all is moved; await: waited for
+  std::uint64_t* flag = nullptr;           // move: kMostParts flags, one for each part; await: the same; or the counter
   Line* slots = nullptr;                   // pack, unpack: two slots
   std::uint64_t slot_lines = 0;            // of one slot
   std::uint64_t base = 0;                  // await of a counter: until it reached base + value * epoch
@@ -105,6 +110,7 @@ struct SignalView {
 // needs comes first.
 struct View {
   State* state = nullptr;
+  Epoch* epochs = nullptr;  // of the blocks
   const Block* blocks = nullptr;
   const Item* items = nullptr;
   const Task* tasks = nullptr;

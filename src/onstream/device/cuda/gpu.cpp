@@ -16,7 +16,7 @@ void prepare_environment() {
   std::call_once(once, [] {
     // Streams share hardware queues, 8 unless told otherwise. Work queued behind a kernel that waits for a peer would
     // wait too, and the peer may be waiting for that very work. 32 is the most there are.
-    // CUDA_MODULE_LOADING stays the user's: our kernels are loaded by name (Device::load, docs/decisions/0007).
+    // CUDA_MODULE_LOADING stays the user's: our kernels are loaded by name (Device::load, docs/decisions/0008).
     ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   });
 }

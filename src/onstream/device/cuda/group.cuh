@@ -98,19 +98,26 @@ class CudaGroup {
   // a link whose answers take a microsecond. Loads bypass L1, which the stores of other GPUs do not invalidate while a
   // kernel runs.
   ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
-    const std::size_t first = static_cast<std::size_t>(block()) * size() + rank();
-    share(destination, source, bytes, first, static_cast<std::size_t>(blocks()) * size());
+    copy(destination, source, bytes, static_cast<std::uint32_t>(block()), static_cast<std::uint32_t>(blocks()));
+  }
+  ONSTREAM_BODY void copy_alone(void* destination, const void* source, std::size_t bytes) const {
+    copy(destination, source, bytes, 0, 1);
+  }
+  ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part,
+                          std::uint32_t parts) const {
+    share(destination, source, bytes, static_cast<std::size_t>(part) * size() + rank(),
+          static_cast<std::size_t>(parts) * size());
   }
 
-  // A copy in two steps, for when the source is known before the destination: what the grid's threads load first is on
-  // its way meanwhile.
+  // A copy in two steps, for when the source is known before the destination: what the threads load first is on its way
+  // meanwhile.
   struct Flight {
     uint4 held[kFlightWords];
   };
-  ONSTREAM_BODY Flight fetch(const void* source, std::size_t bytes) const {
-    Flight flight;
+  ONSTREAM_BODY Flight fetch(const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
+    Flight flight{};
     if (reinterpret_cast<std::uintptr_t>(source) % sizeof(uint4) != 0) return flight;
-    const Words words(*this, bytes);
+    const Words words(*this, bytes, part, parts);
     const auto* from = static_cast<const uint4*>(source) + words.first;
 #pragma unroll
     for (int k = 0; k < kFlightWords; ++k) {
@@ -118,31 +125,28 @@ class CudaGroup {
     }
     return flight;
   }
-  ONSTREAM_BODY void copy(const Flight& flight, void* destination, const void* source, std::size_t bytes) const {
-    const std::uintptr_t both =
-        reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
-    if (both % sizeof(uint4) != 0) return copy(destination, source, bytes);
-    const Words words(*this, bytes);
+  ONSTREAM_BODY void copy(const Flight& flight, void* destination, const void* source, std::size_t bytes,
+                          std::uint32_t part, std::uint32_t parts) const {
+    const std::uintptr_t both = reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
+    if (both % sizeof(uint4) != 0) return copy(destination, source, bytes, part, parts);
+    const Words words(*this, bytes, part, parts);
     auto* to = static_cast<uint4*>(destination) + words.first;
 #pragma unroll
     for (int k = 0; k < kFlightWords; ++k) {
       if (k * words.step < words.left) to[k * words.step] = flight.held[k];
     }
-    const std::size_t flown = kFlightWords * words.step * sizeof(uint4);
+    const std::size_t flown = std::size_t{kFlightWords} * words.step * sizeof(uint4);
     const std::size_t done = flown < bytes ? flown : bytes & ~(sizeof(uint4) - 1);
     if (done == bytes) return;
-    copy(static_cast<std::byte*>(destination) + done, static_cast<const std::byte*>(source) + done, bytes - done);
-  }
-  ONSTREAM_BODY void copy_alone(void* destination, const void* source, std::size_t bytes) const {
-    share(destination, source, bytes, static_cast<std::size_t>(rank()), static_cast<std::size_t>(size()));
+    copy(static_cast<std::byte*>(destination) + done, static_cast<const std::byte*>(source) + done, bytes - done, part,
+         parts);
   }
 
  private:
-  // This thread's 16-byte words in the grid's first flights. Few instructions: they run between two trips to memory.
+  // This thread's 16-byte words in the first flights of a part. Few instructions: they run between two trips to memory.
   struct Words {
-    ONSTREAM_BODY Words(const CudaGroup& group, std::size_t bytes)
-        : first(static_cast<std::uint32_t>(group.block()) * group.size() + group.rank()),
-          step(static_cast<std::uint32_t>(group.blocks()) * group.size()) {
+    ONSTREAM_BODY Words(const CudaGroup& group, std::size_t bytes, std::uint32_t part, std::uint32_t parts)
+        : first(part * group.size() + group.rank()), step(parts * group.size()) {
       const std::size_t count = bytes / sizeof(uint4);
       constexpr std::uint32_t kEnough = 1u << 30;
       const std::uint32_t most = count < kEnough ? static_cast<std::uint32_t>(count) : kEnough;
