@@ -44,6 +44,7 @@ CASE(the_cpu_fills_and_reads_what_messages_carry) {
   on_all_hints([](World& world) {
     const auto out = world.allocate(kBytes, MemoryKind::managed);
     const auto in = world.allocate(kBytes, MemoryKind::managed);
+    world.barrier();  // ranks that share a GPU: the driver allocates such memory behind running kernels
     const Stream stream = world.device().create_stream();
     const int peer = 1 - world.rank();
     for (int turn = 0; turn < 6; ++turn) {
@@ -69,6 +70,7 @@ CASE(the_cpu_fills_and_reads_what_plans_carry_also_captured) {
   on_all_hints([](World& world) {
     const auto out = world.allocate(kBytes, MemoryKind::managed);
     const auto in = world.allocate(kBytes, MemoryKind::managed);
+    world.barrier();  // ranks that share a GPU: the driver allocates such memory behind running kernels
     Device& device = world.device();
     const Stream stream = device.create_stream();
     const int peer = 1 - world.rank();
@@ -97,6 +99,7 @@ CASE(the_cpu_goes_on_counting_beside_a_message_in_the_same_pages) {
   on_all_devices(2, [](World& world) {
     const auto memory = world.allocate(kBytes + 64, MemoryKind::managed);
     const auto in = world.allocate(kBytes, MemoryKind::managed);
+    world.barrier();  // ranks that share a GPU: the driver allocates such memory behind running kernels
     auto* counter = reinterpret_cast<std::uint64_t*>(memory->data() + (kBytes + 7) / 8 * 8);
     const Stream stream = world.device().create_stream();
     const int peer = 1 - world.rank();

@@ -26,6 +26,7 @@ class OneSidedImplementation {
   void run(std::span<const one_sided::Step> steps, Stream stream);
   void run(std::span<const one_sided::Step> steps);
   Status wait(const one_sided::Step& step);
+  Status wait_here(const one_sided::Step& step);
 
   // --- for Batch ---
   one_sided::Helper& helper();

@@ -186,11 +186,22 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
   fabric_->check();
 }
 
+// A word that the CPU reads itself, of a device whose faults it cannot count: those words lie in the device's memory.
+Status OneSidedImplementation::wait_here(const Step& step) {
+  const HostGroup group(0, 1);
+  const WaitView view = fabric_->wait_view();
+  const Status status = wait_until(group, view, [&] { return one_sided::is_met(group, step); });
+  if (status == Status::timeout) {
+    fabric_->abort(concat("a wait of the host for a word of ", step.width, " B passed its deadline of ",
+                          fabric_->parameters().timeout_s, " s (timeout_s)"));
+  }
+  return status;
+}
+
 Status OneSidedImplementation::wait(const Step& step) {
   const MemoryKind kind = device_->inspect(reinterpret_cast<const void*>(step.target)).kind;
-  if (on_host_ || kind != MemoryKind::device) {
-    return one_sided::await(HostGroup(0, 1), fabric_->wait_view(), step);
-  }
+  if (on_host_) return one_sided::await(HostGroup(0, 1), fabric_->wait_view(), step);
+  if (kind != MemoryKind::device) return wait_here(step);
   const StreamPool::Lease stream = streams_.lease();
   enqueue(std::span(&step, 1), stream.get());
   device_->synchronize(stream.get());
