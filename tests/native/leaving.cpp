@@ -8,6 +8,7 @@
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
 #include "ranks.hpp"
+#include "standard_error.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -56,6 +57,17 @@ void wait_in_vain(const std::string& told, const std::function<void(World&, Test
 CASE(a_receive_from_a_rank_that_left_ends_at_once) {
   wait_in_vain("recv of 64 B from rank 1 on lane 3", [](World& world, TestBuffer& buffer) {
     CHECK(world.recv(buffer.data(), 64, 1, {3}) == Status::aborted);
+  });
+}
+
+// A program that forgets to look at the status, and ends.
+CASE(a_host_call_that_fails_is_logged_before_it_returns) {
+  on_all_devices(2, [](World& world) {
+    if (world.rank() == 1) return;
+    TestBuffer buffer(world, 64);
+    await_leave(world, 1);
+    const std::string text = standard_error_of([&] { (void)world.recv(buffer.data(), 64, 1, {3}); });
+    CHECK(text.find("error: the world failed: rank 1 left the world, and rank 0 still waited") != std::string::npos);
   });
 }
 

@@ -267,7 +267,7 @@ class Messages::Implementation {
     body.ticket = result.ticket();
     body(HostGroup(0, 1));
     if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
-    return final_status(result.status);
+    return told(final_status(result.status));
   }
 
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received) {
@@ -284,7 +284,7 @@ class Messages::Implementation {
     body.ticket = result.ticket();
     body(HostGroup(0, 1));
     if (received != nullptr) *received = result.received;
-    return final_status(result.status);
+    return told(final_status(result.status));
   }
 
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options) {
@@ -598,6 +598,13 @@ class Messages::Implementation {
         HostCopy{destination, source, bytes, nullptr, nullptr, static_cast<std::uint64_t>(Status::pending), 0};
   }
 
+  // A call of the host that failed with its world: the failure is logged and told to the others now, also if the
+  // program looks at nothing more and ends.
+  Status told(Status status) const {
+    if (status == Status::timeout || status == Status::aborted) (void)fabric_->failure();
+    return status;
+  }
+
   // Of this world's messages and plans; one_sided waits for its own.
   bool finish(Deadline deadline) { return uses_.done(deadline) && fabric_->uses().done(deadline); }
 
@@ -616,7 +623,7 @@ class Messages::Implementation {
 
   // The op is through: data to its final place, result to the request.
   Status collect(Request& request) {
-    request.result = final_status(static_cast<std::uint64_t>(status_of(request)));
+    request.result = told(final_status(static_cast<std::uint64_t>(status_of(request))));
     outstanding_.cover(request);
     request.received = HostGroup::load_relaxed(request.slot.ticket.received);
     if (request.copy_back != nullptr && *request.result == Status::ok) {
