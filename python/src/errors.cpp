@@ -26,6 +26,7 @@ const char* class_of(ErrorCode code) {
 const char* class_of(Status status) {
   switch (status) {
     case Status::truncated: return "TruncatedError";
+    case Status::unmapped: return "UnmappedError";
     case Status::timeout: return "TimeoutError";
     case Status::aborted: return "AbortedError";
     case Status::misused: return "MisusedError";

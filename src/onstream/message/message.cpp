@@ -296,6 +296,7 @@ class Messages::Implementation {
     request->bounce = route.bounce;
     if (route.copy_first && body.announce != lane::Header::pull && body.is_offered(HostGroup(0, 1))) {
       body.source = source;  // it goes to its destination at once, and needs no copy
+      if (route.attached_source != 0) body.peer_source = route.attached_source;
     } else if (route.copy_first) {
       std::copy_n(static_cast<const std::byte*>(source), bytes, route.bounce->data());
     }
@@ -395,7 +396,8 @@ class Messages::Implementation {
     body.announce = route.announce;
     body.completion = completion;
     body.place_first = on_host_ ? 1 : 0;
-    body.bounce = route.bounce != nullptr ? route.bounce->data() : nullptr;
+    const bool chunked = route.announce == lane::Header::stage;
+    body.bounce = chunked ? route.bounce->data() : route.relay;
     body.peer_bounce = route.peer_bounce;
     body.chunk_bytes = router_.chunk_bytes();
     return body;
