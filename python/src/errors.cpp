@@ -19,6 +19,8 @@ const char* class_of(ErrorCode code) {
     case ErrorCode::timeout: return "TimeoutError";
     case ErrorCode::aborted: return "AbortedError";
     case ErrorCode::closed: return "ClosedError";
+    case ErrorCode::truncated: return "TruncatedError";
+    case ErrorCode::unmapped: return "UnmappedError";
   }
   return "Error";
 }

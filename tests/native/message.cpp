@@ -307,6 +307,36 @@ CASE(truncation_is_an_error_on_both_sides_and_leaves_later_messages_intact) {
   });
 }
 
+CASE(a_check_throws_what_became_of_the_oldest_message) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 64);
+    const int peer = 1 - world.rank();
+    if (world.rank() == 0) {
+      world.send(buffer.data(), 64, peer, {}, own.stream);
+      world.send(buffer.data(), 64, peer, {}, own.stream);
+      world.device().synchronize(own.stream);
+      world.barrier();
+    } else {
+      world.recv(buffer.data(), 8, peer, {}, own.stream);
+      world.recv(buffer.data(), 16, peer, {}, own.stream);
+      std::string what;
+      ErrorCode code = ErrorCode::closed;
+      try {
+        world.synchronize(own.stream);
+      } catch (const Error& error) {
+        what = error.what();
+        code = error.code();
+      }
+      CHECK(code == ErrorCode::truncated);
+      CHECK(what.find("recv of 8 B from rank 0") != std::string::npos);
+      CHECK(what.find("recv of 16 B from rank 0") != std::string::npos);
+      world.check();  // each is told once
+      world.barrier();
+    }
+  });
+}
+
 CASE(captured_messages_replay_mixed_with_eager_ones) {
   on_all_devices(2, [](World& world) {
     OwnStream own(world);

@@ -123,7 +123,8 @@ void World::check() const {
   if (faults.empty()) return;
   std::string story;
   for (const FaultReport& fault : faults) story += (story.empty() ? "" : "\n") + onstream::describe(fault);
-  fail(ErrorCode::invalid_argument, story);
+  // All that does not fail the world is one of two things.
+  fail(faults.front().status == Status::unmapped ? ErrorCode::unmapped : ErrorCode::truncated, story);
 }
 
 std::optional<Failure> World::failure() const { return fabric_->failure(); }
