@@ -390,6 +390,36 @@ CASE(captured_requests_replay) {
   });
 }
 
+CASE(a_captured_wait_on_another_branch_follows_its_op) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kBytes = 100000;
+    OwnStream own(world);
+    OwnStream branch(world);
+    const int peer = 1 - world.rank();
+    TestBuffer out(world, kBytes);
+    TestBuffer in(world, kBytes);
+    TestBuffer copy(world, kBytes);
+    Device& device = world.device();
+    device.begin_capture(own.stream);
+    device.wait(branch.stream, device.record(own.stream));  // before the ops: nothing else orders the waits behind them
+    const auto got = world.irecv(in.data(), kBytes, peer, {}, own.stream);
+    const auto sent = world.isend(out.data(), kBytes, peer, {}, own.stream);
+    world.wait(got, branch.stream);
+    device.copy(copy.data(), in.data(), kBytes, branch.stream);
+    world.wait(sent, branch.stream);
+    device.wait(own.stream, device.record(branch.stream));
+    const auto graph = device.end_capture(own.stream);
+    for (unsigned round = 0; round < 20; ++round) {
+      out.write(pattern(kBytes, round * 2 + static_cast<unsigned>(world.rank())));
+      device.launch(graph, own.stream);
+      world.synchronize(own.stream);
+      CHECK(copy.read() == pattern(kBytes, round * 2 + static_cast<unsigned>(peer)));
+    }
+    CHECK_THROWS(world.wait(got, branch.stream), "is part of a graph, and this stream is not being captured");
+    world.barrier();
+  });
+}
+
 CASE(a_rank_can_message_itself) {
   on_all_devices(1, [](World& world) {
     TestBuffer out(world, 100000);

@@ -223,6 +223,7 @@ class Messages::Implementation {
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     if (route.prefetch) prefetch(destination, bytes, stream);
     launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
+    note_posted(*request, stream);
     note_use(request, stream);
     return request;
   }
@@ -231,6 +232,7 @@ class Messages::Implementation {
 
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
     for (const auto& request : requests) check_request(request);
+    for (const auto& request : requests) order_after_op(*request, stream);
     const bool captured = device_->capturing(stream);
     for (std::size_t first = 0; first < requests.size();) {
       std::size_t last = first + 1;
@@ -491,6 +493,22 @@ class Messages::Implementation {
     return static_cast<Status>(HostGroup::load_acquire(request.slot.ticket.status));  // pairs with settle()
   }
 
+  void note_posted(Request& request, Stream stream) {
+    if (!request.captured) return;
+    request.posted_on = stream;
+    request.posted = device_->record(stream);
+  }
+
+  // A replay's wait must come after the replay's op: what the op of the replay before left behind looks the same.
+  // Stream order sees to it, or, on another branch of the graph, an edge from the op to the wait. (An eager op has a
+  // ticket of its own, and its wait may run first.)
+  void order_after_op(const Request& request, Stream stream) {
+    if (request.posted == nullptr || request.posted_on == stream) return;
+    require(device_->capturing(stream), "wait: the ", name_of(request.kind), " of ", request.bytes,
+            " B is part of a graph, and this stream is not being captured; wait for it inside the capture");
+    device_->wait(stream, request.posted);
+  }
+
   void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, int peer,
                  const MessageOptions& options, Stream stream) {
     lane::Send body = send_body(route, request->bytes, peer, options, lane::Completion::posted);
@@ -500,6 +518,7 @@ class Messages::Implementation {
     if (route.prefetch) prefetch(source, request->bytes, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, request->bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
+    note_posted(*request, stream);
   }
 
   static int threads_for_many(const lane::SendMany& many) {
