@@ -91,8 +91,8 @@ class World {
   void barrier();                   // the hosts of all ranks
   void synchronize(Stream stream);  // waits for the stream, then check()
   void abort(const std::string& reason);
-  // Throws aborted with the story if the world failed; else, if messages did not end well since the last call, truncated
-  // or unmapped as the oldest of them, naming each.
+  // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
+  // truncated or unmapped as the oldest of them, naming each.
   void check() const;
   std::optional<Failure> failure() const;
   std::vector<FaultReport> take_faults();
