@@ -91,17 +91,17 @@ class Lender : public Sharing {
   }
 
   template <class Group>
+  bool receiver_is_here(const Group& group) const {
+    return group.load_acquire(&share_->receiver) == number_ + 1;
+  }
+
+  template <class Group>
   bool has_work(const Group& group) const {
     return has_unclaimed(group) && !has_ended(group);
   }
 
  private:
   enum class Step { none, carry, put, end };
-
-  template <class Group>
-  bool receiver_is_here(const Group& group) const {
-    return group.load_acquire(&share_->receiver) == number_ + 1;
-  }
 
   // Where the receive wants its data, once it has said so.
   template <class Group>
@@ -167,6 +167,12 @@ class Helper {
     if (lends_ && !lender_.has_work(group)) leave(group);
     if (!lends_ && looks_++ % kEvery == kFirst) search(group);
     return lends_ && lender_.help(group);
+  }
+
+  // Whether the peer is waiting for the message that is lent a hand.
+  template <class Group>
+  bool is_met(const Group& group) const {
+    return lends_ && lender_.receiver_is_here(group);
   }
 
   template <class Group>

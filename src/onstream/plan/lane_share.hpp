@@ -106,14 +106,15 @@ class Sharing {
         count_((bytes + chunk_ - 1) / chunk_) {}
 
  protected:
-  // How often a side that finds the other absent looks again before it makes the system copy: some microseconds. Not at
-  // all, if the other was not there for the message before: two ranks that wait for their receives first never meet.
-  // `came_to`: number + 1 of the message of that place that the other side came to last.
+  // How often a side that finds the other absent looks again before it makes the system copy: some microseconds. Only a
+  // moment, if the other was not there for the message before: it may be waiting for something else. `came_to`: number
+  // + 1 of the message of that place that the other side came to last.
+  static constexpr int kPatience = 100;
   template <class Group>
   int patience(const Group& group, const Share* before, std::uint64_t came_to) const {
-    constexpr int kLooks = 100;
+    constexpr int kMoment = 16;
     const bool was_shared = group.load_acquire(&before->claim) >> kShareShift == number_;
-    return was_shared && came_to != number_ ? 0 : kLooks;
+    return was_shared && came_to != number_ ? kMoment : kPatience;
   }
 
   template <class Group>

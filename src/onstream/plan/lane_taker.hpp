@@ -24,8 +24,12 @@ class Taker : public Sharing {
     for (Step step = Step::none; status == Status::ok && step != Step::end;) {
       int slot = 0;
       status = wait_until(group, wait_, [&] {
-        step = next(group, relay, source, slot, ++looks > patient);
-        return step != Step::none || helper.help(group);
+        step = next(group, relay, source, slot);
+        if (step != Step::none || helper.help(group)) return true;
+        // A peer that waits for a message of this rank's is there, and lends its own in turn.
+        const bool impatient = ++looks > (helper.is_met(group) ? kPatience : patient);
+        if (impatient && may_carry(group)) step = Step::carry;
+        return step != Step::none;
       });
       if (status != Status::ok) break;
       if (step == Step::fetch) fetch(group, *relay, slot, destination);
@@ -39,17 +43,21 @@ class Taker : public Sharing {
  private:
   enum class Step { none, carry, fetch, end };
 
+  // What is to be done at once.
   template <class Group>
-  Step next(const Group& group, Relay* relay, const std::byte* source, int& slot, bool impatient) const {
+  Step next(const Group& group, Relay* relay, const std::byte* source, int& slot) const {
     for (slot = 0; relay != nullptr && slot < Relay::kSlots; ++slot) {
       const std::uint64_t word = group.load_acquire(&relay->slots[slot].word);  // pairs with Lender::take_step
       if (word >= slot_word(0) && word < slot_word(count_)) return Step::fetch;
     }
     if (has_ended(group)) return Step::end;
-    if (!has_unclaimed(group)) return Step::none;
-    if (!is_foreign(source)) return Step::carry;
-    const bool sender_is_here = group.load_acquire(&share_->sender) == (number_ + 1) * 2 + 1;
-    return !sender_is_here && impatient ? Step::carry : Step::none;
+    return has_unclaimed(group) && !is_foreign(source) ? Step::carry : Step::none;
+  }
+
+  // Whether the system is to copy: there is something left, and the sender does not do it.
+  template <class Group>
+  bool may_carry(const Group& group) const {
+    return has_unclaimed(group) && group.load_acquire(&share_->sender) != (number_ + 1) * 2 + 1;
   }
 
   template <class Group>
