@@ -58,7 +58,10 @@ class Lender : public Sharing {
   template <class Group>
   Status see_through(const Group& group) {
     const Share* before = share_of(*view_, view_->acks, number_ - 1);
-    const int patient = patience(group, before, group.load_relaxed(&before->receiver));
+    // A source that the receiver reads at a plain copy's speed is best left to it.
+    constexpr int kLong = 16 * kPatience;
+    const bool foreign = group.load_relaxed(&share_->relay) != 0;
+    const int patient = foreign ? patience(group, before, group.load_relaxed(&before->receiver)) : kLong;
     int looks = 0;
     Status status = Status::ok;
     for (Step step = Step::none; status == Status::ok && step != Step::end;) {

@@ -146,7 +146,9 @@ struct Send {
   // A system call costs more than the ring, while the ring has room.
   template <class Group>
   ONSTREAM_BODY bool is_last_way(const Group& group, const Answered& answer) const {
-    if constexpr (Group::kForeign) return answer.answer == Answer::foreign && is_room_short(group);
+    if constexpr (Group::kForeign) {
+      return bytes <= ring_max && answer.answer == Answer::foreign && is_room_short(group);
+    }
     return false;
   }
 
