@@ -14,6 +14,8 @@ using namespace onstream::test;
 
 namespace {
 
+constexpr double kPatienceS = 60;
+
 // --- work on a stream ---
 
 RULE(copies_between_all_kinds_of_memory_keep_the_order_of_the_stream) {
@@ -505,6 +507,77 @@ RULE(an_event_of_a_capture_is_no_event_of_running_work) {
   (void)device.end_capture(stream);
   CHECK_THROWS(device.wait(stream, event), "captur");
   device.synchronize(stream);
+}
+
+// --- what a graph keeps ---
+
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const Deadline deadline(kPatienceS);
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    HostGroup::pause(0, 0);
+  }
+  return true;
+}
+
+RULE(a_graph_keeps_what_was_retained_until_it_is_over) {
+  const OwnStream stream(device);
+  const auto from = device.allocate(64, MemoryKind::pinned);
+  const auto to = device.allocate(64, MemoryKind::pinned);
+  auto thing = std::make_shared<int>(7);
+  const std::weak_ptr<int> seen = thing;
+  device.begin_capture(stream);
+  device.copy(to->data(), from->data(), 64, stream);
+  device.retain(stream, std::move(thing));
+  auto graph = device.end_capture(stream);
+  for (int i = 0; i < 3; ++i) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(!seen.expired());
+  graph.reset();
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
+RULE(a_capture_that_is_dropped_lets_go_of_what_was_retained) {
+  auto thing = std::make_shared<int>(7);
+  const std::weak_ptr<int> seen = thing;
+  {
+    const OwnStream stream(device);
+    device.begin_capture(stream);
+    device.retain(stream, std::move(thing));
+  }
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
+RULE(retain_without_a_capture_is_an_error) {
+  const OwnStream stream(device);
+  CHECK_THROWS(device.retain(stream, std::make_shared<int>(7)), "not capturing");
+}
+
+RULE(a_graph_counts_its_operations) {
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  CHECK(device.end_capture(stream)->nodes() == 0);
+  const auto memory = device.allocate(64, MemoryKind::pinned);
+  device.begin_capture(stream);
+  device.copy(memory->data(), memory->data() + 32, 32, stream);
+  CHECK(device.end_capture(stream)->nodes() == 1);
+}
+
+// The stream's own worker lets go of the graph, which is the last owner of the device that owns the stream.
+CASE(a_graph_may_be_the_last_owner_of_the_host_device) {
+  auto device = open_device("host", 0);
+  const std::weak_ptr<Device> seen = device;
+  const Stream stream = device->create_stream();
+  const auto memory = device->allocate(64, MemoryKind::pinned);
+  device->begin_capture(stream);
+  device->copy(memory->data(), memory->data() + 32, 32, stream);
+  device->retain(stream, device);
+  auto graph = device->end_capture(stream);
+  device->launch(graph, stream);
+  graph.reset();
+  device.reset();
+  CHECK(comes_true([&] { return seen.expired(); }));
 }
 
 }  // namespace

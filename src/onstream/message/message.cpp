@@ -75,6 +75,7 @@ struct Ground {
   Lanes lanes;
   std::shared_ptr<Tickets> tickets;
   std::shared_ptr<const void> wait_memory;
+  std::shared_ptr<Relays> relays = std::make_shared<Relays>();
 };
 
 // A wait that ended without a word about this op ended because the world failed.
@@ -94,7 +95,7 @@ class Messages::Implementation {
         ground_(let_go_later(std::make_unique<Ground>(*fabric_))),
         lanes_(ground_->lanes),
         bounces_(let_go_later(std::make_unique<BouncePool>(device_))),
-        router_(*fabric_, lanes_, *bounces_),
+        router_(*fabric_, lanes_, *bounces_, ground_->relays),
         streams_(device_),
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
         outstanding_(static_cast<std::size_t>(fabric_->size() * lanes_.count()),

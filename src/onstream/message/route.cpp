@@ -7,7 +7,7 @@
 
 namespace onstream {
 
-Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
+Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays)
     : fabric_(fabric),
       lanes_(lanes),
       bounces_(bounces),
@@ -17,7 +17,8 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes
                                                 : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
-      attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)) {
+      attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
+      relays_(std::move(relays)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
   offer_min_ = std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_);
 }
@@ -80,10 +81,9 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
-// One relay a peer, made with the first message that may need it.
 void Router::add_relay(SendRoute& route, int peer) {
-  const std::lock_guard lock(relays_mutex_);
-  Relay& relay = relays_[peer];
+  const std::lock_guard lock(relays_->mutex);
+  Relays::One& relay = relays_->of_peer[peer];
   if (relay.memory == nullptr) {
     relay.memory = fabric_.device()->allocate(lane::Relay::kBytes, MemoryKind::device);
     relay.peer_address = fabric_.expose(relay.memory->data(), lane::Relay::kBytes, peer).value_or(0);

@@ -44,9 +44,19 @@ struct RecvRoute {
   bool prefetch = false;           // the buffer's pages shall be on the device
 };
 
+// One relay a peer (lane_share.hpp), made with the first message that may need it. Kernels use them.
+struct Relays {
+  struct One {
+    std::shared_ptr<Memory> memory;
+    std::uint64_t peer_address = 0;
+  };
+  std::mutex mutex;
+  std::map<int, One> of_peer;
+};
+
 class Router {
  public:
-  Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces);
+  Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays);
 
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the
   // message.
@@ -75,12 +85,7 @@ class Router {
   std::size_t chunk_bytes_;
   std::size_t attach_min_;
 
-  struct Relay {
-    std::shared_ptr<Memory> memory;
-    std::uint64_t peer_address = 0;
-  };
-  std::mutex relays_mutex_;
-  std::map<int, Relay> relays_;
+  std::shared_ptr<Relays> relays_;
 };
 
 }  // namespace onstream
