@@ -83,6 +83,8 @@ run_natives() {
   [[ ${MEMCHECK:-0} == 1 ]] || return 0
   command -v compute-sanitizer >/dev/null || stop "MEMCHECK=1, but there is no compute-sanitizer"
   run_native memcheck:device compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_conformance"
+  run_native memcheck:streams compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_streams"
+  run_native memcheck:streams compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_streams"
 }
 
 # The numbers of pytest's last line, "3 failed, 120 passed, 4 skipped in 61.20s".

@@ -28,6 +28,7 @@ from ._core import (
     coordinates_of,
     devices,
     launch_from_environment,
+    no_attach_reason,
     no_cuda_reason,
     parameters,
     rank_at,
@@ -41,6 +42,7 @@ from .errors import (
     SystemError,
     TimeoutError,
     TruncatedError,
+    UnmappedError,
     UnsupportedError,
 )
 from .plans import Plan, PlanBuilder
@@ -73,6 +75,7 @@ __all__ = [
     "SystemError",
     "TimeoutError",
     "TruncatedError",
+    "UnmappedError",
     "UnsupportedError",
     "World",
     "__version__",
@@ -81,6 +84,7 @@ __all__ = [
     "devices",
     "init",
     "launch_from_environment",
+    "no_attach_reason",
     "no_cuda_reason",
     "parameters",
     "rank_at",

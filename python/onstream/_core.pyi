@@ -283,7 +283,7 @@ class World:
 
     def take_faults(self) -> list[Fault]:
         """
-        Faults that did not fail the world (truncated messages), oldest first; each is given once.
+        Faults that did not fail the world (truncated, unmapped), oldest first; each is given once.
         """
 
     def describe(self) -> str:
@@ -501,6 +501,11 @@ def small_copies(kind: str) -> tuple[str, str]:
 
 def no_cuda_reason() -> str:
     """Why there are no cuda devices; empty if there are some."""
+
+def no_attach_reason() -> str:
+    """
+    Why no process of this machine can copy from another's plain memory; empty if it may work.
+    """
 
 def parameters() -> list[ParameterRow]:
     """Every parameter with its value in this environment."""

@@ -1,8 +1,8 @@
 """The exceptions of onstream: one class per way of failing, the same words as in C++.
 
 ErrorCode gives InvalidArgumentError, UnsupportedError, SystemError, TimeoutError, AbortedError and ClosedError; an
-operation's Status gives TruncatedError, TimeoutError, AbortedError and MisusedError. Where Python has a built-in class
-for the same thing, ours is also one of those, so `except ValueError` and `except TimeoutError` work as people expect.
+operation's Status gives TruncatedError, UnmappedError, TimeoutError, AbortedError and MisusedError. Where Python has a
+built-in class for the same thing, ours is also one of those, so `except ValueError` and `except TimeoutError` work as people expect.
 """
 
 from __future__ import annotations
@@ -40,6 +40,10 @@ class ClosedError(Error):
 
 class TruncatedError(Error):
     """A message was larger than its receive. Neither buffer is whole; later messages are intact."""
+
+
+class UnmappedError(Error):
+    """The buffer of one side was freed before its bytes were copied. Later messages are intact."""
 
 
 class MisusedError(Error):

@@ -108,9 +108,20 @@ def transport_rows() -> list[TransportRow]:
     cuda = _core.no_cuda_reason() or "yes"
     return [
         TransportRow("shared memory", "host memory of ranks of one host, anonymous, by file descriptor", shared),
+        TransportRow(
+            "cross-memory attach",
+            "plain host memory of processes of one host (numpy, malloc), one copy; else bounce buffers",
+            _core.no_attach_reason() or attach_setting(),
+        ),
         TransportRow("cuda ipc", "GPU memory of ranks of one host, between GPUs with peer access", cuda),
         TransportRow("network", "ranks of different hosts", "no network transport in this build"),
     ]
+
+
+def attach_setting() -> str:
+    """What the parameter says; each pair of ranks tries for itself with its first large message, and logs a refusal."""
+    setting = next(row.value for row in _core.parameters() if row.name == "attach")
+    return "yes" if setting == "auto" else "off (parameter attach)"
 
 
 def peer_access() -> list[list[bool]]:

@@ -19,6 +19,8 @@ const char* class_of(ErrorCode code) {
     case ErrorCode::timeout: return "TimeoutError";
     case ErrorCode::aborted: return "AbortedError";
     case ErrorCode::closed: return "ClosedError";
+    case ErrorCode::truncated: return "TruncatedError";
+    case ErrorCode::unmapped: return "UnmappedError";
   }
   return "Error";
 }
@@ -26,6 +28,7 @@ const char* class_of(ErrorCode code) {
 const char* class_of(Status status) {
   switch (status) {
     case Status::truncated: return "TruncatedError";
+    case Status::unmapped: return "UnmappedError";
     case Status::timeout: return "TimeoutError";
     case Status::aborted: return "AbortedError";
     case Status::misused: return "MisusedError";

@@ -33,6 +33,8 @@ void bind_info(nb::module_& m) {
       },
       nb::arg("kind"), "How small copies from the CPU to kernels work on devices of a kind, and why.");
   m.def("no_cuda_reason", &no_cuda_reason, "Why there are no cuda devices; empty if there are some.");
+  m.def("no_attach_reason", &no_attach_reason,
+        "Why no process of this machine can copy from another's plain memory; empty if it may work.");
   m.def(
       "parameters", [] { return Parameters::from_environment().rows(); },
       "Every parameter with its value in this environment.");

@@ -71,7 +71,8 @@ void WorldState::forget(const FaultReport& told) {
 void raise_message_fault(WorldState& state, const FaultReport& fault) {
   if (fault.status == Status::ok) return;
   const auto world = state.open();
-  if (fault.status == Status::truncated || fault.status == Status::misused) state.forget(fault);
+  const bool of_this_op_alone = fault.status == Status::truncated || fault.status == Status::unmapped;
+  if (of_this_op_alone || fault.status == Status::misused) state.forget(fault);
   raise_unless_ok(*world, fault);
 }
 

@@ -424,7 +424,7 @@ void bind_worlds(nb::module_& m) {
           "failure", [](const PyWorld& self) { return self.open()->failure(); }, "Why the world failed, or None.")
       .def(
           "take_faults", [](const PyWorld& self) { return self.state()->take_faults(); },
-          "Faults that did not fail the world (truncated messages), oldest first; each is given once.")
+          "Faults that did not fail the world (truncated, unmapped), oldest first; each is given once.")
       .def(
           "describe", [](const PyWorld& self) { return self.open()->describe(); },
           "Ranks, devices, memory held, registrations.")

@@ -19,28 +19,22 @@ int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
 #else
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cuda_device_kernels.hpp"
+#include "exports.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/device.hpp"
+#include "processes.hpp"
 #include "ranks.hpp"
 #include "standard_error.hpp"
 
 namespace {
 
-constexpr int kPatience_ms = 60'000;
 constexpr std::size_t kBytes = std::size_t{1} << 20;
 
 std::shared_ptr<Device> gpu(int ordinal = 0) {
@@ -406,46 +400,6 @@ CASE(gpus_of_one_process_reach_each_others_memory_at_its_own_address) {
 
 // --- another process ---
 
-constexpr int kChildSocket = 3;
-
-void send_export(int socket, const Export& exported) {
-  ExportRecord record = exported.record;
-  iovec part{&record, sizeof record};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (exported.fd.valid()) {
-    message.msg_control = control.data();
-    message.msg_controllen = control.size();
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = exported.fd.get();
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  }
-  if (sendmsg(socket, &message, MSG_NOSIGNAL) != sizeof record) fail_errno("sending an export to the child");
-}
-
-Export receive_export(int socket) {
-  Export out;
-  iovec part{&out.record, sizeof out.record};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC) != sizeof out.record) fail_errno("receiving an export");
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message)) {
-    int fd = -1;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    out.fd = Fd(fd);
-  }
-  return out;
-}
-
 // Adds 1000 to the first word of what it is sent, twice mapped, on the GPU that `spec` names.
 int child(const char* spec) {
   try {
@@ -463,45 +417,19 @@ int child(const char* spec) {
     again.reset();
     mapping = map();
     add_and_wait(*device, mapping->data(), 100);
-    const char done = 'k';
-    return send(kChildSocket, &done, 1, MSG_NOSIGNAL) == 1 ? 0 : 3;
+    return say_done();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "child: %s\n", error.what());
     return 2;
   }
 }
 
-// Lets another process, on the GPU that `spec` names, add to exported memory; throws unless it ended well.
-void add_in_another_process(const std::string& spec, const Export& exported) {
-  std::array<int, 2> ends{};
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) fail_errno("socketpair");
-  const Fd mine(ends[0]);
-  const Fd theirs(fcntl(ends[1], F_DUPFD_CLOEXEC, kChildSocket + 1));  // dup2 of a descriptor to itself keeps CLOEXEC
-  ::close(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, theirs.get(), kChildSocket);
-  std::string program = "/proc/self/exe", flag = "--child", device = spec;
-  std::array<char*, 4> arguments = {program.data(), flag.data(), device.data(), nullptr};
-  pid_t pid = 0;
-  const int error = posix_spawn(&pid, program.c_str(), &actions, nullptr, arguments.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  require(error == 0, "cannot start ", program, ": ", std::strerror(error));
-  send_export(mine.get(), exported);
-  pollfd readable{mine.get(), POLLIN, 0};
-  const bool answered = poll(&readable, 1, kPatience_ms) == 1;
-  char word = 0;
-  const bool well = answered && recv(mine.get(), &word, 1, MSG_DONTWAIT) == 1 && word == 'k';
-  if (!well) kill(pid, SIGKILL);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  require(well, answered ? "the child failed; see standard error" : "the child did not answer");
-  require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with status ", status);
-}
-
+// Another process, on the GPU that `spec` names, adds to exported memory.
 void another_process_adds(Device& device, std::byte* address, const std::string& spec) {
   set_word(device, address, 11);
-  add_in_another_process(spec, device.export_memory(device.inspect(address)));
+  Child other(spec);
+  send_export(other.socket(), device.export_memory(device.inspect(address)));
+  other.finish();
   CHECK(word_at(device, address) == 1011);
 }
 

@@ -2,11 +2,15 @@
 // is checked before it is mapped, workers that keep out of the program's way, waiters that never miss their wake.
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -17,6 +21,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/device/group.hpp"
+#include "onstream/device/host/patience.hpp"
 
 using namespace onstream;
 
@@ -240,6 +245,70 @@ CASE(idle_streams_use_no_processor) {
   const double before_ns = used_ns();
   nanosleep(&watched, nullptr);
   CHECK(used_ns() - before_ns < 20e6);  // one spinning worker alone would use 100e6
+}
+
+// Takes what this process writes to standard error while it lives.
+class Captured {
+ public:
+  Captured() : saved_(::dup(STDERR_FILENO)) {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0) fail_errno("pipe");
+    read_end_ = Fd(ends[0]);
+    const Fd write_end(ends[1]);
+    ::dup2(write_end.get(), STDERR_FILENO);
+  }
+  ~Captured() { ::dup2(saved_.get(), STDERR_FILENO); }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+
+  // Whether `text` comes within 20 s.
+  bool comes(const std::string& text) {
+    const Deadline deadline(20);
+    while (said_.find(text) == std::string::npos && !deadline.passed()) {
+      pollfd readable{read_end_.get(), POLLIN, 0};
+      std::array<char, 4096> part{};
+      if (::poll(&readable, 1, 100) != 1) continue;
+      const ssize_t bytes = ::read(read_end_.get(), part.data(), part.size());
+      if (bytes > 0) said_.append(part.data(), static_cast<std::size_t>(bytes));
+    }
+    return said_.find(text) != std::string::npos;
+  }
+
+ private:
+  Fd saved_;
+  Fd read_end_;
+  std::string said_;
+};
+
+// A host function that ends when it is told to.
+struct Blocker {
+  std::atomic<bool> open{false};
+  static void run(void* self) { static_cast<Blocker*>(self)->open.wait(false); }
+  void let_go() {
+    open.store(true);
+    open.notify_all();
+  }
+};
+
+CASE(a_wait_behind_a_function_that_does_not_end_is_no_silent_one) {
+  HostCase one;
+  HostCase other;
+  Blocker blocker;
+  bool said = false;
+  host::set_patience(0.05);
+  {
+    Captured standard_error;
+    one.device->call(&Blocker::run, &blocker, one.stream);
+    other.device->wait(other.stream, one.device->record(one.stream));
+    std::thread waits([&] { other.device->synchronize(other.stream); });
+    said = standard_error.comes("s for an event of another stream");
+    blocker.let_go();
+    waits.join();
+    one.device->synchronize(one.stream);
+  }
+  host::set_patience(60);
+  CHECK(said);
+  CHECK(one.device->idle(one.stream) && other.device->idle(other.stream));
 }
 
 }  // namespace

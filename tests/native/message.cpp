@@ -307,6 +307,36 @@ CASE(truncation_is_an_error_on_both_sides_and_leaves_later_messages_intact) {
   });
 }
 
+CASE(a_check_throws_what_became_of_the_oldest_message) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 64);
+    const int peer = 1 - world.rank();
+    if (world.rank() == 0) {
+      world.send(buffer.data(), 64, peer, {}, own.stream);
+      world.send(buffer.data(), 64, peer, {}, own.stream);
+      world.device().synchronize(own.stream);
+      world.barrier();
+    } else {
+      world.recv(buffer.data(), 8, peer, {}, own.stream);
+      world.recv(buffer.data(), 16, peer, {}, own.stream);
+      std::string what;
+      ErrorCode code = ErrorCode::closed;
+      try {
+        world.synchronize(own.stream);
+      } catch (const Error& error) {
+        what = error.what();
+        code = error.code();
+      }
+      CHECK(code == ErrorCode::truncated);
+      CHECK(what.find("recv of 8 B from rank 0") != std::string::npos);
+      CHECK(what.find("recv of 16 B from rank 0") != std::string::npos);
+      world.check();  // each is told once
+      world.barrier();
+    }
+  });
+}
+
 CASE(captured_messages_replay_mixed_with_eager_ones) {
   on_all_devices(2, [](World& world) {
     OwnStream own(world);
@@ -357,6 +387,36 @@ CASE(captured_requests_replay) {
       world.synchronize(own.stream);
       CHECK(in.read() == pattern(20000, round * 2 + static_cast<unsigned>(peer)));
     }
+  });
+}
+
+CASE(a_captured_wait_on_another_branch_follows_its_op) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kBytes = 100000;
+    OwnStream own(world);
+    OwnStream branch(world);
+    const int peer = 1 - world.rank();
+    TestBuffer out(world, kBytes);
+    TestBuffer in(world, kBytes);
+    TestBuffer copy(world, kBytes);
+    Device& device = world.device();
+    device.begin_capture(own.stream);
+    device.wait(branch.stream, device.record(own.stream));  // before the ops: nothing else orders the waits behind them
+    const auto got = world.irecv(in.data(), kBytes, peer, {}, own.stream);
+    const auto sent = world.isend(out.data(), kBytes, peer, {}, own.stream);
+    world.wait(got, branch.stream);
+    device.copy(copy.data(), in.data(), kBytes, branch.stream);
+    world.wait(sent, branch.stream);
+    device.wait(own.stream, device.record(branch.stream));
+    const auto graph = device.end_capture(own.stream);
+    for (unsigned round = 0; round < 20; ++round) {
+      out.write(pattern(kBytes, round * 2 + static_cast<unsigned>(world.rank())));
+      device.launch(graph, own.stream);
+      world.synchronize(own.stream);
+      CHECK(copy.read() == pattern(kBytes, round * 2 + static_cast<unsigned>(peer)));
+    }
+    CHECK_THROWS(world.wait(got, branch.stream), "is part of a graph, and this stream is not being captured");
+    world.barrier();
   });
 }
 

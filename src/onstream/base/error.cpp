@@ -13,6 +13,8 @@ const char* name_of(ErrorCode code) {
     case ErrorCode::timeout: return "timeout";
     case ErrorCode::aborted: return "aborted";
     case ErrorCode::closed: return "closed";
+    case ErrorCode::truncated: return "truncated";
+    case ErrorCode::unmapped: return "unmapped";
   }
   return "unknown";
 }

@@ -18,6 +18,8 @@ enum class ErrorCode {
   timeout,           // a deadline passed
   aborted,           // the world failed while, or before, the call ran
   closed,            // the object was destroyed or the peer said goodbye
+  truncated,         // a message was larger than its receive (Status::truncated, told by a call that looks for faults)
+  unmapped,          // a message's buffer was freed before it was copied (Status::unmapped, likewise)
 };
 
 const char* name_of(ErrorCode code);

@@ -7,6 +7,7 @@ const char* name_of(Status status) {
     case Status::ok: return "ok";
     case Status::pending: return "pending";
     case Status::truncated: return "truncated";
+    case Status::unmapped: return "unmapped";
     case Status::timeout: return "timeout";
     case Status::aborted: return "aborted";
     case Status::misused: return "misused";

@@ -9,6 +9,7 @@ enum class [[nodiscard]] Status : std::uint64_t {
   ok = 0,
   pending,    // not finished yet (test() on a request)
   truncated,  // the message is larger than its receive; neither buffer is whole, later messages are intact
+  unmapped,   // the buffer of one side was not there any more when it was copied; later messages are intact
   timeout,    // a wait passed the deadline
   aborted,    // the world failed or was aborted while the operation ran, or before
   misused,    // the operation found a state that only a wrong program makes (a plan launched twice at once, ...)

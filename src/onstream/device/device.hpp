@@ -1,5 +1,5 @@
 // The contract of a device: where memory and work live. Two implement it, `host` and `cuda` (see devices.hpp for the
-// list); tests/native/device_conformance.cpp runs every rule below on each.
+// list); tests/native/device_conformance.cpp and device_streams.cpp run every rule below on each.
 //
 // Rules for all implementations:
 // - Thread-safe. No call blocks on earlier stream work unless it says so.
@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -139,6 +140,20 @@ class Graph {
   virtual std::size_t nodes() const = 0;  // operations in it; 0: nothing was captured
 };
 
+// How a peer finds this process, to copy from and to its plain memory. Plain data.
+struct ProcessRecord {
+  std::int32_t pid = 0;  // as this process sees itself
+  std::uint64_t process_id = 0;
+  std::uint64_t word_address = 0;  // where the process id lies, to be read as a proof
+};
+
+// The right to copy from and to the plain memory of another process. Ends with the last owner.
+class Attachment {
+ public:
+  virtual ~Attachment() = default;
+  virtual std::uint64_t base() const = 0;  // added to an address of that process: what kernels here name it by
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -178,6 +193,12 @@ class Device {
   // managed.
   virtual void advise(void* address, std::size_t bytes, Advice advice) = 0;
   virtual void prefetch(void* address, std::size_t bytes, DeviceKind where, Stream stream) = 0;
+
+  // Plain host memory of other processes, which nobody maps: whether kernels of this device can copy from and to it, by
+  // foreign addresses (foreign.hpp). The owner of the memory sends its record; the peer attaches, with the process id
+  // that the system knows the owner by. Nothing, and throws unsupported with the reason, where that cannot be.
+  virtual std::optional<ProcessRecord> process_record() { return std::nullopt; }
+  virtual std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid);
 
   // --- streams ---
   virtual Stream create_stream() = 0;

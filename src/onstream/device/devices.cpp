@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/host/attach.hpp"
 #include "onstream/device/host/device.hpp"
 
 #ifdef ONSTREAM_WITH_CUDA
@@ -52,6 +53,8 @@ SmallCopies small_copies_of(DeviceKind kind) {
   if (kind == DeviceKind::host) return host::small_copies();
   return gpus().empty() ? SmallCopies{"none", why_no_gpu()} : gpu_small_copies();
 }
+
+std::string no_attach_reason() { return host::no_attach_reason(); }
 
 std::shared_ptr<Device> open_device(const std::string& spec, int local_rank) {
   require(local_rank >= 0, "local_rank is ", local_rank, ", but must not be negative");

@@ -26,6 +26,9 @@ std::string no_cuda_reason();
 // How small copies from the CPU to kernels work on devices of a kind, without opening one.
 SmallCopies small_copies_of(DeviceKind kind);
 
+// Why no process of this machine can copy from another's plain memory (device/foreign.hpp); empty if it may work.
+std::string no_attach_reason();
+
 // Opens the device that `spec` names: "host", "cuda:N", "cuda" (GPU number local_rank modulo their count), or "auto"
 // (cuda if there are GPUs, else host). Throws unsupported with no_cuda_reason().
 std::shared_ptr<Device> open_device(const std::string& spec, int local_rank);

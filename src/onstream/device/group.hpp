@@ -15,7 +15,8 @@
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //
-// The host's group has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
+// The host's group alone has carry(), which copies where an address may be foreign and says how that went (kForeign).
+// It has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
 #pragma once
 
 #include <sched.h>
@@ -28,6 +29,7 @@
 #include <cstring>
 
 #include "onstream/base/clock.hpp"
+#include "onstream/device/foreign.hpp"
 #include "onstream/device/interrupt.hpp"
 
 #ifdef __CUDACC__
@@ -53,6 +55,9 @@ struct alignas(16) Line {
 class HostGroup {
  public:
   HostGroup(int block, int blocks) : block_(block), blocks_(blocks) {}
+
+  // Whether addresses may be foreign (foreign.hpp): then only carry() copies, and a copy may fail.
+  static constexpr bool kForeign = true;
 
   int rank() const { return 0; }
   int size() const { return 1; }
@@ -142,6 +147,11 @@ class HostGroup {
   }
   void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     std::memcpy(destination, source, bytes);
+  }
+  static Status carry(void* destination, const void* source, std::size_t bytes) {
+    if (is_foreign(destination) || is_foreign(source)) return copy_foreign(destination, source, bytes);
+    std::memcpy(destination, source, bytes);
+    return Status::ok;
   }
 
  private:

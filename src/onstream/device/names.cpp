@@ -1,4 +1,5 @@
-// Words for the enumerations of the device contract.
+// Words for the enumerations of the device contract, and what a device does not do unless it says so.
+#include "onstream/base/error.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream {
@@ -19,6 +20,11 @@ const char* name_of(MemoryKind kind) {
     case MemoryKind::host: return "host";
   }
   return "unknown";
+}
+
+std::shared_ptr<Attachment> Device::attach(const ProcessRecord& record, pid_t /*pid*/) {
+  fail(ErrorCode::unsupported, "kernels of the ", name_of(kind()), " device cannot reach the plain memory of process ",
+       record.pid);
 }
 
 }  // namespace onstream

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "onstream/base/error.hpp"
+#include "onstream/plan/lane_share.hpp"
 
 namespace onstream {
 
@@ -37,7 +38,10 @@ Lanes::Lanes(Fabric& fabric)
   returned_offset_ = slots * ring_units_ * lane::kUnitBytes;
   postings_offset_ = returned_offset_ + slots * sizeof(lane::Returned);
   acks_offset_ = postings_offset_ + slots * lane::postings_of(receives_) * sizeof(lane::Posting);
-  shared_ = fabric.segment(acks_offset_ + slots * lane::acks_of(receives_) * sizeof(std::uint64_t), MemoryKind::device);
+  // The host device alone has shares (lane_share.hpp), behind the acks.
+  const bool on_host = fabric.device()->kind() == DeviceKind::host;
+  acks_bytes_ = lane::acks_of(receives_) * sizeof(std::uint64_t) + (on_host ? lane::share_bytes(receives_) : 0);
+  shared_ = fabric.segment(acks_offset_ + slots * acks_bytes_, MemoryKind::device);
   own_ = fabric.device()->allocate(slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
 }
 
@@ -56,7 +60,7 @@ lane::View Lanes::view(int peer, int lane) const {
   view.sending = &own->sending;
   view.returned = reinterpret_cast<lane::Returned*>(local + returned_offset_) + mine;
   view.postings = reinterpret_cast<lane::Posting*>(local + postings_offset_) + mine * lane::postings_of(receives_);
-  view.acks = reinterpret_cast<std::uint64_t*>(local + acks_offset_) + mine * lane::acks_of(receives_);
+  view.acks = reinterpret_cast<std::uint64_t*>(local + acks_offset_ + mine * acks_bytes_);
   view.peer_ring = reinterpret_cast<Line*>(remote + theirs * ring_bytes);
 
   view.receiving = &own->receiving;
@@ -66,7 +70,7 @@ lane::View Lanes::view(int peer, int lane) const {
   view.peer_returned = reinterpret_cast<lane::Returned*>(remote + returned_offset_) + theirs;
   view.peer_postings =
       reinterpret_cast<lane::Posting*>(remote + postings_offset_) + theirs * lane::postings_of(receives_);
-  view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_) + theirs * lane::acks_of(receives_);
+  view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_ + theirs * acks_bytes_);
 
   view.ring_shift = static_cast<std::uint64_t>(std::countr_zero(ring_units_));
   view.receives = receives_;

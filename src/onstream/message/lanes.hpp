@@ -35,6 +35,7 @@ class Lanes {
   std::size_t returned_offset_;
   std::size_t postings_offset_;
   std::size_t acks_offset_;
+  std::size_t acks_bytes_;  // of one lane and peer, with what lies behind them
   std::shared_ptr<Segment> shared_;
   std::shared_ptr<Memory> own_;
 };

@@ -75,6 +75,7 @@ struct Ground {
   Lanes lanes;
   std::shared_ptr<Tickets> tickets;
   std::shared_ptr<const void> wait_memory;
+  std::shared_ptr<Relays> relays = std::make_shared<Relays>();
 };
 
 // A wait that ended without a word about this op ended because the world failed.
@@ -94,7 +95,7 @@ class Messages::Implementation {
         ground_(let_go_later(std::make_unique<Ground>(*fabric_))),
         lanes_(ground_->lanes),
         bounces_(let_go_later(std::make_unique<BouncePool>(device_))),
-        router_(*fabric_, lanes_, *bounces_),
+        router_(*fabric_, lanes_, *bounces_, ground_->relays),
         streams_(device_),
         copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
         outstanding_(static_cast<std::size_t>(fabric_->size() * lanes_.count()),
@@ -223,6 +224,7 @@ class Messages::Implementation {
     if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, {1, 32}, stream);
     if (route.prefetch) prefetch(destination, bytes, stream);
     launch(*device_, lane::post_kernel(), body, {1, 32}, stream);
+    note_posted(*request, stream);
     note_use(request, stream);
     return request;
   }
@@ -231,6 +233,7 @@ class Messages::Implementation {
 
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
     for (const auto& request : requests) check_request(request);
+    for (const auto& request : requests) order_after_op(*request, stream);
     const bool captured = device_->capturing(stream);
     for (std::size_t first = 0; first < requests.size();) {
       std::size_t last = first + 1;
@@ -296,6 +299,7 @@ class Messages::Implementation {
     request->bounce = route.bounce;
     if (route.copy_first && body.announce != lane::Header::pull && body.is_offered(HostGroup(0, 1))) {
       body.source = source;  // it goes to its destination at once, and needs no copy
+      if (route.attached_source != 0) body.peer_source = route.attached_source;
     } else if (route.copy_first) {
       std::copy_n(static_cast<const std::byte*>(source), bytes, route.bounce->data());
     }
@@ -395,7 +399,8 @@ class Messages::Implementation {
     body.announce = route.announce;
     body.completion = completion;
     body.place_first = on_host_ ? 1 : 0;
-    body.bounce = route.bounce != nullptr ? route.bounce->data() : nullptr;
+    const bool chunked = route.announce == lane::Header::stage;
+    body.bounce = chunked ? route.bounce->data() : route.relay;
     body.peer_bounce = route.peer_bounce;
     body.chunk_bytes = router_.chunk_bytes();
     return body;
@@ -489,6 +494,22 @@ class Messages::Implementation {
     return static_cast<Status>(HostGroup::load_acquire(request.slot.ticket.status));  // pairs with settle()
   }
 
+  void note_posted(Request& request, Stream stream) {
+    if (!request.captured) return;
+    request.posted_on = stream;
+    request.posted = device_->record(stream);
+  }
+
+  // A replay's wait must come after the replay's op: what the op of the replay before left behind looks the same.
+  // Stream order sees to it, or, on another branch of the graph, an edge from the op to the wait. (An eager op has a
+  // ticket of its own, and its wait may run first.)
+  void order_after_op(const Request& request, Stream stream) {
+    if (request.posted == nullptr || request.posted_on == stream) return;
+    require(device_->capturing(stream), "wait: the ", name_of(request.kind), " of ", request.bytes,
+            " B is part of a graph, and this stream is not being captured; wait for it inside the capture");
+    device_->wait(stream, request.posted);
+  }
+
   void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, int peer,
                  const MessageOptions& options, Stream stream) {
     lane::Send body = send_body(route, request->bytes, peer, options, lane::Completion::posted);
@@ -498,6 +519,7 @@ class Messages::Implementation {
     if (route.prefetch) prefetch(source, request->bytes, stream);
     if (route.copy_first) copy_in_order(route.bounce->data(), source, request->bytes, *route.bounce, stream);
     launch(*device_, lane::send_kernel(body.way()), body, send_grid(body), stream);
+    note_posted(*request, stream);
   }
 
   static int threads_for_many(const lane::SendMany& many) {

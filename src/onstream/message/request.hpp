@@ -20,7 +20,9 @@ class Request {
   lane::View lane;
   Tickets::Slot slot;
   std::size_t bytes = 0;
-  bool captured = false;           // lives in a graph: every replay has its own end
+  bool captured = false;  // lives in a graph: every replay has its own end
+  Stream posted_on;       // captured: the stream of its op, and the point behind it
+  std::shared_ptr<Event> posted;
   std::shared_ptr<Memory> bounce;  // stands in for a buffer that kernels or peers cannot reach
   void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
   std::optional<Status> result;    // once the host has collected it

@@ -1,11 +1,13 @@
 #include "onstream/message/route.hpp"
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/foreign.hpp"
+#include "onstream/plan/lane_share.hpp"
 #include "onstream/transport/buffer.hpp"
 
 namespace onstream {
 
-Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
+Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays)
     : fabric_(fabric),
       lanes_(lanes),
       bounces_(bounces),
@@ -14,7 +16,9 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       prefetch_(fabric.parameters().managed_prefetch == "device"),
       ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes
                                                 : fabric.parameters().ll_max_bytes)),
-      chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)) {
+      chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
+      attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
+      relays_(std::move(relays)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
   offer_min_ = std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_);
 }
@@ -55,6 +59,40 @@ std::uint64_t Router::offer_min(Path path, lane::Completion completion) const {
   }
 }
 
+// How the peer names memory of this rank: mapped where that can be, else by a foreign address (host device); or 0.
+std::uint64_t Router::reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const {
+  const bool plain = on_host_ && info.kind == MemoryKind::host;
+  return (plain ? fabric_.attach(address, peer) : fabric_.expose(address, bytes, peer)).value_or(0);
+}
+
+// Large messages of the host device. A posted one may be fetched by the receiver alone, and up to some size a bounce
+// buffer costs less than the system's copy.
+void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion) {
+  route.announce = lane::Header::share;
+  if (!is_foreign(route.peer_source)) return;
+  if (completion == lane::Completion::ordered || bytes >= attach_min_) return add_relay(route, peer);
+  auto bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
+  const auto peer_bounce = fabric_.expose(bounce->data(), bytes, peer);
+  if (!peer_bounce) return bounces_.give_back(std::move(bounce));
+  route.attached_source = route.peer_source;
+  route.peer_source = *peer_bounce;
+  route.source = bounce->data();
+  route.bounce = std::move(bounce);
+  route.copy_first = true;
+}
+
+void Router::add_relay(SendRoute& route, int peer) {
+  const std::lock_guard lock(relays_->mutex);
+  Relays::One& relay = relays_->of_peer[peer];
+  if (relay.memory == nullptr) {
+    relay.memory = fabric_.device()->allocate(lane::Relay::kBytes, MemoryKind::device);
+    relay.peer_address = fabric_.expose(relay.memory->data(), lane::Relay::kBytes, peer).value_or(0);
+  }
+  if (relay.peer_address == 0) return;
+  route.relay = relay.memory->data();
+  route.peer_bounce = relay.peer_address;
+}
+
 SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion) {
   path = effective(path);
   SendRoute route;
@@ -72,7 +110,12 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   }
   if (small) return route;
   route.prefetch = prefetch_ && info.kind == MemoryKind::managed;
-  route.peer_source = fabric_.expose(route.source, bytes, peer).value_or(0);
+  route.peer_source =
+      route.copy_first ? fabric_.expose(route.source, bytes, peer).value_or(0) : reach(route.source, bytes, peer, info);
+  if (on_host_ && path == Path::automatic && route.peer_source != 0) {
+    share(route, bytes, peer, completion);
+    return route;
+  }
   const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
   route.copy_engine = path == Path::copy && completion == lane::Completion::ordered;
   if (path == Path::load) {
@@ -112,7 +155,8 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   }
   route.prefetch = prefetch_ && !small && info.kind == MemoryKind::managed;
   if (small || path == Path::load || path == Path::stage) return route;
-  route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
+  route.peer_destination = route.bounce != nullptr ? fabric_.expose(route.destination, bytes, peer).value_or(0)
+                                                   : reach(destination, bytes, peer, info);
   if (route.peer_destination == 0 && completion == lane::Completion::posted) {
     // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile.
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/lanes.hpp"
@@ -21,10 +23,13 @@ struct SendRoute {
   const void* source = nullptr;  // what the kernel reads: the buffer, or `bounce`
   std::uint64_t ring_max = 0;
   std::uint64_t offer_min = 0;
-  std::uint64_t peer_source = 0;
+  std::uint64_t peer_source = 0;  // of `source`
+  std::uint64_t attached_source =
+      0;  // of the buffer itself, where `source` is a bounce buffer that could be done without
   lane::Header announce = lane::Header::push;
   std::shared_ptr<Memory> bounce;  // a copy of the whole buffer, or the two chunks of a staged send
   bool copy_first = false;         // the buffer is to be copied to `bounce` before the op
+  std::byte* relay = nullptr;      // of a shared message between plain memory; as the peer sees it: peer_bounce
   std::uint64_t peer_bounce = 0;
   bool copy_engine = false;
   bool prefetch = false;  // the buffer's pages shall be on the device
@@ -39,9 +44,19 @@ struct RecvRoute {
   bool prefetch = false;           // the buffer's pages shall be on the device
 };
 
+// One relay a peer (lane_share.hpp), made with the first message that may need it. Kernels use them.
+struct Relays {
+  struct One {
+    std::shared_ptr<Memory> memory;
+    std::uint64_t peer_address = 0;
+  };
+  std::mutex mutex;
+  std::map<int, One> of_peer;
+};
+
 class Router {
  public:
-  Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces);
+  Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays);
 
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the
   // message.
@@ -55,6 +70,9 @@ class Router {
   std::uint64_t offer_min(Path path, lane::Completion completion) const;
   Path effective(Path path) const;
   MemoryInfo look_at(const void* address, std::size_t bytes) const;
+  void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
+  void add_relay(SendRoute& route, int peer);
+  std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
 
   Fabric& fabric_;
   const Lanes& lanes_;
@@ -65,6 +83,9 @@ class Router {
   std::size_t ll_max_;
   std::size_t offer_min_;
   std::size_t chunk_bytes_;
+  std::size_t attach_min_;
+
+  std::shared_ptr<Relays> relays_;
 };
 
 }  // namespace onstream

@@ -34,6 +34,10 @@ enum class Header : std::uint64_t {
       4,  // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
   chunk = 5,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
   placed = 6,  // the data is in the destination: the posting was there when the sender looked
+  // Host device only (lane_share.hpp):
+  share = 7,          // large: both copy; line 1 holds the source address. The sender asks nobody
+  share_ordered = 8,  // as share, and the sender's op waits for the end
+  failed = 9,         // as placed, but the data could not be copied
 };
 
 constexpr std::uint64_t kBytesMask = (std::uint64_t{1} << 56) - 1;
@@ -50,9 +54,10 @@ ONSTREAM_BOTH std::uint64_t units_for(std::uint64_t bytes) { return (lines_for(b
 
 // What a receiver answers to an announcement, or posts ahead of it.
 enum class Answer : std::uint64_t {
-  here = 1,    // write to `address`, `bytes` of room
-  mine = 2,    // I fetch it myself (pull or chunks)
-  refused = 3  // it does not fit; `bytes` of room
+  here = 1,     // write to `address`, `bytes` of room
+  mine = 2,     // I fetch it myself (pull or chunks)
+  refused = 3,  // it does not fit; `bytes` of room
+  foreign = 4   // as here, but only carry() can write there (lane_share.hpp); whoever cannot leaves the message to me
 };
 
 // Written by the receiver into the sender's memory; lines as in the ring, flag = low half of number + 1.
@@ -209,6 +214,9 @@ ONSTREAM_BODY Status agree(const Group& group, Status mine) {
   return mine != Status::ok ? mine : Status::aborted;
 }
 
+// Whether an op that ended so has lost its lane: then nothing more can be said about the messages on it.
+ONSTREAM_BOTH bool loses_lane(Status status) { return status >= Status::timeout; }
+
 // Stores one unit: two words, then padding. The header line goes last, so that whoever sees it finds the rest on the
 // way.
 template <class Group>
@@ -218,6 +226,43 @@ ONSTREAM_BODY void store_unit(const Group& group, const View& view, std::uint64_
     const Place place = place_of(view, head, line);
     group.store_line(view.peer_ring + place.index, flag_line(line == 0 ? word0 : line == 1 ? word1 : 0, place.flag));
   }
+}
+
+// A posting as it was at one look.
+struct Letter {
+  Line number;
+  Line address;
+  Line room;
+  Line answer;
+};
+template <class Group>
+ONSTREAM_BODY Letter read_letter(const Group& group, const Posting* posting) {
+  return {group.load_line(&posting->number), group.load_line(&posting->address), group.load_line(&posting->bytes),
+          group.load_line(&posting->answer)};
+}
+
+struct Answered {
+  Status status;
+  Answer answer;
+  std::uint64_t address;
+  std::uint64_t room;
+};
+
+// Whether the letter is whole and about message `number`, and what it says.
+ONSTREAM_BODY bool tells(const Letter& letter, std::uint64_t number, Answered& out) {
+  const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
+  if (!has_flag(letter.number, flag) || line_data(letter.number) != number) return false;
+  if (!has_flag(letter.address, flag) || !has_flag(letter.room, flag) || !has_flag(letter.answer, flag)) return false;
+  out = {Status::ok, static_cast<Answer>(line_data(letter.answer)), line_data(letter.address), line_data(letter.room)};
+  return true;
+}
+
+// Whether the receiver has answered for message `number`, and what.
+template <class Group>
+ONSTREAM_BODY bool answered(const Group& group, const View& view, std::uint64_t number, Answered& out) {
+  const Letter lone = read_letter(group, view.postings + view.receives);
+  const Letter own = read_letter(group, view.postings + (number & (view.receives - 1)));
+  return tells(lone, number, out) || tells(own, number, out);
 }
 
 // Two neighbouring words in one access.
@@ -239,7 +284,7 @@ constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 // one gave up. All blocks have read the lane's counters by then. Says nothing about what is visible elsewhere.
 template <class Group>
 ONSTREAM_BODY Finish last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
-  const bool gave_up = status != Status::ok && status != Status::truncated;
+  const bool gave_up = loses_lane(status);
   if (group.rank() != 0) return Finish::not_last;
   if (group.blocks() == 1) return gave_up ? Finish::lost : Finish::last;
   const std::uint64_t before = group.add(finished, gave_up ? kLost + 1 : 1);

@@ -2,7 +2,7 @@
 // run help() and nothing else. On the host such ops have one block, since its blocks run one after the other.
 #pragma once
 
-#include "onstream/plan/lane.hpp"
+#include "onstream/plan/lane_share.hpp"
 
 namespace onstream::lane {
 
@@ -13,6 +13,7 @@ class Fetcher {
   // First block, all threads: copies with the whole grid. Ends when all blocks are through.
   template <class Group>
   ONSTREAM_CALL Status fetch(const Group& group, void* destination, const void* source, std::uint64_t bytes) {
+    if constexpr (Group::kForeign) return carry(group, wait_, destination, source, bytes);
     constexpr std::uint64_t kAlone = 64 * 1024;  // below, waking the others takes longer than the copy
     if (group.blocks() == 1 || bytes <= kAlone || jobs_ + 1 >= kDismissed) {
       group.copy_alone(destination, source, bytes);

@@ -4,6 +4,7 @@
 
 #include "onstream/plan/lane_crew.hpp"
 #include "onstream/plan/lane_ring.hpp"
+#include "onstream/plan/lane_taker.hpp"
 
 namespace onstream::lane {
 
@@ -29,6 +30,13 @@ class Intake {
     if (status != Status::ok) return status;
     bytes = seen.bytes();
     sender_asks_ = seen.kind() != Header::data && seen.kind() != Header::pull;
+    if constexpr (Group::kForeign) {
+      if (seen.kind() == Header::share || seen.kind() == Header::share_ordered) return take_shared(group, target, seen);
+      if (seen.kind() == Header::failed) {
+        head_ += 1;
+        return Status::unmapped;
+      }
+    }
     switch (seen.kind()) {
       case Header::data: return take_data(group, target, seen);
       case Header::placed:
@@ -55,8 +63,20 @@ class Intake {
   template <class Group>
   ONSTREAM_BODY Status take_data(const Group& group, const Target& target, const Seen& seen) {
     const Status status = take_lines(group, wait_, lane_, head_, seen.bytes(), target);
-    if (status == Status::ok || status == Status::truncated) head_ += units_for(seen.bytes());
+    if (!loses_lane(status)) head_ += units_for(seen.bytes());
     return status;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY Status take_shared(const Group& group, const Target& target, const Seen& seen) {
+    head_ += 1;
+    sender_asks_ = seen.kind() == Header::share_ordered;
+    if (seen.bytes() <= target.capacity) {
+      const Taker taker(wait_, lane_, target.number, seen.bytes());
+      return taker.take(group, target.destination, reinterpret_cast<const std::byte*>(seen.address));
+    }
+    acknowledge(group, target.number, 1);
+    return Status::truncated;
   }
 
   template <class Group>
@@ -65,6 +85,14 @@ class Intake {
     const bool fits = bytes <= target.capacity;
     const Status status = fits ? fetcher_.fetch(group, target.destination, reinterpret_cast<const void*>(source), bytes)
                                : Status::truncated;
+    if constexpr (Group::kForeign) {
+      if (loses_lane(status)) return status;
+      if (status == Status::unmapped) {
+        group.store_relaxed(&share_of(lane_, lane_.peer_acks, target.number)->failed, target.number + 1);
+        acknowledge(group, target.number, 1);
+        return status;
+      }
+    }
     acknowledge(group, target.number, fits ? 0 : 1);
     return status;
   }

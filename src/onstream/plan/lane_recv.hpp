@@ -15,7 +15,7 @@ namespace onstream::lane {
 ONSTREAM_BODY Fault recv_fault(const View& lane, bool sender_asks, Status status, std::uint64_t capacity,
                                std::uint64_t bytes) {
   Fault fault = fault_of(OpKind::recv, lane, capacity, bytes);
-  fault.tell = status == Status::truncated && !sender_asks ? 1 : 0;
+  fault.tell = !loses_lane(status) && !sender_asks ? 1 : 0;
   return fault;
 }
 
@@ -61,16 +61,26 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
       group.store_relaxed(&state->returned, intake.returned());
       group.fence();
       settle(group, posted.ticket, status, bytes);
-      if (status == Status::ok || status == Status::truncated) group.store_release(&state->drained, next + 1);
+      if (!loses_lane(status)) group.store_release(&state->drained, next + 1);
     }
     ++next;
-    if (status == Status::truncated) status = Status::ok;  // later messages are intact
+    if (!loses_lane(status)) status = Status::ok;  // later messages are intact
     group.sync();
   }
   group.sync();
   if (group.rank() == 0) group.store_release(&state->lock, 0);
   if (status != Status::ok) return status;
   return next > number ? Status::ok : Status::pending;
+}
+
+// What a posting says about a destination that the peer knows as `peer_destination`. A sender that cannot write to a
+// foreign one leaves its message to this rank, so such an offer promises nothing.
+template <class Group>
+ONSTREAM_BODY Answer offer_of(std::uint64_t peer_destination) {
+  if constexpr (Group::kForeign) {
+    if (is_foreign(peer_destination)) return Answer::foreign;
+  }
+  return Answer::here;
 }
 
 // Posts a receive: its place in the lane's order, and for a large one where the data shall go. First block.
@@ -91,13 +101,14 @@ ONSTREAM_CALL Status enter(const Group& group, const WaitView& wait, const View&
     return Status::misused;
   }
   const bool offer = posted.capacity > offer_min && peer_destination != 0;
+  const Answer where = offer_of<Group>(peer_destination);
   if (offer) {
     const std::uint64_t place = number & (lane.receives - 1);
-    answer(group, lane, place, number, Answer::here, peer_destination, posted.capacity);
+    answer(group, lane, place, number, where, peer_destination, posted.capacity);
   }
   if (group.rank() == 0) {
     Posted entry = posted;
-    entry.offered = offer ? 1 : 0;
+    entry.offered = offer && where == Answer::here ? 1 : 0;
     lane.posted[number & (lane.receives - 1)] = entry;
     group.fence();
     group.store_release(&state->posted, number + 1);
@@ -172,9 +183,13 @@ struct Receive {
   // data comes.
   template <class Group>
   ONSTREAM_BODY void take_offered(const Group& group, const Counters& now) const {
-    answer(group, lane, lane.receives, now.number, Answer::here, peer_destination, capacity);
+    const Answer where = offer_of<Group>(peer_destination);
+    answer(group, lane, lane.receives, now.number, where, peer_destination, capacity);
     Seen seen;
     Status status = await_header(group, wait, lane, now.head, seen);
+    if constexpr (Group::kForeign) {
+      if (status == Status::ok && where == Answer::foreign) return take_otherwise(group, now, 0);
+    }
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);
     if (group.blocks() > 1) dismiss(group);
     if (status == Status::ok) status = await_arrivals(group, wait, lane, now.number);
@@ -189,7 +204,7 @@ struct Receive {
       const bool asks = seen.kind() != Header::data && seen.kind() != Header::pull;
       report(group, wait, status, recv_fault(lane, asks, status, capacity, seen.bytes()));
     }
-    if (status == Status::ok || status == Status::truncated) {
+    if (!loses_lane(status)) {
       const std::uint64_t returned = give_credit(group, lane, head, was.returned);
       store_pair(group, &lane.receiving->drained, was.number + 1, head);  // nobody waits elsewhere: stream order does
       store_pair(group, &lane.receiving->posted, was.number + 1, returned);

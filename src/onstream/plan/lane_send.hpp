@@ -3,7 +3,7 @@
 #pragma once
 
 #include "onstream/plan/copy_slot.hpp"
-#include "onstream/plan/lane.hpp"
+#include "onstream/plan/lane_lender.hpp"
 
 namespace onstream::lane {
 
@@ -60,19 +60,12 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY bool is_offered(const Group& group) const {
     Answered answer{Status::ok, Answer::refused, 0, 0};
-    const bool here = group.rank() == 0 && answered(group, lane.sending->number, answer) &&
-                      answer.answer == Answer::here && bytes <= answer.room;
+    const bool here = group.rank() == 0 && answered(group, lane, lane.sending->number, answer) &&
+                      (answer.answer == Answer::here || is_last_way(group, answer)) && bytes <= answer.room;
     return group.sync_or(here);
   }
 
  protected:
-  struct Answered {
-    Status status;
-    Answer answer;
-    std::uint64_t address;
-    std::uint64_t room;
-  };
-
   ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
     return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
   }
@@ -142,9 +135,21 @@ struct Send {
   ONSTREAM_BODY bool looks_for_offer(const Group& group) const {
     if (place_first != 0) return true;
     if (completion == Completion::ordered) return false;
+    return group.sync_or(group.rank() == 0 && is_room_short(group));
+  }
+  template <class Group>
+  ONSTREAM_BODY bool is_room_short(const Group& group) const {
     const std::uint64_t ring = std::uint64_t{1} << lane.ring_shift;
     const std::uint64_t ahead = lane.sending->head + units_for(bytes) - group.load_relaxed(&lane.returned->credit);
-    return group.sync_or(group.rank() == 0 && ahead > ring - ring / 4);
+    return ahead > ring - ring / 4;
+  }
+  // A system call costs more than the ring, while the ring has room.
+  template <class Group>
+  ONSTREAM_BODY bool is_last_way(const Group& group, const Answered& answer) const {
+    if constexpr (Group::kForeign) {
+      return bytes <= ring_max && answer.answer == Answer::foreign && is_room_short(group);
+    }
+    return false;
   }
 
   // One block writes into the destination that the receiver has offered.
@@ -152,45 +157,22 @@ struct Send {
   ONSTREAM_CALL void place(const Group& group) const {
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};
-    (void)answered(group, number, answer);
-    group.copy_alone(reinterpret_cast<void*>(answer.address), source, bytes);
+    (void)answered(group, lane, number, answer);
+    Status moved = Status::ok;
+    if constexpr (Group::kForeign) {
+      moved = carry(group, wait, reinterpret_cast<void*>(answer.address), source, bytes);
+      if (loses_lane(moved)) return fail(group, moved, number);
+    } else {
+      group.copy_alone(reinterpret_cast<void*>(answer.address), source, bytes);
+    }
     const Status status = agree(group, wait_for_room(group, head, 1));
     if (group.rank() != 0) return;
     if (status != Status::ok) return fail(group, status, number);
     group.fence();
-    store_unit(group, lane, head, header_word(Header::placed, bytes), 0);
+    store_unit(group, lane, head, header_word(moved == Status::ok ? Header::placed : Header::failed, bytes), 0);
     store_pair(group, &lane.sending->head, head + 1, number + 1);
+    if (moved != Status::ok) return fail(group, moved, number);
     settle(group, ticket, Status::ok, bytes);
-  }
-
-  // A posting as it was at one look.
-  struct Letter {
-    Line number;
-    Line address;
-    Line room;
-    Line answer;
-  };
-  template <class Group>
-  ONSTREAM_BODY static Letter read(const Group& group, const Posting* posting) {
-    return {group.load_line(&posting->number), group.load_line(&posting->address), group.load_line(&posting->bytes),
-            group.load_line(&posting->answer)};
-  }
-  // Whether the letter is whole and about message `number`, and what it says.
-  ONSTREAM_BODY static bool tells(const Letter& letter, std::uint64_t number, Answered& out) {
-    const std::uint32_t flag = static_cast<std::uint32_t>(number + 1);
-    if (!has_flag(letter.number, flag) || line_data(letter.number) != number) return false;
-    if (!has_flag(letter.address, flag) || !has_flag(letter.room, flag) || !has_flag(letter.answer, flag)) return false;
-    out = {Status::ok, static_cast<Answer>(line_data(letter.answer)), line_data(letter.address),
-           line_data(letter.room)};
-    return true;
-  }
-
-  // Whether the receiver has answered for message `number`, and what.
-  template <class Group>
-  ONSTREAM_BODY bool answered(const Group& group, std::uint64_t number, Answered& out) const {
-    const Letter lone = read(group, lane.postings + lane.receives);
-    const Letter own = read(group, lane.postings + (number & (lane.receives - 1)));
-    return tells(lone, number, out) || tells(own, number, out);
   }
 
   template <class Group>
@@ -201,7 +183,7 @@ struct Send {
     std::uint64_t ack = 0;
     std::uint32_t looks = 0;
     out.status = wait_until(group, wait, [&] {
-      if (answered(group, number, out)) return true;
+      if (answered(group, lane, number, out)) return true;
       if (++looks % kAckEvery != 0) return false;
       ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));
       return ack / 2 == number + 1;
@@ -218,11 +200,14 @@ struct Send {
   // alone counts the units.
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
+    if constexpr (Group::kForeign) {
+      if (announce == Header::share) return share(group);
+    }
     const bool pulls = announce == Header::pull;
     const bool speaks = group.block() == 0 && group.rank() == group.size() - 1;
     // All that is asked of memory is asked at once; the data, which takes longest, last.
     Letter lone{};
-    if (!pulls) lone = read(group, lane.postings + lane.receives);
+    if (!pulls) lone = read_letter(group, lane.postings + lane.receives);
     const std::uint64_t credit = speaks ? group.load_relaxed(&lane.returned->credit) : 0;
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const auto part = static_cast<std::uint32_t>(group.block());
@@ -259,18 +244,44 @@ struct Send {
       status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
       if (status == Status::ok && group.rank() == 0) settle(group, ticket, Status::ok, bytes);
     }
-    finish(group, head, number, units, status == Status::ok && !fits ? Status::truncated : status, here);
+    finish(group, head, number, units, status == Status::ok && !fits ? why_refused(group, lane, number) : status, here);
+  }
+
+  // Large send of the host device, copied by both ranks. A posted one whose place is still taken is left to the
+  // receiver alone.
+  template <class Group>
+  ONSTREAM_BODY void share(const Group& group) const {
+    const auto [head, number] = load_pair(group, &lane.sending->head);
+    Lender lender(wait, lane, number, bytes);
+    const bool posts = completion == Completion::posted;
+    Status status = Status::ok;
+    if (!posts) status = wait_until(group, wait, [&] { return lender.is_free(group); });
+    const bool shares = lender.is_free(group);
+    if (status == Status::ok) status = wait_for_room(group, head, 1);
+    if (status != Status::ok) return fail(group, status, bytes);
+    if (shares) lender.open(group, source, bounce, peer_bounce);
+    const Header kind = !shares ? Header::pull : posts ? Header::share : Header::share_ordered;
+    store_unit(group, lane, head, header_word(kind, bytes), peer_source);
+    store_pair(group, &lane.sending->head, head + 1, number + 1);
+    number_ticket(group, ticket, number);
+    if (shares) status = posts ? lender.lend(group, Lender::Reach::plain) : lender.see_through(group);
+    if (status != Status::ok) return fail(group, status, bytes);
+    if (!posts) settle(group, ticket, Status::ok, bytes);
   }
 
   // Posted large send: push if the receive is there already, else leave it to the receiver. The first block decides.
   template <class Group>
   ONSTREAM_BODY void post(const Group& group) const {
+    if constexpr (Group::kForeign) {
+      if (announce == Header::share) return share(group);
+    }
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};
     Status status = Status::ok;
     if (group.block() == 0 && group.rank() == 0) {
       status = wait_for_room(group, head, 1);
-      const bool push = announce != Header::pull && answered(group, number, answer) && answer.answer == Answer::here;
+      const bool push =
+          announce != Header::pull && answered(group, lane, number, answer) && answer.answer == Answer::here;
       if (status == Status::ok) {
         store_unit(group, lane, head, header_word(push ? Header::push : Header::pull, bytes), peer_source);
       }
@@ -285,7 +296,7 @@ struct Send {
     const bool push = decision % 2 == 1;
     bool fits = true;
     if (push && status == Status::ok) {
-      (void)answered(group, number, answer);
+      (void)answered(group, lane, number, answer);
       fits = bytes <= answer.room;
       if (fits) group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
       group.sync();
@@ -307,7 +318,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
                             Status status, bool pushed) const {
-    const bool lost = status != Status::ok && status != Status::truncated;
+    const bool lost = loses_lane(status);
     if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, bytes);
     if (last_to_finish(group, &lane.sending->finished, status) != Finish::last) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
@@ -323,7 +334,7 @@ struct Send {
       return ack / 2 >= number + 1;
     });
     if (status != Status::ok) return agree(group, status);
-    return agree(group, ack / 2 == number + 1 && ack % 2 == 1 ? Status::truncated : Status::ok);
+    return agree(group, ack / 2 == number + 1 && ack % 2 == 1 ? why_refused(group, lane, number) : Status::ok);
   }
 
   // Staged: copy chunk after chunk into the bounce buffer, two in flight; the receiver fetches each and counts. One
@@ -400,19 +411,40 @@ struct AwaitSend {
     };
     Status status = Status::ok;
     if (settled()) return;
+    if constexpr (Group::kForeign) status = lend_hand(group);
     if (look_once != 0) {
-      if (!acked()) return;
+      if (status == Status::ok && !acked()) return;
     } else {
-      status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket) || settled(); });
+      if (status == Status::ok) {
+        status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket) || settled(); });
+      }
       if (status == Status::ok) status = wait_until(group, wait, acked);
     }
     if (settled()) return;
-    if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = Status::truncated;
-    // A truncation is reported by the receiver, which tells this rank's host.
-    if (status != Status::ok && status != Status::truncated) {
+    if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = why_refused(group, lane, number);
+    // A message refused is reported by the receiver, which tells this rank's host.
+    if (loses_lane(status)) {
       report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
     }
     settle(group, ticket, status, bytes);
+  }
+
+ private:
+  // The sender's part of a shared message, as soon as the op has run that posted it.
+  template <class Group>
+  ONSTREAM_BODY Status lend_hand(const Group& group) const {
+    const auto has_run = [&] {
+      return is_numbered(group, ticket) || static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending;
+    };
+    if (look_once == 0) {
+      const Status status = wait_for_self(group, wait, has_run);
+      if (status != Status::ok) return status;
+    }
+    if (!is_numbered(group, ticket)) return Status::ok;
+    Lender lender(wait, lane, group.load_relaxed(&ticket.numbered->number), bytes);
+    if (!lender.is_open(group)) return Status::ok;
+    const Status status = look_once != 0 ? lender.lend(group, Lender::Reach::all) : lender.see_through(group);
+    return loses_lane(status) ? status : Status::ok;  // the rest is in the ack
   }
 };
 

@@ -44,7 +44,7 @@ class Fabric::Implementation {
         board_(std::make_shared<Board>(*device_, launch, parameters)),
         mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
         mesh_(*mesh_owner_),
-        reach_(device_, mesh_, launch.rank, parameters.timeout_s),
+        reach_(device_, mesh_, launch.rank, parameters),
         watch_(std::make_shared<Watch>(
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
@@ -58,7 +58,7 @@ class Fabric::Implementation {
       foreign_.push_back(unpack_fault(bytes));
       return std::string();
     });
-    mesh_.on("truncated", [this](int, const std::string& bytes, Fd) {
+    mesh_.on("send.fault", [this](int, const std::string& bytes, Fd) {
       const std::lock_guard lock(mutex_);
       faults_.push_back(unpack_fault(bytes));
       has_faults_.store(true, std::memory_order_release);
@@ -185,7 +185,7 @@ class Fabric::Implementation {
     }
   }
 
-  // Takes new faults off the board: truncations are told to the peer that cannot know, the rest fails the world.
+  // Takes new faults off the board: those of one op are told to the peer that cannot know, the rest fails the world.
   void look_at_board() {
     const std::lock_guard looking(board_mutex_);
     if (!board_->has_news()) return;
@@ -195,7 +195,7 @@ class Fabric::Implementation {
       if (news.tell_peer && report.peer != launch_.rank) {
         const FaultReport theirs{
             report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
-        mesh_.notify(report.peer, "truncated", pack_fault(theirs));
+        mesh_.notify(report.peer, "send.fault", pack_fault(theirs));
       }
       take(report);
     }
@@ -318,7 +318,7 @@ class Fabric::Implementation {
   std::vector<std::weak_ptr<Segment>> segments_;
   std::vector<FaultReport> fatal_;    // of this rank: they failed the world
   std::vector<FaultReport> foreign_;  // of the other ranks
-  std::vector<FaultReport> faults_;   // truncations of this rank
+  std::vector<FaultReport> faults_;   // of this rank: they failed one op each
   std::atomic<bool> has_faults_ = false;
 };
 
@@ -361,6 +361,10 @@ std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_-
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
+std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
+  return implementation_->reach_.attach(address, peer);
+}
+std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }

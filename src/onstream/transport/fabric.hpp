@@ -69,6 +69,13 @@ class Fabric {
   // What the registration cache behind expose() did and holds.
   ReachStatistics reach_statistics() const;
 
+  // By what name `peer`'s kernels copy from and to this rank's plain host memory at `address` (device/foreign.hpp), or
+  // nothing where they cannot: attach_story() tells why. Not an address to follow: for lane::carry alone. The first
+  // call for a peer asks it to attach to this process and blocks for the answer.
+  std::optional<std::uint64_t> attach(const void* address, int peer);
+  // How this rank's plain memory reached the peers that it was sent to so far.
+  std::string attach_story() const;
+
   // How kernels of this world wait. By value into every kernel argument.
   WaitView wait_view() const;
   // For ops with one peer: they also end, as aborted, once that peer has left and what it sent before has been looked
@@ -98,7 +105,7 @@ class Fabric {
   std::optional<Failure> settled_failure(const std::string& told) const;
   // What faults of a plan's ops call it.
   void name_plan(std::uint64_t number, const std::string& name);
-  // Per-op faults that did not fail the world (truncated messages): taken out, oldest first.
+  // Per-op faults that did not fail the world (truncated, unmapped): taken out, oldest first.
   std::vector<FaultReport> take_faults();
 
   // Thread blocks that one kernel of this rank may use: blocks that wait must not keep out those they wait for, so the

@@ -69,6 +69,9 @@ std::string describe(const FaultReport& fault) {
     case Status::truncated:
       if (fault.op == OpKind::recv) return concat(what, " is too small for its message of ", fault.extra, " B");
       return concat(what, " does not fit its receive");
+    case Status::unmapped:
+      return concat(what, " could not be copied: the buffer of one side was freed, or never was mapped whole; it must ",
+                    "live until the operation is done (a posted one: until its wait)");
     case Status::timeout:
       if (fault.timeout_s <= 0) return what + " passed its deadline";
       return concat(what, " passed its deadline of ", fault.timeout_s, " s (timeout_s)");

@@ -5,6 +5,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/device/foreign.hpp"
 
 namespace onstream {
 
@@ -27,8 +28,14 @@ Value value_of(const std::string& bytes, const char* what) {
 
 }  // namespace
 
-Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeout_s)
-    : device_(std::move(device)), mesh_(mesh), rank_(rank), timeout_s_(timeout_s) {
+Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters)
+    : device_(std::move(device)),
+      mesh_(mesh),
+      rank_(rank),
+      timeout_s_(parameters.timeout_s),
+      may_attach_(parameters.attach == "auto") {
+  mesh_.on("the attaching to a process",
+           [this](int peer, const std::string& payload, Fd) { return attach_for(peer, payload); });
   mesh_.on("the mapping of a buffer",
            [this](int peer, const std::string& payload, Fd fd) { return map_for(peer, payload, std::move(fd)); });
   mesh_.on("the end of a buffer", [this](int peer, const std::string& payload, Fd) {
@@ -159,6 +166,68 @@ void Reach::sweep() {
     }
   }
   for (const auto& [peer, id] : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
+}
+
+std::string Reach::attach_for(int peer, const std::string& payload) {
+  const auto record = value_of<ProcessRecord>(payload, "a process record");
+  if (!may_attach_) fail(ErrorCode::unsupported, "parameter attach is off");
+  std::shared_ptr<Attachment> attachment = device_->attach(record, mesh_.pid(peer));
+  const std::lock_guard lock(mutex_);
+  // Two threads of the owner may ask at once; the first answer is in use already.
+  return bytes_of(attachments_.try_emplace(peer, std::move(attachment)).first->second->base());
+}
+
+Reach::Attached Reach::ask_to_attach(int peer) {
+  Attached answer;
+  try {
+    if (!may_attach_) fail(ErrorCode::unsupported, "parameter attach is off");
+    const std::optional<ProcessRecord> record = device_->process_record();
+    if (!record) return {true, 0, concat("the ", name_of(device_->kind()), " device maps memory, or copies it")};
+    const std::string base =
+        mesh_.request(peer, "the attaching to a process", bytes_of(*record), Fd(), Deadline(timeout_s_));
+    answer.base = value_of<std::uint64_t>(base, "an answer to an attach request");
+    log(LogLevel::info, "rank ", peer, " copies plain memory of this rank itself",
+        answer.base == 0 ? " (one process)" : " (cross-memory attach)");
+  } catch (const Error& error) {
+    // A peer that has left copies nothing any more, but what it sent before is in the ring all the same.
+    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::closed) throw;
+    answer = {true, 0, error.what()};
+    const bool expected = !may_attach_ || error.code() == ErrorCode::closed;
+    const LogLevel level = expected ? LogLevel::info : LogLevel::warn;
+    log_once(level, "reach.attach", "plain memory goes through bounce buffers, at half the speed or less: rank ", peer,
+             " cannot copy it itself: ", error.what());
+  }
+  return answer;
+}
+
+std::optional<std::uint64_t> Reach::attach(const void* address, int peer) {
+  const auto plain = reinterpret_cast<std::uint64_t>(address);
+  if (peer == rank_) return plain;
+  const auto name_of_it = [&](const Attached& known) -> std::optional<std::uint64_t> {
+    // Tagged pointers and the upper half of larger address spaces do not fit beside a process's number.
+    if (known.refused || (plain >> kForeignShift) != 0) return std::nullopt;
+    return known.base + plain;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = attached_by_.find(peer);
+    if (known != attached_by_.end()) return name_of_it(known->second);
+  }
+  const Attached answer = ask_to_attach(peer);
+  const std::lock_guard lock(mutex_);
+  return name_of_it(attached_by_.emplace(peer, answer).first->second);
+}
+
+std::string Reach::attach_story() {
+  const std::lock_guard lock(mutex_);
+  std::string story;
+  for (const auto& [peer, known] : attached_by_) {
+    story += concat(story.empty() ? "" : "; ", "plain memory to rank ", peer, ": ");
+    story += known.refused     ? concat("through bounce buffers (", known.reason, ")")
+             : known.base == 0 ? "copied once (one process)"
+                               : "copied once (cross-memory attach)";
+  }
+  return story;
 }
 
 std::string Reach::why_not(const void* address, int peer) {

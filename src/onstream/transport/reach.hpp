@@ -3,6 +3,10 @@
 // The owner asks the peer to map an allocation (one request on the mesh), the peer answers with the address it got.
 // Both remember. An allocation is known by its id, which is never reused, so memory freed and allocated again at the
 // same address is noticed: the old mapping is dropped on both sides.
+//
+// Plain host memory belongs to nobody's list of allocations. There the owner asks the peer, once, to attach to the
+// whole process (device/foreign.hpp); the peer tries it with a word that it knows, and answers with what it adds to
+// addresses.
 #pragma once
 
 #include <map>
@@ -12,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/disposal.hpp"
@@ -22,13 +27,19 @@ namespace onstream {
 class Reach {
  public:
   // Installs its handlers in the mesh; construct before Mesh::start().
-  Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, double timeout_s);
+  Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters);
 
   // Where `peer` addresses `address`; nothing if it cannot. Blocks for the peer's answer the first time.
   // Memory that cannot leave its process, other than plain host memory, is told in the log, once for each reason.
   std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
   std::string why_not(const void* address, int peer);
   ReachStatistics statistics();
+
+  // By what name `peer` copies from and to this rank's plain memory at `address`; nothing if it cannot, or if the
+  // memory is not plain. Blocks for the peer's answer the first time for this peer. What refuses is logged.
+  std::optional<std::uint64_t> attach(const void* address, int peer);
+  // How plain memory reaches each peer that it was sent to: "rank 1 copies it itself", "... to rank 2: why".
+  std::string attach_story();
 
   // Tells peers to unmap what this rank has freed since it exposed it. From the mesh's thread, now and then.
   void sweep();
@@ -46,19 +57,30 @@ class Reach {
     std::uint64_t peer_base;  // 0: the peer could not map it
     std::string reason;
   };
+  // A peer's word about this process's plain memory.
+  struct Attached {
+    bool refused = false;
+    std::uint64_t base = 0;
+    std::string reason;
+  };
   std::string map_for(int peer, const std::string& payload, Fd fd);
   std::optional<std::uint64_t> refuse(const MemoryInfo& info);
+  std::string attach_for(int peer, const std::string& payload);
+  Attached ask_to_attach(int peer);
   void forget_overlaps(const MemoryInfo& info, int peer);
 
   std::shared_ptr<Device> device_;
   Mesh& mesh_;
   int rank_;
   double timeout_s_;
+  bool may_attach_;
   Disposal disposal_;  // of mappings whose owner has freed the memory
   std::mutex mutex_;
   ReachStatistics counts_;                                                      // of look-ups
   std::map<std::pair<int, std::byte*>, Exposed> exposed_;                       // by peer and base
   std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> imported_;  // by peer and id
+  std::map<int, Attached> attached_by_;                                         // peers that were asked
+  std::map<int, std::shared_ptr<Attachment>> attachments_;                      // to the processes of peers that asked
 };
 
 }  // namespace onstream

@@ -123,7 +123,8 @@ void World::check() const {
   if (faults.empty()) return;
   std::string story;
   for (const FaultReport& fault : faults) story += (story.empty() ? "" : "\n") + onstream::describe(fault);
-  fail(ErrorCode::invalid_argument, story);
+  // All that does not fail the world is one of two things.
+  fail(faults.front().status == Status::unmapped ? ErrorCode::unmapped : ErrorCode::truncated, story);
 }
 
 std::optional<Failure> World::failure() const { return fabric_->failure(); }
@@ -132,10 +133,12 @@ std::vector<FaultReport> World::take_faults() { return fabric_->take_faults(); }
 std::size_t World::device_bytes() const { return messages_->device_bytes(); }
 
 std::string World::describe() const {
+  const std::string plain = fabric_->attach_story();
   return concat("rank ", rank(), " of ", size(), " on ", name_of(device().kind()), ":", device().index(), " (",
                 device().name(), "), launched by ", fabric_->launch().launcher, "; lanes hold ",
                 human_bytes(messages_->device_bytes()), " of device memory, all of the library's segments ",
-                human_bytes(fabric_->device_bytes()), "; ", onstream::describe(fabric_->reach_statistics()));
+                human_bytes(fabric_->device_bytes()), "; ", onstream::describe(fabric_->reach_statistics()),
+                plain.empty() ? "" : "; ", plain);
 }
 
 World::Statistics World::statistics() const {

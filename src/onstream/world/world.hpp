@@ -89,9 +89,11 @@ class World {
 
   // --- the job ---
   void barrier();                   // the hosts of all ranks
-  void synchronize(Stream stream);  // waits for the stream, then throws if the world failed
+  void synchronize(Stream stream);  // waits for the stream, then check()
   void abort(const std::string& reason);
-  void check() const;  // throws aborted with the story, or the oldest fault
+  // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
+  // truncated or unmapped as the oldest of them, naming each.
+  void check() const;
   std::optional<Failure> failure() const;
   std::vector<FaultReport> take_faults();
   std::size_t device_bytes() const;  // of its lanes: what a world holds before anything is asked of it

@@ -16,6 +16,8 @@ class CudaGroup {
   static constexpr int kFlightWords = 8;  // accesses of 16 bytes that one thread has under way
 
  public:
+  static constexpr bool kForeign = false;
+
   ONSTREAM_BODY int rank() const { return static_cast<int>(threadIdx.x); }
   ONSTREAM_BODY int size() const { return static_cast<int>(blockDim.x); }
   ONSTREAM_BODY int block() const { return static_cast<int>(blockIdx.x); }

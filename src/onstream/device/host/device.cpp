@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/host/attach.hpp"
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"
 #include "onstream/device/managed.hpp"
@@ -54,6 +55,11 @@ class HostDevice final : public Device {
   // Managed memory of the host is where it is.
   void advise(void* address, std::size_t bytes, Advice advice) override;
   void prefetch(void* address, std::size_t bytes, DeviceKind where, onstream::Stream stream) override;
+
+  std::optional<ProcessRecord> process_record() override { return host::process_record(); }
+  std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid) override {
+    return host::attach(record, pid);
+  }
 
   // --- streams ---
   onstream::Stream create_stream() override {

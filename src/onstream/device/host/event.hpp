@@ -23,17 +23,15 @@ class Event final : public onstream::Event {
   // The capture that this is a point in; null for a point in work that runs.
   const std::shared_ptr<Capture>& capture() const { return capture_; }
 
-  void set() {
-    set_.store(1, std::memory_order_release);  // pairs with done() and wait()
-    set_.notify_all();
-  }
-  bool is_set() const { return set_.load(std::memory_order_acquire) != 0; }
-  // Blocks until set; the work before the point is bounded by its own deadlines.
-  void wait() const { set_.wait(0, std::memory_order_acquire); }
+  void set();
+  bool is_set() const { return set_.load(std::memory_order_acquire) != 0; }  // pairs with set()
+  // Blocks until set, and says so if that takes long (patience.hpp).
+  void wait() const;
 
  private:
   std::shared_ptr<Capture> capture_;
-  std::atomic<int> set_{0};
+  std::atomic<bool> set_{false};
+  mutable std::atomic<int> waiters_{0};
 };
 
 }  // namespace onstream::host

@@ -12,6 +12,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/group.hpp"
+#include "onstream/device/host/patience.hpp"
 
 namespace onstream::host {
 namespace {
@@ -155,6 +156,7 @@ void Stream::synchronize() {
   refuse_while_capturing("waited for");
   const std::uint64_t target = enqueued_.load(std::memory_order_relaxed);
   const auto reached = [&] { return finished_.load(std::memory_order_acquire) >= target; };
+  Patience patience("its work to end");
   while (!reached()) {
     if (executable()) {
       execute_front(lock);
@@ -164,8 +166,9 @@ void Stream::synchronize() {
     spin_until(reached);
     lock.lock();
     if (reached() || executable()) continue;
+    // Whoever wakes the sleepers forgets their targets, so each looks again and says its own.
     next_waited_ = std::min(next_waited_, target);
-    progress_.wait(lock);  // whoever wakes the sleepers forgets their targets, so each looks again and says its own
+    patience.sleep(lock, progress_);
   }
   if (executable()) wake_worker();
 }

@@ -1,0 +1,204 @@
+// Shared copies: a large message of the host device, whose bytes both of its ranks copy.
+//
+// The sender opens the message's Share and announces it in the ring; the receive says in its posting where the data
+// shall go. From then on each side, as long as it waits for this message, claims the next chunk that nobody has claimed
+// and copies it: two cores work on one message, and either side alone brings it to its end. Whoever finishes the last
+// chunk acknowledges.
+//
+// Source and destination may be plain memory of two processes, each known to the other by a foreign address
+// (device/foreign.hpp). The system's copy from one process to another costs four times a plain one, so it is for
+// whoever works alone. While both ranks are there, the sender copies chunks into the slots of a Relay, memory that both
+// have mapped, and the receiver copies them out: two plain copies at the same time.
+//
+// A Share lies in the sender's memory behind the acks, one for each of `receives` messages, on the host device only.
+// Only groups that know foreign addresses have these bodies: a GPU's kernels hold nothing of it.
+#pragma once
+
+#include "onstream/plan/lane.hpp"
+
+namespace onstream::lane {
+
+struct alignas(64) Relay {
+  static constexpr int kSlots = 4;
+  static constexpr std::uint64_t kSlotBytes = 64 * 1024;
+  static constexpr std::uint64_t kHeadBytes = 4096;
+  static constexpr std::uint64_t kBytes = kHeadBytes + kSlots * kSlotBytes;
+
+  struct alignas(64) Slot {
+    std::uint64_t word;  // which chunk of which message is in it, or 0: Sharing::slot_word
+  };
+  std::uint64_t lock;  // the sender's: held by the one wait that puts chunks in
+  Slot slots[kSlots];
+
+  std::byte* data(int slot) {
+    return reinterpret_cast<std::byte*>(this) + kHeadBytes + static_cast<std::uint64_t>(slot) * kSlotBytes;
+  }
+};
+
+// Written by the sender before the announcement, but for what both ranks count.
+struct Share {
+  std::uint64_t claim;       // (number + 1) << kShareShift, plus the chunks claimed so far, by either
+  std::uint64_t through;     // chunks in the destination, and kLost for each that could not be copied
+  std::uint64_t source;      // in the sender's address space
+  std::uint64_t relay;       // in the sender's address space; 0: the receiver reads the source at a plain copy's speed
+  std::uint64_t peer_relay;  // in the receiver's
+  std::uint64_t bytes;
+  std::uint64_t sender;    // (number + 1) * 2, plus 1 while the sender is there with the relay
+  std::uint64_t receiver;  // number + 1: the receiver is there until this message ends
+  std::uint64_t failed;    // (number + 1) of the newest message of this place that could not be copied
+};
+
+constexpr int kShareShift = 24;
+
+// Bytes behind the acks of one lane and peer.
+ONSTREAM_BOTH std::uint64_t share_bytes(std::uint64_t receives) { return receives * sizeof(Share); }
+
+// The Share of message `number`; `acks` are the sender's, in either rank's address space.
+inline Share* share_of(const View& view, std::uint64_t* acks, std::uint64_t number) {
+  return reinterpret_cast<Share*>(acks + acks_of(view.receives)) + (number & (view.receives - 1));
+}
+
+// Small enough that both sides end at about the same time, large enough that a claim does not count.
+inline std::uint64_t share_chunk(std::uint64_t bytes) {
+  constexpr std::uint64_t kPage = 4096;
+  constexpr std::uint64_t kLeast = 4 * kPage;
+  constexpr std::uint64_t kParts = 16;
+  constexpr int kCountBits = 20;  // what slot_word has for the number of a chunk
+  const std::uint64_t part = (bytes / kParts + kPage - 1) / kPage * kPage;
+  const std::uint64_t fair = part < kLeast ? kLeast : part > Relay::kSlotBytes ? Relay::kSlotBytes : part;
+  const std::uint64_t countable = ((bytes >> kCountBits) + kPage) / kPage * kPage;
+  return fair < countable ? countable : fair;
+}
+
+// Copies between addresses of which one may be foreign. One thread. ok; unmapped; or, when the peer's process is gone,
+// what became of the world: the mesh notices a death within its own time, and who left in peace took the memory along.
+template <class Group>
+inline Status carry(const Group& group, const WaitView& wait, void* destination, const void* source,
+                    std::uint64_t bytes) {
+  const Status status = group.carry(destination, source, bytes);
+  if (status != Status::aborted) return status;
+  constexpr std::uint64_t kNewsTravelNs = 2'000'000'000;
+  WaitView patient = wait;
+  if (patient.timeout_ns > kNewsTravelNs) patient.timeout_ns = kNewsTravelNs;
+  return wait_until(group, patient, [] { return false; }) == Status::aborted ? Status::aborted : Status::unmapped;
+}
+
+// Why the receiver refused message `number`. The sender's.
+template <class Group>
+ONSTREAM_BODY Status why_refused(const Group& group, const View& view, std::uint64_t number) {
+  if constexpr (Group::kForeign) {
+    if (group.load_relaxed(&share_of(view, view.acks, number)->failed) == number + 1) return Status::unmapped;
+  }
+  return Status::truncated;
+}
+
+// One shared message, from either side.
+class Sharing {
+ public:
+  Sharing(const WaitView& wait, const View& view, std::uint64_t* acks, std::uint64_t number, std::uint64_t bytes)
+      : wait_(wait),
+        share_(share_of(view, acks, number)),
+        ack_(acks + (number & (view.receives - 1))),
+        lane_(static_cast<std::uint64_t>(view.lane)),
+        number_(number),
+        bytes_(bytes),
+        chunk_(share_chunk(bytes)),
+        count_((bytes + chunk_ - 1) / chunk_) {}
+
+ protected:
+  // How often a side that finds the other absent looks again before it makes the system copy: some microseconds. Only a
+  // moment, if the other was not there for the message before: it may be waiting for something else. `came_to`: number
+  // + 1 of the message of that place that the other side came to last.
+  static constexpr int kPatience = 100;
+  template <class Group>
+  int patience(const Group& group, const Share* before, std::uint64_t came_to) const {
+    constexpr int kMoment = 16;
+    const bool was_shared = group.load_acquire(&before->claim) >> kShareShift == number_;
+    return was_shared && came_to != number_ ? kMoment : kPatience;
+  }
+
+  template <class Group>
+  bool has_ended(const Group& group) const {
+    return group.load_acquire(ack_) / 2 >= number_ + 1;  // pairs with count_through
+  }
+  // Whether it has ended badly, for which the receiver knows one reason only: what does not fit is not shared.
+  template <class Group>
+  bool was_refused(const Group& group) const {
+    const std::uint64_t ack = group.load_acquire(ack_);
+    return ack / 2 == number_ + 1 && ack % 2 == 1;
+  }
+
+  std::uint64_t first_claim() const { return (number_ + 1) << kShareShift; }
+
+  template <class Group>
+  bool has_unclaimed(const Group& group) const {
+    return group.load_acquire(&share_->claim) - first_claim() < count_;  // pairs with Lender::open
+  }
+
+  // Chunks that are the caller's now.
+  struct Claim {
+    std::uint64_t first;
+    std::uint64_t chunks;  // 0: there are no more
+  };
+  template <class Group>
+  Claim claim(const Group& group, std::uint64_t most) const {
+    for (;;) {
+      const std::uint64_t claim = group.load_acquire(&share_->claim);
+      const std::uint64_t next = claim - first_claim();
+      if (next >= count_) return {count_, 0};
+      const std::uint64_t chunks = count_ - next < most ? count_ - next : most;
+      if (group.compare_swap(&share_->claim, claim, claim + chunks) == claim) return {next, chunks};
+    }
+  }
+
+  std::uint64_t offset_of(const Claim& claim) const { return claim.first * chunk_; }
+  std::uint64_t bytes_of(const Claim& claim) const {
+    const std::uint64_t left = bytes_ - offset_of(claim);
+    return left < claim.chunks * chunk_ ? left : claim.chunks * chunk_;
+  }
+
+  // Claimed chunks are in the destination, or never will be.
+  template <class Group>
+  void count_through(const Group& group, std::uint64_t chunks, Status status) const {
+    const std::uint64_t mine = status == Status::ok ? chunks : kLost + chunks;
+    const std::uint64_t through = group.add(&share_->through, mine) + mine;  // orders the chunks of both before the ack
+    if (through % kLost != count_) return;
+    const std::uint64_t refused = through >= kLost ? 1 : 0;
+    if (refused != 0) group.store_relaxed(&share_->failed, number_ + 1);
+    group.store_release(ack_, (number_ + 1) * 2 + refused);
+  }
+
+  // Claims what one copy takes, and copies it: a chunk, or, if that is a call of the system, several. aborted: the peer
+  // is gone, and the message stays as it is.
+  template <class Group>
+  Status carry_next(const Group& group, std::byte* destination, const std::byte* source) const {
+    constexpr std::uint64_t kCallBytes = 256 * 1024;
+    const bool calls = is_foreign(destination) || is_foreign(source);
+    const Claim mine = claim(group, calls && chunk_ < kCallBytes ? kCallBytes / chunk_ : 1);
+    if (mine.chunks == 0) return Status::ok;
+    const std::uint64_t offset = offset_of(mine);
+    const bool spoiled = group.load_relaxed(&share_->through) >= kLost;  // then the rest is of no use
+    const Status status =
+        spoiled ? Status::unmapped : carry(group, wait_, destination + offset, source + offset, bytes_of(mine));
+    if (loses_lane(status)) return status;
+    count_through(group, mine.chunks, status);
+    return Status::ok;
+  }
+
+  std::uint64_t slot_word(std::uint64_t chunk) const {
+    constexpr std::uint64_t kFull = std::uint64_t{1} << 60;
+    constexpr std::uint64_t kNumbers = std::uint64_t{1} << 24;
+    return kFull | lane_ << 44 | (number_ % kNumbers) << 20 | chunk;
+  }
+
+  WaitView wait_;
+  Share* share_;
+  std::uint64_t* ack_;
+  std::uint64_t lane_;
+  std::uint64_t number_;
+  std::uint64_t bytes_;
+  std::uint64_t chunk_;
+  std::uint64_t count_;
+};
+
+}  // namespace onstream::lane

@@ -1,0 +1,585 @@
+// The rules of the device contract (device/device.hpp) about work on streams, events, and capture and replay.
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device_rules.hpp"
+#include "onstream/base/error.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+constexpr double kPatienceS = 60;
+
+// --- work on a stream ---
+
+RULE(copies_between_all_kinds_of_memory_keep_the_order_of_the_stream) {
+  constexpr std::size_t kBytes = 1'000'003;
+  const std::vector<std::byte> first(kBytes, std::byte{11});
+  const std::vector<std::byte> second(kBytes, std::byte{22});
+  for (const MemoryKind from : kAllKinds) {
+    for (const MemoryKind to : kAllKinds) {
+      const std::shared_ptr<Memory> source = device.allocate(kBytes, from);
+      const std::shared_ptr<Memory> destination = device.allocate(kBytes, to);
+      std::vector<std::byte> out(kBytes);
+      const OwnStream stream(device);
+      device.copy(source->data(), first.data(), kBytes, stream);
+      device.copy(destination->data(), source->data(), kBytes, stream);
+      device.copy(source->data(), second.data(), kBytes, stream);
+      device.copy(out.data(), destination->data(), kBytes, stream);
+      device.copy(destination->data(), source->data(), kBytes, stream);
+      device.synchronize(stream);
+      CHECK(out == first);
+      device.copy(out.data(), destination->data(), kBytes, stream);
+      device.synchronize(stream);
+      CHECK(out == second);
+    }
+  }
+}
+
+RULE(a_copy_of_nothing_is_fine) {
+  const OwnStream stream(device);
+  device.copy(nullptr, nullptr, 0, stream);
+  device.synchronize(stream);
+  CHECK(device.idle(stream));
+}
+
+RULE(a_kernel_of_many_blocks_writes_every_element) {
+  constexpr std::uint64_t kCount = 10'007;
+  const std::shared_ptr<Memory> memory = device.allocate((kCount + 1) * 8, MemoryKind::device);
+  const OwnStream stream(device);
+  launch_one(device, Fill{words(memory), kCount, 42}, stream, {7, 96});
+  device.synchronize(stream);
+  std::vector<std::uint64_t> out = read(device, memory->data(), kCount + 1);
+  CHECK(out.back() == 0);
+  out.pop_back();
+  CHECK(counts_from(out, 42));
+}
+
+RULE(a_group_is_the_threads_of_one_block_and_its_barrier_holds) {
+  constexpr std::uint64_t kBlocks = 5;
+  const std::uint64_t threads = device.kind() == DeviceKind::host ? 1 : 64;
+  const std::shared_ptr<Memory> memory = device.allocate((1 + 2 * kBlocks) * 8, MemoryKind::device);
+  const OwnStream stream(device);
+  launch_one(device, CountThreads{words(memory), words(memory) + 1}, stream, {kBlocks, 64});
+  device.synchronize(stream);
+  const std::vector<std::uint64_t> out = read(device, memory->data(), 1 + 2 * kBlocks);
+  CHECK(out.front() == kBlocks * threads);
+  for (std::size_t i = 1; i < out.size(); ++i) CHECK(out[i] == threads);
+}
+
+RULE(kernel_arguments_of_any_size_are_copied_by_the_launch) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  StoreSum body{};
+  for (std::uint64_t& value : body.values) value = 3;
+  body.out = words(memory);
+  launch_one(device, body, stream);
+  for (std::uint64_t& value : body.values) value = 0;
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 96 * 3);
+}
+
+RULE(work_that_makes_no_sense_is_an_error) {
+  const OwnStream stream(device);
+  CHECK_THROWS(launch_one(device, AddOnce{nullptr, 1}, stream, Grid{0, 32}), "0 blocks");
+  CHECK_THROWS(device.copy(nullptr, nullptr, 8, stream), "null");
+  CHECK_THROWS(device.call(nullptr, nullptr, stream), "null");
+  CHECK_THROWS(device.wait(stream, nullptr), "null");
+  CHECK_THROWS(device.launch(std::shared_ptr<Graph>(), stream), "null");
+}
+
+// Two buffers that share a page, which a GPU's driver would register only once.
+RULE(kernels_access_plain_memory_while_it_is_pinned) {
+  constexpr std::size_t kBytes = 6000;
+  std::vector<std::uint64_t> plain(2 * kBytes / sizeof(std::uint64_t));
+  std::uint64_t* second = plain.data() + kBytes / sizeof(std::uint64_t);
+  const OwnStream stream(device);
+  for (int round = 0; round < 2; ++round) {
+    const std::shared_ptr<void> first_pin = device.pin(plain.data(), kBytes);
+    std::shared_ptr<void> second_pin = device.pin(second, kBytes);
+    CHECK(device.inspect(plain.data()).kernel_access && device.inspect(second).kernel_access);
+    launch_one(device, StoreWord{second - 1, 5}, stream);
+    launch_one(device, StoreWord{second, 6}, stream);
+    device.synchronize(stream);
+    second_pin.reset();
+    launch_one(device, StoreWord{plain.data(), 7}, stream);
+    device.synchronize(stream);
+    CHECK(second[-1] == 5 && second[0] == 6 && plain[0] == 7);
+    std::fill(plain.begin(), plain.end(), 0);
+  }
+}
+
+RULE(memory_that_kernels_access_needs_no_pin) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned}) {
+    CHECK(device.pin(device.allocate(64, kind)->data(), 64) == nullptr);
+  }
+}
+
+RULE(the_default_stream_works_too) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  launch_one(device, StoreWord{words(memory), 9}, Stream{});
+  std::uint64_t out = 0;
+  device.copy(&out, memory->data(), 8, Stream{});
+  device.synchronize(Stream{});
+  CHECK(out == 9);
+  CHECK(device.idle(Stream{}));
+}
+
+struct Calls {
+  const std::uint64_t* value;
+  std::vector<std::uint64_t> seen;
+};
+
+void note(void* calls) {
+  auto* all = static_cast<Calls*>(calls);
+  all->seen.push_back(*all->value);
+}
+
+RULE(host_functions_run_in_the_order_of_the_stream) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const std::shared_ptr<Memory> shown = device.allocate(8, MemoryKind::pinned);
+  const OwnStream stream(device);
+  Calls calls{words(shown), {}};
+  for (int i = 0; i < 20; ++i) {
+    launch_one(device, AddOnce{words(memory), 1}, stream);
+    device.copy(shown->data(), memory->data(), 8, stream);
+    device.call(&note, &calls, stream);
+  }
+  device.synchronize(stream);
+  CHECK(calls.seen.size() == 20);
+  CHECK(counts_from(calls.seen, 1));
+}
+
+// --- words that streams write and wait for ---
+
+// A word in pinned memory that a stream waits for. Whatever happens, the stream is let go on in the end.
+struct HostGate {
+  explicit HostGate(Device& device) : memory(device.allocate(64, MemoryKind::pinned)) {}
+  ~HostGate() { open(); }
+  HostGate(const HostGate&) = delete;
+  HostGate& operator=(const HostGate&) = delete;
+  std::uint64_t* word() const { return words(memory); }
+  void open() const { HostGroup::store_release(word(), 1); }
+  std::shared_ptr<Memory> memory;
+};
+
+RULE(a_stream_writes_words_of_both_sizes_in_its_order) {
+  for (const MemoryKind kind : kShared) {
+    const std::shared_ptr<Memory> memory = device.allocate(64, kind);
+    const OwnStream stream(device);
+    auto* narrow = reinterpret_cast<std::uint32_t*>(memory->data());
+    write_value(device, narrow, std::uint32_t{0xfffffff0}, stream);
+    write_value(device, words(memory) + 1, std::uint64_t{0x123456789abcdef0}, stream);
+    launch_one(device, AddOnce{words(memory) + 1, 1}, stream);
+    write_value(device, words(memory) + 2, std::uint64_t{5}, stream);
+    launch_one(device, AddOnce{words(memory) + 2, 2}, stream);
+    device.synchronize(stream);
+    CHECK(read(device, memory->data(), 3) == (std::vector<std::uint64_t>{0xfffffff0, 0x123456789abcdef1, 7}));
+  }
+}
+
+RULE(a_stream_goes_on_when_the_host_writes_the_word_it_waits_for) {
+  load_kernels(device);
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::device);
+  const OwnStream stream(device);
+  const OwnStream other(device);
+  const HostGate gate(device);
+  wait_value(device, gate.word(), std::uint64_t{1}, stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  launch_one(device, AddOnce{words(memory) + 1, 1}, other);  // a stream that waits keeps no other from running
+  device.synchronize(other);
+  CHECK(!device.idle(stream));
+  CHECK(read(device, memory->data(), 2) == (std::vector<std::uint64_t>{0, 1}));
+  gate.open();
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 1);
+}
+
+RULE(one_stream_waits_for_the_word_of_another_and_sees_what_came_before_it) {
+  constexpr std::uint64_t kCount = 1000;
+  for (const MemoryKind kind : kShared) {
+    const std::shared_ptr<Memory> flag = device.allocate(64, kind);
+    const std::shared_ptr<Memory> data = device.allocate(kCount * 8, MemoryKind::device);
+    const std::shared_ptr<Memory> copied = device.allocate(kCount * 8, MemoryKind::device);
+    const OwnStream consumer(device);
+    const OwnStream producer(device);
+    auto* word = reinterpret_cast<std::uint32_t*>(flag->data());
+    launch_one(device, Fill{words(data), kCount, 500}, producer);
+    write_value(device, word, std::uint32_t{1}, producer);
+    wait_value(device, word, std::uint32_t{1}, consumer);
+    device.copy(copied->data(), data->data(), kCount * 8, consumer);
+    device.synchronize(consumer);
+    CHECK(counts_from(read(device, copied->data(), kCount), 500));
+    device.synchronize(producer);
+  }
+}
+
+RULE(a_word_that_wraps_is_reached) {
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::pinned);
+  const OwnStream stream(device);
+  auto* word = reinterpret_cast<std::uint32_t*>(memory->data());
+  const std::array ops = {WordOp{WordAct::write, 4, word, 3},  // a little past the wrap
+                          WordOp{WordAct::wait_reached, 4, word, 0xfffffffe}, WordOp{WordAct::write, 8, word + 2, 10},
+                          WordOp{WordAct::wait_reached, 8, word + 2, 9}, WordOp{WordAct::wait_equal, 8, word + 2, 10}};
+  device.operate(ops, stream);
+  device.synchronize(stream);
+  CHECK(*word == 3);
+}
+
+RULE(a_batch_of_any_length_keeps_its_order) {
+  constexpr std::uint64_t kSteps = 1000;
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::pinned);
+  std::vector<WordOp> ops;
+  for (std::uint64_t i = 0; i < kSteps; ++i) {
+    ops.push_back({WordAct::write, 8, words(memory), i});
+    ops.push_back({WordAct::wait_equal, 8, words(memory), i});
+  }
+  const OwnStream stream(device);
+  device.operate({}, stream);
+  device.operate(ops, stream);
+  device.synchronize(stream);
+  CHECK(*words(memory) == kSteps - 1);
+}
+
+RULE(captured_words_are_written_and_awaited_at_every_replay) {
+  constexpr std::uint64_t kReplays = 20;
+  const std::shared_ptr<Memory> flags = device.allocate(64, MemoryKind::pinned);
+  const std::shared_ptr<Memory> count = device.allocate(64, MemoryKind::device);
+  auto* word = reinterpret_cast<std::uint32_t*>(flags->data());
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  write_value(device, word, std::uint32_t{1}, stream);
+  wait_value(device, word, std::uint32_t{1}, stream);
+  write_value(device, word, std::uint32_t{0}, stream);
+  launch_one(device, AddOnce{words(count), 1}, stream);
+  wait_value(device, word, std::uint32_t{0}, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  for (std::uint64_t i = 0; i < kReplays; ++i) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(read_word(device, count->data()) == kReplays);
+}
+
+RULE(a_word_that_cannot_be_is_refused) {
+  const std::shared_ptr<Memory> memory = device.allocate(64, MemoryKind::pinned);
+  const OwnStream stream(device);
+  const auto refuse = [&](WordOp op, const char* text) { CHECK_THROWS(device.operate({&op, 1}, stream), text); };
+  refuse({WordAct::write, 2, memory->data(), 0}, "a word of 2 B");
+  refuse({WordAct::write, 4, nullptr, 0}, "the word is null");
+  refuse({WordAct::wait_equal, 8, memory->data() + 4, 0}, "not aligned to its 8 bytes");
+  refuse({WordAct::write, 4, memory->data(), std::uint64_t{1} << 32}, "does not fit a word of 4 B");
+}
+
+// --- streams and events ---
+RULE(streams_run_at_the_same_time) {
+  const Gate gate(device);
+  const OwnStream waiting(device);
+  const OwnStream storing(device);
+  gate.close_on(waiting);
+  gate.open_on(storing);
+  device.synchronize(waiting);
+  CHECK(gate.passed());
+}
+
+RULE(enqueuing_behind_unfinished_work_does_not_block) {
+  const Gate gate(device);
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const std::shared_ptr<Memory> copied = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  const OwnStream other(device);
+  gate.close_on(stream);
+  for (int i = 0; i < 100; ++i) launch_one(device, AddOnce{words(memory), 1}, stream);
+  device.copy(copied->data(), memory->data(), 8, stream);
+  CHECK(!device.idle(stream));
+  CHECK(device.idle(other));
+  gate.open_on(other);
+  device.synchronize(stream);
+  CHECK(device.idle(stream));
+  CHECK(gate.passed());
+  CHECK(read_word(device, copied->data()) == 100);
+}
+
+RULE(an_event_orders_work_across_streams) {
+  const Gate gate(device);
+  constexpr std::uint64_t kCount = 1000;
+  const std::shared_ptr<Memory> produced = device.allocate(kCount * 8, MemoryKind::device);
+  const std::shared_ptr<Memory> consumed = device.allocate(kCount * 8, MemoryKind::device);
+  const OwnStream producer(device);
+  const OwnStream consumer(device);
+  const OwnStream opener(device);
+  gate.close_on(producer);
+  launch_one(device, Fill{words(produced), kCount, 77}, producer);
+  const std::shared_ptr<Event> event = device.record(producer);
+  device.wait(consumer, event);
+  device.copy(consumed->data(), produced->data(), kCount * 8, consumer);
+  CHECK(!event->done());
+  CHECK(!device.idle(consumer));
+  gate.open_on(opener);
+  device.synchronize(consumer);
+  CHECK(event->done());
+  CHECK(counts_from(read(device, consumed->data(), kCount), 77));
+}
+
+RULE(an_event_on_an_idle_stream_is_soon_done_and_may_be_waited_for_often) {
+  const OwnStream stream(device);
+  const std::shared_ptr<Event> event = device.record(stream);
+  device.synchronize(stream);
+  CHECK(event->done());
+  const OwnStream other(device);
+  device.wait(other, event);
+  device.wait(other, event);
+  device.wait(stream, event);
+  device.synchronize(other);
+  device.synchronize(stream);
+}
+
+RULE(an_event_outlives_its_stream) {
+  std::shared_ptr<Event> event;
+  {
+    const OwnStream stream(device);
+    event = device.record(stream);
+  }
+  CHECK(event->done());
+}
+
+RULE(destroying_a_stream_waits_for_its_work) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  for (int round = 0; round < 20; ++round) {
+    const OwnStream stream(device);
+    for (int i = 0; i < 50; ++i) launch_one(device, AddOnce{words(memory), 1}, stream);
+  }
+  CHECK(read_word(device, memory->data()) == 20 * 50);
+}
+
+RULE(many_threads_enqueue_on_one_stream) {
+  constexpr int kThreads = 8;
+  constexpr int kEach = 500;
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) {
+        launch_one(device, AddOnce{words(memory), 1}, stream);
+        if (i % 100 == 0) device.synchronize(stream);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == kThreads * kEach);
+}
+
+// --- capture and replay ---
+
+RULE(captured_work_runs_when_launched_and_as_often) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const std::shared_ptr<Memory> copied = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  AddOnce body{words(memory), 5};
+  CHECK(!device.capturing(stream));
+  device.begin_capture(stream);
+  CHECK(device.capturing(stream));
+  launch_one(device, body, stream);
+  body.value = 1'000'000;  // the graph has the value of the launch
+  device.copy(copied->data(), memory->data(), 8, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  CHECK(!device.capturing(stream));
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 0);
+  for (std::uint64_t replay = 1; replay <= 50; ++replay) {
+    device.launch(graph, stream);
+    device.synchronize(stream);
+    CHECK(read_word(device, copied->data()) == replay * 5);
+  }
+  for (int replay = 0; replay < 50; ++replay) device.launch(graph, stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 501);
+}
+
+RULE(captured_host_functions_run_with_every_replay) {
+  const std::shared_ptr<Memory> shown = device.allocate(8, MemoryKind::pinned);
+  const OwnStream stream(device);
+  Calls calls{words(shown), {}};
+  device.begin_capture(stream);
+  device.call(&note, &calls, stream);
+  launch_one(device, AddOnce{words(shown), 1}, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  CHECK(calls.seen.empty());
+  for (int replay = 0; replay < 10; ++replay) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(calls.seen.size() == 10);
+  CHECK(counts_from(calls.seen, 0));
+}
+
+RULE(a_graph_runs_on_any_stream_and_its_last_owner_may_let_go_at_once) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  const OwnStream other(device);
+  device.begin_capture(stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  std::shared_ptr<Graph> graph = device.end_capture(stream);
+  device.launch(graph, stream);
+  device.launch(graph, other);
+  graph.reset();
+  device.synchronize(stream);
+  device.synchronize(other);
+  CHECK(read_word(device, memory->data()) == 2);
+}
+
+RULE(work_enqueued_before_a_capture_still_runs) {
+  const Gate gate(device);
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  const OwnStream opener(device);
+  gate.close_on(stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  device.begin_capture(stream);
+  launch_one(device, AddOnce{words(memory), 100}, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  gate.open_on(opener);
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 1);
+  device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 101);
+}
+
+RULE(an_empty_capture_is_a_graph_that_does_nothing) {
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(device.idle(stream));
+}
+
+RULE(a_stream_that_waits_for_a_captured_event_joins_the_capture) {
+  const std::shared_ptr<Memory> memory = device.allocate(3 * 8, MemoryKind::device);
+  std::uint64_t* out = words(memory);
+  const OwnStream stream(device);
+  const OwnStream joined(device);
+  device.begin_capture(stream);
+  launch_one(device, AddOnce{out, 1}, stream);
+  device.wait(joined, device.record(stream));
+  CHECK(device.capturing(joined));
+  device.copy(out + 1, out, 8, joined);
+  launch_one(device, AddOnce{out + 2, 1}, stream);
+  device.wait(stream, device.record(joined));
+  device.copy(out, out + 1, 8, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  CHECK(!device.capturing(joined));
+  device.synchronize(joined);
+  CHECK(read(device, out, 3) == std::vector<std::uint64_t>(3, 0));
+  for (int replay = 0; replay < 3; ++replay) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(read(device, out, 3) == std::vector<std::uint64_t>(3, 3));
+}
+
+RULE(misuse_of_a_capture_is_an_error_and_harms_nothing) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  CHECK_THROWS((void)device.end_capture(stream), "not capturing");
+  device.begin_capture(stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  CHECK_THROWS(device.begin_capture(stream), "capturing");
+  CHECK_THROWS(device.synchronize(stream), "capturing");
+  CHECK_THROWS((void)device.idle(stream), "capturing");
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  CHECK_THROWS((void)device.end_capture(stream), "not capturing");
+  CHECK_THROWS(device.begin_capture(Stream{}), "default stream");
+  device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 1);
+}
+
+RULE(an_event_of_a_capture_is_no_event_of_running_work) {
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  const std::shared_ptr<Event> event = device.record(stream);
+  CHECK_THROWS((void)event->done(), "captur");
+  (void)device.end_capture(stream);
+  CHECK_THROWS(device.wait(stream, event), "captur");
+  device.synchronize(stream);
+}
+
+// --- what a graph keeps ---
+
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const Deadline deadline(kPatienceS);
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    HostGroup::pause(0, 0);
+  }
+  return true;
+}
+
+RULE(a_graph_keeps_what_was_retained_until_it_is_over) {
+  const OwnStream stream(device);
+  const auto from = device.allocate(64, MemoryKind::pinned);
+  const auto to = device.allocate(64, MemoryKind::pinned);
+  auto thing = std::make_shared<int>(7);
+  const std::weak_ptr<int> seen = thing;
+  device.begin_capture(stream);
+  device.copy(to->data(), from->data(), 64, stream);
+  device.retain(stream, std::move(thing));
+  auto graph = device.end_capture(stream);
+  for (int i = 0; i < 3; ++i) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(!seen.expired());
+  graph.reset();
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
+RULE(a_capture_that_is_dropped_lets_go_of_what_was_retained) {
+  auto thing = std::make_shared<int>(7);
+  const std::weak_ptr<int> seen = thing;
+  {
+    const OwnStream stream(device);
+    device.begin_capture(stream);
+    device.retain(stream, std::move(thing));
+  }
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
+RULE(retain_without_a_capture_is_an_error) {
+  const OwnStream stream(device);
+  CHECK_THROWS(device.retain(stream, std::make_shared<int>(7)), "not capturing");
+}
+
+RULE(a_graph_counts_its_operations) {
+  const OwnStream stream(device);
+  device.begin_capture(stream);
+  CHECK(device.end_capture(stream)->nodes() == 0);
+  const auto memory = device.allocate(64, MemoryKind::pinned);
+  device.begin_capture(stream);
+  device.copy(memory->data(), memory->data() + 32, 32, stream);
+  CHECK(device.end_capture(stream)->nodes() == 1);
+}
+
+// The stream's own worker lets go of the graph, which is the last owner of the device that owns the stream.
+CASE(a_graph_may_be_the_last_owner_of_the_host_device) {
+  auto device = open_device("host", 0);
+  const std::weak_ptr<Device> seen = device;
+  const Stream stream = device->create_stream();
+  const auto memory = device->allocate(64, MemoryKind::pinned);
+  device->begin_capture(stream);
+  device->copy(memory->data(), memory->data() + 32, 32, stream);
+  device->retain(stream, device);
+  auto graph = device->end_capture(stream);
+  device->launch(graph, stream);
+  graph.reset();
+  device.reset();
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -1,0 +1,583 @@
+// Messages between plain memory on the host device (plan/lane_share.hpp, device/foreign.hpp).
+//
+// A rule `r` gives the case r_between_threads, where ranks share an address space, and r_between_processes, where one
+// rank's memory is foreign to the other. What needs foreign memory, or a death, has the second case alone.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <memory>
+#include <ranges>
+#include <thread>
+
+#include "check.hpp"
+#include "onstream/bootstrap/sha256.hpp"
+#include "processes.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+using Bytes = std::vector<unsigned char>;
+
+struct Rule {
+  int size;
+  Parameters parameters;
+  void (*body)(World&);
+};
+
+std::map<std::string, Rule>& rules() {
+  static std::map<std::string, Rule> all;
+  return all;
+}
+
+struct RuleRegistration {
+  RuleRegistration(const char* name, Rule rule) { rules().emplace(name, std::move(rule)); }
+};
+
+void between_threads(const std::string& name) {
+  const Rule& rule = rules().at(name);
+  run_ranks(rule.size, rule.parameters, rule.body);
+}
+
+// `expected`: the exit status of each rank, if they are not all to end well.
+void between_processes(const std::string& name, std::vector<int> expected = {}) {
+#ifdef __SANITIZE_THREAD__
+  SKIP("the thread sanitizer does not see in what order another process does things");
+#endif
+  const Rule& rule = rules().at(name);
+  expected.resize(static_cast<std::size_t>(rule.size), 0);
+  Launch launch = launch_of(0, rule.size, 0);
+  launch.address = "unix:onstream-test-" + to_hex(random_bytes(8));
+  std::vector<pid_t> ranks;
+  for (launch.rank = 0; launch.rank < rule.size; ++launch.rank) ranks.push_back(spawn_rank(name, launch));
+  std::vector<int> ended;
+  for (const pid_t rank : ranks) ended.push_back(wait_for_exit(rank));
+  for (std::size_t rank = 0; rank < ended.size(); ++rank) {
+    if (ended[rank] != expected[rank]) {
+      failed(__FILE__, __LINE__, concat("rank ", rank, " of ", name, " ended with ", ended[rank]));
+    }
+  }
+}
+
+int rank_process(const std::string& name) {
+  return run_role({{name,
+                    [&] {
+                      const Rule& rule = rules().at(name);
+                      const auto world = World::create(launch_from_environment(), rule.parameters);
+                      try {
+                        rule.body(*world);
+                      } catch (const std::exception& error) {
+                        world->abort(error.what());
+                        throw;
+                      }
+                    }}},
+                  name);
+}
+
+#define PROCESS_RULE(name, size, parameters)                                  \
+  void name(World& world);                                                    \
+  const RuleRegistration rule_of_##name(#name, Rule{size, parameters, name}); \
+  CASE(name##_between_processes) { between_processes(#name); }                \
+  void name([[maybe_unused]] World& world)
+#define RULE(name, size, parameters)                       \
+  void name(World& world);                                 \
+  CASE(name##_between_threads) { between_threads(#name); } \
+  PROCESS_RULE(name, size, parameters)
+
+// Sizes around every threshold: the ring, a chunk of each size, the relay.
+const std::vector<std::size_t> kSizes = {
+    1, 64, 4096, 4097, 8192, 16384, 16385, 65536, 65537, 262143, 262144, (1 << 20) - 1, (1 << 20) + 4097, 5 << 20};
+
+unsigned seed_of(std::size_t bytes, int rank) { return static_cast<unsigned>(bytes * 3) + static_cast<unsigned>(rank); }
+
+Parameters host() { return quick("host"); }
+
+Parameters without_attach() {
+  Parameters parameters = host();
+  parameters.attach = "off";
+  return parameters;
+}
+
+// Pages of their own, which can be taken away at once.
+class Pages {
+ public:
+  explicit Pages(std::size_t bytes) : bytes_(bytes) {
+    data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data_ == MAP_FAILED) fail_errno("mmap");
+  }
+  ~Pages() { unmap(); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+  void unmap() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+    data_ = nullptr;
+  }
+  void* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
+void check_the_lane_works(World& world, int lane) {
+  const Bytes sent = pattern(300000, 77);
+  Bytes got(sent.size());
+  const int peer = 1 - world.rank();
+  const auto receive = world.irecv(got.data(), got.size(), peer, {lane, Path::automatic});
+  const auto send = world.isend(sent.data(), sent.size(), peer, {lane, Path::automatic});
+  CHECK(world.wait(receive) == Status::ok);
+  CHECK(world.wait(send) == Status::ok);
+  CHECK(got == sent);
+}
+
+// The one fault that this rank hears of, within a few seconds.
+FaultReport one_fault(World& world) {
+  const Deadline deadline(5);
+  std::vector<FaultReport> faults;
+  while (faults.empty() && !deadline.passed()) {
+    faults = world.take_faults();
+    std::this_thread::yield();
+  }
+  CHECK(faults.size() == 1);
+  return faults[0];
+}
+
+// --- every way to send and receive ---
+
+void ping_pong(World& world) {
+  const int peer = 1 - world.rank();
+  for (const std::size_t bytes : kSizes) {
+    const Bytes out = pattern(bytes, seed_of(bytes, world.rank()));
+    Bytes in(bytes);
+    std::size_t received = 0;
+    if (world.rank() == 0) CHECK(world.send(out.data(), bytes, peer, {}) == Status::ok);
+    CHECK(world.recv(in.data(), bytes, peer, {}, &received) == Status::ok);
+    if (world.rank() == 1) CHECK(world.send(out.data(), bytes, peer, {}) == Status::ok);
+    CHECK(received == bytes);
+    CHECK(in == pattern(bytes, seed_of(bytes, peer)));
+  }
+}
+RULE(every_size_arrives_while_both_hosts_wait, 2, host()) { ping_pong(world); }
+RULE(every_size_arrives_through_bounce_buffers, 2, without_attach()) { ping_pong(world); }
+
+RULE(every_size_arrives_on_streams_and_when_posted_at_odd_addresses, 2, host()) {
+  const int peer = 1 - world.rank();
+  const Stream stream = world.device().create_stream();
+  for (const std::size_t bytes : kSizes) {
+    Bytes out(bytes + 3);
+    Bytes in(bytes + 5);
+    std::ranges::copy(pattern(bytes, seed_of(bytes, world.rank())), out.begin() + 3);
+    const auto request = world.irecv(in.data() + 5, bytes, peer, {}, stream);
+    world.send(out.data() + 3, bytes, peer, {}, stream);  // its receive is posted, or will be: no cycle
+    world.wait(request, stream);
+    world.synchronize(stream);
+    in.erase(in.begin(), in.begin() + 5);
+    CHECK(in == pattern(bytes, seed_of(bytes, peer)));
+  }
+  world.device().destroy_stream(stream);
+}
+
+RULE(receives_waited_for_first_are_fetched_without_the_senders, 2, host()) {
+  const int peer = 1 - world.rank();
+  for (const std::size_t bytes : kSizes) {
+    const Bytes out = pattern(bytes, seed_of(bytes, world.rank()));
+    Bytes in(bytes);
+    const auto send = world.isend(out.data(), bytes, peer, {});
+    const auto receive = world.irecv(in.data(), bytes, peer, {});
+    CHECK(world.wait(receive) == Status::ok);
+    CHECK(world.wait(send) == Status::ok);
+    CHECK(in == pattern(bytes, seed_of(bytes, peer)));
+  }
+}
+
+RULE(a_posted_receive_is_filled_while_its_rank_does_something_else, 2, host()) {
+  for (const std::size_t bytes : kSizes) {
+    const Bytes out = pattern(bytes, seed_of(bytes, 0));
+    Bytes in(bytes);
+    if (world.rank() == 0) {
+      world.barrier();
+      CHECK(world.wait(world.isend(out.data(), bytes, 1, {})) == Status::ok);
+      world.barrier();
+    } else {
+      const auto request = world.irecv(in.data(), bytes, 0, {});
+      world.barrier();
+      world.barrier();
+      CHECK(world.wait(request) == Status::ok);
+      CHECK(in == out);
+    }
+  }
+}
+
+RULE(a_receive_posted_late_is_filled_by_a_sender_that_waits, 2, host()) {
+  constexpr std::size_t kBytes = 1 << 20;
+  const Bytes out = pattern(kBytes, 5);
+  Bytes in(kBytes);
+  Bytes word(8);
+  if (world.rank() == 0) {
+    const auto request = world.isend(out.data(), kBytes, 1, {1, Path::automatic});
+    world.barrier();
+    CHECK(world.wait(request) == Status::ok);
+    CHECK(world.send(word.data(), 8, 1, {2, Path::automatic}) == Status::ok);
+  } else {
+    world.barrier();
+    const auto request = world.irecv(in.data(), kBytes, 0, {1, Path::automatic});
+    CHECK(world.recv(word.data(), 8, 0, {2, Path::automatic}) == Status::ok);  // comes only after the other message
+    CHECK(world.wait(request) == Status::ok);
+    CHECK(in == out);
+  }
+}
+
+RULE(requests_complete_in_any_order_of_waits, 2, host()) {
+  constexpr int kCount = 40;
+  constexpr std::size_t kBytes = 150000;
+  const int peer = 1 - world.rank();
+  std::vector<Bytes> out;
+  std::vector<Bytes> in(kCount, Bytes(kBytes));
+  std::vector<std::shared_ptr<Request>> sends;
+  std::vector<std::shared_ptr<Request>> receives;
+  for (unsigned i = 0; i < kCount; ++i) {
+    out.push_back(pattern(kBytes, i * 2 + static_cast<unsigned>(world.rank())));
+    sends.push_back(world.isend(out[i].data(), kBytes, peer, {}));
+    receives.push_back(world.irecv(in[i].data(), kBytes, peer, {}));
+  }
+  if (world.rank() == 0) std::ranges::reverse(sends);
+  if (world.rank() == 1) std::ranges::reverse(receives);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    CHECK(world.wait(receives[i]) == Status::ok);
+    CHECK(world.wait(sends[i]) == Status::ok);
+  }
+  for (unsigned i = 0; i < kCount; ++i) CHECK(in[i] == pattern(kBytes, i * 2 + static_cast<unsigned>(peer)));
+}
+
+RULE(more_sends_than_places_are_under_way, 2, host()) {
+  constexpr int kCount = 150;  // lane_receives is 64
+  constexpr std::size_t kBytes = 20000;
+  const Bytes out = pattern(kBytes, 3);
+  if (world.rank() == 0) {
+    std::vector<std::shared_ptr<Request>> sends;
+    for (int i = 0; i < kCount; ++i) sends.push_back(world.isend(out.data(), kBytes, 1, {}));
+    for (const auto& send : sends) CHECK(world.wait(send) == Status::ok);
+  } else {
+    for (int i = 0; i < kCount; ++i) {
+      Bytes in(kBytes);
+      CHECK(world.recv(in.data(), kBytes, 0, {}) == Status::ok);
+      CHECK(in == out);
+    }
+  }
+}
+
+RULE(test_alone_completes_both_sides, 2, host()) {
+  const int peer = 1 - world.rank();
+  for (const std::size_t bytes : kSizes) {
+    const Bytes out = pattern(bytes, seed_of(bytes, world.rank()));
+    Bytes in(bytes);
+    const auto send = world.isend(out.data(), bytes, peer, {});
+    const auto receive = world.irecv(in.data(), bytes, peer, {});
+    const Deadline deadline(20);
+    while (world.test(send) == Status::pending || world.test(receive) == Status::pending) CHECK(!deadline.passed());
+    CHECK(world.test(send) == Status::ok && world.test(receive) == Status::ok);
+    CHECK(in == pattern(bytes, seed_of(bytes, peer)));
+  }
+}
+
+void exchange_on(World& world, int lane) {
+  const int peer = 1 - world.rank();
+  const std::size_t bytes = kSizes.at(kSizes.size() - 2 - static_cast<std::size_t>(lane));
+  for (unsigned round = 0; round < 10; ++round) {
+    const Bytes out = pattern(bytes, round * 8 + static_cast<unsigned>(lane * 2 + world.rank()));
+    Bytes in(bytes);
+    const auto receive = world.irecv(in.data(), bytes, peer, {lane, Path::automatic});
+    CHECK(world.wait(world.isend(out.data(), bytes, peer, {lane, Path::automatic})) == Status::ok);
+    CHECK(world.wait(receive) == Status::ok);
+    CHECK(in == pattern(bytes, round * 8 + static_cast<unsigned>(lane * 2 + peer)));
+  }
+}
+
+RULE(lanes_and_threads_share_one_relay, 2, host()) {
+  constexpr int kThreads = 4;
+  std::vector<std::string> errors(kThreads);
+  std::vector<std::thread> threads;
+  for (int lane = 0; lane < kThreads; ++lane) {
+    threads.emplace_back([&world, lane, &error = errors[static_cast<std::size_t>(lane)]] {
+      try {
+        exchange_on(world, lane);
+      } catch (const std::exception& thrown) {
+        error = thrown.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& error : errors) require(error.empty(), error);
+}
+
+RULE(a_ring_of_more_ranks_than_cores_turns, 5, host()) {
+  constexpr std::size_t kBytes = 400000;
+  const int next = (world.rank() + 1) % world.size();
+  const int last = (world.rank() + world.size() - 1) % world.size();
+  for (unsigned round = 0; round < 5; ++round) {
+    const Bytes out = pattern(kBytes, round * 8 + static_cast<unsigned>(world.rank()));
+    Bytes in(kBytes);
+    const auto receive = world.irecv(in.data(), kBytes, last, {});
+    CHECK(world.send(out.data(), kBytes, next, {}) == Status::ok);
+    CHECK(world.wait(receive) == Status::ok);
+    CHECK(in == pattern(kBytes, round * 8 + static_cast<unsigned>(last)));
+  }
+}
+
+RULE(posting_everything_first_never_deadlocks, 2, host()) {
+  constexpr std::size_t kWindow = 60;
+  const int peer = 1 - world.rank();
+  for (const std::size_t bytes : {std::size_t{256}, std::size_t{4096}, std::size_t{20000}}) {
+    const Bytes out = pattern(bytes, static_cast<unsigned>(world.rank()));
+    std::vector<Bytes> in(kWindow, Bytes(20000));
+    std::vector<std::shared_ptr<Request>> requests;
+    for (Bytes& buffer : in) requests.push_back(world.irecv(buffer.data(), buffer.size(), peer, {}));
+    world.barrier();
+    for (std::size_t i = 0; i < kWindow; ++i) requests.push_back(world.isend(out.data(), bytes, peer, {}));
+    world.barrier();
+    for (std::size_t i = requests.size(); i-- > 0;) CHECK(world.wait(requests[i]) == Status::ok);
+    const Bytes expected = pattern(bytes, static_cast<unsigned>(peer));
+    for (const Bytes& buffer : in) CHECK(std::equal(expected.begin(), expected.end(), buffer.begin()));
+    for (std::size_t i = 0; i < kWindow; ++i) CHECK(world.received(requests[i]) == bytes);
+  }
+}
+
+RULE(plain_and_shareable_memory_mix, 2, host()) {
+  const int peer = 1 - world.rank();
+  TestBuffer shared(world, kSizes.back());
+  for (const std::size_t bytes : kSizes) {
+    Bytes plain = pattern(bytes, seed_of(bytes, 0));
+    if (world.rank() == 0) {
+      CHECK(world.send(plain.data(), bytes, peer, {}) == Status::ok);  // plain to shareable
+      std::ranges::fill(plain, 0);
+      CHECK(world.wait(world.irecv(plain.data(), bytes, peer, {})) == Status::ok);  // and back
+      CHECK(plain == pattern(bytes, seed_of(bytes, 0)));
+    } else {
+      CHECK(world.wait(world.irecv(shared.data(), bytes, peer, {})) == Status::ok);
+      CHECK(world.wait(world.isend(shared.data(), bytes, peer, {})) == Status::ok);
+    }
+  }
+}
+
+RULE(every_forced_path_meets_an_automatic_one, 2, host()) {
+  constexpr std::size_t kBytes = 300001;
+  const int peer = 1 - world.rank();
+  const std::vector<Path> paths = {Path::automatic, Path::store, Path::load, Path::copy, Path::stage};
+  unsigned seed = 0;
+  for (const Path sends : paths) {
+    for (const Path receives : paths) {
+      const Bytes out = pattern(kBytes, ++seed * 2 + static_cast<unsigned>(world.rank()));
+      Bytes in(kBytes);
+      const auto receive = world.irecv(in.data(), kBytes, peer, {1, receives});
+      const auto send = world.isend(out.data(), kBytes, peer, {1, sends});
+      CHECK(world.wait(receive) == Status::ok);
+      CHECK(world.wait(send) == Status::ok);
+      CHECK(in == pattern(kBytes, seed * 2 + static_cast<unsigned>(peer)));
+      Bytes ordered(kBytes);
+      if (world.rank() == 0) CHECK(world.send(out.data(), kBytes, peer, {1, sends}) == Status::ok);
+      if (world.rank() == 1) CHECK(world.recv(ordered.data(), kBytes, peer, {1, receives}) == Status::ok);
+      if (world.rank() == 1) CHECK(ordered == pattern(kBytes, seed * 2));
+    }
+  }
+}
+
+RULE(captured_messages_of_plain_memory_replay, 2, host()) {
+  constexpr std::size_t kBytes = 200000;
+  const int peer = 1 - world.rank();
+  const Stream stream = world.device().create_stream();
+  Bytes out(kBytes);
+  Bytes in(kBytes);
+  Bytes ordered(kBytes);
+  world.device().begin_capture(stream);
+  const auto send = world.isend(out.data(), kBytes, peer, {}, stream);
+  const auto receive = world.irecv(in.data(), kBytes, peer, {}, stream);
+  world.wait(receive, stream);
+  world.wait(send, stream);
+  if (world.rank() == 0) world.send(out.data(), kBytes, peer, {}, stream);
+  if (world.rank() == 1) world.recv(ordered.data(), kBytes, peer, {}, stream);
+  const auto graph = world.device().end_capture(stream);
+  for (unsigned round = 0; round < 10; ++round) {
+    std::ranges::copy(pattern(kBytes, round * 2 + static_cast<unsigned>(world.rank())), out.begin());
+    world.device().launch(graph, stream);
+    world.synchronize(stream);
+    CHECK(in == pattern(kBytes, round * 2 + static_cast<unsigned>(peer)));
+    if (world.rank() == 1) CHECK(ordered == in);
+    if (round % 3 == 0) check_the_lane_works(world, 0);
+  }
+  world.device().destroy_stream(stream);
+}
+
+// --- what is told ---
+
+RULE(a_message_that_does_not_fit_is_truncated_on_both_sides, 2, host()) {
+  Bytes data(300000);
+  for (const bool posted : {false, true}) {
+    if (world.rank() == 0) {
+      const auto sent = posted ? world.wait(world.isend(data.data(), data.size(), 1, {4, Path::automatic}))
+                               : world.send(data.data(), data.size(), 1, {4, Path::automatic});
+      CHECK(sent == Status::truncated);
+    } else {
+      CHECK(world.recv(data.data(), 200000, 0, {4, Path::automatic}) == Status::truncated);
+    }
+    const FaultReport fault = one_fault(world);
+    CHECK(fault.status == Status::truncated && fault.lane == 4 && fault.peer == 1 - world.rank());
+    check_the_lane_works(world, 4);
+  }
+}
+
+PROCESS_RULE(what_cannot_be_copied_once_is_told, 2, without_attach()) {
+  check_the_lane_works(world, 0);
+  CHECK(world.describe().find("through bounce buffers (parameter attach is off)") != std::string::npos);
+}
+
+PROCESS_RULE(what_is_copied_once_is_told, 2, host()) {
+  check_the_lane_works(world, 0);
+  CHECK(world.describe().find("copied once (cross-memory attach)") != std::string::npos);
+}
+
+// --- what goes wrong ---
+
+PROCESS_RULE(a_source_freed_too_early_is_an_error_on_both_sides, 2, host()) {
+  constexpr std::size_t kBytes = 1 << 20;
+  if (world.rank() == 0) {
+    Pages source(kBytes);
+    const auto request = world.isend(source.data(), kBytes, 1, {6, Path::automatic});
+    source.unmap();
+    world.barrier();
+    world.barrier();
+    CHECK(world.wait(request) == Status::unmapped);
+  } else {
+    Bytes in(kBytes);
+    world.barrier();
+    CHECK(world.recv(in.data(), kBytes, 0, {6, Path::automatic}) == Status::unmapped);
+    world.barrier();
+  }
+  const FaultReport fault = one_fault(world);
+  CHECK(fault.status == Status::unmapped && fault.lane == 6 && fault.peer == 1 - world.rank());
+  CHECK(describe(fault).find("was freed") != std::string::npos);
+  check_the_lane_works(world, 6);
+}
+
+PROCESS_RULE(a_destination_freed_too_early_is_an_error_on_both_sides, 2, host()) {
+  constexpr std::size_t kBytes = 1 << 20;
+  if (world.rank() == 0) {
+    const Bytes out = pattern(kBytes, 9);
+    world.barrier();
+    CHECK(world.wait(world.isend(out.data(), kBytes, 1, {6, Path::automatic})) == Status::unmapped);
+    world.barrier();
+  } else {
+    Pages destination(kBytes);
+    const auto request = world.irecv(destination.data(), kBytes, 0, {6, Path::automatic});
+    destination.unmap();
+    world.barrier();
+    world.barrier();
+    CHECK(world.wait(request) == Status::unmapped);
+  }
+  const FaultReport fault = one_fault(world);
+  CHECK(fault.status == Status::unmapped && fault.lane == 6 && fault.peer == 1 - world.rank());
+  check_the_lane_works(world, 6);
+}
+
+// While its ring has room a small message waits there, and the receiver writes; then the sender places it itself.
+PROCESS_RULE(a_small_message_placed_into_freed_memory_is_an_error_on_both_sides, 2, host()) {
+  constexpr std::size_t kBytes = 4096;
+  constexpr std::size_t kWhole = 10;  // more than the ring holds
+  constexpr std::size_t kAll = 14;
+  const Bytes out = pattern(kBytes, 9);
+  std::vector<std::shared_ptr<Request>> requests;
+  if (world.rank() == 0) {
+    world.barrier();
+    for (std::size_t i = 0; i < kAll; ++i) requests.push_back(world.isend(out.data(), kBytes, 1, {6, Path::automatic}));
+    world.barrier();
+  } else {
+    std::vector<std::unique_ptr<Pages>> pages;
+    for (std::size_t i = 0; i < kAll; ++i) {
+      pages.push_back(std::make_unique<Pages>(kBytes));
+      requests.push_back(world.irecv(pages.back()->data(), kBytes, 0, {6, Path::automatic}));
+    }
+    for (std::size_t i = kWhole; i < kAll; ++i) pages[i]->unmap();
+    world.barrier();
+    world.barrier();
+    for (std::size_t i = 0; i < kWhole; ++i) {
+      CHECK(world.wait(requests[i]) == Status::ok);
+      CHECK(std::memcmp(pages[i]->data(), out.data(), kBytes) == 0);
+    }
+  }
+  for (std::size_t i = 0; i < kAll; ++i) CHECK(world.wait(requests[i]) == (i < kWhole ? Status::ok : Status::unmapped));
+  CHECK(world.take_faults().size() == kAll - kWhole);
+  check_the_lane_works(world, 6);
+}
+
+void a_peer_dies_under_way(World& world) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;
+  Bytes data(kBytes, world.rank() == 0 ? 1 : 0);
+  if (world.rank() == 1) {
+    const auto request = world.irecv(data.data(), kBytes, 0, {3, Path::automatic});
+    world.barrier();
+    const volatile unsigned char* part = data.data() + kBytes / 8;
+    const Deadline deadline(10);
+    while (*part == 0 && !deadline.passed()) std::this_thread::yield();
+    ::raise(SIGKILL);
+  }
+  world.barrier();
+  const std::uint64_t start_ns = now_ns();
+  CHECK(world.wait(world.isend(data.data(), kBytes, 1, {3, Path::automatic})) == Status::aborted);
+  CHECK(now_ns() - start_ns < 2'000'000'000);
+  const auto failure = world.failure();
+  CHECK(failure && failure->reason.find("rank 1") != std::string::npos);
+  CHECK(failure->story.find("send of 67108864 B to rank 1 on lane 3") != std::string::npos);
+}
+const RuleRegistration rule_of_death("a_peer_dies_under_way", Rule{2, host(), a_peer_dies_under_way});
+CASE(a_death_under_way_is_the_usual_failure) { between_processes("a_peer_dies_under_way", {0, 128 + SIGKILL}); }
+
+void a_sender_dies_before_its_receive(World& world) {
+  constexpr std::size_t kBytes = std::size_t{64} << 20;  // takes longer to copy than to die
+  Bytes data(kBytes, 1);
+  if (world.rank() == 1) {
+    const auto request = world.isend(data.data(), kBytes, 0, {3, Path::automatic});
+    ::raise(SIGKILL);
+  }
+  const std::uint64_t start_ns = now_ns();
+  try {
+    CHECK(world.recv(data.data(), kBytes, 1, {3, Path::automatic}) == Status::aborted);
+  } catch (const Error& error) {  // the news came first
+    CHECK(std::string(error.what()).find("rank 1 (pid") != std::string::npos);
+  }
+  CHECK(now_ns() - start_ns < 2'000'000'000);
+  const Deadline deadline(5);
+  while (!world.failure() && !deadline.passed()) std::this_thread::yield();
+  CHECK(world.failure() && world.failure()->reason.find("rank 1") != std::string::npos);
+}
+const RuleRegistration rule_of_early_death("a_sender_dies_before_its_receive",
+                                           Rule{2, host(), a_sender_dies_before_its_receive});
+CASE(a_death_before_the_receive_is_the_usual_failure) {
+  between_processes("a_sender_dies_before_its_receive", {0, 128 + SIGKILL});
+}
+
+Parameters hasty() {
+  Parameters parameters = host();
+  parameters.timeout_s = 0.5;
+  return parameters;
+}
+
+PROCESS_RULE(a_receive_that_never_comes_ends_at_the_deadline, 2, hasty()) {
+  Bytes data(1 << 20);
+  if (world.rank() == 0) {
+    CHECK(world.wait(world.isend(data.data(), data.size(), 1, {2, Path::automatic})) == Status::timeout);
+    CHECK(world.failure()->story.find("send of 1048576 B to rank 1 on lane 2 passed its deadline") !=
+          std::string::npos);
+  } else {
+    const Deadline deadline(10);
+    while (!world.failure() && !deadline.passed()) std::this_thread::yield();
+    CHECK(world.failure().has_value());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) return rank_process(argv[2]);
+  return onstream::test::run(argc, argv);
+}
