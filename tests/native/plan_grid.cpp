@@ -67,7 +67,8 @@ class CrowdGroup {
   // Each thread every size-th byte of the part.
   void copy(void* to, const void* from, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
     const std::size_t step = static_cast<std::size_t>(parts) * static_cast<std::size_t>(size_);
-    for (std::size_t i = part * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank_); i < bytes; i += step) {
+    for (std::size_t i = part * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank_); i < bytes;
+         i += step) {
       static_cast<std::byte*>(to)[i] = static_cast<const std::byte*>(from)[i];
     }
   }

@@ -352,6 +352,8 @@ def test_a_wrong_type_is_named_with_its_argument(call: str, complaint: str) -> N
             eval(f"world.{call}", names)
         world.send(b"1", np.int32(0), lane=np.int64(2))  # numpy's integers are integers
         assert world.recv(bytearray(1), np.uint8(0), lane=np.int16(2)) == 1
+
+
 LEAVING = """
     import sys, time
     import onstream as ons

@@ -107,8 +107,8 @@ class Messages::Implementation {
     for (const Kernel* kernel :
          {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
           &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
-          &lane::reopen_kernel(), &lane::send_many_kernel(), &lane::await_send_many_kernel(), &plan::kernel(),
-          &plan::brief_kernel()}) {  // before any rank can wait for another
+          &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(), &lane::await_send_many_kernel(),
+          &plan::kernel(), &plan::brief_kernel()}) {  // before any rank can wait for another
       device_->load(*kernel);
     }
     for (int peer = 0; peer < fabric_->size(); ++peer) {
@@ -441,17 +441,15 @@ class Messages::Implementation {
     return alone ? Grid{1, kMaxThreads} : push_grid(body.bytes);
   }
   // Up to a few MiB the message is under way at once when each block has one load and store of 16 bytes a thread in
-  // flight, or eight; small blocks then issue fewer instructions before the first byte leaves. Beyond that full blocks
-  // keep the link busy, and more of them than a half of max_blocks only help the longest (measured: bench/results).
+  // flight, or eight; small blocks then issue fewer instructions before the first byte leaves. Beyond that larger
+  // blocks keep the link busy (measured: docs/decisions/0006).
   Grid push_grid(std::size_t bytes) const {
     constexpr int kSmallBlock = 128;
     constexpr std::int64_t kAtLeast = 8;
     constexpr std::size_t kShort = std::size_t{2} << 20;
-    constexpr std::size_t kLongest = std::size_t{64} << 20;
     const auto each = static_cast<std::size_t>(fabric_->parameters().block_bytes);
     const std::int64_t most = std::min<std::int64_t>(fabric_->parameters().max_blocks, lane::kArrivals);
-    if (bytes > kLongest) return {blocks_for(bytes, each, most), kMaxThreads};
-    if (bytes > kShort) return {blocks_for(bytes, each, (most + 1) / 2), kMaxThreads};
+    if (bytes > kShort) return {blocks_for(bytes, each, most), kMaxThreads / 2};
     const int few = blocks_for(bytes, each / 2, std::min(kAtLeast, most));
     return {std::max(few, blocks_for(bytes, each, most)), kSmallBlock};
   }
@@ -460,7 +458,8 @@ class Messages::Implementation {
     constexpr std::size_t kBlocksEach = 64;
     if (bytes <= offer_min) return {1, threads_for_ring(bytes)};
     const auto each = static_cast<std::size_t>(fabric_->parameters().block_bytes);
-    return {blocks_for(bytes, kBlocksEach * each, fabric_->parameters().recv_blocks), kMaxThreads};
+    const int blocks = blocks_for(bytes, kBlocksEach * each, fabric_->parameters().recv_blocks);
+    return {blocks, blocks == 1 ? kMaxThreads / 2 : kMaxThreads};
   }
 
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, int peer, const MessageOptions& options,
@@ -605,7 +604,13 @@ class Messages::Implementation {
   // Takes from a posted receive's bounce buffer what has come, no more.
   void copy_back_in_order(const Request& request, Stream stream) const {
     const Memory& bounce = *request.bounce;
-    if (!has_description(bounce)) return device_->copy(request.copy_back, bounce.data(), request.bytes, stream);
+    if (!has_description(bounce)) {
+      const lane::Deliver body{request.copy_back, bounce.data(), request.bytes, request.slot.ticket};
+      const int most = static_cast<int>(fabric_->parameters().max_blocks);
+      const auto each = static_cast<std::size_t>(fabric_->parameters().block_bytes);
+      return launch(*device_, lane::deliver_kernel(), body, {blocks_for(request.bytes, each, most), kMaxThreads},
+                    stream);
+    }
     HostCopy* copy = describe_copy(request.copy_back, bounce.data(), request.bytes, bounce);
     copy->status = request.slot.ticket.status;
     copy->received = request.slot.ticket.received;

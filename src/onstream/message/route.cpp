@@ -122,6 +122,9 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
     require(route.peer_source != 0, "path load needs a source that rank ", peer,
             " can address: ", fabric_.why_not(source, peer));
     route.announce = lane::Header::pull;
+  } else if (path == Path::automatic && completion == lane::Completion::ordered && route.peer_source != 0 &&
+             bytes >= static_cast<std::size_t>(fabric_.parameters().load_min_bytes)) {
+    route.announce = lane::Header::pull;
   } else if (stage && completion == lane::Completion::ordered) {
     route.bounce = bounces_.take(2 * chunk_bytes_, MemoryKind::device);
     route.announce = lane::Header::stage;
@@ -157,11 +160,16 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   if (small || path == Path::load || path == Path::stage) return route;
   route.peer_destination = route.bounce != nullptr ? fabric_.expose(route.destination, bytes, peer).value_or(0)
                                                    : reach(destination, bytes, peer, info);
-  if (route.peer_destination == 0 && completion == lane::Completion::posted) {
-    // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile.
-    route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
+  const bool posted = completion == lane::Completion::posted;
+  if (route.peer_destination != 0 || !posted || route.bounce != nullptr) return route;
+  // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile, if the peer reaches that.
+  std::shared_ptr<Memory> bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
+  route.peer_destination = fabric_.expose(bounce->data(), bytes, peer).value_or(0);
+  if (route.peer_destination == 0) {
+    bounces_.give_back(std::move(bounce));
+  } else {
+    route.bounce = std::move(bounce);
     route.destination = route.bounce->data();
-    route.peer_destination = fabric_.expose(route.destination, bytes, peer).value_or(0);
   }
   return route;
 }

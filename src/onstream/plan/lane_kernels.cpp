@@ -34,6 +34,10 @@ const Kernel& post_kernel() {
   static const Kernel kernel{"lane_post", host_entry<Post>, ONSTREAM_CUDA_ADDRESS(post)};
   return kernel;
 }
+const Kernel& deliver_kernel() {
+  static const Kernel kernel{"lane_deliver", host_entry<Deliver>, ONSTREAM_CUDA_ADDRESS(deliver)};
+  return kernel;
+}
 const Kernel& reopen_kernel() {
   static const Kernel kernel{"lane_reopen", host_entry<Reopen>, ONSTREAM_CUDA_ADDRESS(reopen)};
   return kernel;

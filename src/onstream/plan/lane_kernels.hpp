@@ -12,6 +12,7 @@ const Kernel& send_kernel(Send::Way way);
 const Kernel& await_send_kernel();
 const Kernel& receive_kernel();
 const Kernel& post_kernel();
+const Kernel& deliver_kernel();
 const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 const Kernel& send_many_kernel();
@@ -26,6 +27,7 @@ struct CudaAddresses {
   const void* await_send;
   const void* receive;
   const void* post;
+  const void* deliver;
   const void* reopen;
   const void* await_receive;
   const void* send_many;

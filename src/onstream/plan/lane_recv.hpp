@@ -263,6 +263,21 @@ struct Post {
   }
 };
 
+// Takes from a bounce buffer what has come, no more.
+struct Deliver {
+  void* destination = nullptr;
+  const void* source = nullptr;
+  std::uint64_t bytes = 0;
+  Ticket ticket;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.load_acquire(ticket.status) != static_cast<std::uint64_t>(Status::ok)) return;
+    const std::uint64_t received = group.load_relaxed(ticket.received);
+    group.copy(destination, source, received < bytes ? received : bytes);
+  }
+};
+
 // Makes the ticket of a captured op pending again at each replay.
 struct Reopen {
   Ticket ticket;

@@ -129,7 +129,8 @@ class CudaGroup {
   }
   ONSTREAM_BODY void copy(const Flight& flight, void* destination, const void* source, std::size_t bytes,
                           std::uint32_t part, std::uint32_t parts) const {
-    const std::uintptr_t both = reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
+    const std::uintptr_t both =
+        reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
     if (both % sizeof(uint4) != 0) return copy(destination, source, bytes, part, parts);
     const Words words(*this, bytes, part, parts);
     auto* to = static_cast<uint4*>(destination) + words.first;
