@@ -125,7 +125,7 @@ struct Brief {
         if (status != Status::ok) return gave_up(group, row, epoch, status);
       }
       group.store_line(slot_of(row, epoch), flag_line(data[k], flag_of(epoch)));
-      if (row.times != 0) group.add(&ops[tasks[row.task].op].move_ns, group.now_ns() - start_ns);
+      if (row.times != 0) group.add(&ops[row.times - 1].move_ns, group.now_ns() - start_ns);
     }
     return true;
   }
@@ -166,7 +166,7 @@ struct Brief {
       if (k >= held.unpack_count) continue;
       scatter(held.unpacks[k], line_data(lines[k]));
       if (held.unpacks[k].times != 0) {
-        group.add(&ops[tasks[held.unpacks[k].task].op].wait_ns, group.now_ns() - start_ns);
+        group.add(&ops[held.unpacks[k].times - 1].wait_ns, group.now_ns() - start_ns);
       }
     }
     return true;

@@ -26,7 +26,7 @@ bool add_rows(std::vector<Row>& rows, const Program& program, std::uint32_t inde
     row.turn = static_cast<std::uint32_t>(task.slot_lines);
     row.task = index;
     row.started = task.started;
-    row.times = line == 0 ? 1 : 0;
+    row.times = line == 0 ? task.op + 1 : 0;
     row.grain = static_cast<std::uint16_t>(task.grain);
     row.pieces = static_cast<std::uint16_t>(bytes / task.grain);
     if (bytes > 0) row.local = address + offset_of(layout, begin);

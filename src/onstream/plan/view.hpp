@@ -77,7 +77,7 @@ struct alignas(16) Row {
   std::uint32_t task = 0;    // index
   std::uint16_t pieces = 0;  // 0: a line without data
   std::uint16_t grain = 1;   // bytes of a piece
-  std::uint32_t times = 0;   // not 0: the first line of its op
+  std::uint32_t times = 0;   // the first line of op times - 1; 0: none
 };
 
 struct Span {

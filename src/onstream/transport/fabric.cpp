@@ -11,6 +11,7 @@
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/store.hpp"
 #include "onstream/device/devices.hpp"
+#include "onstream/device/disposal.hpp"
 #include "onstream/transport/board.hpp"
 #include "onstream/transport/reach.hpp"
 #include "onstream/transport/segment.hpp"
@@ -34,13 +35,25 @@ bool fails_the_world(Status status) {
 
 }  // namespace
 
+namespace {
+
+// What earlier worlds of the process let go of is released first: freeing pinned memory waits for running kernels, and
+// holds up the launches that those may wait for (docs/decisions/0005).
+std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters) {
+  constexpr double kLimitS = 1;
+  static_cast<void>(Disposal::of_process().finish(kLimitS));
+  return open_device(parameters.device, launch.local_rank);
+}
+
+}  // namespace
+
 class Fabric::Implementation {
  public:
   Implementation(const Launch& launch, const Parameters& parameters)
       : launch_(launch),
         parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
-        device_(open_device(parameters.device, launch.local_rank)),
+        device_(opened_device(launch, parameters)),
         board_(std::make_shared<Board>(*device_, launch, parameters)),
         mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
         mesh_(*mesh_owner_),
