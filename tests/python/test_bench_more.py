@@ -51,7 +51,7 @@ def test_a_path_that_cannot_work_has_the_librarys_reason(paths_result: dict[str,
     assert (too_large["path"], too_large["from_bytes"]) == ("ll", 65536)
     assert re.match(r"path ll carries at most \d+ B here, the message has 65536 B", too_large["why"])
     text = "\n".join(lines.lines_of_any(paths_result))
-    assert "no load from 8 B on: path load needs a source that rank" in text
+    assert "no ll from 64 KiB on: path ll carries at most" in text
     assert "destroy this world" not in text
 
 
