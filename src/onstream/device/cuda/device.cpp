@@ -31,7 +31,14 @@ cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.
 class CudaEvent final : public Event {
  public:
   CudaEvent(Gpu& gpu, bool captured) : gpu_(gpu), event_(gpu.take_event()), captured_(captured) {}
-  ~CudaEvent() override { gpu_.give_event(event_); }
+  // What was recorded in a capture refers to its graph until the capture ends: another thread must not record it anew.
+  ~CudaEvent() override {
+    if (captured_) {
+      gpu_.drop_event(event_);
+    } else {
+      gpu_.give_event(event_);
+    }
+  }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 

@@ -211,10 +211,11 @@ void Gpu::give_event(cudaEvent_t event) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
     events_.push_back(event);
   } catch (...) {
-    // No memory to remember it with: an event without a context is freed by its own.
-    static_cast<void>(cudaEventDestroy(event));
+    drop_event(event);  // no memory to remember it with
   }
 }
+
+void Gpu::drop_event(cudaEvent_t event) noexcept { static_cast<void>(cudaEventDestroy(event)); }
 
 Current::Current(const Gpu& gpu) : mine_(gpu.context()) {
   check(driver().ctx_get_current(&previous_), "asking for this thread's current GPU");

@@ -54,6 +54,7 @@ class Gpu {
   // Timing-free events, kept for reuse: making one costs more than recording it.
   cudaEvent_t take_event();
   void give_event(cudaEvent_t event) noexcept;
+  void drop_event(cudaEvent_t event) noexcept;  // not to be used again
 
  private:
   explicit Gpu(int ordinal);
