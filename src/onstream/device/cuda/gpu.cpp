@@ -187,9 +187,10 @@ void Gpu::zero(void* address, std::size_t bytes) {
   check(cudaStreamSynchronize(own_stream_), "clearing ", bytes, " B on GPU ", ordinal_);
 }
 
-void Gpu::upload(cudaGraphExec_t graph) {
-  check(cudaGraphUpload(graph, own_stream_), "uploading a graph to GPU ", ordinal_);
-  check(cudaStreamSynchronize(own_stream_), "uploading a graph to GPU ", ordinal_);
+void Gpu::upload(cudaGraphExec_t graph, cudaStream_t idle) {
+  const cudaStream_t stream = idle != nullptr ? idle : own_stream_;
+  check(cudaGraphUpload(graph, stream), "uploading a graph to GPU ", ordinal_);
+  check(cudaStreamSynchronize(stream), "uploading a graph to GPU ", ordinal_);
 }
 
 cudaEvent_t Gpu::take_event() {

@@ -47,9 +47,9 @@ class Gpu {
   bool may_reach(int other) const;  // memory that other GPUs were given access to when it was made
 
   // On a stream of its own, never behind anybody's work, and finished when the call returns: sets memory to zero; makes
-  // a graph resident.
+  // a graph resident, on `idle` if that is a stream.
   void zero(void* address, std::size_t bytes);
-  void upload(cudaGraphExec_t graph);
+  void upload(cudaGraphExec_t graph, cudaStream_t idle);
 
   // Timing-free events, kept for reuse: making one costs more than recording it.
   cudaEvent_t take_event();
