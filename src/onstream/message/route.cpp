@@ -2,6 +2,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/device/foreign.hpp"
+#include "onstream/message/host_copy.hpp"
 #include "onstream/plan/lane_share.hpp"
 #include "onstream/transport/buffer.hpp"
 

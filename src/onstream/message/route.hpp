@@ -16,16 +16,12 @@
 
 namespace onstream {
 
-// Room behind the data of a pinned bounce buffer, for the description of the copy between it and plain host memory.
-constexpr std::size_t kHostCopyBytes = 64;
-
 struct SendRoute {
   const void* source = nullptr;  // what the kernel reads: the buffer, or `bounce`
   std::uint64_t ring_max = 0;
   std::uint64_t offer_min = 0;
-  std::uint64_t peer_source = 0;  // of `source`
-  std::uint64_t attached_source =
-      0;  // of the buffer itself, where `source` is a bounce buffer that could be done without
+  std::uint64_t peer_source = 0;      // of `source`
+  std::uint64_t attached_source = 0;  // of the buffer itself, if `source` is a bounce buffer that could be spared
   lane::Header announce = lane::Header::push;
   std::shared_ptr<Memory> bounce;  // a copy of the whole buffer, or the two chunks of a staged send
   bool copy_first = false;         // the buffer is to be copied to `bounce` before the op

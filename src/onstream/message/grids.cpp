@@ -1,0 +1,68 @@
+#include "onstream/message/grids.hpp"
+
+#include <algorithm>
+
+namespace onstream {
+
+namespace {
+
+// A thread for each line, or for a few lines where there are many: every instruction is issued for every warp.
+Grid ring_grid(std::size_t bytes) {
+  constexpr std::size_t kOneEach = 160;
+  const std::size_t lines = lane::lines_for(bytes);
+  const std::size_t threads =
+      lines <= kOneEach ? lines : std::max(kOneEach, (lines + kLinesInFlight - 1) / kLinesInFlight);
+  return {1, static_cast<int>(std::clamp<std::size_t>((threads + 31) / 32 * 32, 32, kMaxThreads))};
+}
+
+}  // namespace
+
+Grids::Grids(const Fabric& fabric)
+    : block_bytes_(static_cast<std::size_t>(fabric.parameters().block_bytes)),
+      max_blocks_(fabric.parameters().max_blocks),
+      recv_blocks_(fabric.parameters().recv_blocks),
+      block_limit_(fabric.block_limit()) {}
+
+// Blocks that get `each` bytes of `bytes`, at most `most`.
+int Grids::blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) const {
+  const auto wanted = static_cast<std::int64_t>((bytes + each - 1) / each);
+  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::min(most, block_limit_)));
+}
+
+Grid Grids::send(const lane::Send& body) const {
+  if (body.bytes <= body.ring_max) return ring_grid(body.bytes);
+  if (body.copier != nullptr) return kOneWarp;
+  const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
+  return alone ? Grid{1, kMaxThreads} : push(body.bytes);
+}
+
+Grid Grids::send_many(const lane::SendMany& many) const {
+  std::size_t most = 0;
+  for (int i = 0; i < many.count; ++i) most = std::max<std::size_t>(most, many.items[i].bytes);
+  return ring_grid(most);
+}
+
+// Up to a few MiB the message is under way at once when each block has one load and store of 16 bytes a thread in
+// flight, or eight; small blocks then issue fewer instructions before the first byte leaves. Beyond that larger
+// blocks keep the link busy.
+Grid Grids::push(std::size_t bytes) const {
+  constexpr int kSmallBlock = 128;
+  constexpr std::int64_t kAtLeast = 8;
+  constexpr std::size_t kShort = std::size_t{2} << 20;
+  const std::int64_t most = std::min<std::int64_t>(max_blocks_, lane::kArrivals);
+  if (bytes > kShort) return {blocks_for(bytes, block_bytes_, most), kMaxThreads / 2};
+  const int few = blocks_for(bytes, block_bytes_ / 2, std::min(kAtLeast, most));
+  return {std::max(few, blocks_for(bytes, block_bytes_, most)), kSmallBlock};
+}
+
+// Most large messages are pushed; more blocks serve those that this rank fetches itself, one for each 64 block_bytes.
+Grid Grids::receive(std::size_t bytes, std::size_t offer_min) const {
+  constexpr std::size_t kBlocksEach = 64;
+  if (bytes <= offer_min) return ring_grid(bytes);
+  const int blocks = blocks_for(bytes, kBlocksEach * block_bytes_, recv_blocks_);
+  return {blocks, blocks == 1 ? kMaxThreads / 2 : kMaxThreads};
+}
+
+Grid Grids::deliver(std::size_t bytes) const { return {blocks_for(bytes, block_bytes_, max_blocks_), kMaxThreads}; }
+
+}  // namespace onstream

@@ -1,0 +1,37 @@
+// Grids: how many blocks and threads the kernel of a message gets, by its size and how it travels.
+//
+// The figures behind the rules: docs/decisions/0006. The host device ignores them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "onstream/plan/lane_many.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+class Grids {
+ public:
+  explicit Grids(const Fabric& fabric);
+
+  Grid send(const lane::Send& body) const;
+  Grid send_many(const lane::SendMany& many) const;
+  // Of a receive whose message comes in the ring if it has no more than `offer_min` bytes.
+  Grid receive(std::size_t bytes, std::size_t offer_min) const;
+  Grid deliver(std::size_t bytes) const;
+
+ private:
+  Grid push(std::size_t bytes) const;
+  int blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) const;
+
+  std::size_t block_bytes_;
+  std::int64_t max_blocks_;
+  std::int64_t recv_blocks_;
+  std::int64_t block_limit_;
+};
+
+// Of a kernel in which one thread or one warp works.
+constexpr Grid kOneWarp = {1, 32};
+
+}  // namespace onstream

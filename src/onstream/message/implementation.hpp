@@ -1,0 +1,131 @@
+// What Messages is made of. Its methods lie by the idea: message.cpp sets up and checks, on_stream.cpp enqueues,
+// on_host.cpp runs and waits in the calling thread, waits.cpp completes requests.
+//
+// Thread-safe, but for the order of a lane's ops, which is the program's affair (message.hpp).
+#pragma once
+
+#include <atomic>
+
+#include "onstream/device/uses.hpp"
+#include "onstream/message/copy_thread.hpp"
+#include "onstream/message/grids.hpp"
+#include "onstream/message/host_copy.hpp"
+#include "onstream/message/message.hpp"
+#include "onstream/message/outstanding.hpp"
+#include "onstream/message/request.hpp"
+#include "onstream/message/route.hpp"
+#include "onstream/plan/lane_many.hpp"
+#include "onstream/plan/lane_recv.hpp"
+
+namespace onstream {
+
+class Messages::Implementation {
+ public:
+  explicit Implementation(std::shared_ptr<Fabric> fabric);
+  // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
+  ~Implementation();
+
+  void send(const Outgoing& message, Stream stream);
+  void recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, Stream stream);
+  std::shared_ptr<Request> isend(const Outgoing& message, Stream stream);
+  std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                 Stream stream);
+  void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
+
+  Status send(const Outgoing& message);
+  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
+  std::shared_ptr<Request> isend(const Outgoing& message);
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  Status wait(const std::shared_ptr<Request>& request);
+  Status test(const std::shared_ptr<Request>& request);
+
+  bool has_room(std::size_t bytes, int peer, int lane) const;
+  std::size_t device_bytes() const { return ground_->lanes.device_bytes(); }
+
+ private:
+  // What the kernels of all messages use. A graph that captured some keeps it, also when the world is gone. It is let
+  // go later: a rank must say goodbye before it waits for kernels of other ranks in its process, which may wait for it.
+  struct Ground {
+    explicit Ground(Fabric& fabric)
+        : lanes(fabric), tickets(std::make_shared<Tickets>(fabric.device())), wait_memory(fabric.wait_memory()) {}
+    Lanes lanes;
+    std::shared_ptr<Tickets> tickets;
+    std::shared_ptr<const void> wait_memory;
+    std::shared_ptr<Relays> relays = std::make_shared<Relays>();
+  };
+  // When a buffer has what shall be sent: when the call is made, or when the stream gets there.
+  enum class Moment { now, on_stream };
+  enum class Look { wait, once };
+
+  // --- message.cpp ---
+  void load_kernels();
+  // Of this world's messages and plans; one_sided waits for its own.
+  bool finish(Deadline deadline) { return uses_.done(deadline) && fabric_->uses().done(deadline); }
+  std::size_t queue_of(int peer, int lane) const {
+    return static_cast<std::size_t>(peer) * static_cast<std::size_t>(ground_->lanes.count()) +
+           static_cast<std::size_t>(lane);
+  }
+  const lane::View& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
+  void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
+                       const MessageOptions& options);
+  SendRoute route_send(const Outgoing& message, lane::Completion completion);
+  RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                       lane::Completion completion);
+  lane::Send send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
+                       lane::Completion completion) const;
+  // A lane::Receive or a lane::Post: they take the same.
+  template <class Body>
+  Body recv_body(const RecvRoute& route, std::size_t bytes, const lane::View& lane) const {
+    Body body;
+    body.wait = fabric_->wait_view(lane.peer);
+    body.lane = lane;
+    body.destination = route.destination;
+    body.capacity = bytes;
+    body.offer_min = route.offer_min;
+    body.peer_destination = route.peer_destination;
+    return body;
+  }
+  std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane);
+
+  // --- on_stream.cpp ---
+  std::shared_ptr<Request> isend_at(Moment moment, const Outgoing& message, Stream stream);
+  void copy_small(SendRoute& route, const Outgoing& message, Moment moment, Stream stream);
+  void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, Stream stream);
+  void prefetch(const void* buffer, std::size_t bytes, Stream stream) const;
+  void note_posted(Request& request, Stream stream);
+  std::shared_ptr<Event> note_use(Stream stream);
+  void note_use(const std::shared_ptr<Request>& request, Stream stream);
+
+  // --- waits.cpp ---
+  void check_request(const std::shared_ptr<Request>& request) const;
+  void check_host_may_ask(const std::shared_ptr<Request>& request) const;
+  void order_after_op(const Request& request, Stream stream);
+  void launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream);
+  void launch_await(const Request& request, Look look, Stream stream) const;
+  void await_inline(const Request& request, Look look) const;
+  lane::AwaitSend await_send(const Request& request, Look look) const;
+  lane::AwaitReceive await_receive(const Request& request, Look look) const;
+  void advance(const Request& request, Look look);
+  Status collect(Request& request);
+  Status told(std::uint64_t word) const;
+
+  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<Device> device_;
+  bool on_host_;
+  std::shared_ptr<const Ground> ground_;
+  std::vector<lane::View> views_;
+  std::shared_ptr<BouncePool> bounces_;
+  Router router_;
+  Grids grids_;
+  HostCopies host_copies_;
+  StreamPool streams_;
+  CopyThread copies_;
+  Outstanding outstanding_;
+  std::size_t small_copy_bytes_;
+  Uses uses_;
+  std::atomic<std::uint64_t> next_order_ = 0;
+  std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
+};
+
+}  // namespace onstream

@@ -1,0 +1,94 @@
+// Messages that the calling thread sends and receives. On the host device it runs the ops' bodies itself; elsewhere it
+// enqueues them on streams of the library's own and waits.
+#include <algorithm>
+
+#include "onstream/message/implementation.hpp"
+
+namespace onstream {
+
+namespace {
+
+const HostGroup kCaller(0, 1);
+
+// On the stack of a host call that ends before it returns.
+struct StackTicket {
+  lane::Numbered numbered;
+  std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
+  std::uint64_t received = 0;
+  lane::Ticket ticket() { return {&numbered, &status, &received, 1}; }
+};
+
+}  // namespace
+
+Status Messages::Implementation::send(const Outgoing& message) {
+  if (!on_host_) return wait(isend(message));
+  SendRoute route = route_send(message, lane::Completion::ordered);
+  lane::Send body =
+      send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
+  StackTicket result;
+  body.ticket = result.ticket();
+  body(kCaller);
+  if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
+  return told(result.status);
+}
+
+Status Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                      std::size_t* received) {
+  if (!on_host_) {
+    const auto request = irecv(destination, bytes, peer, options);
+    const Status status = wait(request);
+    if (received != nullptr) *received = request->received;
+    return status;
+  }
+  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
+  outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
+  auto body = recv_body<lane::Receive>(route, bytes, view(peer, options.lane));
+  StackTicket result;
+  body.ticket = result.ticket();
+  body(kCaller);
+  if (received != nullptr) *received = result.received;
+  return told(result.status);
+}
+
+std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message) {
+  if (!on_host_) return isend_at(Moment::now, message, streams_.sends());
+  SendRoute route = route_send(message, lane::Completion::posted);
+  auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
+  lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
+  body.ticket = request->slot.ticket;
+  request->bounce = route.bounce;
+  if (route.copy_first && body.announce != lane::Header::pull && body.is_offered(kCaller)) {
+    body.source = message.source;  // it goes to its destination at once, and needs no copy
+    if (route.attached_source != 0) body.peer_source = route.attached_source;
+  } else if (route.copy_first) {
+    std::copy_n(static_cast<const std::byte*>(message.source), message.bytes, route.bounce->data());
+  }
+  body(kCaller);
+  return request;
+}
+
+std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
+                                                         const MessageOptions& options) {
+  if (!on_host_) return irecv(destination, bytes, peer, options, streams_.receives());
+  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
+  outstanding_.add(request);
+  if (route.bounce != nullptr) request->copy_back = destination;
+  request->bounce = route.bounce;
+  auto body = recv_body<lane::Post>(route, bytes, request->lane);
+  body.ticket = request->slot.ticket;
+  body(kCaller);
+  return request;
+}
+
+bool Messages::Implementation::has_room(std::size_t bytes, int peer, int lane) const {
+  if (!on_host_) return false;
+  const lane::View& to = view(peer, lane);
+  const std::uint64_t ring = std::uint64_t{1} << to.ring_shift;
+  const std::uint64_t ahead = to.sending->head - HostGroup::load_relaxed(&to.returned->credit);
+  constexpr std::uint64_t kAnnouncement = 2;
+  const bool in_ring = bytes <= static_cast<std::size_t>(fabric_->parameters().host_ll_max_bytes);
+  return ahead + std::max(in_ring ? lane::units_for(bytes) : 0, kAnnouncement) <= ring;
+}
+
+}  // namespace onstream

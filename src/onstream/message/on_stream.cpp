@@ -1,0 +1,155 @@
+// Messages in the order of a stream: each call enqueues kernels, and copies where the buffer needs a bounce buffer.
+// Nothing here waits for another rank.
+#include "onstream/message/implementation.hpp"
+#include "onstream/plan/lane_kernels.hpp"
+
+namespace onstream {
+
+void Messages::Implementation::send(const Outgoing& message, Stream stream) {
+  SendRoute route = route_send(message, lane::Completion::ordered);
+  copy_small(route, message, Moment::on_stream, stream);
+  lane::Send body =
+      send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
+  if (route.copy_engine) body.copier = copies_.take();
+  if (route.prefetch) prefetch(message.source, message.bytes, stream);
+  if (route.copy_first) host_copies_.fill(*route.bounce, message.source, message.bytes, stream);
+  launch(*device_, lane::send_kernel(body.way()), body, grids_.send(body), stream);
+  if (route.copy_engine) copies_.give_back(body.copier, stream);
+  if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce), stream);
+  note_use(stream);
+}
+
+void Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+                                    Stream stream) {
+  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
+  if (!device_->capturing(stream)) outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
+  auto body = recv_body<lane::Receive>(route, bytes, view(peer, options.lane));
+  HostCopy* copy = nullptr;
+  if (route.bounce != nullptr) {
+    copy = host_copies_.describe_take(destination, *route.bounce, bytes);
+    body.ticket = copy->own_ticket();
+  }
+  if (route.prefetch) prefetch(destination, bytes, stream);
+  launch(*device_, lane::receive_kernel(), body, grids_.receive(bytes, route.offer_min), stream);
+  if (copy != nullptr) {
+    host_copies_.take(copy, stream);
+    bounces_->give_back(std::move(route.bounce), stream);
+  }
+  note_use(stream);
+}
+
+std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message, Stream stream) {
+  return isend_at(Moment::on_stream, message, stream);
+}
+
+std::shared_ptr<Request> Messages::Implementation::isend_at(Moment moment, const Outgoing& message, Stream stream) {
+  SendRoute route = route_send(message, lane::Completion::posted);
+  copy_small(route, message, moment, stream);
+  auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
+  request->captured = device_->capturing(stream);
+  post_send(route, request, message.source, stream);
+  note_use(request, stream);
+  return request;
+}
+
+std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::span<const Outgoing> messages,
+                                                                          Stream stream) {
+  const bool captured = device_->capturing(stream);
+  std::vector<std::shared_ptr<Request>> requests;
+  lane::SendMany many;
+  const auto flush = [&] {
+    if (many.count > 0) launch(*device_, lane::send_many_kernel(), many, grids_.send_many(many), stream);
+    many.count = 0;
+  };
+  for (const Outgoing& message : messages) {
+    const lane::View& to = view(message.peer, message.options.lane);
+    SendRoute route = route_send(message, lane::Completion::posted);
+    auto request = make_request(OpKind::send, message.bytes, to);
+    request->captured = captured;
+    const bool joins = !captured && message.bytes <= route.ring_max && route.bounce == nullptr;
+    const bool same_lane = many.count > 0 && many.common.lane.peer == to.peer && many.common.lane.lane == to.lane &&
+                           many.common.ring_max == route.ring_max;
+    if (!joins || !same_lane || many.count == lane::kMostItems) flush();
+    if (!joins) {
+      post_send(route, request, message.source, stream);
+    } else {
+      if (many.count == 0) many.common = send_body(route, message.bytes, to, lane::Completion::posted);
+      many.items[many.count++] = {route.source, message.bytes, request->slot.ticket};
+    }
+    requests.push_back(std::move(request));
+  }
+  flush();
+  note_use(stream);
+  if (captured) {
+    for (const auto& request : requests) device_->retain(stream, request);
+  }
+  return requests;
+}
+
+std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
+                                                         const MessageOptions& options, Stream stream) {
+  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
+  request->captured = device_->capturing(stream);
+  if (!request->captured) outstanding_.add(request);
+  if (route.bounce != nullptr) request->copy_back = destination;
+  request->bounce = route.bounce;
+  auto body = recv_body<lane::Post>(route, bytes, request->lane);
+  body.ticket = request->slot.ticket;
+  if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, kOneWarp, stream);
+  if (route.prefetch) prefetch(destination, bytes, stream);
+  launch(*device_, lane::post_kernel(), body, kOneWarp, stream);
+  note_posted(*request, stream);
+  note_use(request, stream);
+  return request;
+}
+
+void Messages::Implementation::post_send(const SendRoute& route, const std::shared_ptr<Request>& request,
+                                         const void* source, Stream stream) {
+  lane::Send body = send_body(route, request->bytes, request->lane, lane::Completion::posted);
+  body.ticket = request->slot.ticket;
+  request->bounce = route.bounce;
+  if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, kOneWarp, stream);
+  if (route.prefetch) prefetch(source, request->bytes, stream);
+  if (route.copy_first) host_copies_.fill(*route.bounce, source, request->bytes, stream);
+  launch(*device_, lane::send_kernel(body.way()), body, grids_.send(body), stream);
+  note_posted(*request, stream);
+}
+
+// A short copy from plain host memory is made right here where nothing on the stream can still change the buffer: no
+// thread of the driver has to wake up for it, and where the GPU has a window for the CPU, kernels read their own
+// memory.
+void Messages::Implementation::copy_small(SendRoute& route, const Outgoing& message, Moment moment, Stream stream) {
+  if (!route.plain || message.bytes > small_copy_bytes_) return;
+  if (moment == Moment::on_stream && (device_->capturing(stream) || !device_->idle(stream))) return;
+  std::shared_ptr<SmallMemory> small = bounces_->take_small(message.bytes);
+  small->put(0, message.source, message.bytes);
+  bounces_->give_back(std::exchange(route.bounce, small));
+  route.source = small->data();
+  route.copy_first = false;
+}
+
+void Messages::Implementation::prefetch(const void* buffer, std::size_t bytes, Stream stream) const {
+  device_->prefetch(const_cast<void*>(buffer), bytes, device_->kind(), stream);
+}
+
+// Where a captured request's op stands: order_after_op() asks.
+void Messages::Implementation::note_posted(Request& request, Stream stream) {
+  if (!request.captured) return;
+  request.posted_on = stream;
+  request.posted = device_->record(stream);
+}
+
+// After an op was enqueued. Null inside a capture; the graph then keeps what all ops use.
+std::shared_ptr<Event> Messages::Implementation::note_use(Stream stream) {
+  auto event = uses_.note(stream);
+  if (event == nullptr) device_->retain(stream, ground_);
+  return event;
+}
+
+// After an op of a request was enqueued.
+void Messages::Implementation::note_use(const std::shared_ptr<Request>& request, Stream stream) {
+  if (note_use(stream) == nullptr) device_->retain(stream, request);
+}
+
+}  // namespace onstream

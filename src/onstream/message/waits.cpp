@@ -1,0 +1,163 @@
+// Waits for requests: on a stream, where a kernel waits, and by the host, which then has the data at its final place
+// and the result. A wait for a receive completes what was posted before it on its lane.
+#include <algorithm>
+
+#include "onstream/base/error.hpp"
+#include "onstream/message/implementation.hpp"
+#include "onstream/plan/lane_kernels.hpp"
+
+namespace onstream {
+
+namespace {
+
+Status status_of(const Request& request) {
+  return static_cast<Status>(HostGroup::load_acquire(request.slot.ticket.status));  // pairs with settle()
+}
+
+// Whether one launch may wait for both.
+bool go_together(const Request& one, const Request& other) {
+  return one.kind == other.kind && one.lane.peer == other.lane.peer && one.lane.lane == other.lane.lane &&
+         one.copy_back == nullptr && other.copy_back == nullptr;
+}
+
+}  // namespace
+
+void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  for (const auto& request : requests) check_request(request);
+  for (const auto& request : requests) order_after_op(*request, stream);
+  const bool captured = device_->capturing(stream);
+  for (std::size_t first = 0; first < requests.size();) {
+    std::size_t last = first + 1;
+    while (last < requests.size() && last - first < lane::kMostItems && go_together(*requests[first], *requests[last]))
+      ++last;
+    launch_awaits(requests.subspan(first, last - first), stream);
+    first = last;
+  }
+  const std::shared_ptr<Event> behind = note_use(stream);
+  for (const auto& request : requests) {
+    if (captured) {
+      request->captured = true;
+      device_->retain(stream, request);
+    } else {
+      request->last_wait = behind;
+      outstanding_.cover(*request);
+    }
+    if (request->bounce != nullptr && !request->captured && !request->result) {
+      bounces_->give_back(request->bounce, stream);
+      request->bounce = nullptr;
+      request->copy_back = nullptr;
+    }
+  }
+}
+
+Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
+  check_host_may_ask(request);
+  if (request->result) return *request->result;
+  advance(*request, Look::wait);
+  return collect(*request);
+}
+
+Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
+  check_host_may_ask(request);
+  if (request->result) return *request->result;
+  const bool left = fabric_->has_left(request->lane.peer);
+  advance(*request, Look::once);
+  if (left) advance(*request, Look::wait);  // nothing more comes: this ends at once, one way or the other
+  const bool pending = status_of(*request) == Status::pending;
+  const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
+  return pending && !failed ? Status::pending : collect(*request);
+}
+
+void Messages::Implementation::check_request(const std::shared_ptr<Request>& request) const {
+  require(request != nullptr, "wait: the request is null");
+  require(request->owner == serial_, "wait: the request belongs to another world");
+}
+
+// Every replay of a captured request has its own end; the host could only ask about one of them.
+void Messages::Implementation::check_host_may_ask(const std::shared_ptr<Request>& request) const {
+  check_request(request);
+  require(!request->captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
+}
+
+// A replay's wait must come after the replay's op: what the op of the replay before left behind looks the same.
+// Stream order sees to it, or, on another branch of the graph, an edge from the op to the wait. (An eager op has a
+// ticket of its own, and its wait may run first.)
+void Messages::Implementation::order_after_op(const Request& request, Stream stream) {
+  if (request.posted == nullptr || request.posted_on == stream) return;
+  require(device_->capturing(stream), "wait: the ", name_of(request.kind), " of ", request.bytes,
+          " B is part of a graph, and this stream is not being captured; wait for it inside the capture");
+  device_->wait(stream, request.posted);
+}
+
+// Requests that go together, or one.
+void Messages::Implementation::launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  if (requests.front()->kind == OpKind::send && requests.size() > 1) {
+    lane::AwaitSendMany many;
+    many.common = await_send(*requests.front(), Look::wait);
+    for (const auto& request : requests) many.items[many.count++] = {nullptr, request->bytes, request->slot.ticket};
+    return launch(*device_, lane::await_send_many_kernel(), many, kOneWarp, stream);
+  }
+  const auto posted_before = [](const auto& one, const auto& other) { return one->order < other->order; };
+  const std::shared_ptr<Request>& last = *std::ranges::max_element(requests, posted_before);
+  launch_await(*last, Look::wait, stream);
+  if (last->copy_back != nullptr) host_copies_.take(*last, stream);
+}
+
+void Messages::Implementation::launch_await(const Request& request, Look look, Stream stream) const {
+  if (request.kind == OpKind::send) {
+    return launch(*device_, lane::await_send_kernel(), await_send(request, look), kOneWarp, stream);
+  }
+  launch(*device_, lane::await_receive_kernel(), await_receive(request, look),
+         grids_.receive(request.bytes, static_cast<std::size_t>(fabric_->parameters().ll_max_bytes)), stream);
+}
+
+void Messages::Implementation::await_inline(const Request& request, Look look) const {
+  if (request.kind == OpKind::send) {
+    await_send(request, look)(HostGroup(0, 1));
+  } else {
+    await_receive(request, look)(HostGroup(0, 1));
+  }
+}
+
+lane::AwaitSend Messages::Implementation::await_send(const Request& request, Look look) const {
+  return {fabric_->wait_view(request.lane.peer), request.lane, request.bytes, look == Look::once ? 1 : 0,
+          request.slot.ticket};
+}
+
+lane::AwaitReceive Messages::Implementation::await_receive(const Request& request, Look look) const {
+  return {fabric_->wait_view(request.lane.peer), request.lane, request.slot.crew, look == Look::once ? 1 : 0,
+          request.slot.ticket};
+}
+
+// Waits for an unfinished request, or looks once, and comes back when that is done.
+void Messages::Implementation::advance(const Request& request, Look look) {
+  if (status_of(request) != Status::pending) return;
+  if (on_host_) return await_inline(request, look);
+  const StreamPool::Lease stream = streams_.lease();
+  launch_await(request, look, stream.get());
+  device_->synchronize(stream.get());
+}
+
+// How an op ended, by the word of its ticket. A wait that ended without a word about this op ended because the world
+// failed. A call of the host that failed with its world: the failure is logged and told to the others now, also if the
+// program looks at nothing more and ends.
+Status Messages::Implementation::told(std::uint64_t word) const {
+  const auto status = static_cast<Status>(word) == Status::pending ? Status::aborted : static_cast<Status>(word);
+  if (status == Status::timeout || status == Status::aborted) (void)fabric_->failure();
+  return status;
+}
+
+// The op is through: data to its final place, result to the request.
+Status Messages::Implementation::collect(Request& request) {
+  request.result = told(static_cast<std::uint64_t>(status_of(request)));
+  outstanding_.cover(request);
+  request.received = HostGroup::load_relaxed(request.slot.ticket.received);
+  if (*request.result == Status::ok) {
+    if (request.copy_back != nullptr) host_copies_.take_now(request, streams_);
+    if (request.bounce != nullptr) bounces_->give_back(request.bounce);
+  }
+  request.bounce = nullptr;
+  return *request.result;
+}
+
+}  // namespace onstream
