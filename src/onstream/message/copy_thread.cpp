@@ -1,17 +1,35 @@
 #include "onstream/message/copy_thread.hpp"
 
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 
+#include "onstream/bootstrap/quiet_thread.hpp"
 #include "onstream/device/disposal.hpp"
 
 namespace onstream {
 
 namespace {
 
-constexpr std::size_t kSlots = 64;
+constexpr std::size_t kSlots = 16;  // of a page
+
+// Sleeps of this thread last as long as they say, not 50 us more.
+void nap_exactly() { static_cast<void>(::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL)); }
 
 }  // namespace
+
+struct CopyThread::Page {
+  explicit Page(Device& device)
+      : slots(device.allocate(kSlots * sizeof(CopySlot), MemoryKind::pinned)),
+        answers(device.allocate(kSlots * sizeof(std::uint64_t), MemoryKind::device)) {}
+  Copier copier(std::size_t i) const {
+    return {reinterpret_cast<CopySlot*>(slots->data()) + i, reinterpret_cast<std::uint64_t*>(answers->data()) + i};
+  }
+
+  std::shared_ptr<Memory> slots;
+  std::shared_ptr<Memory> answers;
+};
 
 CopyThread::~CopyThread() {
   {
@@ -21,14 +39,14 @@ CopyThread::~CopyThread() {
   if (!thread_.joinable()) return;
   thread_.join();
   device_->destroy_stream(stream_);
-  for (Entry& entry : entries_) Disposal::of_process().hand_over(std::move(entry.memory));
+  for (Entry& entry : entries_) Disposal::of_process().hand_over(std::move(entry.page));
 }
 
-CopySlot* CopyThread::take() {
+Copier CopyThread::take() {
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
     stream_ = device_->create_stream();
-    thread_ = std::thread([this] {
+    thread_ = quiet_thread([this] {
       try {
         serve();
       } catch (const std::exception& error) {
@@ -36,51 +54,58 @@ CopySlot* CopyThread::take() {
       }
     });
   }
-  for (Entry& entry : entries_) {
-    const bool free = !entry.in_use && entry.copied == nullptr && entry.retired->done();
-    if (!free) continue;
-    entry.in_use = true;
-    return entry.slot;
+  const auto is_free = [](const Entry& entry) {
+    return !entry.in_use && (entry.retired == nullptr || entry.retired->done());
+  };
+  auto entry = std::ranges::find_if(entries_, is_free);
+  if (entry == entries_.end()) {
+    add_page();
+    entry = entries_.end() - kSlots;
   }
-  const std::shared_ptr<Memory> memory = device_->allocate(kSlots * sizeof(CopySlot), MemoryKind::pinned);
-  auto* slots = reinterpret_cast<CopySlot*>(memory->data());
-  const auto now = device_->record(stream_);
-  for (std::size_t i = 0; i < kSlots; ++i) entries_.push_back({slots + i, 0, nullptr, now, i == 0, memory});
-  return slots;
+  entry->in_use = true;
+  return entry->copier;
 }
 
-void CopyThread::give_back(CopySlot* slot, Stream stream) {
+void CopyThread::add_page() {
+  const auto page = std::make_shared<Page>(*device_);
+  for (std::size_t i = 0; i < kSlots; ++i) entries_.push_back({page->copier(i), 0, nullptr, false, page});
+}
+
+void CopyThread::give_back(const Copier& copier, Stream stream) {
   const bool captured = device_->capturing(stream);
   auto event = captured ? nullptr : device_->record(stream);
   const std::lock_guard lock(mutex_);
-  const auto entry = std::ranges::find_if(entries_, [slot](const Entry& one) { return one.slot == slot; });
+  const auto entry =
+      std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
   if (captured) {
-    device_->retain(stream, entry->memory);
+    device_->retain(stream, entry->page);
   } else {
     entry->retired = std::move(event);
     entry->in_use = false;
   }
 }
 
-// True while the slot has work under way.
+// True if there was a request. The answer follows the copy in its stream: nobody has to look when it is done.
 bool CopyThread::serve(Entry& entry) {
-  if (entry.copied != nullptr) {
-    if (!entry.copied->done()) return true;
-    entry.copied = nullptr;
-    HostGroup::store_release(&entry.slot->done, entry.issued);  // pairs with copy_through
-  }
-  if (HostGroup::load_acquire(&entry.slot->asked) == entry.issued) return false;
+  const CopySlot& slot = *entry.copier.slot;
+  if (HostGroup::load_acquire(&slot.asked) == entry.issued) return false;
   entry.issued += 1;
-  device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&entry.slot->destination)),
-                reinterpret_cast<const void*>(HostGroup::load_relaxed(&entry.slot->source)),
-                HostGroup::load_relaxed(&entry.slot->bytes), stream_);
-  entry.copied = device_->record(stream_);
+  device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&slot.destination)),
+                reinterpret_cast<const void*>(HostGroup::load_relaxed(&slot.source)),
+                HostGroup::load_relaxed(&slot.bytes), stream_);
+  const WordOp answer{WordAct::write, sizeof(std::uint64_t), entry.copier.done, entry.issued};
+  device_->operate({&answer, 1}, stream_);
   return true;
 }
 
-// Looks at all slots without rest while a transfer runs, and every few microseconds otherwise: a replayed graph asks
-// without any call of the host.
+// Looks without rest for a while after each request, and now and then otherwise: a replayed graph asks without any call
+// of the host.
 void CopyThread::serve() {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kAwake = std::chrono::milliseconds(5);
+  constexpr auto kNap = std::chrono::microseconds(50);
+  nap_exactly();
+  Clock::time_point awake_until = Clock::now() + kAwake;
   for (;;) {
     bool busy = false;
     {
@@ -88,10 +113,12 @@ void CopyThread::serve() {
       if (stopping_) return;
       for (Entry& entry : entries_) busy = serve(entry) || busy;
     }
-    if (busy) {
+    const Clock::time_point now = Clock::now();
+    if (busy) awake_until = now + kAwake;
+    if (now < awake_until) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      std::this_thread::sleep_for(kNap);
     }
   }
 }

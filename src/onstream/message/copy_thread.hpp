@@ -24,19 +24,20 @@ class CopyThread {
   CopyThread& operator=(const CopyThread&) = delete;
 
   // A slot for one op to be enqueued now.
-  CopySlot* take();
+  Copier take();
   // After the op was enqueued on `stream`: the slot serves another op once this one has passed. A captured op keeps it.
-  void give_back(CopySlot* slot, Stream stream);
+  void give_back(const Copier& copier, Stream stream);
 
  private:
+  struct Page;  // the memory of several slots and of their answers
   struct Entry {
-    CopySlot* slot;
+    Copier copier;
     std::uint64_t issued = 0;
-    std::shared_ptr<Event> copied;   // of the transfer under way
     std::shared_ptr<Event> retired;  // passed: the slot is free
-    bool in_use = true;
-    std::shared_ptr<Memory> memory;  // that holds the slot
+    bool in_use = false;
+    std::shared_ptr<Page> page;
   };
+  void add_page();
   void serve();
   bool serve(Entry& entry);
 

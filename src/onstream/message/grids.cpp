@@ -31,7 +31,7 @@ int Grids::blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) co
 
 Grid Grids::send(const lane::Send& body) const {
   if (body.bytes <= body.ring_max) return ring_grid(body.bytes);
-  if (body.copier != nullptr) return kOneWarp;
+  if (body.copier.slot != nullptr) return kOneWarp;
   const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
   return alone ? Grid{1, kMaxThreads} : push(body.bytes);
 }

@@ -19,6 +19,8 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::sha
                                                 : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
       attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
+      copy_min_(static_cast<std::size_t>(fabric.parameters().copy_min_bytes)),
+      load_min_(static_cast<std::size_t>(fabric.parameters().load_min_bytes)),
       relays_(std::move(relays)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
   offer_min_ = std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_);
@@ -118,13 +120,14 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
     return route;
   }
   const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
-  route.copy_engine = path == Path::copy && completion == lane::Completion::ordered;
+  const bool ordered = completion == lane::Completion::ordered;
+  const bool large = !on_host_ && ordered && path == Path::automatic && route.peer_source != 0;
+  route.copy_engine = (path == Path::copy && ordered) || (large && bytes >= copy_min_);
   if (path == Path::load) {
     require(route.peer_source != 0, "path load needs a source that rank ", peer,
             " can address: ", fabric_.why_not(source, peer));
     route.announce = lane::Header::pull;
-  } else if (path == Path::automatic && completion == lane::Completion::ordered && route.peer_source != 0 &&
-             bytes >= static_cast<std::size_t>(fabric_.parameters().load_min_bytes)) {
+  } else if (large && !route.copy_engine && bytes >= load_min_) {
     route.announce = lane::Header::pull;
   } else if (stage && completion == lane::Completion::ordered) {
     route.bounce = bounces_.take(2 * chunk_bytes_, MemoryKind::device);

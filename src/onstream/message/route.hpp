@@ -80,6 +80,8 @@ class Router {
   std::size_t offer_min_;
   std::size_t chunk_bytes_;
   std::size_t attach_min_;
+  std::size_t copy_min_;
+  std::size_t load_min_;
 
   std::shared_ptr<Relays> relays_;
 };
