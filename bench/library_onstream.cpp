@@ -90,11 +90,8 @@ class OnstreamLibrary final : public Library {
   void ring_step(const Span& span, int to, int from, Stream stream) override {
     if (by_plan(span)) return ring_plan(span, to, from).launch(stream);
     const MessageOptions options = message(span.channel);
-    const auto receive = world_->irecv(incoming(span.channel) + span.offset, span.bytes, from, options, stream);
-    const auto sent = world_->isend(outgoing(span.channel) + span.offset, span.bytes, to, options, stream);
-    world_->wait(sent, stream);
-    world_->wait(receive, stream);
-    if (device().capturing(stream)) keep_.insert(keep_.end(), {receive, sent});
+    world_->sendrecv({outgoing(span.channel) + span.offset, span.bytes, to, options},
+                     {incoming(span.channel) + span.offset, span.bytes, from, options}, stream);
   }
   std::shared_ptr<Batch> prepare(const std::vector<Step>& steps) override {
     return std::make_shared<PlanBatch>(build(steps));
@@ -112,7 +109,6 @@ class OnstreamLibrary final : public Library {
 
   void synchronize(Stream stream) override { world_->synchronize(stream); }
   void begin_case() override {
-    keep_.clear();
     plans_.clear();
   }
   void abort(const std::string& reason) override { world_->abort(reason); }
@@ -222,7 +218,6 @@ class OnstreamLibrary final : public Library {
   std::vector<std::shared_ptr<Request>> requests_;
   std::map<std::tuple<std::size_t, std::size_t, int>, std::shared_ptr<Plan>>
       plans_;                                   // by span and source; of path memop
-  std::vector<std::shared_ptr<Request>> keep_;  // of captured windows: they live in the graph
 };
 
 }  // namespace

@@ -63,6 +63,18 @@ Grid Grids::receive(std::size_t bytes, std::size_t offer_min) const {
   return {blocks, blocks == 1 ? kMaxThreads / 2 : kMaxThreads};
 }
 
+// Pushes keep their shape; a small half takes whatever threads the other has.
+Grid Grids::exchange(lane::Exchange& body) const {
+  const Grid in = receive(body.receive.capacity, body.receive.offer_min);
+  const Grid out = send(body.send);
+  const int most = static_cast<int>(std::min(max_blocks_, block_limit_));
+  const bool pushes = body.send.bytes > body.send.ring_max && out.threads > kOneWarp.threads;
+  const bool fetches = body.receive.capacity > body.receive.offer_min;
+  body.receive_blocks = std::min(in.blocks, most - 1);
+  return {body.receive_blocks + std::min(out.blocks, most - body.receive_blocks),
+          pushes && fetches ? out.threads : std::max(in.threads, out.threads)};
+}
+
 Grid Grids::deliver(std::size_t bytes) const { return {blocks_for(bytes, block_bytes_, max_blocks_), kMaxThreads}; }
 
 }  // namespace onstream

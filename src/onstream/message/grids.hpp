@@ -3,9 +3,11 @@
 // The figures behind the rules: docs/decisions/0006. The host device ignores them.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
+#include "onstream/plan/lane_exchange.hpp"
 #include "onstream/plan/lane_many.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -19,6 +21,9 @@ class Grids {
   Grid send_many(const lane::SendMany& many) const;
   // Of a receive whose message comes in the ring if it has no more than `offer_min` bytes.
   Grid receive(std::size_t bytes, std::size_t offer_min) const;
+  // Both in one grid: the receive's blocks, body.receive_blocks of them, which this sets, and the send's.
+  Grid exchange(lane::Exchange& body) const;
+  bool side_by_side() const { return std::min(max_blocks_, block_limit_) >= 2; }
   Grid deliver(std::size_t bytes) const;
 
  private:

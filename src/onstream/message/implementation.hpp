@@ -1,5 +1,5 @@
 // What Messages is made of. Its methods lie by the idea: message.cpp sets up and checks, on_stream.cpp enqueues,
-// on_host.cpp runs and waits in the calling thread, waits.cpp completes requests.
+// on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both directions, waits.cpp completes requests.
 //
 // Thread-safe, but for the order of a lane's ops, which is the program's affair (message.hpp).
 #pragma once
@@ -31,12 +31,14 @@ class Messages::Implementation {
   std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
+  void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
   Status send(const Outgoing& message);
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
   std::shared_ptr<Request> isend(const Outgoing& message);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
 
@@ -96,6 +98,10 @@ class Messages::Implementation {
   void note_posted(Request& request, Stream stream);
   std::shared_ptr<Event> note_use(Stream stream);
   void note_use(const std::shared_ptr<Request>& request, Stream stream);
+
+  // --- sendrecv.cpp ---
+  void check_both(const Outgoing& out, const Incoming& in);
+  bool exchange(const Outgoing& out, const Incoming& in, Stream stream);
 
   // --- waits.cpp ---
   void check_request(const std::shared_ptr<Request>& request) const;

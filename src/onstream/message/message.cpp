@@ -58,7 +58,7 @@ void Messages::Implementation::load_kernels() {
        {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
         &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
         &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(), &lane::await_send_many_kernel(),
-        &plan::kernel(), &plan::brief_kernel()}) {
+        &lane::exchange_kernel(), &plan::kernel(), &plan::brief_kernel()}) {
     device_->load(*kernel);
   }
 }
@@ -147,6 +147,9 @@ std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, i
 std::vector<std::shared_ptr<Request>> Messages::isend_all(std::span<const Outgoing> messages, Stream stream) {
   return implementation_->isend_all(messages, stream);
 }
+void Messages::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
+  implementation_->sendrecv(out, in, stream);
+}
 void Messages::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   implementation_->wait_all(requests, stream);
 }
@@ -168,6 +171,9 @@ std::shared_ptr<Request> Messages::isend(const void* source, std::size_t bytes, 
 std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, int peer,
                                          const MessageOptions& options) {
   return implementation_->irecv(destination, bytes, peer, options);
+}
+Status Messages::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
+  return implementation_->sendrecv(out, in, received);
 }
 Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }
 Status Messages::test(const std::shared_ptr<Request>& request) { return implementation_->test(request); }

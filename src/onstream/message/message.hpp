@@ -8,6 +8,8 @@
 //   send    done on the stream when the buffer may be reused. Up to ll_max_bytes it runs ahead of its receive while the
 //           lane's ring has room; beyond that it waits for its receive, as MPI's standard send may.
 //   recv    done on the stream when the data is there.
+//   sendrecv   both at once: neither waits for the other, so all ranks of a ring may call it. One kernel on cuda, where
+//           kernels can touch both buffers.
 //   isend, irecv   done on the stream at once; the request completes at its wait. A request may be let go before.
 //
 // Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
@@ -43,6 +45,14 @@ struct Outgoing {
   MessageOptions options;
 };
 
+// A message to be received.
+struct Incoming {
+  void* destination = nullptr;
+  std::size_t bytes = 0;
+  int peer = 0;
+  MessageOptions options;
+};
+
 // An isend or irecv on its way. Keeps alive what it needs; the buffer stays the caller's and must live until the wait.
 class Request;
 
@@ -57,11 +67,12 @@ class Messages {
                                  Stream stream);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
+  void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 
-  // As isend for each, and wait for each, in this order. Small messages that follow each other on one lane are posted
-  // by one launch for up to 64 of them, and so are waits for sends; of receives that follow each other the last is
-  // waited for, which completes all.
+  // As isend for each in this order, and wait for each, for receives first. Small messages that follow each other on
+  // one lane are posted by one launch for up to 64 of them, and so are waits for sends; of receives that follow each
+  // other the last is waited for, which completes all.
   std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
@@ -69,6 +80,8 @@ class Messages {
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  // How the send ended, or, if that is ok, the receive.
+  Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
 

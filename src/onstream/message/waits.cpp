@@ -26,11 +26,15 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
   for (const auto& request : requests) check_request(request);
   for (const auto& request : requests) order_after_op(*request, stream);
   const bool captured = device_->capturing(stream);
-  for (std::size_t first = 0; first < requests.size();) {
+  // Receives first: a peer's wait for its send may need what they fetch.
+  std::vector<std::shared_ptr<Request>> in_order(requests.begin(), requests.end());
+  const auto is_receive = [](const auto& request) { return request->kind == OpKind::recv; };
+  std::ranges::stable_partition(in_order, is_receive);
+  const std::span<const std::shared_ptr<Request>> all = in_order;
+  for (std::size_t first = 0; first < all.size();) {
     std::size_t last = first + 1;
-    while (last < requests.size() && last - first < lane::kMostItems && go_together(*requests[first], *requests[last]))
-      ++last;
-    launch_awaits(requests.subspan(first, last - first), stream);
+    while (last < all.size() && last - first < lane::kMostItems && go_together(*all[first], *all[last])) ++last;
+    launch_awaits(all.subspan(first, last - first), stream);
     first = last;
   }
   const std::shared_ptr<Event> behind = note_use(stream);

@@ -54,5 +54,9 @@ const Kernel& await_send_many_kernel() {
   static const Kernel kernel{"lane_await_send_many", host_entry<AwaitSendMany>, ONSTREAM_CUDA_ADDRESS(await_send_many)};
   return kernel;
 }
+const Kernel& exchange_kernel() {
+  static const Kernel kernel{"lane_exchange", nullptr, ONSTREAM_CUDA_ADDRESS(exchange)};
+  return kernel;
+}
 
 }  // namespace onstream::lane

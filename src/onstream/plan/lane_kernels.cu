@@ -1,19 +1,19 @@
 #include "onstream/plan/lane_kernels.hpp"
 
 #include "onstream/device/cuda/entry.cuh"
+#include "onstream/plan/lane_exchange.hpp"
 #include "onstream/plan/lane_many.hpp"
-#include "onstream/plan/lane_recv.hpp"
 
 namespace onstream::lane {
 
 CudaAddresses cuda_addresses() {
   return {
-      reinterpret_cast<const void*>(&cuda_entry<SendSmall>),    reinterpret_cast<const void*>(&cuda_entry<SendDirect>),
-      reinterpret_cast<const void*>(&cuda_entry<SendPosted>),   reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
-      reinterpret_cast<const void*>(&cuda_entry<Receive>),      reinterpret_cast<const void*>(&cuda_entry<Post>),
-      reinterpret_cast<const void*>(&cuda_entry<Deliver>),      reinterpret_cast<const void*>(&cuda_entry<Reopen>),
-      reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>), reinterpret_cast<const void*>(&cuda_entry<SendMany>),
-      reinterpret_cast<const void*>(&cuda_entry<AwaitSendMany>)};
+      reinterpret_cast<const void*>(&cuda_entry<SendSmall>),     reinterpret_cast<const void*>(&cuda_entry<SendDirect>),
+      reinterpret_cast<const void*>(&cuda_entry<SendPosted>),    reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
+      reinterpret_cast<const void*>(&cuda_entry<Receive>),       reinterpret_cast<const void*>(&cuda_entry<Post>),
+      reinterpret_cast<const void*>(&cuda_entry<Deliver>),       reinterpret_cast<const void*>(&cuda_entry<Reopen>),
+      reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>),  reinterpret_cast<const void*>(&cuda_entry<SendMany>),
+      reinterpret_cast<const void*>(&cuda_entry<AwaitSendMany>), reinterpret_cast<const void*>(&cuda_entry<Exchange>)};
 }
 
 }  // namespace onstream::lane

@@ -17,6 +17,7 @@ const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 const Kernel& send_many_kernel();
 const Kernel& await_send_many_kernel();
+const Kernel& exchange_kernel();  // cuda only
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; lane_kernels.cu.
@@ -32,6 +33,7 @@ struct CudaAddresses {
   const void* await_receive;
   const void* send_many;
   const void* await_send_many;
+  const void* exchange;
 };
 CudaAddresses cuda_addresses();
 #endif

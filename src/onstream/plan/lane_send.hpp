@@ -56,6 +56,58 @@ struct Send {
     }
   }
 
+  // Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
+  // Usually the receive is there, and its posting comes with the counters. Staged sends run as one block, so that it
+  // alone counts the units.
+  template <class Group>
+  ONSTREAM_BODY void direct(const Group& group) const {
+    if constexpr (Group::kForeign) {
+      if (announce == Header::share) return share(group);
+    }
+    const bool pulls = announce == Header::pull;
+    const bool speaks = group.block() == 0 && group.rank() == group.size() - 1;
+    // All that is asked of memory is asked at once; the data, which takes longest, last.
+    Letter lone{};
+    if (!pulls) lone = read_letter(group, lane.postings + lane.receives);
+    const std::uint64_t credit = speaks ? group.load_relaxed(&lane.returned->credit) : 0;
+    const auto [head, number] = load_pair(group, &lane.sending->head);
+    const auto part = static_cast<std::uint32_t>(group.block());
+    const auto parts = static_cast<std::uint32_t>(group.blocks());
+    typename Group::Flight flight{};
+    if (copier.slot == nullptr) flight = group.fetch(source, pulls ? 0 : bytes, part, parts);
+    Status status = Status::ok;
+    if (speaks) {
+      if (!has_room(head, 1, credit)) status = wait_for_room(group, head, 1);
+      if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
+    }
+    Answered answer{status, Answer::mine, 0, bytes};
+    if (!pulls && group.sync_or(!tells(lone, number, answer))) {
+      // One thread of each block polls: thousands that do would slow the receiver's answer.
+      if (group.rank() == 0) (void)wait_for_answer(group, number);
+      group.sync();
+      if (status == Status::ok) answer = wait_for_answer(group, number);
+    }
+    if (status == Status::ok) status = answer.status;
+    // Each thread goes on by itself from here: all see the same answer, and the barrier comes after the copy.
+    const bool fits = answer.answer != Answer::refused && bytes <= answer.room;
+    const bool here = fits && answer.answer == Answer::here;
+    if (here && status == Status::ok) {
+      if (copier.slot == nullptr) {
+        group.copy(flight, reinterpret_cast<void*>(answer.address), source, bytes, part, parts);
+      } else if (group.rank() == 0) {
+        status = copy_through(group, wait, copier, answer.address, source, bytes);
+      }
+    }
+    status = agree(group, status);
+    if (here && status == Status::ok) tell_arrival(group, number);
+    std::uint64_t units = 1;
+    if (fits && !here && group.block() == 0 && status == Status::ok) {
+      status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
+      if (status == Status::ok && group.rank() == 0) settle(group, ticket, Status::ok, bytes);
+    }
+    finish(group, head, number, units, status == Status::ok && !fits ? why_refused(group, lane, number) : status, here);
+  }
+
   // Whether the receive of the next message is there, with room, and may be written to.
   template <class Group>
   ONSTREAM_BODY bool is_offered(const Group& group) const {
@@ -193,58 +245,6 @@ struct Send {
       out.room = ack % 2 == 1 ? 0 : bytes;
     }
     return out;
-  }
-
-  // Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
-  // Usually the receive is there, and its posting comes with the counters. Staged sends run as one block, so that it
-  // alone counts the units.
-  template <class Group>
-  ONSTREAM_BODY void direct(const Group& group) const {
-    if constexpr (Group::kForeign) {
-      if (announce == Header::share) return share(group);
-    }
-    const bool pulls = announce == Header::pull;
-    const bool speaks = group.block() == 0 && group.rank() == group.size() - 1;
-    // All that is asked of memory is asked at once; the data, which takes longest, last.
-    Letter lone{};
-    if (!pulls) lone = read_letter(group, lane.postings + lane.receives);
-    const std::uint64_t credit = speaks ? group.load_relaxed(&lane.returned->credit) : 0;
-    const auto [head, number] = load_pair(group, &lane.sending->head);
-    const auto part = static_cast<std::uint32_t>(group.block());
-    const auto parts = static_cast<std::uint32_t>(group.blocks());
-    typename Group::Flight flight{};
-    if (copier.slot == nullptr) flight = group.fetch(source, pulls ? 0 : bytes, part, parts);
-    Status status = Status::ok;
-    if (speaks) {
-      if (!has_room(head, 1, credit)) status = wait_for_room(group, head, 1);
-      if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
-    }
-    Answered answer{status, Answer::mine, 0, bytes};
-    if (!pulls && group.sync_or(!tells(lone, number, answer))) {
-      // One thread of each block polls: thousands that do would slow the receiver's answer.
-      if (group.rank() == 0) (void)wait_for_answer(group, number);
-      group.sync();
-      if (status == Status::ok) answer = wait_for_answer(group, number);
-    }
-    if (status == Status::ok) status = answer.status;
-    // Each thread goes on by itself from here: all see the same answer, and the barrier comes after the copy.
-    const bool fits = answer.answer != Answer::refused && bytes <= answer.room;
-    const bool here = fits && answer.answer == Answer::here;
-    if (here && status == Status::ok) {
-      if (copier.slot == nullptr) {
-        group.copy(flight, reinterpret_cast<void*>(answer.address), source, bytes, part, parts);
-      } else if (group.rank() == 0) {
-        status = copy_through(group, wait, copier, answer.address, source, bytes);
-      }
-    }
-    status = agree(group, status);
-    if (here && status == Status::ok) tell_arrival(group, number);
-    std::uint64_t units = 1;
-    if (fits && !here && group.block() == 0 && status == Status::ok) {
-      status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
-      if (status == Status::ok && group.rank() == 0) settle(group, ticket, Status::ok, bytes);
-    }
-    finish(group, head, number, units, status == Status::ok && !fits ? why_refused(group, lane, number) : status, here);
   }
 
   // Large send of the host device, copied by both ranks. A posted one whose place is still taken is left to the

@@ -67,6 +67,7 @@ std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int 
                                       Stream stream) {
   return messages_->irecv(destination, bytes, peer, options, stream);
 }
+void World::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) { messages_->sendrecv(out, in, stream); }
 void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
 std::vector<std::shared_ptr<Request>> World::isend_all(std::span<const Outgoing> messages, Stream stream) {
   return messages_->isend_all(messages, stream);
@@ -87,6 +88,9 @@ std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int
 }
 std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
   return messages_->irecv(destination, bytes, peer, options);
+}
+Status World::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
+  return messages_->sendrecv(out, in, received);
 }
 Status World::wait(const std::shared_ptr<Request>& request) { return messages_->wait(request); }
 Status World::test(const std::shared_ptr<Request>& request) { return messages_->test(request); }

@@ -57,6 +57,7 @@ class World {
                                  Stream stream);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
+  void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
   std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
@@ -71,6 +72,7 @@ class World {
               std::size_t* received = nullptr);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
   bool has_room(std::size_t bytes, int peer, int lane) const;

@@ -1,0 +1,58 @@
+// A send and a receive as one op: side by side in one kernel where the device can, else posted both and waited for.
+#include <array>
+
+#include "onstream/message/implementation.hpp"
+#include "onstream/plan/lane_exchange.hpp"
+#include "onstream/plan/lane_kernels.hpp"
+
+namespace onstream {
+
+void Messages::Implementation::check_both(const Outgoing& out, const Incoming& in) {
+  check_arguments("sendrecv", out.source, out.bytes, out.peer, out.options);
+  check_arguments("sendrecv", in.destination, in.bytes, in.peer, in.options);
+}
+
+void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
+  check_both(out, in);
+  if (!on_host_ && exchange(out, in, stream)) return;
+  const auto receive = irecv(in.destination, in.bytes, in.peer, in.options, stream);
+  const std::array requests = {receive, isend(out, stream)};  // the receive first: it may fetch what the peer waits for
+  wait_all(requests, stream);
+}
+
+Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
+  check_both(out, in);
+  const auto receive = irecv(in.destination, in.bytes, in.peer, in.options);
+  const auto sent = isend(out);
+  const Status recv_status = wait(receive);  // first: it may fetch what the peer waits for
+  const Status send_status = wait(sent);
+  if (received != nullptr) *received = receive->received;
+  return send_status != Status::ok ? send_status : recv_status;
+}
+
+// False if it takes more than one kernel: a buffer that kernels cannot touch, or no room for the blocks of both.
+bool Messages::Implementation::exchange(const Outgoing& out, const Incoming& in, Stream stream) {
+  SendRoute to = route_send(out, lane::Completion::ordered);
+  RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::ordered);
+  const bool copies = to.copy_first || from.bounce != nullptr || !grids_.side_by_side();
+  if (copies) {
+    if (to.bounce != nullptr) bounces_->give_back(std::move(to.bounce));
+    if (from.bounce != nullptr) bounces_->give_back(std::move(from.bounce));
+    return false;
+  }
+  lane::Exchange body;
+  body.send = send_body(to, out.bytes, view(out.peer, out.options.lane), lane::Completion::ordered);
+  body.receive = recv_body<lane::Receive>(from, in.bytes, view(in.peer, in.options.lane));
+  if (!device_->capturing(stream)) outstanding_.pass(queue_of(in.peer, in.options.lane), in.peer, in.options.lane);
+  if (to.copy_engine) body.send.copier = copies_.take();
+  if (to.prefetch) prefetch(out.source, out.bytes, stream);
+  if (from.prefetch) prefetch(in.destination, in.bytes, stream);
+  const Grid grid = grids_.exchange(body);
+  launch(*device_, lane::exchange_kernel(), body, grid, stream);
+  if (to.copy_engine) copies_.give_back(body.send.copier, stream);
+  if (to.bounce != nullptr) bounces_->give_back(std::move(to.bounce), stream);
+  note_use(stream);
+  return true;
+}
+
+}  // namespace onstream

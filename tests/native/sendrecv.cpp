@@ -1,0 +1,211 @@
+// Both directions at once: rings of any length and size, eager and captured, by streams and by hosts, and what fails.
+#include "check.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+// A message of the ring, one around every threshold, and what several blocks move.
+const std::vector<std::size_t> kSizes = {0, 1, 8, 100, 8192, 8193, 65536, 300000, (3 << 20) + 5};
+
+unsigned seed_of(int rank, std::size_t bytes, int step) {
+  return static_cast<unsigned>(rank) * 7919u + static_cast<unsigned>(bytes) + static_cast<unsigned>(step) * 31u;
+}
+
+struct Ring {
+  explicit Ring(World& of_world)
+      : world(of_world),
+        next((world.rank() + 1) % world.size()),
+        last((world.rank() + world.size() - 1) % world.size()),
+        stream(world.device().create_stream()) {}
+  ~Ring() { world.device().destroy_stream(stream); }
+
+  void enqueue(TestBuffer& out, TestBuffer& in, std::size_t bytes, const MessageOptions& options) {
+    world.sendrecv({out.data(), bytes, next, options}, {in.data(), bytes, last, options}, stream);
+  }
+  void check(const TestBuffer& in, std::size_t bytes, int step) const {
+    std::vector<unsigned char> got = in.read();
+    got.resize(bytes);
+    CHECK(got == pattern(bytes, seed_of(last, bytes, step)));
+  }
+
+  World& world;
+  int next;
+  int last;
+  Stream stream;
+};
+
+void go_round(World& world, Path path, MemoryKind kind) {
+  Ring ring(world);
+  TestBuffer out(world, kSizes.back(), kind);
+  TestBuffer in(world, kSizes.back(), kind);
+  world.barrier();
+  for (const std::size_t bytes : kSizes) {
+    if (path == Path::ll && bytes > 8192) continue;
+    for (int step = 0; step < 3; ++step) {
+      out.write(pattern(bytes, seed_of(world.rank(), bytes, step)));
+      ring.enqueue(out, in, bytes, {1, path});
+      world.synchronize(ring.stream);
+      ring.check(in, bytes, step);
+    }
+  }
+  world.barrier();
+}
+
+}  // namespace
+
+CASE(a_ring_of_any_length_goes_round) {
+  for (int size = 1; size <= 4; ++size) {
+    on_all_devices(size, [](World& world) { go_round(world, Path::automatic, MemoryKind::device); });
+  }
+}
+
+CASE(every_path_and_kind_of_memory_goes_round) {
+  for (const Path path : {Path::ll, Path::store, Path::load, Path::copy, Path::stage}) {
+    on_all_devices(2, [path](World& world) { go_round(world, path, MemoryKind::device); });
+  }
+  for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::host}) {
+    on_all_devices(2, [kind](World& world) { go_round(world, Path::automatic, kind); });
+  }
+}
+
+CASE(few_blocks_are_enough) {
+  for (const std::int64_t blocks : {1, 2, 3}) {
+    for (const std::string& device : device_specs()) {
+      Parameters parameters = quick(device);
+      parameters.max_blocks = blocks;
+      run_ranks(2, parameters, [](World& world) { go_round(world, Path::automatic, MemoryKind::device); });
+    }
+  }
+}
+
+CASE(a_captured_exchange_replays_like_an_eager_one) {
+  on_all_devices(3, [](World& world) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{70000}, std::size_t{1} << 20}) {
+      Ring ring(world);
+      TestBuffer out(world, bytes);
+      TestBuffer in(world, bytes);
+      ring.enqueue(out, in, bytes, {});
+      world.synchronize(ring.stream);
+      world.device().begin_capture(ring.stream);
+      ring.enqueue(out, in, bytes, {});
+      const auto graph = world.device().end_capture(ring.stream);
+      world.barrier();
+      for (int step = 0; step < 9; ++step) {
+        out.write(pattern(bytes, seed_of(world.rank(), bytes, step)));
+        if ((step + world.rank()) % 3 == 0) {
+          ring.enqueue(out, in, bytes, {});
+        } else {
+          world.device().launch(graph, ring.stream);
+        }
+        world.synchronize(ring.stream);
+        ring.check(in, bytes, step);
+      }
+      world.barrier();
+    }
+  });
+}
+
+CASE(many_exchanges_follow_each_other_on_a_stream) {
+  on_all_devices(3, [](World& world) {
+    constexpr int kSteps = 50;
+    constexpr std::size_t kBytes = 20000;
+    Ring ring(world);
+    TestBuffer out(world, kBytes * kSteps);
+    TestBuffer in(world, kBytes * kSteps);
+    out.write(pattern(kBytes * kSteps, seed_of(world.rank(), kBytes, 0)));
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      world.sendrecv({out.data() + step * kBytes, kBytes, ring.next, {}},
+                     {in.data() + step * kBytes, kBytes, ring.last, {}}, ring.stream);
+    }
+    world.synchronize(ring.stream);
+    CHECK(in.read() == pattern(kBytes * kSteps, seed_of(ring.last, kBytes, 0)));
+    world.barrier();
+  });
+}
+
+CASE(its_halves_match_plain_sends_and_receives_of_other_sizes) {
+  on_all_devices(2, [](World& world) {
+    const std::vector<std::size_t> sizes = {8, 5000, 100000, 1 << 20};
+    const int peer = 1 - world.rank();
+    Ring ring(world);
+    TestBuffer out(world, sizes.back());
+    TestBuffer in(world, sizes.back());
+    for (const std::size_t there : sizes) {
+      for (const std::size_t back : sizes) {
+        const std::size_t mine = world.rank() == 0 ? there : back;
+        const std::size_t theirs = world.rank() == 0 ? back : there;
+        out.write(pattern(mine, seed_of(world.rank(), mine, 0)));
+        if (world.rank() == 0) {
+          world.sendrecv({out.data(), mine, peer, {2}}, {in.data(), theirs, peer, {3}}, ring.stream);
+        } else {
+          world.recv(in.data(), theirs, peer, {2}, ring.stream);
+          world.send(out.data(), mine, peer, {3}, ring.stream);
+        }
+        world.synchronize(ring.stream);
+        ring.check(in, theirs, 0);
+      }
+    }
+    world.barrier();
+  });
+}
+
+CASE(hosts_exchange_in_a_ring) {
+  on_all_devices(3, [](World& world) {
+    Ring ring(world);
+    TestBuffer out(world, kSizes.back());
+    TestBuffer in(world, kSizes.back());
+    for (const std::size_t bytes : kSizes) {
+      out.write(pattern(bytes, seed_of(world.rank(), bytes, 1)));
+      std::size_t received = 1;
+      CHECK(world.sendrecv({out.data(), bytes, ring.next, {}}, {in.data(), in.bytes(), ring.last, {}}, &received) ==
+            Status::ok);
+      CHECK(received == bytes);
+      ring.check(in, bytes, 1);
+    }
+    world.barrier();
+  });
+}
+
+CASE(a_message_too_long_is_truncated_and_the_next_is_whole) {
+  on_all_devices(2, [](World& world) {
+    const int peer = 1 - world.rank();
+    Ring ring(world);
+    TestBuffer out(world, 100000);
+    TestBuffer in(world, 100000);
+    for (const std::size_t bytes : {std::size_t{64}, std::size_t{100000}}) {
+      out.write(pattern(bytes, seed_of(world.rank(), bytes, 2)));
+      CHECK(world.sendrecv({out.data(), bytes, peer, {}}, {in.data(), bytes / 2, peer, {}}) == Status::truncated);
+      CHECK(world.sendrecv({out.data(), bytes, peer, {}}, {in.data(), bytes, peer, {}}) == Status::ok);
+      ring.check(in, bytes, 2);
+      CHECK(!world.take_faults().empty());
+    }
+    world.barrier();
+  });
+}
+
+CASE(wrong_arguments_throw_and_nothing_happens) {
+  on_all_devices(2, [](World& world) {
+    const int peer = 1 - world.rank();
+    Ring ring(world);
+    TestBuffer out(world, 64);
+    TestBuffer in(world, 64);
+    out.write(pattern(64, seed_of(world.rank(), 64, 0)));
+    const auto refuse = [&](const Outgoing& one, const Incoming& other, const char* text) {
+      CHECK_THROWS(world.sendrecv(one, other, ring.stream), text);
+      CHECK_THROWS((void)world.sendrecv(one, other), text);
+    };
+    refuse({out.data(), 64, peer, {}}, {in.data(), 64, 2, {}}, "sendrecv: rank 2 does not exist");
+    refuse({out.data(), 64, -1, {}}, {in.data(), 64, peer, {}}, "sendrecv: rank -1 does not exist");
+    refuse({out.data(), 64, peer, {64}}, {in.data(), 64, peer, {}}, "lane 64 does not exist");
+    refuse({out.data(), 64, peer, {}}, {nullptr, 64, peer, {}}, "null pointer");
+    ring.enqueue(out, in, 64, {});
+    world.synchronize(ring.stream);
+    ring.check(in, 64, 0);
+    world.barrier();
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
