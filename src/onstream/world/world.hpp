@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "onstream/collective/collective.hpp"
 #include "onstream/halo/halo.hpp"
 #include "onstream/message/message.hpp"
 #include "onstream/one_sided/one_sided.hpp"
@@ -85,6 +86,10 @@ class World {
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
   OneSided& one_sided() const;
 
+  // --- collectives ---
+  // Of all ranks: collective().run(all_reduce({...}), stream); see collective.hpp. Teams of some: collective().team().
+  Collective& collective() const;
+
   // --- plans ---
   PlanBuilder plan(std::string name);
   std::shared_ptr<Plan> halo(void* array, const HaloSpec& spec, std::string name = "halo");  // collective
@@ -111,6 +116,7 @@ class World {
  private:
   explicit World(std::shared_ptr<Fabric> fabric);
   std::shared_ptr<Fabric> fabric_;
+  std::unique_ptr<Collective> collective_;  // first: its kernels are loaded before the messages' barrier
   std::unique_ptr<Messages> messages_;
   std::unique_ptr<OneSided> one_sided_;
 };

@@ -1,0 +1,270 @@
+// Large reductions: each rank loads its share of everybody's data straight from their buffers, adds it up in the order
+// of the ranks, and stores the sum where it is wanted. all_reduce, reduce, reduce_scatter and scan differ in what a
+// share is and in who wants it.
+//
+// Two meetings of all ranks: the posts at the beginning (meeting.hpp), and each block's with the same block of the
+// other ranks at the end, after which buffers are their owners' again. Where some rank cannot address some buffer, the
+// data goes through everybody's stage in chunks, with two meetings each; the sums are the same, bit by bit.
+#pragma once
+
+#include "onstream/collective/meeting.hpp"
+
+namespace onstream::collective {
+
+enum class Share : std::uint32_t {
+  to_all,   // all_reduce: each rank sums one part, all want it
+  to_root,  // reduce: each rank sums one part, the root wants it
+  own,      // reduce_scatter: each rank sums and keeps the part that is its own
+  upward    // scan: each rank sums and keeps everything of the ranks up to itself
+};
+
+template <class Rule, int kMost>
+struct BulkReduce {
+  static constexpr int kGpuPack = 16;
+  static constexpr int kHostPack = 1024;
+
+  View view;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for Share::own
+  Share share = Share::to_all;
+  std::uint32_t root = 0;
+  ReduceOp op = ReduceOp::sum;
+  std::uint32_t direct = 0;  // not 0: every peer can address both buffers
+  std::uint64_t adds = 0;    // the ranks whose data this rank's sums are of
+  Factor factor = 0;
+  OpKind kind = OpKind::none;
+  Whereabouts at[kMost];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    Session<Group> session(group, view, {kind, bytes});
+    Meeting<Group> meeting(group, view, session);
+    if (!session.failed() && meeting.open(at, factor, direct != 0)) {
+      if (meeting.direct()) {
+        run_direct(group, session, meeting);
+      } else {
+        run_staged(group, session, meeting);
+      }
+    }
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+ private:
+  template <class Group>
+  static constexpr int kPack = kSerial<Group> ? kHostPack : kGpuPack;
+
+  // Where a share's data is on each rank, and where its sum goes.
+  struct Piece {
+    std::uint64_t bytes = 0;
+    std::uint64_t in_offset = 0;   // in every rank's source
+    std::uint64_t out_offset = 0;  // in the destination of every rank of `wants`
+    std::uint64_t wants = 0;
+  };
+
+  // Rank's part of so many bytes that are dealt to all ranks, in whole units of 16.
+  ONSTREAM_BODY std::uint64_t part_begin(std::uint64_t whole, std::uint32_t rank) const {
+    const std::uint64_t units = (whole + 15) / 16;
+    const std::uint64_t begin = units * rank / view.size * 16;
+    return begin < whole ? begin : whole;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    Piece piece;
+    piece.bytes = bytes;
+    piece.wants = only(view.rank);
+    if (share == Share::to_all || share == Share::to_root) {
+      piece.in_offset = piece.out_offset = part_begin(bytes, view.rank);
+      piece.bytes = part_begin(bytes, view.rank + 1) - piece.in_offset;
+      piece.wants = share == Share::to_all ? below(view.size) : only(root);
+    } else if (share == Share::own) {
+      piece.in_offset = bytes * view.rank;
+    }
+    const auto source = [&](std::uint32_t rank) {
+      return rank == view.rank ? reinterpret_cast<std::uint64_t>(input) : meeting.posted(rank, PostLine::input);
+    };
+    const auto target = [&](std::uint32_t rank) {
+      return rank == view.rank ? reinterpret_cast<std::uint64_t>(output) : meeting.posted(rank, PostLine::output);
+    };
+    const auto blocks = static_cast<std::uint64_t>(group.blocks());
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    add_up(group, meeting, piece, source, target, begin, blocks * group.size());
+    session.meet();
+  }
+
+  // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage. The front half of a region has
+  // inputs, the back half sums.
+  template <class Group>
+  ONSTREAM_CALL void run_staged(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const auto blocks = static_cast<std::uint64_t>(group.blocks());
+    const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
+    const std::uint64_t place = region * group.block();
+    const std::uint64_t parts = share == Share::own ? view.size : 1;
+    const std::uint64_t most = region / 2 / parts / 16 * 16;  // of a chunk
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.rank());
+    const auto source = [&](std::uint32_t rank) { return meeting.stage(rank) + place; };
+    for (std::uint64_t chunk = group.block(); chunk * most < bytes; chunk += blocks) {
+      const std::uint64_t from = chunk * most;
+      const std::uint64_t length = bytes - from < most ? bytes - from : most;
+      auto* const stage = reinterpret_cast<std::byte*>(meeting.stage(view.rank) + place);
+      for (std::uint64_t part = 0; part < parts; ++part) {
+        group.copy_alone(stage + part * most, input + part * bytes + from, length);
+      }
+      if (!session.meet()) return;
+      Piece piece;
+      piece.bytes = length;
+      piece.wants = only(view.rank);
+      const bool kept = share == Share::own || share == Share::upward;
+      if (kept) {
+        piece.in_offset = share == Share::own ? most * view.rank : 0;
+        const auto target = [&](std::uint32_t) { return reinterpret_cast<std::uint64_t>(output + from); };
+        add_up(group, meeting, piece, source, target, begin, group.size());
+      } else {
+        piece.in_offset = piece.out_offset = part_begin(length, view.rank);
+        piece.bytes = part_begin(length, view.rank + 1) - piece.in_offset;
+        const auto target = [&](std::uint32_t rank) { return meeting.stage(rank) + place + region / 2; };
+        add_up(group, meeting, piece, source, target, begin, group.size());
+      }
+      if (!session.meet()) return;
+      if (kept || (share == Share::to_root && view.rank != root)) continue;
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        const std::uint64_t first = part_begin(length, rank);
+        const auto* sums = reinterpret_cast<const std::byte*>(meeting.stage(rank) + place + region / 2);
+        group.copy_alone(output + from + first, sums + first, part_begin(length, rank + 1) - first);
+      }
+    }
+    // The last sums were read by all before the stage is used again: in the next collective's first meeting.
+  }
+
+  // Sums one piece: packs begin, begin + step, ... of it.
+  template <class Group, class Source, class Target>
+  ONSTREAM_BODY void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece, const Source& source,
+                            const Target& target, std::uint64_t begin, std::uint64_t step) const {
+    if constexpr (kSerial<Group>) {
+      add_up_in<kMostRanks, 1>(group, meeting, piece, source, target, begin, step);
+    } else if (view.size <= 2) {
+      add_up_in<2, 4>(group, meeting, piece, source, target, begin, step);
+    } else if (view.size <= 4) {
+      add_up_in<4, 2>(group, meeting, piece, source, target, begin, step);
+    } else {
+      add_up_in<8, 1>(group, meeting, piece, source, target, begin, step);
+    }
+  }
+
+  // kRanks ranks at once, kPacks packs of each under way in a thread.
+  template <int kRanks, int kPacks, class Group, class Source, class Target>
+  ONSTREAM_BODY void add_up_in(const Group&, const Meeting<Group>& meeting, const Piece& piece, const Source& source,
+                               const Target& target, std::uint64_t begin, std::uint64_t step) const {
+    constexpr int kBytes = kPack<Group>;
+    std::uint64_t from[kRanks];
+    std::uint64_t to[kRanks];
+    Factor factors[kRanks];
+    std::uint64_t all = 0;  // addresses, for the grain
+    const auto look = [&](std::uint32_t first) {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
+        if (rank >= view.size) continue;
+        from[k] = source(rank) + piece.in_offset;
+        to[k] = target(rank) + piece.out_offset;
+        factors[k] = 0;
+        if (op == ReduceOp::premulsum) {
+          factors[k] = rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
+        }
+        if (has(piece.wants, rank)) all |= to[k];
+        all |= from[k];
+      }
+    };
+    for (std::uint32_t first = 0; first < view.size; first += kRanks) look(first);
+    const std::uint32_t grain = grain_of(all);
+    const bool reloads = view.size > kRanks;
+    const std::uint64_t packs = (piece.bytes + kBytes - 1) / kBytes;
+    for (std::uint64_t index = begin; index < packs; index += kPacks * step) {
+      Accumulator<Rule, kBytes> sums[kPacks];
+      bool begun = false;
+      for (std::uint32_t first = 0; first < view.size; first += kRanks) {
+        if (reloads) look(first);
+        if constexpr (kSerial<Group>) {
+          for (int k = 0; k < kRanks && static_cast<std::uint32_t>(k) < view.size; ++k) {
+            if (has(adds, static_cast<std::uint32_t>(k))) {
+              take_serial<kBytes>(sums[0], begun, from[k], index * kBytes, piece.bytes, factors[k]);
+            }
+          }
+        } else {
+          Pack<kBytes> in[kRanks][kPacks];
+          ONSTREAM_UNROLL
+          for (int k = 0; k < kRanks; ++k) {
+            const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
+            if (rank >= view.size || !has(adds, rank)) continue;
+            ONSTREAM_UNROLL
+            for (int p = 0; p < kPacks; ++p) {
+              const std::uint64_t place = (index + p * step) * kBytes;
+              if (place >= piece.bytes) continue;
+              in[k][p] = load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from[k]) + place,
+                                                  piece.bytes - place, grain);
+            }
+          }
+          ONSTREAM_UNROLL
+          for (int k = 0; k < kRanks; ++k) {
+            const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
+            if (rank >= view.size || !has(adds, rank)) continue;
+            ONSTREAM_UNROLL
+            for (int p = 0; p < kPacks; ++p) {
+              if (op == ReduceOp::premulsum) {
+                in[k][p] = Accumulator<Rule, kBytes>::scaled(in[k][p], factors[k]);
+              }
+              if (begun) {
+                sums[p].take(op, in[k][p]);
+              } else {
+                sums[p].start(in[k][p]);
+              }
+            }
+            begun = true;
+          }
+        }
+      }
+      if (!begun) return;  // an exclusive scan's first rank
+      Pack<kBytes> results[kPacks];
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) results[p] = sums[p].finish(op, view.size);
+      for (std::uint32_t first = 0; first < view.size; first += kRanks) {
+        if (reloads) look(first);
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
+          if (rank >= view.size || !has(piece.wants, rank)) continue;
+          ONSTREAM_UNROLL
+          for (int p = 0; p < kPacks; ++p) {
+            const std::uint64_t place = (index + p * step) * kBytes;
+            if (place >= piece.bytes) continue;
+            store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to[k]) + place, results[p], piece.bytes - place,
+                                      grain);
+          }
+        }
+      }
+    }
+  }
+
+  // Adds one pack where it lies, or the last, shorter one.
+  template <int kBytes>
+  ONSTREAM_BODY void take_serial(Accumulator<Rule, kBytes>& sum, bool& begun, std::uint64_t from, std::uint64_t place,
+                                 std::uint64_t whole, Factor by) const {
+    const auto* in = reinterpret_cast<const std::byte*>(from + place);
+    Pack<kBytes> copy;
+    const bool copies = op == ReduceOp::premulsum || whole - place < kBytes;
+    if (copies) {
+      copy = load_pack<HostGroup, kBytes>(in, whole - place, 1);
+      if (op == ReduceOp::premulsum) copy = Accumulator<Rule, kBytes>::scaled(copy, by);
+      in = reinterpret_cast<const std::byte*>(&copy);
+    }
+    if (begun) {
+      sum.take(op, in);
+    } else {
+      sum.start(in);
+    }
+    begun = true;
+  }
+};
+
+}  // namespace onstream::collective
