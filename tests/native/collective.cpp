@@ -304,10 +304,10 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
       const OwnStream stream(world);
       for (const Where where : places(world)) {
         for (const OpKind kind : kReductions) {
-          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 700'001, Algorithm::direct, where},
+          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 200'001, Algorithm::direct, where},
                           &stream);
         }
-        for (const OpKind kind : kMoves) check_move(world, kind, 3'000'001, Algorithm::direct, where, &stream);
+        for (const OpKind kind : kMoves) check_move(world, kind, 1'500'001, Algorithm::direct, where, &stream);
       }
     });
   }

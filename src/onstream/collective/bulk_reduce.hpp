@@ -54,12 +54,17 @@ struct BulkReduce {
   template <class Group>
   static constexpr int kPack = kSerial<Group> ? kHostPack : kGpuPack;
 
+  // Buffers of the ranks, or their stages.
+  enum class Place { buffers, stages };
+
   // Where a share's data is on each rank, and where its sum goes.
   struct Piece {
     std::uint64_t bytes = 0;
-    std::uint64_t in_offset = 0;   // in every rank's source
-    std::uint64_t out_offset = 0;  // in the destination of every rank of `wants`
-    std::uint64_t wants = 0;
+    Place from = Place::buffers;
+    Place to = Place::buffers;
+    std::uint64_t in_offset = 0;
+    std::uint64_t out_offset = 0;
+    std::uint64_t wants = 0;  // the ranks that get the sum
   };
 
   // Rank's part of so many bytes that are dealt to all ranks, in whole units of 16.
@@ -81,15 +86,9 @@ struct BulkReduce {
     } else if (share == Share::own) {
       piece.in_offset = bytes * view.rank;
     }
-    const auto source = [&](std::uint32_t rank) {
-      return rank == view.rank ? reinterpret_cast<std::uint64_t>(input) : meeting.posted(rank, PostLine::input);
-    };
-    const auto target = [&](std::uint32_t rank) {
-      return rank == view.rank ? reinterpret_cast<std::uint64_t>(output) : meeting.posted(rank, PostLine::output);
-    };
     const auto blocks = static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
-    add_up(group, meeting, piece, source, target, begin, blocks * group.size());
+    add_up(group, meeting, piece, begin, blocks * group.size());
     session.meet();
   }
 
@@ -103,7 +102,6 @@ struct BulkReduce {
     const std::uint64_t parts = share == Share::own ? view.size : 1;
     const std::uint64_t most = region / 2 / parts / 16 * 16;  // of a chunk
     const std::uint64_t begin = static_cast<std::uint64_t>(group.rank());
-    const auto source = [&](std::uint32_t rank) { return meeting.stage(rank) + place; };
     for (std::uint64_t chunk = group.block(); chunk * most < bytes; chunk += blocks) {
       const std::uint64_t from = chunk * most;
       const std::uint64_t length = bytes - from < most ? bytes - from : most;
@@ -114,18 +112,20 @@ struct BulkReduce {
       if (!session.meet()) return;
       Piece piece;
       piece.bytes = length;
+      piece.from = Place::stages;
+      piece.in_offset = place;
+      piece.out_offset = from;
       piece.wants = only(view.rank);
       const bool kept = share == Share::own || share == Share::upward;
-      if (kept) {
-        piece.in_offset = share == Share::own ? most * view.rank : 0;
-        const auto target = [&](std::uint32_t) { return reinterpret_cast<std::uint64_t>(output + from); };
-        add_up(group, meeting, piece, source, target, begin, group.size());
-      } else {
-        piece.in_offset = piece.out_offset = part_begin(length, view.rank);
-        piece.bytes = part_begin(length, view.rank + 1) - piece.in_offset;
-        const auto target = [&](std::uint32_t rank) { return meeting.stage(rank) + place + region / 2; };
-        add_up(group, meeting, piece, source, target, begin, group.size());
+      if (share == Share::own) piece.in_offset += most * view.rank;
+      if (!kept) {
+        const std::uint64_t first = part_begin(length, view.rank);
+        piece.to = Place::stages;
+        piece.in_offset += first;
+        piece.out_offset = place + region / 2 + first;
+        piece.bytes = part_begin(length, view.rank + 1) - first;
       }
+      add_up(group, meeting, piece, begin, group.size());
       if (!session.meet()) return;
       if (kept || (share == Share::to_root && view.rank != root)) continue;
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
@@ -137,25 +137,36 @@ struct BulkReduce {
     // The last sums were read by all before the stage is used again: in the next collective's first meeting.
   }
 
-  // Sums one piece: packs begin, begin + step, ... of it.
-  template <class Group, class Source, class Target>
-  ONSTREAM_BODY void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece, const Source& source,
-                            const Target& target, std::uint64_t begin, std::uint64_t step) const {
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+    if (piece.from == Place::stages) return meeting.stage(rank) + piece.in_offset;
+    if (rank == view.rank) return reinterpret_cast<std::uint64_t>(input) + piece.in_offset;
+    return meeting.posted(rank, PostLine::input) + piece.in_offset;
+  }
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+    if (piece.to == Place::stages) return meeting.stage(rank) + piece.out_offset;
+    if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
+    return meeting.posted(rank, PostLine::output) + piece.out_offset;
+  }
+
+  // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
+  template <class Group>
+  ONSTREAM_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
+                            std::uint64_t step) const {
     if constexpr (kSerial<Group>) {
-      add_up_in<kMostRanks, 1>(group, meeting, piece, source, target, begin, step);
-    } else if (view.size <= 2) {
-      add_up_in<2, 4>(group, meeting, piece, source, target, begin, step);
+      add_up_in<kMostRanks, 1>(group, meeting, piece, begin, step);
     } else if (view.size <= 4) {
-      add_up_in<4, 2>(group, meeting, piece, source, target, begin, step);
+      add_up_in<4, 2>(group, meeting, piece, begin, step);
     } else {
-      add_up_in<8, 1>(group, meeting, piece, source, target, begin, step);
+      add_up_in<8, 1>(group, meeting, piece, begin, step);
     }
   }
 
   // kRanks ranks at once, kPacks packs of each under way in a thread.
-  template <int kRanks, int kPacks, class Group, class Source, class Target>
-  ONSTREAM_BODY void add_up_in(const Group&, const Meeting<Group>& meeting, const Piece& piece, const Source& source,
-                               const Target& target, std::uint64_t begin, std::uint64_t step) const {
+  template <int kRanks, int kPacks, class Group>
+  ONSTREAM_BODY void add_up_in(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
+                               std::uint64_t step) const {
     constexpr int kBytes = kPack<Group>;
     std::uint64_t from[kRanks];
     std::uint64_t to[kRanks];
@@ -166,14 +177,13 @@ struct BulkReduce {
       for (int k = 0; k < kRanks; ++k) {
         const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
         if (rank >= view.size) continue;
-        from[k] = source(rank) + piece.in_offset;
-        to[k] = target(rank) + piece.out_offset;
+        from[k] = source(meeting, piece, rank);
+        to[k] = has(piece.wants, rank) ? target(meeting, piece, rank) : 0;
         factors[k] = 0;
         if (op == ReduceOp::premulsum) {
           factors[k] = rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
         }
-        if (has(piece.wants, rank)) all |= to[k];
-        all |= from[k];
+        all |= from[k] | to[k];
       }
     };
     for (std::uint32_t first = 0; first < view.size; first += kRanks) look(first);
