@@ -51,9 +51,6 @@ struct BulkReduce {
   }
 
  private:
-  template <class Group>
-  static constexpr int kPack = kSerial<Group> ? kHostPack : kGpuPack;
-
   // Buffers of the ranks, or their stages.
   enum class Place { buffers, stages };
 
@@ -154,126 +151,153 @@ struct BulkReduce {
   template <class Group>
   ONSTREAM_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
                             std::uint64_t step) const {
+    if (adds == 0) return;  // an exclusive scan's first rank
     if constexpr (kSerial<Group>) {
-      add_up_in<kMostRanks, 1>(group, meeting, piece, begin, step);
+      add_up_serial(group, meeting, piece);
     } else if (view.size <= 4) {
-      add_up_in<4, 2>(group, meeting, piece, begin, step);
+      add_up_few<4, 2>(group, meeting, piece, begin, step);
+    } else if (view.size <= kNear) {
+      add_up_few<kNear, 1>(group, meeting, piece, begin, step);
     } else {
-      add_up_in<8, 1>(group, meeting, piece, begin, step);
+      add_up_many(group, meeting, piece, begin, step);
     }
   }
 
-  // kRanks ranks at once, kPacks packs of each under way in a thread.
+  template <class Group>
+  ONSTREAM_BODY Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
+    if (op != ReduceOp::premulsum) return 0;
+    return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
+  }
+
+  // Of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a thread.
   template <int kRanks, int kPacks, class Group>
-  ONSTREAM_BODY void add_up_in(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
-                               std::uint64_t step) const {
-    constexpr int kBytes = kPack<Group>;
-    std::uint64_t from[kRanks];
-    std::uint64_t to[kRanks];
-    Factor factors[kRanks];
+  ONSTREAM_BODY void add_up_few(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
+                                std::uint64_t step) const {
+    constexpr int kBytes = kGpuPack;
+    const std::byte* from[kRanks];
+    std::byte* to[kRanks];
     std::uint64_t all = 0;  // addresses, for the grain
-    const auto look = [&](std::uint32_t first) {
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
-        if (rank >= view.size) continue;
-        from[k] = source(meeting, piece, rank);
-        to[k] = has(piece.wants, rank) ? target(meeting, piece, rank) : 0;
-        factors[k] = 0;
-        if (op == ReduceOp::premulsum) {
-          factors[k] = rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
-        }
-        all |= from[k] | to[k];
-      }
-    };
-    for (std::uint32_t first = 0; first < view.size; first += kRanks) look(first);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kRanks; ++k) {
+      const std::uint32_t rank = static_cast<std::uint32_t>(k);
+      const bool is = rank < view.size;
+      from[k] = reinterpret_cast<const std::byte*>(is && has(adds, rank) ? source(meeting, piece, rank) : 0);
+      to[k] = reinterpret_cast<std::byte*>(is && has(piece.wants, rank) ? target(meeting, piece, rank) : 0);
+      all |= reinterpret_cast<std::uint64_t>(from[k]) | reinterpret_cast<std::uint64_t>(to[k]);
+    }
     const std::uint32_t grain = grain_of(all);
-    const bool reloads = view.size > kRanks;
     const std::uint64_t packs = (piece.bytes + kBytes - 1) / kBytes;
     for (std::uint64_t index = begin; index < packs; index += kPacks * step) {
-      Accumulator<Rule, kBytes> sums[kPacks];
-      bool begun = false;
-      for (std::uint32_t first = 0; first < view.size; first += kRanks) {
-        if (reloads) look(first);
-        if constexpr (kSerial<Group>) {
-          for (int k = 0; k < kRanks && static_cast<std::uint32_t>(k) < view.size; ++k) {
-            if (has(adds, static_cast<std::uint32_t>(k))) {
-              take_serial<kBytes>(sums[0], begun, from[k], index * kBytes, piece.bytes, factors[k]);
-            }
-          }
-        } else {
-          Pack<kBytes> in[kRanks][kPacks];
-          ONSTREAM_UNROLL
-          for (int k = 0; k < kRanks; ++k) {
-            const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
-            if (rank >= view.size || !has(adds, rank)) continue;
-            ONSTREAM_UNROLL
-            for (int p = 0; p < kPacks; ++p) {
-              const std::uint64_t place = (index + p * step) * kBytes;
-              if (place >= piece.bytes) continue;
-              in[k][p] = load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from[k]) + place,
-                                                  piece.bytes - place, grain);
-            }
-          }
-          ONSTREAM_UNROLL
-          for (int k = 0; k < kRanks; ++k) {
-            const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
-            if (rank >= view.size || !has(adds, rank)) continue;
-            ONSTREAM_UNROLL
-            for (int p = 0; p < kPacks; ++p) {
-              if (op == ReduceOp::premulsum) {
-                in[k][p] = Accumulator<Rule, kBytes>::scaled(in[k][p], factors[k]);
-              }
-              if (begun) {
-                sums[p].take(op, in[k][p]);
-              } else {
-                sums[p].start(in[k][p]);
-              }
-            }
-            begun = true;
+      Pack<kBytes> in[kPacks][kRanks];
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          in[p][k] = Pack<kBytes>{};
+          if (from[k] != nullptr && place < piece.bytes) {
+            in[p][k] = load_pack<Group, kBytes>(from[k] + place, piece.bytes - place, grain);
           }
         }
       }
-      if (!begun) return;  // an exclusive scan's first rank
-      Pack<kBytes> results[kPacks];
       ONSTREAM_UNROLL
-      for (int p = 0; p < kPacks; ++p) results[p] = sums[p].finish(op, view.size);
-      for (std::uint32_t first = 0; first < view.size; first += kRanks) {
-        if (reloads) look(first);
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        if (place >= piece.bytes) break;
+        Accumulator<Rule, kBytes> sum;
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          const std::uint32_t rank = first + static_cast<std::uint32_t>(k);
-          if (rank >= view.size || !has(piece.wants, rank)) continue;
-          ONSTREAM_UNROLL
-          for (int p = 0; p < kPacks; ++p) {
-            const std::uint64_t place = (index + p * step) * kBytes;
-            if (place >= piece.bytes) continue;
-            store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to[k]) + place, results[p], piece.bytes - place,
-                                      grain);
+          if (from[k] == nullptr) continue;
+          if (op == ReduceOp::premulsum) {
+            in[p][k] = Accumulator<Rule, kBytes>::scaled(in[p][k], factor_of(meeting, static_cast<std::uint32_t>(k)));
+          }
+          if (k == 0) {  // everything begins with the first rank
+            sum.start(in[p][k]);
+          } else {
+            sum.take(op, in[p][k]);
           }
         }
+        const Pack<kBytes> result = sum.finish(op, view.size);
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          if (to[k] != nullptr) store_pack<Group, kBytes>(to[k] + place, result, piece.bytes - place, grain);
+        }
+      }
+    }
+  }
+
+  // Of any number of ranks, one after the other.
+  template <class Group>
+  ONSTREAM_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
+                                 std::uint64_t step) const {
+    constexpr int kBytes = kGpuPack;
+    const std::uint64_t packs = (piece.bytes + kBytes - 1) / kBytes;
+    for (std::uint64_t index = begin; index < packs; index += step) {
+      const std::uint64_t place = index * kBytes;
+      const std::uint64_t left = piece.bytes - place;
+      Accumulator<Rule, kBytes> sum;
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (!has(adds, rank)) continue;
+        const std::uint64_t from = source(meeting, piece, rank);
+        Pack<kBytes> pack =
+            load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left, grain_of(from));
+        if (op == ReduceOp::premulsum) pack = Accumulator<Rule, kBytes>::scaled(pack, factor_of(meeting, rank));
+        if (rank == 0) {
+          sum.start(pack);
+        } else {
+          sum.take(op, pack);
+        }
+      }
+      const Pack<kBytes> result = sum.finish(op, view.size);
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (!has(piece.wants, rank)) continue;
+        const std::uint64_t to = target(meeting, piece, rank);
+        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, grain_of(to));
+      }
+    }
+  }
+
+  // The host's one thread: packs as large as a cache likes.
+  template <class Group>
+  void add_up_serial(const Group&, const Meeting<Group>& meeting, const Piece& piece) const {
+    constexpr int kBytes = kHostPack;
+    std::uint64_t from[kMostRanks];
+    std::uint64_t to[kMostRanks];
+    for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+      from[rank] = source(meeting, piece, rank);
+      to[rank] = has(piece.wants, rank) ? target(meeting, piece, rank) : 0;
+    }
+    for (std::uint64_t place = 0; place < piece.bytes; place += kBytes) {
+      Accumulator<Rule, kBytes> sum;
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (has(adds, rank)) {
+          take_serial<kBytes>(sum, rank == 0, from[rank] + place, piece.bytes - place, factor_of(meeting, rank));
+        }
+      }
+      const Pack<kBytes> result = sum.finish(op, view.size);
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (to[rank] == 0) continue;
+        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to[rank]) + place, result, piece.bytes - place, 1);
       }
     }
   }
 
   // Adds one pack where it lies, or the last, shorter one.
   template <int kBytes>
-  ONSTREAM_BODY void take_serial(Accumulator<Rule, kBytes>& sum, bool& begun, std::uint64_t from, std::uint64_t place,
-                                 std::uint64_t whole, Factor by) const {
-    const auto* in = reinterpret_cast<const std::byte*>(from + place);
+  void take_serial(Accumulator<Rule, kBytes>& sum, bool first, std::uint64_t from, std::uint64_t left,
+                   Factor by) const {
+    const auto* in = reinterpret_cast<const std::byte*>(from);
     Pack<kBytes> copy;
-    const bool copies = op == ReduceOp::premulsum || whole - place < kBytes;
-    if (copies) {
-      copy = load_pack<HostGroup, kBytes>(in, whole - place, 1);
+    if (op == ReduceOp::premulsum || left < kBytes) {
+      copy = load_pack<HostGroup, kBytes>(in, left, 1);
       if (op == ReduceOp::premulsum) copy = Accumulator<Rule, kBytes>::scaled(copy, by);
       in = reinterpret_cast<const std::byte*>(&copy);
     }
-    if (begun) {
-      sum.take(op, in);
-    } else {
+    if (first) {
       sum.start(in);
+    } else {
+      sum.take(op, in);
     }
-    begun = true;
   }
 };
 
