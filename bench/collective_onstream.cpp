@@ -37,7 +37,7 @@ class OnstreamCollectives final : public CollectiveLibrary {
 
   void enqueue(const CollectiveCase& c, Stream stream) override { world_->collective().run(call(c), stream); }
   void run_host(const CollectiveCase& c) override { world_->collective().run(call(c)); }
-  void barrier(Stream) override { world_->collective().run(onstream::barrier()); }
+  void barrier(Stream) override { world_->collective().run(collective::barrier()); }
   void synchronize(Stream stream) override { world_->synchronize(stream); }
   std::string explain(const CollectiveCase& c) override {
     const std::string story = world_->collective().explain(call(c));

@@ -14,6 +14,12 @@
 
 using namespace onstream;
 using namespace onstream::test;
+using onstream::collective::all_gather;
+using onstream::collective::all_reduce;
+using onstream::collective::barrier;
+using onstream::collective::broadcast;
+using onstream::collective::reduce;
+using onstream::collective::Vector;
 
 namespace {
 
@@ -449,7 +455,7 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
     constexpr std::size_t kCount = 300;
     TestBuffer values(world, kCount * 8);
     const OwnStream stream(world);
-    Collective& collective = world.collective();
+    Collective& all = world.collective();
     const auto all_ones = [&] {
       std::vector<unsigned char> bytes;
       for (std::size_t i = 0; i < kCount; ++i) append(bytes, std::int64_t{1});
@@ -462,11 +468,11 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
       return one;
     };
     all_ones();
-    collective.run(call(Algorithm::lines), stream);  // channels are made outside of captures and within them
+    all.run(call(Algorithm::lines), stream);  // channels are made outside of captures and within them
     world.device().begin_capture(stream);
-    for (const Algorithm algorithm : kEach) collective.run(call(algorithm), stream);
-    collective.run(broadcast({values.data(), values.data(), kCount, ElementType::int64}, 1), stream);
-    collective.run(barrier(), stream);
+    for (const Algorithm algorithm : kEach) all.run(call(algorithm), stream);
+    all.run(broadcast({values.data(), values.data(), kCount, ElementType::int64}, 1), stream);
+    all.run(barrier(), stream);
     const auto graph = world.device().end_capture(stream);
     constexpr int kReplays = 5;
     std::int64_t expected = 4;
@@ -474,7 +480,7 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
       world.device().launch(graph, stream);
       expected *= 64;
       if (i % 2 == 0) {
-        collective.run(call(Algorithm::lines), stream);
+        all.run(call(Algorithm::lines), stream);
         expected *= 4;
       }
     }

@@ -7,6 +7,8 @@
 
 namespace onstream {
 
+using collective::Vector;
+
 namespace {
 
 constexpr std::array<const char*, kAlgorithms> kNames{"auto", "lines", "two_shot", "direct"};
@@ -88,6 +90,8 @@ std::size_t CollectiveCall::output_bytes(int rank, int size) const {
   }
 }
 
+namespace collective {
+
 CollectiveCall all_reduce(const Vector& vector, ReduceOp op) { return of(OpKind::all_reduce, vector, op); }
 CollectiveCall reduce(const Vector& vector, ReduceOp op, int root) {
   CollectiveCall call = of(OpKind::reduce, vector, op);
@@ -104,4 +108,5 @@ CollectiveCall scatter(const Vector& vector, int root) { return of(OpKind::scatt
 CollectiveCall all_to_all(const Vector& vector) { return of(OpKind::all_to_all, vector); }
 CollectiveCall barrier() { return of(OpKind::barrier, Vector{}); }
 
+}  // namespace collective
 }  // namespace onstream

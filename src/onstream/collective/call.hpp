@@ -52,6 +52,8 @@ struct CollectiveCall {
   std::size_t output_bytes(int rank, int size) const;
 };
 
+namespace collective {
+
 // What most collectives take.
 struct Vector {
   const void* input = nullptr;
@@ -78,4 +80,5 @@ CollectiveCall scatter(const Vector& vector, int root);
 CollectiveCall all_to_all(const Vector& vector);
 CollectiveCall barrier();
 
+}  // namespace collective
 }  // namespace onstream

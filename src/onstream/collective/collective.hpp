@@ -1,6 +1,6 @@
 // Collective ops of a team of ranks: of all of a world's (World::collective()), or of some.
 //
-//   collective.run(all_reduce({input, output, count, ElementType::float64}), stream);
+//   world.collective().run(collective::all_reduce({input, output, count, ElementType::float64}), stream);
 //
 // Ordered on the stream, captured or not; or with the host waiting. Every rank of the team makes the same calls in the
 // same order on each channel. Collectives of one channel run one after the other: outside of captures, one that is

@@ -33,7 +33,8 @@ class Meeting {
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
     if (group_.block() == 0) {
-      if (!kSerial<Group>) group_.fence();  // what earlier kernels stored here is seen by who has read the post
+      // What earlier kernels stored here is seen by who has read the post.
+      if (!kSerial<Group> && static_cast<std::uint32_t>(group_.rank()) < all) group_.fence();
       for (std::uint32_t i = group_.rank(); i < all && !session_.failed(); i += group_.size()) {
         const std::uint32_t peer = i / kLines;
         if (peer == view_.rank) continue;

@@ -87,7 +87,7 @@ class World {
   OneSided& one_sided() const;
 
   // --- collectives ---
-  // Of all ranks: collective().run(all_reduce({...}), stream); see collective.hpp. Teams of some: collective().team().
+  // Of all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp. Teams of some: collective().team().
   Collective& collective() const;
 
   // --- plans ---
