@@ -170,7 +170,7 @@ class Collectives:
         """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
         call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
         call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
-        self._members.run(call, None, stream, None)
+        self._members.run(call, [], stream, None)
 
     def explain_all_reduce(self, array: Any, *, op: str = "sum", algorithm: str = "auto") -> str:
         """Which algorithm an all_reduce of this array takes and why, and what the others would cost."""

@@ -667,6 +667,41 @@ CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
   }
 }
 
+CASE(checking_names_who_calls_something_else) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.collective_check = "on";
+    run_ranks(3, parameters, [](World& world) {
+      TestBuffer buffer(world, 256);
+      const bool odd = world.rank() == 1;
+      const auto vector = [&](std::size_t count, ElementType type) {
+        return Vector{buffer.data(), buffer.data(), count, type};
+      };
+      Collective& it = world.collective();
+      CHECK_THROWS(it.run(all_reduce(vector(odd ? 5 : 4, ElementType::int32))),
+                   "rank 0: all_reduce of 4 int32 sum\n  rank 1: all_reduce of 5 int32 sum");
+      CHECK_THROWS(it.run(all_reduce(vector(4, odd ? ElementType::float32 : ElementType::int32))),
+                   "rank 1: all_reduce of 4 float32 sum");
+      CHECK_THROWS(it.run(all_reduce(vector(4, ElementType::int32), odd ? ReduceOp::max : ReduceOp::sum)),
+                   "rank 1: all_reduce of 4 int32 max");
+      CHECK_THROWS(it.run(broadcast(vector(4, ElementType::int32), odd ? 2 : 0)), "rank 1: broadcast of 4 int32, root 2");
+      CHECK_THROWS(it.run(odd ? barrier() : all_reduce(vector(4, ElementType::int32))), "rank 1: barrier");
+      CollectiveCall call;
+      call.kind = OpKind::all_to_all_v;
+      call.input = buffer.data();
+      call.output = buffer.data() + 128;
+      call.send_counts = call.receive_counts = {1, odd ? std::size_t{2} : std::size_t{1}, 1};
+      call.send_offsets = call.receive_offsets = {0, 4, 8};
+      if (odd) call.receive_counts[2] = 9;
+      CHECK_THROWS(it.run(call), "rank 1: all_to_all_v of uint8, which gets 1 elements of rank 2 and expects 9");
+      // Nothing is broken.
+      buffer.write(input_of(ElementType::int32, ReduceOp::sum, world.rank(), 64));
+      it.run(all_reduce(vector(64, ElementType::int32)));
+      CHECK(buffer.read() == result_of(ElementType::int32, ReduceOp::sum, 0, 3, 0, 64));
+    });
+  }
+}
+
 CASE(an_algorithm_is_chosen_by_cost_and_explained) {
   on_all_devices(4, [](World& world) {
     TestBuffer buffer(world, 64);

@@ -6,6 +6,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/checking.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
 #include "onstream/device/streams.hpp"
@@ -57,8 +58,10 @@ class Collective::Implementation {
 
   void run(const CollectiveCall& call, Stream stream) {
     check(call);
-    if (has_nothing_to_do(call)) return;
+    if (has_nothing_to_do(call) && !checks()) return;
     Channel& channel = channel_of(call.channel);
+    compare(call);
+    if (has_nothing_to_do(call)) return;
     const Launching work = prepare(channel, call);
     const std::lock_guard lock(channel.mutex);
     enqueue(channel, work, stream);
@@ -66,11 +69,11 @@ class Collective::Implementation {
 
   void run(const CollectiveCall& call) {
     check(call);
-    if (has_nothing_to_do(call)) return;
+    if (has_nothing_to_do(call) && !checks()) return;
     Channel& channel = channel_of(call.channel);
-    const Launching work = prepare(channel, call);
-    run_and_wait(channel, work);
-    fabric_->check();
+    compare(call);
+    if (has_nothing_to_do(call)) return;
+    run_and_wait(channel, call);
   }
 
   std::string explain(const CollectiveCall& call) const {
@@ -164,6 +167,19 @@ class Collective::Implementation {
          " and the output of ", out, " B at ", call.output, " overlap, and not as a collective in place");
   }
 
+  bool checks() const { return fabric_->parameters().collective_check == "on"; }
+
+  // In the checking mode: with what the other ranks call.
+  void compare(const CollectiveCall& call) {
+    if (!checks()) return;
+    const std::lock_guard lock(checking_mutex_);
+    if (checking_ == nullptr) {
+      checking_ = std::make_unique<collective::Checking>(
+          *device_, ranks_, rank_, [this](const CollectiveCall& one) { run_and_wait(channel_of(one.channel), one); });
+    }
+    checking_->check(call);
+  }
+
   static bool has_nothing_to_do(const CollectiveCall& call) {
     const bool counts =
         call.kind != OpKind::barrier && call.kind != OpKind::all_to_all_v && call.kind != OpKind::all_gather_v;
@@ -217,6 +233,11 @@ class Collective::Implementation {
     channel.last_stream = stream.handle;
   }
 
+  void run_and_wait(Channel& channel, const CollectiveCall& call) {
+    run_and_wait(channel, prepare(channel, call));
+    fabric_->check();
+  }
+
   void run_and_wait(Channel& channel, const Launching& work) {
     std::unique_lock lock(channel.mutex);
     const bool idle = channel.newest == nullptr || channel.newest->done();
@@ -239,7 +260,9 @@ class Collective::Implementation {
   bool is_team_ = false;
   StreamPool streams_;
   Uses uses_;
-  mutable std::mutex mutex_;  // guards the list
+  std::mutex checking_mutex_;
+  std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
+  mutable std::mutex mutex_;                        // guards the list
   std::vector<std::unique_ptr<Channel>> channels_;
 };
 
