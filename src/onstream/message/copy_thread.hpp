@@ -2,6 +2,7 @@
 // waiting warp of the asking op. Started by the first op that takes this path; one a world.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,8 +24,8 @@ class CopyThread {
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
 
-  // A slot for one op to be enqueued now.
-  Copier take();
+  // A slot for one op to be enqueued now, whose kernel writes the first `lead` bytes itself.
+  Copier take(std::uint64_t lead);
   // After the op was enqueued on `stream`: the slot serves another op once this one has passed. A captured op keeps it.
   void give_back(const Copier& copier, Stream stream);
 
@@ -47,6 +48,8 @@ class CopyThread {
   std::vector<Entry> entries_;
   Stream stream_;
   std::thread thread_;
+  std::condition_variable news_;  // an op that will ask is on its way
+  bool expecting_ = false;
   bool stopping_ = false;
 };
 

@@ -31,7 +31,7 @@ int Grids::blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) co
 
 Grid Grids::send(const lane::Send& body) const {
   if (body.bytes <= body.ring_max) return ring_grid(body.bytes);
-  if (body.copier.slot != nullptr) return kOneWarp;
+  if (body.copier.slot != nullptr) return body.copier.lead > 0 ? lead(body.copier.lead) : kOneWarp;
   const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
   return alone ? Grid{1, kMaxThreads} : push(body.bytes);
 }
@@ -53,6 +53,12 @@ Grid Grids::push(std::size_t bytes) const {
   if (bytes > kShort) return {blocks_for(bytes, block_bytes_, most), kMaxThreads / 2};
   const int few = blocks_for(bytes, block_bytes_ / 2, std::min(kAtLeast, most));
   return {std::max(few, blocks_for(bytes, block_bytes_, most)), kSmallBlock};
+}
+
+// As many blocks as keep the link busy until the copy engine has started.
+Grid Grids::lead(std::size_t bytes) const {
+  constexpr std::int64_t kMost = 32;
+  return {blocks_for(bytes, block_bytes_, std::min(max_blocks_, kMost)), kMaxThreads};
 }
 
 // Most large messages are pushed; more blocks serve those that this rank fetches itself, one for each 64 block_bytes.

@@ -28,6 +28,7 @@ class Grids {
 
  private:
   Grid push(std::size_t bytes) const;
+  Grid lead(std::size_t bytes) const;
   int blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) const;
 
   std::size_t block_bytes_;

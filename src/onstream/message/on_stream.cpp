@@ -10,7 +10,7 @@ void Messages::Implementation::send(const Outgoing& message, Stream stream) {
   copy_small(route, message, Moment::on_stream, stream);
   lane::Send body =
       send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
-  if (route.copy_engine) body.copier = copies_.take();
+  if (route.copy_engine) body.copier = copies_.take(route.copy_lead);
   if (route.prefetch) prefetch(message.source, message.bytes, stream);
   if (route.copy_first) host_copies_.fill(*route.bounce, message.source, message.bytes, stream);
   launch(*device_, lane::send_kernel(body.way()), body, grids_.send(body), stream);

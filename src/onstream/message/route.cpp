@@ -8,6 +8,12 @@
 
 namespace onstream {
 
+namespace {
+
+constexpr std::size_t kAligned = 128;  // a lead is a multiple, so that what follows is copied as widely
+
+}  // namespace
+
 Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays)
     : fabric_(fabric),
       lanes_(lanes),
@@ -19,7 +25,8 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::sha
                                                 : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
       attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
-      copy_min_(static_cast<std::size_t>(fabric.parameters().copy_min_bytes)),
+      copy_min_(static_cast<std::size_t>(fabric.parameters().message_copy_min_bytes)),
+      copy_lead_(static_cast<std::size_t>(fabric.parameters().copy_lead_bytes)),
       load_min_(static_cast<std::size_t>(fabric.parameters().load_min_bytes)),
       relays_(std::move(relays)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
@@ -123,6 +130,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   const bool ordered = completion == lane::Completion::ordered;
   const bool large = !on_host_ && ordered && path == Path::automatic && route.peer_source != 0;
   route.copy_engine = (path == Path::copy && ordered) || (large && bytes >= copy_min_);
+  if (path == Path::automatic && bytes > copy_lead_) route.copy_lead = copy_lead_ & ~(kAligned - 1);
   if (path == Path::load) {
     require(route.peer_source != 0, "path load needs a source that rank ", peer,
             " can address: ", fabric_.why_not(source, peer));

@@ -28,8 +28,9 @@ struct SendRoute {
   std::byte* relay = nullptr;      // of a shared message between plain memory; as the peer sees it: peer_bounce
   std::uint64_t peer_bounce = 0;
   bool copy_engine = false;
-  bool prefetch = false;  // the buffer's pages shall be on the device
-  bool plain = false;     // a message of the ring out of plain host memory
+  std::uint64_t copy_lead = 0;  // of it, the first bytes that the kernel writes itself
+  bool prefetch = false;        // the buffer's pages shall be on the device
+  bool plain = false;           // a message of the ring out of plain host memory
 };
 
 struct RecvRoute {
@@ -81,6 +82,7 @@ class Router {
   std::size_t chunk_bytes_;
   std::size_t attach_min_;
   std::size_t copy_min_;
+  std::size_t copy_lead_;
   std::size_t load_min_;
 
   std::shared_ptr<Relays> relays_;

@@ -25,7 +25,7 @@ struct Send {
   std::byte* bounce = nullptr;   // stage: two chunks that the peer can load, and where it sees them
   std::uint64_t peer_bounce = 0;
   std::uint64_t chunk_bytes = 0;
-  Copier copier;  // path copy: the copy engine writes into the destination, asked by one block
+  Copier copier;  // path copy: the copy engine writes into the destination, asked by the first block
   Ticket ticket;
   WaitView wait;
 
@@ -74,7 +74,8 @@ struct Send {
     const auto part = static_cast<std::uint32_t>(group.block());
     const auto parts = static_cast<std::uint32_t>(group.blocks());
     typename Group::Flight flight{};
-    if (copier.slot == nullptr) flight = group.fetch(source, pulls ? 0 : bytes, part, parts);
+    const std::uint64_t own = copier.slot == nullptr ? bytes : copier.lead;
+    flight = group.fetch(source, pulls ? 0 : own, part, parts);
     Status status = Status::ok;
     if (speaks) {
       if (!has_room(head, 1, credit)) status = wait_for_room(group, head, 1);
@@ -92,11 +93,10 @@ struct Send {
     const bool fits = answer.answer != Answer::refused && bytes <= answer.room;
     const bool here = fits && answer.answer == Answer::here;
     if (here && status == Status::ok) {
-      if (copier.slot == nullptr) {
-        group.copy(flight, reinterpret_cast<void*>(answer.address), source, bytes, part, parts);
-      } else if (group.rank() == 0) {
-        status = copy_through(group, wait, copier, answer.address, source, bytes);
-      }
+      const bool asks = copier.slot != nullptr && part == 0 && group.rank() == 0;
+      const std::uint64_t request = asks ? copier.ask(group, answer.address, source, bytes) : 0;
+      group.copy(flight, reinterpret_cast<void*>(answer.address), source, own, part, parts);
+      if (asks) status = copier.await(group, wait, request);
     }
     status = agree(group, status);
     if (here && status == Status::ok) tell_arrival(group, number);
