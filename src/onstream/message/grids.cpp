@@ -57,7 +57,7 @@ Grid Grids::push(std::size_t bytes) const {
 
 // As many blocks as keep the link busy until the copy engine has started.
 Grid Grids::lead(std::size_t bytes) const {
-  constexpr std::int64_t kMost = 32;
+  constexpr std::int64_t kMost = 16;
   return {blocks_for(bytes, block_bytes_, std::min(max_blocks_, kMost)), kMaxThreads};
 }
 
