@@ -67,6 +67,8 @@ std::uint64_t Reach::offer(const MemoryInfo& info, int peer) {
   return value_of<std::uint64_t>(answer, "an answer to a map request");
 }
 
+void Reach::withdraw(const MemoryInfo& info, int peer) { mesh_.notify(peer, "the end of a buffer", bytes_of(info.id)); }
+
 std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = imported_.find({peer, id});
