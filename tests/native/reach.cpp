@@ -1,7 +1,9 @@
 // The registration cache: what is asked of peers once, what is noticed when memory goes, and what is said aloud.
 #include "onstream/transport/reach.hpp"
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "check.hpp"
 #include "onstream/base/log.hpp"
@@ -36,6 +38,33 @@ CASE(the_first_look_up_asks_the_peer_and_later_ones_do_not) {
     CHECK(counts(world).exposed_bytes == before.exposed_bytes + kBytes);
     world.barrier();  // the peer has exposed its own
     CHECK(counts(world).imported == before.imported + 1 && counts(world).imported_bytes >= kBytes);
+    world.barrier();
+  });
+}
+
+// Two of the threads miss the cache, and one has its answer before the other looks for what is stale.
+CASE(threads_that_expose_one_new_allocation_at_once_do_not_take_it_from_each_other) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kRounds = 300;
+    constexpr int kThreads = 8;
+    const int peer = 1 - world.rank();
+    const ReachStatistics before = counts(world);
+    std::vector<std::shared_ptr<Memory>> kept;  // so that nothing else ever is stale
+    for (int round = 0; round < kRounds; ++round) {
+      kept.push_back(world.allocate(4096));
+      std::byte* data = kept.back()->data();
+      std::atomic<int> ready = 0;
+      std::vector<std::thread> threads;
+      for (int i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&] {
+          for (ready += 1; ready < kThreads;) std::this_thread::yield();
+          (void)world.fabric()->expose(data, 8, peer);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    }
+    CHECK(counts(world).stale == before.stale);
+    CHECK(counts(world).exposed == before.exposed + kRounds);
     world.barrier();
   });
 }

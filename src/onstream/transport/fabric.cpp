@@ -10,6 +10,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/wire.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/device/disposal.hpp"
 #include "onstream/transport/board.hpp"
@@ -109,7 +110,7 @@ class Fabric::Implementation {
       constexpr unsigned kTicksBetweenSweeps = 20;
       if (++ticks_ % kTicksBetweenSweeps == 0) reach_.sweep();
     } catch (const std::exception& error) {
-      fail_world(error.what());
+      abort(concat("rank ", launch_.rank, ": ", error.what()));
     }
   }
 
@@ -138,14 +139,61 @@ class Fabric::Implementation {
     } catch (const Error& error) {
       check();  // the world's own story says more, if it has failed
       if (error.code() != ErrorCode::timeout) throw;
-      throw Error(ErrorCode::timeout, concat(error.what(), " (parameter timeout_s)"));
+      late(concat(error.what(), " (parameter timeout_s)"));
     }
   }
 
+  // The ranks' calls no longer match each other from here on.
+  [[noreturn]] void late(const std::string& what) {
+    abort(concat("rank ", launch_.rank, ": ", what));
+    throw Error(ErrorCode::timeout, what);
+  }
+
+  std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine) {
+    check();
+    wire::Packer packed;
+    const auto refuse = [&](ErrorCode code, const char* what) {
+      if (code == ErrorCode::timeout) late(concat(topic, ": ", what));  // the others' deadline has come as well
+      packed.u8(1);
+      wire::pack_error(packed, code, what);
+    };
+    try {
+      const std::string value = mine();
+      packed.u8(0).text(value);
+    } catch (const Error& error) {
+      refuse(error.code(), error.what());
+    } catch (const std::exception& error) {
+      refuse(ErrorCode::system, error.what());
+    }
+    return agreed(all_gather(topic, packed.body()));
+  }
+
+  // What all said, or throws what some met.
+  std::vector<std::string> agreed(const std::vector<std::string>& all) const {
+    std::vector<std::string> values;
+    std::vector<std::string> problems;
+    ErrorCode first = ErrorCode::system;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      wire::Unpacker body(all[rank]);
+      if (body.u8() == 0) {
+        values.emplace_back(body.text());
+        continue;
+      }
+      const Error error = wire::unpack_error(body);
+      if (problems.empty()) first = error.code();
+      problems.push_back(concat("rank ", rank, ": ", error.what()));
+    }
+    std::string text;
+    for (const std::string& problem : problems) text += concat(text.empty() ? "" : "\n  ", problem);
+    if (!problems.empty()) throw Error(first, text);
+    return values;
+  }
+
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind) {
-    require(bytes > 0, "a segment needs at least one byte");
-    const std::vector<std::string> asked =
-        all_gather("the allocation of a segment", concat(bytes, " B of ", name_of(kind)));
+    const std::vector<std::string> asked = agree("the allocation of a segment", [&] {
+      require(bytes > 0, "a segment needs at least one byte");
+      return concat(bytes, " B of ", name_of(kind));
+    });
     std::string differing;
     for (int rank = 0; rank < launch_.size; ++rank) {
       const std::string& other = asked[static_cast<std::size_t>(rank)];
@@ -155,7 +203,7 @@ class Fabric::Implementation {
             differing);
     auto made = std::make_shared<MappedSegment>(
         *device_, reach_, launch_.rank, launch_.size, bytes, kind,
-        [this](const std::string& id) { return all_gather("the mapping of a segment", id); });
+        [this](const std::function<std::string()>& id) { return agree("the mapping of a segment", id); });
     if (kind == MemoryKind::device) device_bytes_ += made->bytes();
     const std::lock_guard lock(mutex_);
     std::erase_if(segments_, [](const std::weak_ptr<Segment>& segment) { return segment.expired(); });
@@ -189,6 +237,7 @@ class Fabric::Implementation {
       }
     }
     board_->set_abort();
+    mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
   void abort(const std::string& reason) {
@@ -242,7 +291,7 @@ class Fabric::Implementation {
     try {
       take(report);
     } catch (const std::exception& error) {
-      fail_world(error.what());
+      abort(concat("rank ", launch_.rank, ": ", error.what()));
     }
   }
 
@@ -348,6 +397,9 @@ const std::shared_ptr<Device>& Fabric::device() const { return implementation_->
 std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine) {
   return implementation_->all_gather(topic, mine);
 }
+std::vector<std::string> Fabric::agree(std::string_view topic, const std::function<std::string()>& mine) {
+  return implementation_->agree(topic, mine);
+}
 void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
 std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind) {
   return implementation_->segment(bytes, kind);
@@ -375,7 +427,12 @@ Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
-  return implementation_->reach_.attach(address, peer);
+  try {
+    return implementation_->reach_.attach(address, peer);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::aborted) implementation_->check();
+    throw;
+  }
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
 void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }

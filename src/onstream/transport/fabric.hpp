@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,8 +49,11 @@ class Fabric {
   const std::shared_ptr<Device>& device() const;
 
   // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
-  // come.
+  // come; that fails the world, as any wait's timeout does. Ends at once, with the story, when the world fails.
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine);
+  // The same of what `mine` gives, which may fail on some ranks alone (memory, arguments): then every rank throws what
+  // they met, naming them, with the code of the first, and the world goes on.
+  std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine);
   void barrier(std::string_view topic);
 
   // Collective: symmetric memory of `bytes` on every rank. Throws invalid_argument, on every rank, naming the ranks

@@ -67,6 +67,8 @@ std::uint64_t Reach::offer(const MemoryInfo& info, int peer) {
   return value_of<std::uint64_t>(answer, "an answer to a map request");
 }
 
+void Reach::withdraw(const MemoryInfo& info, int peer) { mesh_.notify(peer, "the end of a buffer", bytes_of(info.id)); }
+
 std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   const auto found = imported_.find({peer, id});
@@ -144,8 +146,9 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
     const std::lock_guard lock(mutex_);
     for (auto entry = exposed_.begin(); entry != exposed_.end();) {
       const Exposed& old = entry->second;
-      const bool stale =
-          entry->first.first == peer && old.base < info.base + info.bytes && info.base < old.base + old.bytes;
+      // What another thread has exposed just now, of the same allocation, is in use.
+      const bool overlaps = old.base < info.base + info.bytes && info.base < old.base + old.bytes;
+      const bool stale = entry->first.first == peer && overlaps && old.id != info.id;
       if (stale) gone.push_back(old.id);
       if (stale) counts_.stale += 1;
       entry = stale ? exposed_.erase(entry) : std::next(entry);

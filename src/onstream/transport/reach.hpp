@@ -46,6 +46,8 @@ class Reach {
 
   // Asks `peer` to map an allocation of ours, without remembering it here. Returns the peer's address of its base.
   std::uint64_t offer(const MemoryInfo& info, int peer);
+  // Takes an offer back: the peer unmaps it, now or soon.
+  void withdraw(const MemoryInfo& info, int peer);
   // What `peer` offered, taken out: from now on the caller keeps it mapped.
   std::shared_ptr<Mapping> take(int peer, std::uint64_t id);
 
