@@ -669,6 +669,34 @@ CASE(a_truncated_posted_send_is_told_however_many_follow) {
   });
 }
 
+CASE(a_wait_for_nobody_ends_at_its_deadline_not_at_twice_that) {
+  constexpr double kTimeoutS = 2;
+  constexpr std::size_t kLarge = 1 << 20;
+  enum class Call { recv, irecv, send };
+  for (const std::string& device : device_specs()) {
+    for (const Call call : {Call::recv, Call::irecv, Call::send}) {
+      Parameters parameters = quick(device);
+      parameters.timeout_s = kTimeoutS;
+      run_ranks(2, parameters, [&](World& world) {
+        TestBuffer buffer(world, kLarge);
+        world.barrier();
+        if (world.rank() == 1) {
+          const Deadline deadline(20);
+          while (!world.failure() && !deadline.passed()) std::this_thread::yield();
+          CHECK(world.failure().has_value());
+          return;
+        }
+        const std::uint64_t start = now_ns();
+        const Status status = call == Call::recv   ? world.recv(buffer.data(), kLarge, 1, {})
+                              : call == Call::send ? world.send(buffer.data(), kLarge, 1, {})
+                                                   : world.wait(world.irecv(buffer.data(), 8, 1, {}));
+        CHECK(status == Status::timeout);
+        CHECK(static_cast<double>(now_ns() - start) * 1e-9 < 1.8 * kTimeoutS);
+      });
+    }
+  }
+}
+
 CASE(a_world_destroyed_with_work_under_way_ends_that_work_first) {
   Parameters parameters = quick("host");
   parameters.timeout_s = 0.5;

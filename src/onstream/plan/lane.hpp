@@ -214,6 +214,18 @@ ONSTREAM_BODY Status agree(const Group& group, Status mine) {
   return mine != Status::ok ? mine : Status::aborted;
 }
 
+// For the other threads of a group whose first one has waited: what it saw they see too, at their first look, and what
+// it gave up they do not wait for again. No barrier has to tell them which.
+template <class Ready>
+ONSTREAM_BODY Status look_too(const Ready& ready) {
+  constexpr int kLooks = 1024;
+  ONSTREAM_ROLLED
+  for (int look = 0; look < kLooks; ++look) {
+    if (ready()) return Status::ok;
+  }
+  return Status::aborted;
+}
+
 // Whether an op that ended so has lost its lane: then nothing more can be said about the messages on it.
 ONSTREAM_BOTH bool loses_lane(Status status) { return status >= Status::timeout; }
 

@@ -84,9 +84,14 @@ struct Send {
     Answered answer{status, Answer::mine, 0, bytes};
     if (!pulls && group.sync_or(!tells(lone, number, answer))) {
       // One thread of each block polls: thousands that do would slow the receiver's answer.
-      if (group.rank() == 0) (void)wait_for_answer(group, number);
+      status = agree(group, status);
+      if (status == Status::ok && group.rank() == 0) {
+        answer = find_answer(group, number, [&](const auto& ready) { return wait_until(group, wait, ready); });
+      }
       group.sync();
-      if (status == Status::ok) answer = wait_for_answer(group, number);
+      if (status == Status::ok && group.rank() != 0) {
+        answer = find_answer(group, number, [](const auto& ready) { return look_too(ready); });
+      }
     }
     if (status == Status::ok) status = answer.status;
     // Each thread goes on by itself from here: all see the same answer, and the barrier comes after the copy.
@@ -227,14 +232,15 @@ struct Send {
     settle(group, ticket, Status::ok, bytes);
   }
 
-  template <class Group>
-  ONSTREAM_BODY Answered wait_for_answer(const Group& group, std::uint64_t number) const {
+  // `wait_for` waits until what it gets returns true, or gives up.
+  template <class Group, class WaitFor>
+  ONSTREAM_BODY Answered find_answer(const Group& group, std::uint64_t number, const WaitFor& wait_for) const {
     Answered out{Status::ok, Answer::refused, 0, 0};
     // The posting's place may hold a later receive already; then the ack tells what became of this message.
     constexpr std::uint32_t kAckEvery = 64;  // looking there each time would double the time between two looks
     std::uint64_t ack = 0;
     std::uint32_t looks = 0;
-    out.status = wait_until(group, wait, [&] {
+    out.status = wait_for([&] {
       if (answered(group, lane, number, out)) return true;
       if (++looks % kAckEvery != 0) return false;
       ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));
