@@ -669,6 +669,47 @@ CASE(a_truncated_posted_send_is_told_however_many_follow) {
   });
 }
 
+// Rank 0 posts all before rank 1 receives any; the first does not fit. The acks' places are used again and again before
+// rank 0 asks what became of them.
+void ask_late(World& world) {
+  constexpr std::size_t kBytes = 300000;
+  constexpr int kLater = 9;  // lane_receives of these worlds is 4
+  OwnStream own(world);
+  TestBuffer buffer(world, kBytes);
+  std::vector<std::shared_ptr<Request>> sends;
+  if (world.rank() == 0) {
+    for (int i = 0; i <= kLater; ++i) sends.push_back(world.isend(buffer.data(), kBytes, 1, {}, own.stream));
+    world.device().synchronize(own.stream);
+  }
+  world.barrier();
+  if (world.rank() == 1) {
+    CHECK(world.recv(buffer.data(), 100, 0, {}) == Status::truncated);
+    for (int i = 0; i < kLater; ++i) {
+      const std::size_t room = i == 4 ? 200000 : kBytes;  // in the place of the first: two of it are refused
+      CHECK((world.recv(buffer.data(), room, 0, {}) == Status::truncated) == (room < kBytes));
+    }
+  }
+  world.barrier();
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    const Status expected = i == 0 || i == 5 ? Status::truncated : Status::ok;
+    CHECK(world.wait(sends[i]) == expected);
+  }
+  const std::size_t told = 2;
+  const Deadline deadline(5);
+  std::size_t faults = 0;
+  while (faults < told && !deadline.passed()) faults += world.take_faults().size();
+  CHECK(faults == told);
+  world.barrier();
+}
+
+CASE(a_posted_send_that_was_refused_says_so_however_late_it_is_asked) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 4;
+    run_ranks(2, parameters, ask_late);
+  }
+}
+
 CASE(a_wait_for_nobody_ends_at_its_deadline_not_at_twice_that) {
   constexpr double kTimeoutS = 2;
   constexpr std::size_t kLarge = 1 << 20;

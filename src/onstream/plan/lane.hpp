@@ -146,8 +146,9 @@ struct View {
   // no other before it. A sender can ask for the latter before it knows its message's number.
   Posting* postings = nullptr;
   Posting* peer_postings = nullptr;
-  // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused, and behind them
-  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push.
+  // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused; behind them
+  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; and the
+  // refusals (lane_refusals.hpp).
   std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
@@ -158,9 +159,10 @@ struct View {
 
 constexpr std::uint64_t kArrivals = 128;  // blocks of a push, at most
 constexpr std::uint64_t kArrivalBlocks = 256;
+constexpr std::uint64_t kRefusals = 63;  // and their count
 
 ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receives + 1; }
-ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals; }
+ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals + 1 + kRefusals; }
 
 // Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
 struct Place {

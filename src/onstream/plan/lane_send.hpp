@@ -427,7 +427,9 @@ struct AwaitSend {
       if (status == Status::ok) status = wait_until(group, wait, acked);
     }
     if (settled()) return;
-    if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = why_refused(group, lane, number);
+    if (status == Status::ok && ack > (number + 1) * 2) {
+      status = refusal_of(group, refusals_of(lane.acks, lane.receives), number);
+    }
     // A message refused is reported by the receiver, which tells this rank's host.
     if (loses_lane(status)) {
       report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
