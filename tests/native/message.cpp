@@ -710,6 +710,29 @@ CASE(a_posted_send_that_was_refused_says_so_however_late_it_is_asked) {
   }
 }
 
+// What a send that its receiver fetches holds comes back also if nobody asks about it.
+CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kMessages = 640;
+    constexpr int kAhead = 16;
+    constexpr std::size_t kBytes = 20000;
+    OwnStream own(world);
+    TestBuffer buffer(world, kBytes);
+    const auto exposed = [&] { return world.statistics().reach.exposed; };
+    const auto before = exposed();
+    for (int i = 0; i < kMessages; ++i) {
+      if (world.rank() == 0) {
+        static_cast<void>(world.isend(buffer.data(), kBytes, 1, {0, Path::stage}, own.stream));
+      } else {
+        CHECK(world.recv(buffer.data(), kBytes, 0, {0, Path::stage}) == Status::ok);
+      }
+      if (i % kAhead == kAhead - 1) world.barrier();
+    }
+    CHECK(exposed() - before <= kMessages / 4);
+    world.barrier();
+  });
+}
+
 CASE(a_wait_for_nobody_ends_at_its_deadline_not_at_twice_that) {
   constexpr double kTimeoutS = 2;
   constexpr std::size_t kLarge = 1 << 20;
