@@ -669,6 +669,98 @@ CASE(a_truncated_posted_send_is_told_however_many_follow) {
   });
 }
 
+// Rank 0 posts all before rank 1 receives any; the first does not fit. The acks' places are used again and again before
+// rank 0 asks what became of them.
+void ask_late(World& world) {
+  constexpr std::size_t kBytes = 300000;
+  constexpr int kLater = 9;  // lane_receives of these worlds is 4
+  OwnStream own(world);
+  TestBuffer buffer(world, kBytes);
+  std::vector<std::shared_ptr<Request>> sends;
+  if (world.rank() == 0) {
+    for (int i = 0; i <= kLater; ++i) sends.push_back(world.isend(buffer.data(), kBytes, 1, {}, own.stream));
+    world.device().synchronize(own.stream);
+  }
+  world.barrier();
+  if (world.rank() == 1) {
+    CHECK(world.recv(buffer.data(), 100, 0, {}) == Status::truncated);
+    for (int i = 0; i < kLater; ++i) {
+      const std::size_t room = i == 4 ? 200000 : kBytes;  // in the place of the first: two of it are refused
+      CHECK((world.recv(buffer.data(), room, 0, {}) == Status::truncated) == (room < kBytes));
+    }
+  }
+  world.barrier();
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    const Status expected = i == 0 || i == 5 ? Status::truncated : Status::ok;
+    CHECK(world.wait(sends[i]) == expected);
+  }
+  const std::size_t told = 2;
+  const Deadline deadline(5);
+  std::size_t faults = 0;
+  while (faults < told && !deadline.passed()) faults += world.take_faults().size();
+  CHECK(faults == told);
+  world.barrier();
+}
+
+CASE(a_posted_send_that_was_refused_says_so_however_late_it_is_asked) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 4;
+    run_ranks(2, parameters, ask_late);
+  }
+}
+
+// What a send that its receiver fetches holds comes back also if nobody asks about it.
+CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kMessages = 640;
+    constexpr int kAhead = 16;
+    constexpr std::size_t kBytes = 20000;
+    OwnStream own(world);
+    TestBuffer buffer(world, kBytes);
+    const auto exposed = [&] { return world.statistics().reach.exposed; };
+    const auto before = exposed();
+    for (int i = 0; i < kMessages; ++i) {
+      if (world.rank() == 0) {
+        static_cast<void>(world.isend(buffer.data(), kBytes, 1, {0, Path::stage}, own.stream));
+      } else {
+        CHECK(world.recv(buffer.data(), kBytes, 0, {0, Path::stage}) == Status::ok);
+      }
+      if (i % kAhead == kAhead - 1) world.barrier();
+    }
+    CHECK(exposed() - before <= kMessages / 4);
+    world.barrier();
+  });
+}
+
+CASE(a_wait_for_nobody_ends_at_its_deadline_not_at_twice_that) {
+  constexpr double kTimeoutS = 2;
+  constexpr std::size_t kLarge = 1 << 20;
+  enum class Call { recv, irecv, send };
+  for (const std::string& device : device_specs()) {
+    for (const Call call : {Call::recv, Call::irecv, Call::send}) {
+      Parameters parameters = quick(device);
+      parameters.timeout_s = kTimeoutS;
+      run_ranks(2, parameters, [&](World& world) {
+        TestBuffer buffer(world, kLarge);
+        world.barrier();
+        if (world.rank() == 1) {
+          const Deadline deadline(20);
+          while (!world.failure() && !deadline.passed()) std::this_thread::yield();
+          CHECK(world.failure().has_value());
+          return;
+        }
+        const std::uint64_t start = now_ns();
+        const Status status = call == Call::recv   ? world.recv(buffer.data(), kLarge, 1, {})
+                              : call == Call::send ? world.send(buffer.data(), kLarge, 1, {})
+                                                   : world.wait(world.irecv(buffer.data(), 8, 1, {}));
+        CHECK(status == Status::timeout);
+        CHECK(static_cast<double>(now_ns() - start) * 1e-9 < 1.8 * kTimeoutS);
+      });
+    }
+  }
+}
+
 CASE(a_world_destroyed_with_work_under_way_ends_that_work_first) {
   Parameters parameters = quick("host");
   parameters.timeout_s = 0.5;

@@ -113,6 +113,7 @@ class Messages::Implementation {
   lane::AwaitSend await_send(const Request& request, Look look) const;
   lane::AwaitReceive await_receive(const Request& request, Look look) const;
   void advance(const Request& request, Look look);
+  void settle_unasked();
   Status collect(Request& request);
   Status told(std::uint64_t word) const;
 

@@ -113,6 +113,7 @@ lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size
 
 std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std::size_t bytes,
                                                                 const lane::View& lane) {
+  settle_unasked();
   auto request = std::make_shared<Request>();
   request->kind = kind;
   request->lane = lane;

@@ -146,8 +146,9 @@ struct View {
   // no other before it. A sender can ask for the latter before it knows its message's number.
   Posting* postings = nullptr;
   Posting* peer_postings = nullptr;
-  // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused, and behind them
-  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push.
+  // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused; behind them
+  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; and the
+  // refusals (lane_refusals.hpp).
   std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
@@ -158,9 +159,10 @@ struct View {
 
 constexpr std::uint64_t kArrivals = 128;  // blocks of a push, at most
 constexpr std::uint64_t kArrivalBlocks = 256;
+constexpr std::uint64_t kRefusals = 63;  // and their count
 
 ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receives + 1; }
-ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals; }
+ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals + 1 + kRefusals; }
 
 // Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
 struct Place {
@@ -212,6 +214,18 @@ template <class Group>
 ONSTREAM_BODY Status agree(const Group& group, Status mine) {
   if (!group.sync_or(mine != Status::ok)) return Status::ok;
   return mine != Status::ok ? mine : Status::aborted;
+}
+
+// For the other threads of a group whose first one has waited: what it saw they see too, at their first look, and what
+// it gave up they do not wait for again. No barrier has to tell them which.
+template <class Ready>
+ONSTREAM_BODY Status look_too(const Ready& ready) {
+  constexpr int kLooks = 1024;
+  ONSTREAM_ROLLED
+  for (int look = 0; look < kLooks; ++look) {
+    if (ready()) return Status::ok;
+  }
+  return Status::aborted;
 }
 
 // Whether an op that ended so has lost its lane: then nothing more can be said about the messages on it.
