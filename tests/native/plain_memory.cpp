@@ -11,6 +11,7 @@
 
 #include "check.hpp"
 #include "onstream/bootstrap/sha256.hpp"
+#include "own_stream.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"
 
@@ -164,7 +165,7 @@ RULE(every_size_arrives_through_bounce_buffers, 2, without_attach()) { ping_pong
 
 RULE(every_size_arrives_on_streams_and_when_posted_at_odd_addresses, 2, host()) {
   const int peer = 1 - world.rank();
-  const Stream stream = world.device().create_stream();
+  const OwnStream stream(world);
   for (const std::size_t bytes : kSizes) {
     Bytes out(bytes + 3);
     Bytes in(bytes + 5);
@@ -176,7 +177,6 @@ RULE(every_size_arrives_on_streams_and_when_posted_at_odd_addresses, 2, host()) 
     in.erase(in.begin(), in.begin() + 5);
     CHECK(in == pattern(bytes, seed_of(bytes, peer)));
   }
-  world.device().destroy_stream(stream);
 }
 
 RULE(receives_waited_for_first_are_fetched_without_the_senders, 2, host()) {
@@ -386,7 +386,7 @@ RULE(every_forced_path_meets_an_automatic_one, 2, host()) {
 RULE(captured_messages_of_plain_memory_replay, 2, host()) {
   constexpr std::size_t kBytes = 200000;
   const int peer = 1 - world.rank();
-  const Stream stream = world.device().create_stream();
+  const OwnStream stream(world);
   Bytes out(kBytes);
   Bytes in(kBytes);
   Bytes ordered(kBytes);
@@ -406,7 +406,6 @@ RULE(captured_messages_of_plain_memory_replay, 2, host()) {
     if (world.rank() == 1) CHECK(ordered == in);
     if (round % 3 == 0) check_the_lane_works(world, 0);
   }
-  world.device().destroy_stream(stream);
 }
 
 // --- what is told ---
