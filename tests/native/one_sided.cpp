@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "check.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -14,19 +15,6 @@ using one_sided::compares;
 namespace {
 
 // A stream of the world's device, drained and destroyed at the end.
-class OwnStream {
- public:
-  explicit OwnStream(World& world) : device_(world.device()), stream_(device_.create_stream()) {}
-  ~OwnStream() { device_.destroy_stream(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator Stream() const { return stream_; }
-
- private:
-  Device& device_;
-  Stream stream_;
-};
-
 std::vector<std::size_t> sizes() { return {0, 1, 3, 4, 8, 12, 100, 4096, 65537, 300'000}; }
 
 bool is(Compare compare, Sign sign, std::uint32_t word, std::uint32_t value) {

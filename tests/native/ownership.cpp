@@ -8,6 +8,7 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -19,19 +20,6 @@ constexpr std::size_t kBytes = 160'000;  // large on every device
 
 // Kernels wait, and streams do.
 constexpr std::array kPaths = {Path::automatic, Path::memop};
-
-class OwnStream {
- public:
-  explicit OwnStream(Device& device) : device_(device), stream_(device.create_stream()) {}
-  ~OwnStream() { device_.destroy_stream(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator Stream() const { return stream_; }
-
- private:
-  Device& device_;
-  Stream stream_;
-};
 
 // Holds a stream up until open(), for at most half a minute.
 class Gate {

@@ -14,6 +14,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/world/world.hpp"
+#include "own_stream.hpp"
 
 namespace onstream::test {
 
@@ -96,13 +97,7 @@ inline void on_all_devices(int size, const std::function<void(World&)>& body) {
 class TestBuffer {
  public:
   TestBuffer(World& world, std::size_t bytes, MemoryKind kind = MemoryKind::device)
-      : world_(world),
-        memory_(world.allocate(std::max<std::size_t>(bytes, 1), kind)),
-        bytes_(bytes),
-        stream_(world.device().create_stream()) {}
-  ~TestBuffer() { world_.device().destroy_stream(stream_); }
-  TestBuffer(const TestBuffer&) = delete;
-  TestBuffer& operator=(const TestBuffer&) = delete;
+      : world_(world), memory_(world.allocate(std::max<std::size_t>(bytes, 1), kind)), bytes_(bytes), stream_(world) {}
 
   std::byte* data() const { return memory_->data(); }
   std::size_t bytes() const { return bytes_; }
@@ -121,7 +116,7 @@ class TestBuffer {
   World& world_;
   std::shared_ptr<Memory> memory_;
   std::size_t bytes_;
-  Stream stream_;
+  OwnStream stream_;
 };
 
 // Bytes that differ by seed and place.

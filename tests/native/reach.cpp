@@ -7,6 +7,7 @@
 
 #include "check.hpp"
 #include "onstream/base/log.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 #include "standard_error.hpp"
 
@@ -80,7 +81,7 @@ CASE(a_rank_needs_no_registration_with_itself) {
 CASE(memory_that_was_freed_and_allocated_again_is_registered_again) {
   on_all_devices(2, [](World& world) {
     const int peer = 1 - world.rank();
-    const auto stream = world.device().create_stream();
+    const OwnStream stream(world);
     const ReachStatistics before = counts(world);
     constexpr int kRounds = 8;
     std::set<const std::byte*> addresses;
@@ -103,7 +104,6 @@ CASE(memory_that_was_freed_and_allocated_again_is_registered_again) {
     CHECK(counts(world).stale >= before.stale + kRounds);
     CHECK(counts(world).exposed <= before.exposed + 2);
     world.barrier();
-    world.device().destroy_stream(stream);
   });
 }
 

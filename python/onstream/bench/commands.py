@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .cases import MEMORIES, MODES, ON_STREAM, SUBMISSIONS, WINDOW, choices_from, sizes_from
+
+if TYPE_CHECKING:  # the commands import what they need when they run: `onstream --help` does not wait for it
+    from . import message
 
 bench_app = typer.Typer(help="Measures on this machine.", no_args_is_help=True)
 
@@ -61,6 +65,20 @@ def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
     return counts
 
 
+def _comparison(device: str, vs: str, rounds: int, samples: int, quick: bool, limit_s: float) -> message.Settings:
+    """What every comparison with peers is told."""
+    from . import message, peers
+
+    return message.Settings(
+        device=device,
+        vs=peers.names_from(vs, device),
+        rounds=1 if quick else rounds,
+        samples=min(samples, 3) if quick else samples,
+        quick=quick,
+        limit_s=limit_s,
+    )
+
+
 @bench_app.command("message")
 def message_command(
     device: Annotated[str, typer.Option(help="host or cuda.")] = "host",
@@ -100,10 +118,10 @@ def message_command(
     Peers run the same cases in the same call, alternating with onstream. A peer that is not here is named with the
     reason.
     """
-    from . import message, peers
+    from . import message
 
-    settings = message.Settings(
-        device=device,
+    settings = replace(
+        _comparison(device, vs, rounds, samples, quick, limit_s),
         ranks=ranks,
         modes=choices_from(modes, MODES, "--modes") if modes else (),
         submissions=choices_from(submissions, SUBMISSIONS, "--submissions"),
@@ -111,14 +129,9 @@ def message_command(
         memories=choices_from(memory, MEMORIES, "--memory") if memory else (),
         path=path,
         max_blocks=max_blocks,
-        rounds=1 if quick else rounds,
-        samples=min(samples, 3) if quick else samples,
         window=window,
-        vs=peers.names_from(vs, device),
         threads=threads,
-        quick=quick,
         headline=headline,
-        limit_s=limit_s,
         budget_s=budget_s,
     )
     _finish(message.measure(settings, say=_say), json_file, html)
@@ -178,19 +191,14 @@ def aggregation_command(
     html: Html = None,
 ) -> None:
     """Shows what an operation costs alone, and prepared and posted with others."""
-    from . import aggregation, message, peers
+    from . import aggregation
 
-    settings = message.Settings(
-        device=device,
+    settings = replace(
+        _comparison(device, vs, rounds, samples, quick, limit_s),
         modes=("separate", "aggregated"),
         submissions=choices_from(submissions, ON_STREAM, "--submissions"),
         sizes=sizes_from(size, device),
         memories=("device",),
-        rounds=1 if quick else rounds,
-        samples=min(samples, 3) if quick else samples,
-        vs=peers.names_from(vs, device),
-        quick=quick,
-        limit_s=limit_s,
     )
     _finish(aggregation.measure(settings, _counts(counts, "--counts", 1), say=_say), json_file, html)
 

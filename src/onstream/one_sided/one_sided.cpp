@@ -5,6 +5,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided/implementation.hpp"
 #include "onstream/one_sided/kernels.hpp"
+#include "onstream/tuner/blocks.hpp"
 
 namespace onstream {
 
@@ -138,8 +139,7 @@ Grid OneSidedImplementation::grid_for(std::span<const Step> steps) const {
   const std::size_t wanted = (bytes / kWord + kWarp - 1) / kWarp * kWarp;
   const int threads = static_cast<int>(std::clamp<std::size_t>(wanted, kWarp, kMaxThreads));
   if (ordered) return {1, threads};
-  const std::size_t blocks = (bytes + block_bytes_ - 1) / block_bytes_;
-  return {static_cast<int>(std::clamp<std::size_t>(blocks, 1, static_cast<std::size_t>(max_blocks_))), threads};
+  return {blocks_for(bytes, block_bytes_, max_blocks_), threads};
 }
 
 void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {

@@ -283,6 +283,7 @@ class Build {
     lowering.segment = built_->resources->segment.get();
     lowering.words = built_->resources->words.get();
     lowering.number = number_;
+    lowering.block_bytes = static_cast<std::uint64_t>(fabric_->parameters().block_bytes);
     lowering.most_blocks = most_blocks();
     lowering.device = fabric_->device()->kind();
     const plan::Program program = plan::lower(lowering);

@@ -290,21 +290,20 @@ ONSTREAM_BODY void store_pair(const Group& group, std::uint64_t* first, std::uin
   group.store_line(reinterpret_cast<Line*>(first), {low, high});
 }
 
-// What last_to_finish() found out.
-enum class Finish { not_last, last, lost };
+// Counts for one part of a work that gave up, on top of the part itself.
 constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 
-// Not `not_last` in the first thread of the last block to come here: `last` if all blocks did their share, `lost` if
-// one gave up. All blocks have read the lane's counters by then. Says nothing about what is visible elsewhere.
+// True in the first thread of the last block to come here if all blocks did their share. All blocks have read the
+// lane's counters by then. Says nothing about what is visible elsewhere.
 template <class Group>
-ONSTREAM_BODY Finish last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
+ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
   const bool gave_up = loses_lane(status);
-  if (group.rank() != 0) return Finish::not_last;
-  if (group.blocks() == 1) return gave_up ? Finish::lost : Finish::last;
+  if (group.rank() != 0) return false;
+  if (group.blocks() == 1) return !gave_up;
   const std::uint64_t before = group.add(finished, gave_up ? kLost + 1 : 1);
-  if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return Finish::not_last;
+  if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return false;
   group.store_relaxed(finished, 0);
-  return gave_up || before >= kLost ? Finish::lost : Finish::last;
+  return !gave_up && before < kLost;
 }
 
 ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, std::uint64_t extra) {

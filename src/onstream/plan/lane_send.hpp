@@ -326,7 +326,7 @@ struct Send {
                             Status status, bool pushed) const {
     const bool lost = loses_lane(status);
     if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, bytes);
-    if (last_to_finish(group, &lane.sending->finished, status) != Finish::last) return;
+    if (!last_to_finish(group, &lane.sending->finished, status)) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
     number_ticket(group, ticket, number);
     if (pushed && status == Status::ok) settle(group, ticket, Status::ok, bytes);
