@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, build_folder
+from conftest import ROOT
 from mpi_programs import Mpi, Toolkit, call, libmp_folder, mpi_of, toolkit
 
 SOURCES = ROOT / "tests" / "compat"
@@ -28,7 +28,7 @@ def cases_of(source: str) -> list[str]:
 
 def rows() -> list[object]:
     found = []
-    for source in ("libmp.c", "libmp_descriptors.cpp"):
+    for source in ("libmp.c", "libmp_misuse.c", "libmp_descriptors.cpp"):
         for case in cases_of(source):
             for name in ("mpich", *(["openmpi"] if case in OTHER_MPI else [])):
                 found.append(pytest.param(name, source, case, id=f"{name}-{case}"))
