@@ -452,19 +452,46 @@ static void words_are_waited_for_on_host_and_stream(void) {
   CHECK(mp_wait32_on_stream(NULL, 0, MP_WAIT_EQ, stream) == EINVAL);
   CHECK(mp_wait32_on_stream(&words[0], 5, -1, stream) == EINVAL);
 
-  /* A stream that waits for equality does not take a greater word for it; nor one that waits for a bit another bit. */
-  words[0] = 9;
-  words[1] = 9;
-  words[2] = 9;
-  OK(mp_wait_dword_geq_on_stream(&words[2], 9, stream));
-  OK(mp_wait_dword_eq_on_stream(&words[0], 8, stream));
-  OK(mp_wait32_on_stream(&words[1], 2, MP_WAIT_AND, stream));
-  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
-  __atomic_store_n(&words[0], 8, __ATOMIC_RELEASE);
-  __atomic_store_n(&words[1], 2, __ATOMIC_RELEASE);
-  CUDA_OK(cudaStreamSynchronize(stream));
   CUDA_OK(cudaFreeHost(words));
   CUDA_OK(cudaStreamDestroy(stream));
+}
+
+/* The word starts as 9, which a wait for >= 4 or >= 8 takes: a stream that has come to its wait for the bit 4, or for == 8,
+ * does not, however often a stream beside it gets past the like. */
+static void streams_wait_for_equality_and_for_a_bit(void) {
+  enum { BESIDE = 500 };
+  cudaStream_t bit = new_stream(), equal = new_stream(), beside = new_stream();
+  uint32_t *words, *seen; /* seen: the word as it was when its wait let the stream pass */
+  int i;
+  CUDA_OK(cudaMallocHost((void**)&words, 64));
+  CUDA_OK(cudaMallocHost((void**)&seen, 64));
+  words[0] = words[1] = words[2] = 9;
+  seen[0] = seen[1] = seen[2] = 0;
+  CUDA_OK(cudaMemcpyAsync(&seen[0], &words[0], 4, cudaMemcpyDefault, bit));
+  CUDA_OK(cudaMemcpyAsync(&seen[1], &words[1], 4, cudaMemcpyDefault, equal));
+  OK(mp_wait32_on_stream(&words[0], 4, MP_WAIT_AND, bit));
+  CUDA_OK(cudaMemcpyAsync(&seen[0], &words[0], 4, cudaMemcpyDefault, bit));
+  OK(mp_wait_dword_eq_on_stream(&words[1], 8, equal));
+  CUDA_OK(cudaMemcpyAsync(&seen[1], &words[1], 4, cudaMemcpyDefault, equal));
+  OK(mp_wait32(&seen[0], 9, MP_WAIT_EQ)); /* the streams have come to their waits */
+  OK(mp_wait32(&seen[1], 9, MP_WAIT_EQ));
+  for (i = 0; i < BESIDE; ++i) {
+    OK(mp_wait_dword_geq_on_stream(&words[2], i % 2 == 0 ? 4 : 8, beside));
+    CUDA_OK(cudaMemcpyAsync(&seen[2], &words[2], 4, cudaMemcpyDefault, beside));
+    CUDA_OK(cudaStreamSynchronize(beside));
+    CHECK(seen[2] == 9);
+  }
+  CHECK(cudaStreamQuery(bit) == cudaErrorNotReady && cudaStreamQuery(equal) == cudaErrorNotReady);
+  __atomic_store_n(&words[0], 12, __ATOMIC_RELEASE);
+  __atomic_store_n(&words[1], 8, __ATOMIC_RELEASE);
+  CUDA_OK(cudaStreamSynchronize(bit));
+  CUDA_OK(cudaStreamSynchronize(equal));
+  CHECK(seen[0] == 12 && seen[1] == 8);
+  CUDA_OK(cudaFreeHost(words));
+  CUDA_OK(cudaFreeHost(seen));
+  CUDA_OK(cudaStreamDestroy(bit));
+  CUDA_OK(cudaStreamDestroy(equal));
+  CUDA_OK(cudaStreamDestroy(beside));
 }
 
 static void a_descriptor_queue_runs_in_its_order(void) {
@@ -589,6 +616,7 @@ static const struct test_case kCases[] = {
     CASE(nowait_puts_are_ordered_before_later_sends),
     CASE(inline_puts_take_their_bytes_during_the_call),
     CASE(words_are_waited_for_on_host_and_stream),
+    CASE(streams_wait_for_equality_and_for_a_bit),
     CASE(a_descriptor_queue_runs_in_its_order),
     CASE(a_rank_talks_to_itself),
     CASE(many_ranks_exchange_over_another_communicator),
