@@ -186,6 +186,17 @@ static void a_queue_that_cannot_be_posted_stays_as_it_is(void) {
   drop(&b);
 }
 
+static void a_start_that_one_rank_refuses_fails_on_all_at_once(void) {
+  int peers[2] = {0, 1};
+  const double begin = MPI_Wtime();
+  mp_finalize();
+  if (rank == 1) peers[0] = 2; /* no such rank */
+  CHECK(mp_init(MPI_COMM_WORLD, peers, 2, MP_INIT_DEFAULT, 0) == MP_FAILURE);
+  CHECK(MPI_Wtime() - begin < 15); /* and not the deadline of joining, 60 s */
+  peers[0] = 0;
+  OK(mp_init(MPI_COMM_WORLD, peers, 2, MP_INIT_DEFAULT, 0));
+}
+
 #define CASE(name) {#name, name}
 static const struct test_case kCases[] = {
     CASE(prepared_sends_may_not_overtake_each_other),
@@ -196,6 +207,7 @@ static const struct test_case kCases[] = {
     CASE(only_the_peers_of_init_can_be_reached),
     CASE(a_post_with_a_bad_request_posts_nothing),
     CASE(one_request_twice_in_a_call_is_refused),
+    CASE(a_start_that_one_rank_refuses_fails_on_all_at_once),
     CASE(a_queue_that_cannot_be_posted_stays_as_it_is),
 };
 
