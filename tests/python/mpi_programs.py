@@ -65,19 +65,36 @@ class Toolkit:
     nvcc: str | None
 
 
+def nvcc_of(folder: Path) -> str | None:
+    """The CUDA compiler of a CMake tree; None if it was built without CUDA."""
+    cache = (folder / "CMakeCache.txt").read_text().splitlines()
+    found = [line.split("=", 1)[1] for line in cache if line.startswith("CMAKE_CUDA_COMPILER:")]
+    return found[0] if found and not found[0].endswith("NOTFOUND") else None
+
+
+def has_gpu() -> bool:
+    return shutil.which("nvidia-smi") is not None and subprocess.run(["nvidia-smi", "-L"]).returncode == 0
+
+
+def libmp_folder() -> Path:
+    """The CMake tree whose libmp the programs use: the one under test, or beside it the one without CUDA that `make test`
+    builds where there is nvcc and no GPU."""
+    own = build_folder()
+    if nvcc_of(own) is None or has_gpu():
+        return own
+    return own.with_name(f"{own.name}-libmp")
+
+
 def toolkit(mpi: Mpi) -> Toolkit:
-    """CUDA, or its stand-in where the build under test has none."""
-    built = build_folder() / "compat" / "mp"
+    """CUDA, or its stand-in where the build has none."""
+    folder = libmp_folder()
+    built = folder / "compat" / "mp"
     source = ROOT / "compat" / "mp"
-    if not (built / "libonstream_mp.so").exists():
-        pytest.skip("the build has no libonstream_mp; it was made with ONSTREAM_COMPAT=OFF")
+    assert (built / "libonstream_mp.so").exists(), f"there is no libonstream_mp.so in {built}; `make libmp` builds it"
     options = [f"-I{source / 'include'}", f"-L{built}", f"-Wl,-rpath,{built}", f"-Wl,-rpath,{mpi.prefix / 'lib'}"]
-    if (built / "libonstream_standin.so").exists():
+    nvcc = nvcc_of(folder)
+    if nvcc is None:
         return Toolkit([*options, f"-I{source / 'standin'}"], ["-lonstream_mp", "-lonstream_standin"], None)
-    if subprocess.run(["nvidia-smi", "-L"], capture_output=True).returncode != 0:
-        pytest.skip("this is a build with CUDA, and there is no GPU")
-    cache = (build_folder() / "CMakeCache.txt").read_text()
-    nvcc = next(line.split("=", 1)[1] for line in cache.splitlines() if line.startswith("CMAKE_CUDA_COMPILER:"))
     root = Path(nvcc).resolve().parent.parent
     folders = [f"-L{folder}" for folder in (root / "lib64", root / "lib") if folder.exists()]
     libraries = ["-lonstream_mp", *folders, "-lcudart_static", "-ldl", "-lrt", "-lpthread"]
