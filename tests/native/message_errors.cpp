@@ -163,8 +163,8 @@ void ask_late(World& world) {
   TestBuffer buffer(world, kBytes);
   std::vector<std::shared_ptr<Request>> sends;
   if (world.rank() == 0) {
-    for (int i = 0; i <= kLater; ++i) sends.push_back(world.isend(buffer.data(), kBytes, 1, {}, own.stream));
-    world.device().synchronize(own.stream);
+    for (int i = 0; i <= kLater; ++i) sends.push_back(world.isend(buffer.data(), kBytes, 1, {}, own));
+    world.device().synchronize(own);
   }
   world.barrier();
   if (world.rank() == 1) {
@@ -207,7 +207,7 @@ CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
     const auto before = exposed();
     for (int i = 0; i < kMessages; ++i) {
       if (world.rank() == 0) {
-        static_cast<void>(world.isend(buffer.data(), kBytes, 1, {0, Path::stage}, own.stream));
+        static_cast<void>(world.isend(buffer.data(), kBytes, 1, {0, Path::stage}, own));
       } else {
         CHECK(world.recv(buffer.data(), kBytes, 0, {0, Path::stage}) == Status::ok);
       }
