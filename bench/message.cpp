@@ -4,7 +4,7 @@
 //     CASE              see message_case.hpp
 //     --device SPEC     host, cuda, cuda:N
 //     --samples N
-//     --threads PORT    two ranks as threads of this process, which meet at this free TCP port
+//     --threads         two ranks as threads of this process
 //     --library NAME    onstream, nccl or nvshmem; the latter two with --file, which the loader gets
 //     --then            begins another group, with a world of its own
 //   of a group:
@@ -22,7 +22,6 @@
 #include <exception>
 #include <iostream>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -32,6 +31,7 @@
 #include "message_modes.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/parameters.hpp"
+#include "onstream/bootstrap/sha256.hpp"
 #include "options.hpp"
 
 namespace {
@@ -51,7 +51,7 @@ struct Options {
   std::string file;
   std::string device;
   int samples = 10;
-  std::optional<int> threads_port;
+  bool threads = false;
   std::vector<Group> groups = {Group()};
 };
 
@@ -79,7 +79,7 @@ void read_option(Options& options, const std::string& word, bench::Words& words)
   } else if (word == "--samples") {
     options.samples = bench::count_from(word, words.value(), 1, 100'000);
   } else if (word == "--threads") {
-    options.threads_port = bench::count_from(word, words.value(), 1, 65535);
+    options.threads = true;
   } else if (word == "--library") {
     options.library = words.value();
   } else if (word == "--file") {
@@ -156,7 +156,9 @@ void run_groups(const Options& options, const Launch& launch) {
 }
 
 void run_threads(const Options& options) {
-  const std::string secret = concat(std::random_device{}(), "-", std::random_device{}());
+  std::random_device random;
+  const std::string secret = concat(random(), "-", random(), "-", random(), "-", random());
+  const std::string address = concat("unix:onstream-bench-", to_hex(sha256(secret)).substr(0, 32));
   std::vector<std::exception_ptr> errors(2);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -164,7 +166,7 @@ void run_threads(const Options& options) {
       Launch launch;
       launch.rank = launch.local_rank = rank;
       launch.size = launch.local_size = 2;
-      launch.port = *options.threads_port;
+      launch.address = address;
       launch.secret = secret;
       launch.launcher = "threads";
       try {
@@ -190,7 +192,7 @@ void onstream::bench::end_process(const std::string& reason) {
 int main(int argc, char** argv) {
   try {
     const Options options = options_from(argc, argv);
-    if (options.threads_port) {
+    if (options.threads) {
       run_threads(options);
     } else {
       run_groups(options, launch_from_environment());
