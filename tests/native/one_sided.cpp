@@ -2,9 +2,12 @@
 #include "onstream/one_sided/one_sided.hpp"
 
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <thread>
 
 #include "check.hpp"
+#include "onstream/device/disposal.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 
@@ -371,6 +374,60 @@ CASE(streams_of_one_rank_share_the_helper) {
       CHECK(std::vector<unsigned char>(half, own.end()) == pattern(kBytes, 2));
     }
   });
+}
+
+// What once went wrong: the helper's slots went with the world.
+void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, int port) {
+  constexpr std::size_t kWord = 8;
+  auto world = World::create(launch_of(rank, 2, port), quick(device_spec));
+  const std::shared_ptr<Device> device = world->fabric()->device();
+  std::vector<unsigned char> part(64);
+  std::vector<unsigned char> word = pattern(kWord, 3);
+  auto window = world->window(part.data(), part.size());
+  const Stream stream = device->create_stream();
+  std::shared_ptr<Graph> graph;
+  if (rank == 0) {
+    const auto source = world->allocate(kWord, MemoryKind::pinned);
+    std::memcpy(source->data(), word.data(), kWord);
+    device->begin_capture(stream);
+    world->one_sided().put(Remote{*window, 1, 0}, source->data(), kWord, stream);
+    device->retain(stream, source);
+    graph = device->end_capture(stream);
+    device->launch(graph, stream);
+    device->synchronize(stream);
+  }
+  world->barrier();
+  if (rank == 1) CHECK(std::equal(word.begin(), word.end(), part.begin()));
+  window.reset();
+  world.reset();
+  CHECK(Disposal::of_process().finish(5));
+  if (rank == 0) device->launch(graph, stream);
+  const Deadline deadline(5);
+  while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);
+  CHECK(device->idle(stream));
+  device->destroy_stream(stream);
+}
+
+CASE(a_captured_put_through_the_helper_outlives_its_world) {
+  for (const std::string& device : device_specs()) {
+    const int port = free_port();
+    std::string wrong;
+    std::thread other([&] {
+      try {
+        put_by_the_helper_in_a_graph(device, 1, port);
+      } catch (const std::exception& error) {
+        wrong = error.what();
+      }
+    });
+    std::string here;
+    try {
+      put_by_the_helper_in_a_graph(device, 0, port);
+    } catch (const std::exception& error) {
+      here = error.what();
+    }
+    other.join();
+    if (!(here + wrong).empty()) throw std::runtime_error(here + wrong);
+  }
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

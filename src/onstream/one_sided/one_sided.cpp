@@ -160,7 +160,9 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
   fabric_->check();
   if (steps.empty()) return;
   enqueue(steps, stream);
-  if (uses_.note(stream) == nullptr) device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+  if (uses_.note(stream) != nullptr) return;
+  device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+  if (helper_ != nullptr) device_->retain(stream, helper_->memory());
 }
 
 void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
