@@ -430,4 +430,44 @@ CASE(a_captured_put_through_the_helper_outlives_its_world) {
   }
 }
 
+// Rank 1 leaves; rank 0 waits for a word, or for rank 1's helper. Deadlines are 10 s: what ends sooner did not wait.
+void wait_after_all_left(const std::function<void(World&, const Window&, std::uint64_t*)>& wait) {
+  on_all_devices(2, [&](World& world) {
+    const auto word = world.allocate(sizeof(std::uint64_t), MemoryKind::pinned);
+    std::vector<unsigned char> part(64);
+    const auto window = world.window(part.data(), part.size());
+    world.barrier();
+    if (world.rank() == 1) return;
+    const Deadline deadline(10);
+    while (!world.fabric()->has_left(1) && !deadline.passed()) std::this_thread::yield();
+    const std::uint64_t start = now_ns();
+    wait(world, *window, reinterpret_cast<std::uint64_t*>(word->data()));
+    CHECK(now_ns() - start < 4'000'000'000);
+    CHECK(world.failure().has_value());
+    CHECK(world.failure()->reason.find("left the world") != std::string::npos);
+  });
+}
+
+CASE(a_wait_of_the_host_ends_once_all_others_have_left) {
+  wait_after_all_left([](World& world, const Window&, std::uint64_t* word) {
+    CHECK(world.one_sided().wait(word, {Compare::reached, 1}) == Status::aborted);
+  });
+}
+
+CASE(a_wait_on_a_stream_ends_once_all_others_have_left) {
+  wait_after_all_left([](World& world, const Window&, std::uint64_t* word) {
+    const OwnStream stream(world);
+    world.one_sided().wait(word, {Compare::reached, 1}, stream);
+    CHECK_THROWS(world.synchronize(stream), "left the world");
+  });
+}
+
+CASE(a_put_to_a_rank_that_left_ends_at_once) {
+  wait_after_all_left([](World& world, const Window& window, std::uint64_t* word) {
+    const OwnStream stream(world);
+    world.one_sided().put(Remote{window, 1, 0}, word, sizeof *word, stream);
+    CHECK_THROWS(world.synchronize(stream), "left the world");
+  });
+}
+
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
