@@ -46,7 +46,7 @@ std::shared_ptr<Request> Messages::Implementation::isend_at(Moment moment, const
   SendRoute route = route_send(message, lane::Completion::posted);
   copy_small(route, message, moment, stream);
   auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
-  request->captured = device_->capturing(stream);
+  begin(request, device_->capturing(stream));
   post_send(route, request, message.source, stream);
   note_use(request, stream);
   return request;
@@ -65,7 +65,7 @@ std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::s
     const lane::View& to = view(message.peer, message.options.lane);
     SendRoute route = route_send(message, lane::Completion::posted);
     auto request = make_request(OpKind::send, message.bytes, to);
-    request->captured = captured;
+    begin(request, captured);
     const bool joins = !captured && message.bytes <= route.ring_max && route.bounce == nullptr;
     const bool same_lane = many.count > 0 && many.common.lane.peer == to.peer && many.common.lane.lane == to.lane &&
                            many.common.ring_max == route.ring_max;
@@ -90,8 +90,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
                                                          const MessageOptions& options, Stream stream) {
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
-  request->captured = device_->capturing(stream);
-  if (!request->captured) outstanding_.add(request);
+  begin(request, device_->capturing(stream));
   if (route.bounce != nullptr) request->copy_back = destination;
   request->bounce = route.bounce;
   auto body = recv_body<lane::Post>(route, bytes, request->lane);
