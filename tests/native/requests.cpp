@@ -61,4 +61,23 @@ CASE(a_graph_that_is_never_launched_keeps_no_ticket) {
   });
 }
 
+CASE(messages_that_cannot_all_be_posted_are_none_of_them) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 300000);
+    if (world.rank() == 0) {
+      const std::vector<Outgoing> messages = {
+          {buffer.data(), 300000, 1, {}}, {buffer.data(), 64, 1, {}}, {buffer.data(), 64, 1, {99, Path::automatic}}};
+      CHECK_THROWS((void)world.isend_all(messages, own), "lane 99 does not exist");
+      world.send(buffer.data(), 8, 1, {}, own);
+      world.synchronize(own);
+    } else {
+      std::size_t received = 0;
+      CHECK(world.recv(buffer.data(), 300000, 0, {}, &received) == Status::ok);
+      CHECK(received == 8);
+    }
+    world.barrier();
+  });
+}
+
 int main(int argc, char** argv) { return run(argc, argv); }
