@@ -1,6 +1,7 @@
-// Requests: what an op that is posted holds, and when it gives that back.
+// What ops and requests hold, and when they give that back.
 #include "onstream/message/request.hpp"
 
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -8,6 +9,9 @@
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/device/uses.hpp"
+#include "onstream/message/copy_thread.hpp"
+#include "onstream/plan/slots.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 
@@ -77,6 +81,80 @@ CASE(messages_that_cannot_all_be_posted_are_none_of_them) {
       CHECK(received == 8);
     }
     world.barrier();
+  });
+}
+
+// An empty graph that keeps what `capture` retains is let go of; waits until `came_back` says so.
+void let_a_graph_go(Device& device, Stream stream, const std::function<void()>& capture,
+                    const std::function<bool()>& came_back) {
+  device.begin_capture(stream);
+  capture();
+  device.end_capture(stream).reset();
+  const Deadline deadline(5);
+  bool back = false;
+  while (!back && !deadline.passed()) {
+    CHECK(Disposal::of_process().finish(5));
+    back = came_back();
+  }
+  CHECK(back);
+}
+
+CASE(the_slot_of_a_captured_copy_comes_back_with_its_graph) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream own(world);
+    CopyThread copies(world.fabric()->device(), [](const std::string&) {});
+    const CopySlot* captured = nullptr;
+    const auto capture = [&] {
+      const Copier copier = copies.take(0);
+      captured = copier.slot;
+      copies.give_back(copier, own);
+    };
+    let_a_graph_go(world.device(), own, capture, [&] {
+      const Copier copier = copies.take(0);
+      copies.give_back(copier, own);
+      return copier.slot == captured;
+    });
+    world.synchronize(own);
+  });
+}
+
+CASE(the_pulse_of_a_captured_launch_comes_back_with_its_graph) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream own(world);
+    const std::shared_ptr<Device> device = world.fabric()->device();
+    const auto memory = world.allocate(64, MemoryKind::pinned);
+    auto* const word = reinterpret_cast<std::uint32_t*>(memory->data());
+    plan::Words words;
+    words.receive(word, word + 1, {});
+    const auto slots = std::make_shared<plan::Slots>(device, world.fabric()->watch(), words, plan::Between::kernels);
+    const void* captured = nullptr;
+    const auto capture = [&] {
+      const auto slot = slots->of(own);
+      captured = slot->closing.at(0).word;
+      using Kept = std::pair<std::shared_ptr<plan::Slots>, std::shared_ptr<const plan::Slot>>;
+      device->retain(own, std::make_shared<const Kept>(slots, slot));
+    };
+    const OwnStream other(world);
+    let_a_graph_go(*device, own, capture, [&] {
+      device->begin_capture(other);
+      const void* const pulse = slots->of(other)->closing.at(0).word;
+      device->end_capture(other).reset();
+      return pulse == captured;
+    });
+  });
+}
+
+CASE(streams_whose_work_is_done_are_forgotten) {
+  on_all_devices(1, [](World& world) {
+    constexpr std::size_t kStreams = 300;
+    Uses uses(world.fabric()->device());
+    std::vector<std::unique_ptr<OwnStream>> streams;
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      streams.push_back(std::make_unique<OwnStream>(world));
+      (void)uses.note(*streams.back());
+      world.synchronize(*streams.back());
+    }
+    CHECK(uses.streams() < kStreams / 2);
   });
 }
 
