@@ -132,11 +132,14 @@ struct Receive {
     const auto [drained, head] = load_pair(group, &lane.receiving->drained);
     const auto [number, returned] = load_pair(group, &lane.receiving->posted);
     if (group.sync_or(drained != number)) return queue_up(group, number);
-    if (capacity > offer_min) {
-      if (peer_destination != 0) return take_offered(group, {number, head, returned});
-      if (group.blocks() > 1) return take_otherwise(group, {number, head, returned}, 0);
+    const bool large = capacity > offer_min;
+    if (large && peer_destination != 0) {
+      take_offered(group, {number, head, returned});
+    } else if (large && group.blocks() > 1) [[unlikely]] {
+      take_otherwise(group, {number, head, returned}, 0);
+    } else {
+      take_small(group, {number, head, returned});
     }
-    take_small(group, {number, head, returned});
   }
 
  private:
