@@ -218,6 +218,31 @@ CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
   });
 }
 
+// The receive expects to fetch it with several blocks; the send puts it in the ring.
+CASE(a_message_of_the_ring_lets_blocks_go_that_came_to_fetch_it) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.block_bytes = 256;
+    parameters.lane_bytes = 131072;
+    run_ranks(2, parameters, [](World& world) {
+      constexpr std::size_t kBytes = 20000;
+      OwnStream own(world);
+      TestBuffer buffer(world, kBytes);
+      if (world.rank() == 0) {
+        buffer.write(pattern(kBytes, 4));
+        world.send(buffer.data(), kBytes, 1, {0, Path::ll}, own);
+      } else {
+        world.recv(buffer.data(), kBytes, 0, {0, Path::stage}, own);
+        const Deadline deadline(5);
+        while (!world.device().idle(own) && !deadline.passed()) std::this_thread::yield();
+        CHECK(world.device().idle(own));
+        CHECK(buffer.read() == pattern(kBytes, 4));
+      }
+      world.barrier();
+    });
+  }
+}
+
 CASE(a_wait_for_nobody_ends_at_its_deadline_not_at_twice_that) {
   constexpr double kTimeoutS = 2;
   constexpr std::size_t kLarge = 1 << 20;

@@ -8,7 +8,10 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
+#include "onstream/bootstrap/sha256.hpp"
+#include "onstream/device/disposal.hpp"
 #include "own_stream.hpp"
+#include "processes.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -206,7 +209,71 @@ void graph_outlives_its_world(const std::string& device_spec, Path path) {
   if (!wrong.empty()) throw std::runtime_error(wrong);
 }
 
+// --- a graph that copies into another process, which outlives the graph's world ---
+
+Launch launch_of_two(int rank, const std::string& address) {
+  Launch launch = launch_of(rank, 2, 0);
+  launch.address = address;
+  return launch;
+}
+
+// Rank 0 sends in a graph, by a message and by a plan whose copies ask nobody.
+void capture_sends(World& world, std::byte* buffer, Stream stream, std::shared_ptr<Graph>& graph) {
+  PlanBuilder builder = world.plan("p");
+  builder.use_path(Path::memop);
+  builder.send(buffer, Layout::contiguous(kBytes), 1);
+  const auto plan = builder.build();
+  world.device().begin_capture(stream);
+  world.send(buffer, kBytes, 1, {}, stream);
+  plan->launch(stream);
+  graph = world.device().end_capture(stream);
+}
+
+// A process of its own: rank 0. What it replays after its world's end finds the next receive posted.
+void replay_without_a_world(const std::string& device_spec) {
+  auto world = World::create(launch_from_environment(), quick(device_spec));
+  const std::shared_ptr<Device> device = world->fabric()->device();
+  const OwnStream stream(*device);
+  const auto buffer = world->allocate(kBytes);
+  std::shared_ptr<Graph> graph;
+  capture_sends(*world, buffer->data(), stream, graph);
+  device->launch(graph, stream);
+  device->synchronize(stream);
+  world->barrier();
+  world.reset();
+  CHECK(Disposal::of_process().finish(5));
+  device->launch(graph, stream);
+  device->synchronize(stream);
+}
+
+// Rank 1 lives on meanwhile.
+void outlive_the_replay(const std::string& device_spec) {
+  const std::string address = "unix:onstream-test-" + to_hex(random_bytes(8));
+  const pid_t other = spawn_rank(device_spec, launch_of_two(0, address));
+  const auto world = World::create(launch_of_two(1, address), quick(device_spec));
+  const OwnStream stream(world->device());
+  TestBuffer buffer(*world, kBytes);
+  PlanBuilder builder = world->plan("p");
+  builder.use_path(Path::memop);
+  builder.recv(buffer.data(), Layout::contiguous(kBytes), 0);
+  const auto plan = builder.build();
+  world->recv(buffer.data(), kBytes, 0, {}, stream);
+  plan->launch(stream);
+  world->synchronize(stream);
+  const auto next = world->irecv(buffer.data(), kBytes, 0, {}, stream);
+  world->device().synchronize(stream);
+  world->barrier();
+  CHECK(wait_for_exit(other) == 0);
+}
+
 }  // namespace
+
+CASE(a_graph_keeps_the_memory_of_its_peers_mapped) {
+#ifdef __SANITIZE_THREAD__
+  SKIP("the thread sanitizer does not see in what order another process does things");
+#endif
+  for (const std::string& device : device_specs()) outlive_the_replay(device);
+}
 
 CASE(a_graph_keeps_the_plan_that_it_captured) {
   for (const Path path : kPaths) {
@@ -240,4 +307,9 @@ CASE(a_graph_that_outlives_its_world_ends) {
   }
 }
 
-int main(int argc, char** argv) { return run(argc, argv); }
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) {
+    return run_role({{argv[2], [&] { replay_without_a_world(argv[2]); }}}, argv[2]);
+  }
+  return run(argc, argv);
+}

@@ -160,7 +160,9 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
   fabric_->check();
   if (steps.empty()) return;
   enqueue(steps, stream);
-  if (uses_.note(stream) == nullptr) device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+  if (uses_.note(stream) != nullptr) return;
+  device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+  if (helper_ != nullptr) device_->retain(stream, helper_->memory());
 }
 
 void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
@@ -190,10 +192,13 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
 Status OneSidedImplementation::wait_here(const Step& step) {
   const HostGroup group(0, 1);
   const WaitView view = fabric_->wait_view();
-  const Status status = wait_until(group, view, [&] { return one_sided::is_met(group, step); });
+  const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
   if (status == Status::timeout) {
     fabric_->abort(concat("a wait of the host for a word of ", step.width, " B passed its deadline of ",
                           fabric_->parameters().timeout_s, " s (timeout_s)"));
+  } else if (status == Status::aborted && !fabric_->failure()) {
+    fabric_->abort(concat("every other rank left the world, and the host of rank ", fabric_->rank(),
+                          " still waited for a word of ", step.width, " B"));
   }
   return status;
 }

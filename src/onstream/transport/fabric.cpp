@@ -421,7 +421,10 @@ std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
-std::shared_ptr<const void> Fabric::wait_memory() const { return implementation_->board_; }
+std::shared_ptr<const void> Fabric::wait_memory() const {
+  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+  return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
+}
 std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }

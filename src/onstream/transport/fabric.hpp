@@ -87,8 +87,8 @@ class Fabric {
   WaitView wait_view(int peer) const;
   // Whether a peer said goodbye. What it sent before is still there.
   bool has_left(int peer) const;
-  // Keeps alive what wait_view() points to: for work that may run after the world's end (a graph). Not the world
-  // itself.
+  // Keeps alive what kernels of this world touch beside what they are given: what wait_view() points to, and the memory
+  // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.
   std::shared_ptr<const void> wait_memory() const;
 
   // After work of this world was enqueued on a stream: the world's end waits for it. Gives the event behind that work,
