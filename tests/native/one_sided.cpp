@@ -377,9 +377,9 @@ CASE(streams_of_one_rank_share_the_helper) {
 }
 
 // What once went wrong: the helper's slots went with the world.
-void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, int port) {
+void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, const std::string& address) {
   constexpr std::size_t kWord = 8;
-  auto world = World::create(launch_of(rank, 2, port), quick(device_spec));
+  auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
   const std::shared_ptr<Device> device = world->fabric()->device();
   std::vector<unsigned char> part(64);
   std::vector<unsigned char> word = pattern(kWord, 3);
@@ -410,18 +410,18 @@ void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, int 
 
 CASE(a_captured_put_through_the_helper_outlives_its_world) {
   for (const std::string& device : device_specs()) {
-    const int port = free_port();
+    const std::string address = meeting_place();
     std::string wrong;
     std::thread other([&] {
       try {
-        put_by_the_helper_in_a_graph(device, 1, port);
+        put_by_the_helper_in_a_graph(device, 1, address);
       } catch (const std::exception& error) {
         wrong = error.what();
       }
     });
     std::string here;
     try {
-      put_by_the_helper_in_a_graph(device, 0, port);
+      put_by_the_helper_in_a_graph(device, 0, address);
     } catch (const std::exception& error) {
       here = error.what();
     }
