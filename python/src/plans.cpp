@@ -69,7 +69,7 @@ struct PyPlan {
       const nb::gil_scoped_release release;
       plan().launch(*choice.stream);
     }
-    if (choice.keeper != nullptr) choice.keeper->keep(Hold(nb::find(*this)));
+    state->keep(choice, Hold(nb::find(*this)));
   }
 };
 
