@@ -256,3 +256,35 @@ def test_a_capture_does_not_take_over_what_its_stream_used_before() -> None:
             box.append(1)
         world.send(bytes(8), 0)
         stream.synchronize()
+
+
+def test_a_world_may_close_while_another_thread_launches_or_builds_its_plans(tmp_path: Path) -> None:
+    program = """
+        import threading
+        import numpy as np
+        import onstream as ons
+
+        for turn in range(60):
+            world = ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", timeout_s=5)
+            a, b = np.zeros(1000), np.zeros(1000)
+            plan = world.plan("p").send(a, 0).recv(b, 0).build()
+            builder = world.plan("q")
+            running, told = threading.Event(), []
+
+            def work():
+                try:
+                    while True:
+                        plan.launch() if turn % 2 else builder.send(a, 0)
+                        running.set()
+                except ons.Error as error:
+                    told.append(error)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            running.wait()
+            world.close()
+            thread.join()
+            assert told, "the thread ended without an error"
+    """
+    ended = run_job(tmp_path, 1, program)
+    assert ended.code == 0, ended.err
