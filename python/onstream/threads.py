@@ -7,7 +7,6 @@ those of a real job. When one rank raises, its world is aborted, so the others e
 from __future__ import annotations
 
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -58,8 +57,8 @@ def run_threads(size: int, function: Callable[[World], Result], **parameters: An
     """
     if size < 1:
         raise ValueError(f"a job needs at least one rank, not {size}")
-    secret, port = secrets.token_hex(16), _free_port()
-    ranks = [_Rank(_core.Launch(rank, size, port, secret), function, parameters) for rank in range(size)]
+    secret, address = secrets.token_hex(16), f"unix:onstream-threads-{secrets.token_hex(16)}"
+    ranks = [_Rank(_core.Launch(rank, size, 0, secret, address), function, parameters) for rank in range(size)]
     for rank in ranks:
         rank.start()
     try:
@@ -83,10 +82,3 @@ def _named(rank: _Rank) -> BaseException:
     if hasattr(error, "add_note"):
         error.add_note(f"(raised by rank {rank.launch.rank} of run_threads)")
     return error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

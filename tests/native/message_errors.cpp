@@ -133,7 +133,7 @@ CASE(bad_arguments_are_named) {
 
 CASE(a_request_of_another_world_is_refused) {
   run_ranks(1, quick("host"), [](World& world) {
-    const auto other = World::create(launch_of(0, 1, 0), quick("host"));
+    const auto other = World::create(launch_of(0, 1, ""), quick("host"));
     std::byte data[8]{};
     const auto request = other->isend(data, 8, 0, {});
     CHECK_THROWS((void)world.wait(request), "another world");
@@ -147,7 +147,7 @@ CASE(a_world_destroyed_with_work_under_way_ends_that_work_first) {
   const Stream stream = device->create_stream();
   std::vector<unsigned char> buffer(100);
   {
-    const auto world = World::create(launch_of(0, 1, 0), parameters);
+    const auto world = World::create(launch_of(0, 1, ""), parameters);
     world->recv(buffer.data(), buffer.size(), 0, {}, stream);
   }
   CHECK(device->idle(stream));

@@ -160,9 +160,9 @@ void plan_keeps_its_segment(World& world) {
 
 // A replay after the world's end has nobody to talk to: it must end, and touch nothing that is gone.
 void graph_outlives_its_world(const std::string& device_spec, Path path) {
-  const int port = free_port();
+  const std::string address = meeting_place();
   const auto rank_main = [&](int rank) {
-    auto world = World::create(launch_of(rank, 2, port), quick(device_spec));
+    auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
     const std::shared_ptr<Device> device = world->fabric()->device();
     const OwnStream stream(*device);
     const auto out = world->allocate(kBytes);

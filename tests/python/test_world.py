@@ -118,13 +118,9 @@ def test_worlds_live_side_by_side_and_one_after_the_other() -> None:
 
 def test_missing_ranks_are_named() -> None:
     with pytest.raises(ons.TimeoutError, match="rank 1"):
-        ons.init(launch=ons.Launch(0, 2, free_port(), "secret"), device="host", bootstrap_timeout_s=0.5)
-
-
-def free_port() -> int:
-    from onstream.threads import _free_port
-
-    return _free_port()
+        ons.init(
+            launch=ons.Launch(0, 2, 0, "secret", "unix:onstream-test-alone"), device="host", bootstrap_timeout_s=0.5
+        )
 
 
 def test_run_threads_returns_results_in_rank_order() -> None:
