@@ -63,6 +63,7 @@ class World(_core.World):
             if extent < 0:
                 raise ValueError(f"shape {extents} has a negative extent")
             nbytes *= extent
+        _arrays.check_bytes(nbytes, f"an array of shape {extents}")
         return _arrays.view_of(self.allocate(nbytes, kind), extents, dtype)
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
@@ -71,7 +72,9 @@ class World(_core.World):
 
     def segment(self, nbytes: int, kind: str = "device") -> Segment:
         """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
-        return Segment(self._segment(_arrays.integer_of(nbytes, "nbytes"), kind))
+        wanted = _arrays.integer_of(nbytes, "nbytes")
+        _arrays.check_bytes(wanted, "a segment")
+        return Segment(self._segment(wanted, kind))
 
     # --- messages ---
 
