@@ -180,7 +180,8 @@ def _end_reason(world: World, error: BaseException) -> str:
 
 @atexit.register
 def _close_open_worlds() -> None:
-    error = getattr(sys, "last_value", None)
+    # In an interactive session that is any earlier slip, which the user has seen and gone on from.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for world in list(_open_worlds):
         if not world.closed:
             if error is not None:

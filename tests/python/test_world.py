@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import re
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -114,6 +116,20 @@ def test_numbers_beyond_64_bits_are_refused_with_their_value(call: Any, reason: 
 def test_memory_for_references_is_refused(dtype: Any) -> None:
     with alone() as world, pytest.raises(TypeError, match="references to Python objects"):
         world.empty(3, dtype)
+
+
+def test_a_slip_in_an_interactive_session_does_not_break_its_world_at_the_end() -> None:
+    typed = """
+import onstream as ons
+world = ons.init(launch=ons.Launch(0, 1, 0, ""), device="host")
+1 / 0
+print("and on with", world.size)
+"""
+    ended = subprocess.run([sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, timeout=60)
+    assert "and on with 1" in ended.stdout
+    assert "ZeroDivisionError" in ended.stderr
+    assert "failed" not in ended.stderr
+    assert "abort" not in ended.stderr
 
 
 def test_a_closed_world_says_so() -> None:
