@@ -22,7 +22,6 @@
 #include <exception>
 #include <iostream>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -125,9 +124,8 @@ void run_groups(const Setup& setup, const Launch& launch) {
 }
 
 void run_threads(const Setup& setup) {
-  std::random_device random;
-  const std::string secret = concat(random(), "-", random(), "-", random(), "-", random());
-  const std::string address = concat("unix:onstream-bench-", to_hex(sha256(secret)).substr(0, 32));
+  const std::string secret = to_hex(random_bytes(16));
+  const std::string address = "unix:onstream-bench-" + to_hex(random_bytes(16));
   std::vector<std::exception_ptr> errors(2);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
