@@ -48,6 +48,7 @@ class FrameReader {
 // Builds a body: integers little-endian, texts with their length before them.
 class Packer {
  public:
+  Packer& u8(std::uint8_t value) { return number(value, 1); }
   Packer& u32(std::uint32_t value) { return number(value, 4); }
   Packer& u64(std::uint64_t value) { return number(value, 8); }
   Packer& text(std::string_view value);
@@ -62,6 +63,7 @@ class Packer {
 class Unpacker {
  public:
   explicit Unpacker(std::string_view body) : rest_(body) {}
+  std::uint8_t u8() { return static_cast<std::uint8_t>(number(1)); }
   std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
   std::uint64_t u64() { return number(8); }
   std::string_view text();
