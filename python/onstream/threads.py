@@ -44,9 +44,10 @@ class _Rank(threading.Thread):
             self.failed_at = time.monotonic()  # before this rank's end makes others fail
             raise
 
-    def abort(self, reason: str) -> None:
+    def abort(self, error: BaseException) -> None:
         if self.world is not None and not self.world.closed:
-            self.world.abort(reason)
+            reason = f"the program was interrupted by {type(error).__name__}"
+            self.world.abort(reason, interrupt=isinstance(error, KeyboardInterrupt))
 
 
 def run_threads(size: int, function: Callable[[World], Result], **parameters: Any) -> list[Result]:
@@ -66,7 +67,7 @@ def run_threads(size: int, function: Callable[[World], Result], **parameters: An
             rank.join()
     except BaseException as error:  # Ctrl-C, or a test's time limit
         for rank in ranks:
-            rank.abort(f"the program was interrupted by {type(error).__name__}")
+            rank.abort(error)
         raise
     failed = [rank for rank in ranks if rank.error is not None]
     if failed:

@@ -41,7 +41,7 @@ class World(_core.World):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is not None and not self.closed and not _is_success(error):
-            self.abort(_end_reason(self, error))
+            _end(self, error)
         self.close()
 
     def __repr__(self) -> str:
@@ -174,8 +174,9 @@ def _is_success(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
-def _end_reason(world: World, error: BaseException) -> str:
-    return f"rank {world.rank} ended by {type(error).__name__}: {error}"
+def _end(world: World, error: BaseException) -> None:
+    reason = f"rank {world.rank} ended by {type(error).__name__}: {error}"
+    world.abort(reason, interrupt=isinstance(error, KeyboardInterrupt))
 
 
 @atexit.register
@@ -185,5 +186,5 @@ def _close_open_worlds() -> None:
     for world in list(_open_worlds):
         if not world.closed:
             if error is not None:
-                world.abort(_end_reason(world, error))
+                _end(world, error)
             world.close()

@@ -128,7 +128,8 @@ void raise_message_fault(WorldState& state, const FaultReport& fault) {
 
 void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane) {
   world.abort(concat("rank ", world.rank(), " was interrupted during a ", name_of(kind), " of ", bytes, " B with rank ",
-                     peer, " on lane ", lane));
+                     peer, " on lane ", lane),
+              Fabric::Cause::interrupt);
 }
 
 PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted)

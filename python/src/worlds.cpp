@@ -416,8 +416,12 @@ void bind_worlds(nb::module_& m) {
       .def("synchronize", &synchronize, nb::arg("stream") = nb::none(),
            "Blocks until the stream's work has finished, then raises if the world has failed.")
       .def(
-          "abort", [](const PyWorld& self, const std::string& reason) { self.open()->abort(reason); },
-          nb::arg("reason"), nb::call_guard<nb::gil_scoped_release>(), "Ends the world on every rank: streams drain.")
+          "abort",
+          [](const PyWorld& self, const std::string& reason, bool interrupt) {
+            self.open()->abort(reason, interrupt ? Fabric::Cause::interrupt : Fabric::Cause::failure);
+          },
+          nb::arg("reason"), nb::kw_only(), nb::arg("interrupt") = false, nb::call_guard<nb::gil_scoped_release>(),
+          "Ends the world on every rank: streams drain. An interrupt by the user is logged at debug level only.")
       .def(
           "check", [](const PyWorld& self) { self.state()->check(); },
           "Raises the world's failure, or the oldest fault of a stream-ordered message.")

@@ -58,7 +58,7 @@ void read_fields(std::string_view bytes) {
     if (taken > bytes.size()) std::abort();
   }
   body.u64();
-  body.u32();
+  body.u8();
   wire::unpack_error(body);
 }
 

@@ -63,10 +63,12 @@ class Fabric::Implementation {
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
             [board = board_](int peer) { return board->has_left(peer); })) {
-    mesh_.on("abort", [this](int, const std::string& reason, Fd) {
-      fail_world(reason);
-      return std::string();
-    });
+    for (const Cause cause : {Cause::failure, Cause::interrupt}) {
+      mesh_.on(topic_of(cause), [this, cause](int, const std::string& reason, Fd) {
+        fail_world(reason, cause);
+        return std::string();
+      });
+    }
     mesh_.on("fault", [this](int, const std::string& bytes, Fd) {
       const std::lock_guard lock(mutex_);
       foreign_.push_back(unpack_fault(bytes));
@@ -223,7 +225,9 @@ class Fabric::Implementation {
     return nullptr;
   }
 
-  void fail_world(const std::string& reason) {
+  static const char* topic_of(Cause cause) { return cause == Cause::interrupt ? "interrupt" : "abort"; }
+
+  void fail_world(const std::string& reason, Cause cause = Cause::failure) {
     {
       const std::lock_guard lock(mutex_);
       if (reason_.empty()) {
@@ -233,17 +237,17 @@ class Fabric::Implementation {
           const bool dead = std::find(dead_.begin(), dead_.end(), peer) != dead_.end();
           if (peer != launch_.rank && !dead && !mesh_.alive(peer)) left_.push_back(peer);
         }
-        log(LogLevel::error, "the world failed: ", reason);
+        log(cause == Cause::interrupt ? LogLevel::debug : LogLevel::error, "the world failed: ", reason);
       }
     }
     board_->set_abort();
     mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
-  void abort(const std::string& reason) {
-    fail_world(reason);
+  void abort(const std::string& reason, Cause cause = Cause::failure) {
+    fail_world(reason, cause);
     for (int peer = 0; peer < launch_.size; ++peer) {
-      if (peer != launch_.rank) mesh_.notify(peer, "abort", reason);
+      if (peer != launch_.rank) mesh_.notify(peer, topic_of(cause), reason);
     }
   }
 
@@ -438,7 +442,7 @@ std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
   }
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
-void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
+void Fabric::abort(const std::string& reason, Cause cause) { implementation_->abort("aborted: " + reason, cause); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {

@@ -92,7 +92,7 @@ class World {
   // --- the job ---
   void barrier();                   // the hosts of all ranks
   void synchronize(Stream stream);  // waits for the stream, then check()
-  void abort(const std::string& reason);
+  void abort(const std::string& reason, Fabric::Cause cause = Fabric::Cause::failure);
   // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.
   void check() const;
