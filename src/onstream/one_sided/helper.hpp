@@ -11,7 +11,7 @@
 #include <memory>
 #include <thread>
 
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/one_sided/step.hpp"
 #include "onstream/transport/fabric.hpp"
 
