@@ -1,7 +1,12 @@
 // Who keeps what alive: plans, requests and graphs that are let go while their work is under way, on every device.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -305,6 +310,40 @@ CASE(a_graph_that_outlives_its_world_ends) {
   for (const std::string& device : device_specs()) {
     for (const Path path : kPaths) graph_outlives_its_world(device, path);
   }
+}
+
+// The thread that lets go of things does not come along.
+CASE(a_forked_child_lets_go_of_things_itself) {
+  const auto let_go = [] {
+    const auto device = open_device("host", 0);
+    let_go_later(std::make_unique<std::shared_ptr<Memory>>(device->allocate(64, MemoryKind::pinned))).reset();
+    return Disposal::of_process().finish(10);
+  };
+  CHECK(let_go());
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(let_go() ? 0 : 3);
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// Ctrl-C is for the program's own threads.
+CASE(the_thread_that_lets_go_of_things_takes_no_signals) {
+  struct Asks {
+    std::promise<bool>* blocked;
+    ~Asks() {
+      sigset_t mask;
+      sigemptyset(&mask);
+      pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+      blocked->set_value(sigismember(&mask, SIGINT) == 1);
+    }
+  };
+  std::promise<bool> blocked;
+  Disposal disposal;
+  disposal.hand_over(std::shared_ptr<const void>(std::make_shared<Asks>(&blocked)));
+  auto answer = blocked.get_future();
+  CHECK(answer.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  CHECK(answer.get());
 }
 
 int main(int argc, char** argv) {

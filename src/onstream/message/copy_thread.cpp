@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/device/disposal.hpp"
 
 namespace onstream {

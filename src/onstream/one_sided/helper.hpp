@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/one_sided/step.hpp"
 #include "onstream/transport/fabric.hpp"
 

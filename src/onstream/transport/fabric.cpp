@@ -215,14 +215,21 @@ class Fabric::Implementation {
 
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<Segment>& weak : segments_) {
-      auto segment = weak.lock();
-      if (segment == nullptr) continue;
+    for (const std::shared_ptr<Segment>& segment : living_segments()) {
       const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
       if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
     }
     return nullptr;
+  }
+
+  // Whoever lets go of the last handle frees memory, which may wait for kernels: never with the mutex held.
+  std::vector<std::shared_ptr<Segment>> living_segments() {
+    std::vector<std::shared_ptr<Segment>> living;
+    const std::lock_guard lock(mutex_);
+    for (const std::weak_ptr<Segment>& weak : segments_) {
+      if (auto segment = weak.lock()) living.push_back(std::move(segment));
+    }
+    return living;
   }
 
   static const char* topic_of(Cause cause) { return cause == Cause::interrupt ? "interrupt" : "abort"; }

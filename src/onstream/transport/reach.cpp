@@ -157,18 +157,24 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
   for (const std::uint64_t id : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
 }
 
+// The driver is asked without the mutex: sends wait for that one.
 void Reach::sweep() {
-  std::vector<std::pair<int, std::uint64_t>> gone;
+  std::vector<std::pair<std::pair<int, std::byte*>, std::uint64_t>> gone;
   {
     const std::lock_guard lock(mutex_);
-    for (auto entry = exposed_.begin(); entry != exposed_.end();) {
-      const bool lives = device_->inspect(entry->second.base).id == entry->second.id;
-      if (!lives) gone.emplace_back(entry->first.first, entry->second.id);
-      if (!lives) counts_.stale += 1;
-      entry = lives ? std::next(entry) : exposed_.erase(entry);
-    }
+    for (const auto& [key, entry] : exposed_) gone.emplace_back(key, entry.id);
   }
-  for (const auto& [peer, id] : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
+  std::erase_if(gone, [&](const auto& one) { return device_->inspect(one.first.second).id == one.second; });
+  for (const auto& [key, id] : gone) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto entry = exposed_.find(key);
+      if (entry == exposed_.end() || entry->second.id != id) continue;  // another thread was faster
+      exposed_.erase(entry);
+      counts_.stale += 1;
+    }
+    mesh_.notify(key.first, "the end of a buffer", bytes_of(id));
+  }
 }
 
 std::string Reach::attach_for(int peer, const std::string& payload) {
