@@ -134,12 +134,21 @@ class Fabric::Implementation {
 
   std::shared_ptr<Event> note_use(Stream stream) { return uses_.note(stream); }
 
+  // Throws the story if the world has failed, beginning with what has come to nothing by that.
+  void check_for(std::string_view topic, std::string_view what_it_did_not) {
+    try {
+      check();
+    } catch (const Error& error) {
+      fail(error.code(), "rank ", launch_.rank, ": ", topic, " did not ", what_it_did_not, ": ", error.what());
+    }
+  }
+
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
-    check();
+    check_for(topic, "start");
     try {
       return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
     } catch (const Error& error) {
-      check();  // the world's own story says more, if it has failed
+      check_for(topic, "end");  // the world's own story says more, if it has failed
       if (error.code() != ErrorCode::timeout) throw;
       late(concat(error.what(), " (parameter timeout_s)"));
     }
