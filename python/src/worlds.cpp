@@ -286,6 +286,7 @@ void bind_launch(nb::module_& m) {
                               .address = address,
                               .port = port,
                               .secret = secret,
+                              .generation = "",
                               .launcher = "threads"};
           },
           nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1")

@@ -13,7 +13,6 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
-#include "onstream/bootstrap/sha256.hpp"
 #include "onstream/device/disposal.hpp"
 #include "own_stream.hpp"
 #include "processes.hpp"
@@ -216,12 +215,6 @@ void graph_outlives_its_world(const std::string& device_spec, Path path) {
 
 // --- a graph that copies into another process, which outlives the graph's world ---
 
-Launch launch_of_two(int rank, const std::string& address) {
-  Launch launch = launch_of(rank, 2, 0);
-  launch.address = address;
-  return launch;
-}
-
 // Rank 0 sends in a graph, by a message and by a plan whose copies ask nobody.
 void capture_sends(World& world, std::byte* buffer, Stream stream, std::shared_ptr<Graph>& graph) {
   PlanBuilder builder = world.plan("p");
@@ -253,9 +246,9 @@ void replay_without_a_world(const std::string& device_spec) {
 
 // Rank 1 lives on meanwhile.
 void outlive_the_replay(const std::string& device_spec) {
-  const std::string address = "unix:onstream-test-" + to_hex(random_bytes(8));
-  const pid_t other = spawn_rank(device_spec, launch_of_two(0, address));
-  const auto world = World::create(launch_of_two(1, address), quick(device_spec));
+  const std::string address = meeting_place();
+  const pid_t other = spawn_rank(device_spec, launch_of(0, 2, address));
+  const auto world = World::create(launch_of(1, 2, address), quick(device_spec));
   const OwnStream stream(world->device());
   TestBuffer buffer(*world, kBytes);
   PlanBuilder builder = world->plan("p");
