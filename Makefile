@@ -16,7 +16,7 @@ LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache)
 BIN := $(VENV)/bin
 CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 
-.PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build setup setup-check python clean
+.PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build libmp setup setup-check python clean
 
 help:
 	@echo "make demo       the tsunami over real sea floor (ARGS: options of 'onstream demo')"
@@ -31,7 +31,7 @@ help:
 demo: build
 	$(BIN)/onstream demo $(ARGS)
 
-test: build
+test: build libmp
 	$(BIN)/python -m pytest tests/python $(ARGS)
 
 check: lint rules install-check sanitize
@@ -47,6 +47,10 @@ setup-check: python
 
 build: setup
 	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)" --strict "$(STRICT)"
+
+# What libmp's tests run over where there is nvcc and no GPU: its interface again, without CUDA, in $(BUILD)-libmp.
+libmp: build
+	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)" --strict "$(STRICT)" --libmp
 
 lint: setup-check build
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
@@ -91,4 +95,4 @@ gpu-bench: build
 	bash tools/gpu_bench.sh "$(OUT)"
 
 clean:
-	rm -rf $(VENV) $(BUILD) $(BUILD)-install $(BUILD)-address $(BUILD)-thread
+	rm -rf $(VENV) $(BUILD) $(BUILD)-libmp $(BUILD)-install $(BUILD)-address $(BUILD)-thread

@@ -4,15 +4,9 @@
 // time. Its buffers come from ncclMemAlloc and are registered with the communicator, which is the best it offers; the
 // heading says whether it took the registration. The ranks pass the unique id through onstream's own store. NCCL has no
 // deadlines: the driver of the bench ends a run that hangs.
-#include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "library.hpp"
-#include "onstream/base/error.hpp"
-#include "onstream/bootstrap/store.hpp"
-#include "onstream/device/devices.hpp"
-#include "options.hpp"
+#include "library_peer.hpp"
 #include "shared_object.hpp"
 
 namespace onstream::bench {
@@ -24,7 +18,6 @@ struct UniqueId {
 };
 using Communicator = void*;
 constexpr int kInt8 = 0;
-constexpr double kMeetS = 60;
 
 struct Nccl {
   int (*get_version)(int*);
@@ -76,41 +69,19 @@ class NcclBatch final : public Batch {
   std::vector<Step> steps_;
 };
 
-class NcclLibrary final : public Library {
+class NcclLibrary final : public PeerLibrary {
  public:
-  explicit NcclLibrary(const LibraryOptions& options)
-      : nccl_(SharedObject(options.file)),
-        launch_(options.launch),
-        store_(options.launch, Deadline(kMeetS)),
-        device_(open_device(options.device, options.launch.local_rank)) {
-    require(options.from == MemoryKind::device && options.to == MemoryKind::device,
-            "NCCL is measured in device memory");
+  NcclLibrary(const Nccl& nccl, const LibraryOptions& options) : PeerLibrary("NCCL", options), nccl_(nccl) {
     nccl_.check(nccl_.get_version(&version_), "ncclGetVersion");
-    UniqueId id{};
-    if (launch_.rank == 0) {
-      nccl_.check(nccl_.get_unique_id(&id), "ncclGetUniqueId");
-      store_.set("nccl.id", {id.bytes.data(), id.bytes.size()});
-    } else {
-      const std::string text = store_.get("nccl.id", Deadline(kMeetS));
-      require(text.size() == sizeof(id), "the unique id of NCCL came with ", text.size(), " B");
-      std::memcpy(&id, text.data(), sizeof(id));
-    }
-    nccl_.check(nccl_.init_rank(&communicator_, launch_.size, id, launch_.rank), "ncclCommInitRank");
-    data_bytes_ = std::max(options.largest, kWordBytes);
-    for (const std::size_t bytes : {data_bytes_, data_bytes_, kWordBytes, kWordBytes})
-      buffers_.push_back(allocate(bytes));
+    const auto id = meet<UniqueId>([&](UniqueId& made) { nccl_.check(nccl_.get_unique_id(&made), "ncclGetUniqueId"); });
+    nccl_.check(nccl_.init_rank(&communicator_, size(), id, rank()), "ncclCommInitRank");
+    make_buffers([&](std::size_t bytes) { return allocate(bytes); });
   }
 
   ~NcclLibrary() override {
     nccl_.destroy(communicator_);
-    for (std::byte* buffer : buffers_) nccl_.mem_free(buffer);
+    free_buffers([&](std::byte* buffer) { nccl_.mem_free(buffer); });
   }
-
-  int rank() const override { return launch_.rank; }
-  int size() const override { return launch_.size; }
-  Device& device() const override { return *device_; }
-  std::byte* outgoing(Channel channel) const override { return buffers_[channel == Channel::data ? 0 : 2]; }
-  std::byte* incoming(Channel channel) const override { return buffers_[channel == Channel::data ? 1 : 3]; }
 
   void send(const Span& span, int peer, Stream stream) override {
     nccl_.check(nccl_.send(outgoing(span.channel) + span.offset, span.bytes, kInt8, peer, communicator_, stream.handle),
@@ -137,19 +108,12 @@ class NcclLibrary final : public Library {
     nccl_.check(nccl_.group_end(), "ncclGroupEnd");
   }
 
-  void run_host(const Case& c) override {
-    fail(ErrorCode::unsupported, "NCCL has only messages on a stream, no ", name_of(c.mode), " from the host");
-  }
-  void synchronize(Stream stream) override { device_->synchronize(stream); }
-  void abort(const std::string& reason) override { end_process(reason); }
-
-  std::string heading() const override {
-    return concat("{\"library\":\"NCCL ", version_text(version_), "\",\"device\":", quoted(device_->name()),
-                  ",\"device_kind\":\"", name_of(device_->kind()), "\",\"ranks\":", size(),
-                  ",\"buffers\":\"ncclMemAlloc, ", registered_ ? "registered" : "not registered", "\"}");
-  }
-
  private:
+  std::string version() const override { return version_text(version_); }
+  std::string buffers() const override {
+    return concat("ncclMemAlloc, ", registered_ ? "registered" : "not registered");
+  }
+
   std::byte* allocate(std::size_t bytes) {
     void* memory = nullptr;
     nccl_.check(nccl_.mem_alloc(&memory, bytes), "ncclMemAlloc");
@@ -159,13 +123,8 @@ class NcclLibrary final : public Library {
   }
 
   Nccl nccl_;
-  Launch launch_;
-  Store store_;
-  std::shared_ptr<Device> device_;
   int version_ = 0;
   Communicator communicator_ = nullptr;
-  std::size_t data_bytes_ = 0;
-  std::vector<std::byte*> buffers_;  // data out, data in, control out, control in
   bool registered_ = true;
 };
 
@@ -173,6 +132,8 @@ void NcclBatch::post(Stream stream) { library_.run(steps_, stream); }
 
 }  // namespace
 
-std::unique_ptr<Library> open_nccl(const LibraryOptions& options) { return std::make_unique<NcclLibrary>(options); }
+std::unique_ptr<Library> open_nccl(const LibraryOptions& options) {
+  return std::make_unique<NcclLibrary>(Nccl(SharedObject(options.file)), options);
+}
 
 }  // namespace onstream::bench

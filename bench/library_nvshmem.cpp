@@ -11,16 +11,9 @@
 // the other's last replay have been waited for, and nobody can begin its next one before this window's messages of
 // every rank were seen: true of ping-pong, of an acknowledged window, and of a ring with at least as many steps as
 // ranks.
-#include <algorithm>
 #include <array>
-#include <cstring>
-#include <map>
 
-#include "library.hpp"
-#include "onstream/base/error.hpp"
-#include "onstream/bootstrap/store.hpp"
-#include "onstream/device/devices.hpp"
-#include "options.hpp"
+#include "library_peer.hpp"
 #include "shared_object.hpp"
 
 namespace onstream::bench {
@@ -57,7 +50,6 @@ static_assert(sizeof(InitArguments) == 128 && sizeof(InitAttributes) == 144);
 constexpr unsigned kInitWithUniqueId = 1u << 3;
 constexpr int kSignalSet = 9;
 constexpr int kCompareGe = 5;
-constexpr double kMeetS = 60;
 constexpr int kVariants = 2;
 constexpr std::size_t kChannels = 2;
 
@@ -94,42 +86,28 @@ struct Signals {
   std::vector<std::uint64_t> received;  // [channel][sender]
 };
 
-class NvshmemLibrary final : public Library {
+class NvshmemLibrary final : public PeerLibrary {
  public:
-  explicit NvshmemLibrary(const LibraryOptions& options)
-      : nvshmem_(SharedObject(options.file)),
-        launch_(options.launch),
-        store_(options.launch, Deadline(kMeetS)),
-        device_(open_device(options.device, options.launch.local_rank)) {
-    require(options.from == MemoryKind::device && options.to == MemoryKind::device,
-            "NVSHMEM is measured in device memory");
+  NvshmemLibrary(const Nvshmem& nvshmem, const LibraryOptions& options)
+      : PeerLibrary("NVSHMEM", options), nvshmem_(nvshmem) {
     initialize();
-    data_bytes_ = std::max(options.largest, kWordBytes);
-    for (const std::size_t bytes : {data_bytes_, data_bytes_, kWordBytes, kWordBytes}) {
-      buffers_.push_back(static_cast<std::byte*>(allocate(bytes)));
-    }
+    make_buffers([&](std::size_t bytes) { return static_cast<std::byte*>(allocate(bytes)); });
     for (int set = 0; set < 1 + kVariants; ++set) {
       Signals& signals = sets_.emplace_back();
       signals.words = static_cast<std::uint64_t*>(allocate(words_bytes()));
     }
-    zeros_ = device_->allocate(words_bytes(), MemoryKind::device);
-    stream_ = device_->create_stream();
+    zeros_ = device().allocate(words_bytes(), MemoryKind::device);
+    stream_ = device().create_stream();
     reset();
   }
 
   ~NvshmemLibrary() override {
     nvshmem_.barrier_all();
-    device_->destroy_stream(stream_);
+    device().destroy_stream(stream_);
     for (const Signals& signals : sets_) nvshmem_.free(signals.words);
-    for (std::byte* buffer : buffers_) nvshmem_.free(buffer);
+    free_buffers([&](std::byte* buffer) { nvshmem_.free(buffer); });
     nvshmem_.finalize();
   }
-
-  int rank() const override { return launch_.rank; }
-  int size() const override { return launch_.size; }
-  Device& device() const override { return *device_; }
-  std::byte* outgoing(Channel channel) const override { return buffers_[channel == Channel::data ? 0 : 2]; }
-  std::byte* incoming(Channel channel) const override { return buffers_[channel == Channel::data ? 1 : 3]; }
 
   void send(const Span& span, int peer, Stream stream) override {
     Signals& signals = sets_[current_];
@@ -153,50 +131,37 @@ class NvshmemLibrary final : public Library {
   std::shared_ptr<Batch> prepare(const std::vector<Step>&) override {
     fail(ErrorCode::unsupported, "NVSHMEM has no operations that are prepared and posted together");
   }
-  void run_host(const Case& c) override {
-    fail(ErrorCode::unsupported, "NVSHMEM is measured on a stream, there is no ", name_of(c.mode), " from the host");
-  }
-  void synchronize(Stream stream) override { device_->synchronize(stream); }
-  void abort(const std::string& reason) override { end_process(reason); }
-
   void begin_case() override { reset(); }
   int variants() const override { return kVariants; }
   void begin_variant(int variant, Stream stream) override {
     current_ = static_cast<std::size_t>(1 + variant);
     sets_[current_].sent.assign(words_count(), 0);
     sets_[current_].received.assign(words_count(), 0);
-    device_->copy(sets_[static_cast<std::size_t>(1 + (variant + 1) % kVariants)].words, zeros_->data(), words_bytes(),
+    device().copy(sets_[static_cast<std::size_t>(1 + (variant + 1) % kVariants)].words, zeros_->data(), words_bytes(),
                   stream);
   }
   void end_variants() override { current_ = 0; }
 
-  std::string heading() const override {
+ private:
+  std::string version() const override {
     int major = 0;
     int minor = 0;
     int patch = 0;
     nvshmem_.version(&major, &minor, &patch);
-    return concat("{\"library\":\"NVSHMEM ", major, ".", minor, ".", patch, "\",\"device\":", quoted(device_->name()),
-                  ",\"device_kind\":\"", name_of(device_->kind()), "\",\"ranks\":", size(),
-                  ",\"buffers\":\"symmetric heap\"}");
+    return concat(major, ".", minor, ".", patch);
   }
+  std::string buffers() const override { return "symmetric heap"; }
 
- private:
   void initialize() {
-    UniqueId id{};
-    id.version = kVersionOf<UniqueId>;
-    if (launch_.rank == 0) {
-      check(nvshmem_.get_unique_id(&id), "nvshmemx_get_uniqueid");
-      store_.set("nvshmem.id", {reinterpret_cast<const char*>(&id), sizeof(id)});
-    } else {
-      const std::string text = store_.get("nvshmem.id", Deadline(kMeetS));
-      require(text.size() == sizeof(id), "the unique id of NVSHMEM came with ", text.size(), " B");
-      std::memcpy(&id, text.data(), sizeof(id));
-    }
+    const auto id = meet<UniqueId>([&](UniqueId& made) {
+      made.version = kVersionOf<UniqueId>;
+      check(nvshmem_.get_unique_id(&made), "nvshmemx_get_uniqueid");
+    });
     InitAttributes attributes{};
     attributes.version = kVersionOf<InitAttributes>;
     attributes.arguments.version = kVersionOf<InitArguments>;
     attributes.arguments.unique_id.version = kVersionOf<UniqueIdArguments>;
-    check(nvshmem_.set_unique_id(launch_.rank, launch_.size, &id, &attributes), "nvshmemx_set_attr_uniqueid_args");
+    check(nvshmem_.set_unique_id(rank(), size(), &id, &attributes), "nvshmemx_set_attr_uniqueid_args");
     check(nvshmem_.init(kInitWithUniqueId, &attributes), "nvshmemx_hostlib_init_attr");
   }
 
@@ -216,11 +181,11 @@ class NvshmemLibrary final : public Library {
   void reset() {
     nvshmem_.barrier_all();
     for (Signals& signals : sets_) {
-      device_->copy(signals.words, zeros_->data(), words_bytes(), stream_);
+      device().copy(signals.words, zeros_->data(), words_bytes(), stream_);
       signals.sent.assign(words_count(), 0);
       signals.received.assign(words_count(), 0);
     }
-    device_->synchronize(stream_);
+    device().synchronize(stream_);
     nvshmem_.barrier_all();
   }
 
@@ -231,12 +196,7 @@ class NvshmemLibrary final : public Library {
   }
 
   Nvshmem nvshmem_;
-  Launch launch_;
-  Store store_;
-  std::shared_ptr<Device> device_;
-  std::size_t data_bytes_ = 0;
-  std::vector<std::byte*> buffers_;  // data out, data in, control out, control in
-  std::vector<Signals> sets_;        // eager, then one of each captured variant
+  std::vector<Signals> sets_;  // eager, then one of each captured variant
   std::size_t current_ = 0;
   std::shared_ptr<Memory> zeros_;
   Stream stream_;
@@ -245,7 +205,7 @@ class NvshmemLibrary final : public Library {
 }  // namespace
 
 std::unique_ptr<Library> open_nvshmem(const LibraryOptions& options) {
-  return std::make_unique<NvshmemLibrary>(options);
+  return std::make_unique<NvshmemLibrary>(Nvshmem(SharedObject(options.file)), options);
 }
 
 }  // namespace onstream::bench

@@ -4,7 +4,7 @@
 //     CASE              see message_case.hpp
 //     --device SPEC     host, cuda, cuda:N
 //     --samples N
-//     --threads PORT    two ranks as threads of this process, which meet at this free TCP port
+//     --threads         two ranks as threads of this process
 //     --library NAME    onstream, nccl or nvshmem; the latter two with --file, which the loader gets
 //     --then            begins another group, with a world of its own
 //   of a group:
@@ -22,8 +22,6 @@
 #include <exception>
 #include <iostream>
 #include <memory>
-#include <optional>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -32,6 +30,7 @@
 #include "message_modes.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/parameters.hpp"
+#include "onstream/bootstrap/sha256.hpp"
 #include "options.hpp"
 
 namespace {
@@ -42,95 +41,64 @@ struct Group {
   MemoryKind from = MemoryKind::device;
   MemoryKind to = MemoryKind::device;
   Path path = Path::automatic;
-  std::vector<std::pair<std::string, std::string>> parameters;
+  bench::Settings parameters;
   std::vector<bench::Case> cases;
 };
 
-struct Options {
+struct Setup {
   std::string library = "onstream";
   std::string file;
   std::string device;
   int samples = 10;
-  std::optional<int> threads_port;
-  std::vector<Group> groups = {Group()};
+  bool threads = false;  // of this process; else the ranks are processes
+  std::vector<Group> groups;
 };
 
-bool read_group_option(Group& group, const std::string& word, bench::Words& words) {
-  if (word == "--from") {
-    group.from = bench::memory_from(word, words.value());
-  } else if (word == "--to") {
-    group.to = bench::memory_from(word, words.value());
-  } else if (word == "--path") {
-    group.path = path_from(words.value());
-  } else if (word == "--set") {
-    group.parameters.push_back(bench::setting_from(words.value()));
-  } else {
-    return false;
+Setup setup_from(int argc, char** argv) {
+  Setup setup;
+  Group group;
+  const auto next_group = [&] { setup.groups.push_back(std::exchange(group, Group())); };
+  bench::Options()
+      .text("--device", setup.device)
+      .memory("--from", group.from)
+      .memory("--to", group.to)
+      .value("--path", [&](const std::string& name) { group.path = path_from(name); })
+      .setting("--set", group.parameters)
+      .count("--samples", setup.samples, 1, 100'000)
+      .flag("--threads", [&] { setup.threads = true; })
+      .text("--library", setup.library)
+      .text("--file", setup.file)
+      .flag("--then", next_group)
+      .others([&](const std::string& word) { group.cases.push_back(bench::case_from(word)); })
+      .read(argc, argv);
+  next_group();
+  for (const Group& each : setup.groups) {
+    require(!each.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
   }
-  return true;
+  return setup;
 }
 
-void read_option(Options& options, const std::string& word, bench::Words& words) {
-  if (read_group_option(options.groups.back(), word, words)) return;
-  if (word == "--then") {
-    options.groups.emplace_back();
-  } else if (word == "--device") {
-    options.device = words.value();
-  } else if (word == "--samples") {
-    options.samples = bench::count_from(word, words.value(), 1, 100'000);
-  } else if (word == "--threads") {
-    options.threads_port = bench::count_from(word, words.value(), 1, 65535);
-  } else if (word == "--library") {
-    options.library = words.value();
-  } else if (word == "--file") {
-    options.file = words.value();
-  } else {
-    fail(ErrorCode::invalid_argument, "unknown option ", word,
-         "; there are --device, --from, --to, --path, --set, --samples, --threads, --library, --file, --then");
+std::unique_ptr<bench::Library> open(const Setup& setup, const Group& group, const Launch& launch) {
+  bench::LibraryOptions wanted{launch, setup.device, group.from, group.to, group.path, 0, setup.file};
+  for (const bench::Case& c : group.cases) wanted.largest = std::max(wanted.largest, c.buffer_bytes());
+  if (setup.library == "onstream") {
+    return bench::open_onstream(wanted, bench::parameters_from(setup.device, group.parameters));
   }
+  require(!wanted.file.empty(), "--library ", setup.library, " needs --file, the library to load");
+  require(setup.groups.size() == 1, "--library ", setup.library, " has one group, --then is onstream's");
+  if (wanted.device.empty()) wanted.device = "cuda";
+  if (setup.library == "nccl") return bench::open_nccl(wanted);
+  if (setup.library == "nvshmem") return bench::open_nvshmem(wanted);
+  fail(ErrorCode::invalid_argument, "--library is '", setup.library, "'; there are onstream, nccl, nvshmem");
 }
 
-Options options_from(int argc, char** argv) {
-  Options options;
-  bench::Words words(argc, argv);
-  while (words.more()) {
-    const std::string& word = words.next();
-    if (word.rfind("--", 0) == 0) {
-      read_option(options, word, words);
-    } else {
-      options.groups.back().cases.push_back(bench::case_from(word));
-    }
-  }
-  for (const Group& group : options.groups) {
-    require(!group.cases.empty(), "no case given; a case is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW");
-  }
-  return options;
-}
-
-std::unique_ptr<bench::Library> open(const Options& options, const Group& group, const Launch& launch) {
-  bench::LibraryOptions setup{launch, options.device, group.from, group.to, group.path, 0, options.file};
-  for (const bench::Case& c : group.cases) setup.largest = std::max(setup.largest, c.buffer_bytes());
-  if (options.library == "onstream") {
-    Parameters parameters = Parameters::from_environment();
-    if (!setup.device.empty()) parameters.set("device", setup.device);
-    for (const auto& [name, value] : group.parameters) parameters.set(name, value);
-    return bench::open_onstream(setup, parameters);
-  }
-  require(!setup.file.empty(), "--library ", options.library, " needs --file, the library to load");
-  require(options.groups.size() == 1, "--library ", options.library, " has one group, --then is onstream's");
-  if (setup.device.empty()) setup.device = "cuda";
-  if (options.library == "nccl") return bench::open_nccl(setup);
-  if (options.library == "nvshmem") return bench::open_nvshmem(setup);
-  fail(ErrorCode::invalid_argument, "--library is '", options.library, "'; there are onstream, nccl, nvshmem");
-}
-
-void run_group(const Options& options, const Group& group, const Launch& launch) {
-  const std::unique_ptr<bench::Library> library = open(options, group, launch);
+void run_group(const Setup& setup, const Group& group, const Launch& launch) {
+  const std::unique_ptr<bench::Library> library = open(setup, group, launch);
   try {
     bench::Runner runner(*library);
     if (library->rank() == 0) std::cout << library->heading() << std::endl;
     for (const bench::Case& c : group.cases) {
-      const std::vector<double> samples_s = runner.run(c, options.samples);
+      const std::vector<double> samples_s = runner.run(c, setup.samples);
       if (library->rank() == 0) std::cout << bench::json_of(c, samples_s) << std::endl;
     }
   } catch (const std::exception& error) {
@@ -140,23 +108,24 @@ void run_group(const Options& options, const Group& group, const Launch& launch)
 }
 
 // A group that fails fails on every rank, so all go on to the next together.
-void run_groups(const Options& options, const Launch& launch) {
+void run_groups(const Setup& setup, const Launch& launch) {
   std::size_t failed = 0;
-  for (const Group& group : options.groups) {
-    if (launch.rank == 0 && options.groups.size() > 1) {
-      std::cout << "{\"group\":" << &group - options.groups.data() << "}" << std::endl;
+  for (const Group& group : setup.groups) {
+    if (launch.rank == 0 && setup.groups.size() > 1) {
+      std::cout << "{\"group\":" << &group - setup.groups.data() << "}" << std::endl;
     }
     try {
-      run_group(options, group, launch);
+      run_group(setup, group, launch);
     } catch (const std::exception& error) {
-      if (++failed == options.groups.size()) throw;
+      if (++failed == setup.groups.size()) throw;
       if (launch.rank == 0) std::cout << "{\"error\":" << bench::quoted(error.what()) << "}" << std::endl;
     }
   }
 }
 
-void run_threads(const Options& options) {
-  const std::string secret = concat(std::random_device{}(), "-", std::random_device{}());
+void run_threads(const Setup& setup) {
+  const std::string secret = to_hex(random_bytes(16));
+  const std::string address = "unix:onstream-bench-" + to_hex(random_bytes(16));
   std::vector<std::exception_ptr> errors(2);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -164,11 +133,11 @@ void run_threads(const Options& options) {
       Launch launch;
       launch.rank = launch.local_rank = rank;
       launch.size = launch.local_size = 2;
-      launch.port = *options.threads_port;
+      launch.address = address;
       launch.secret = secret;
       launch.launcher = "threads";
       try {
-        run_groups(options, launch);
+        run_groups(setup, launch);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
       }
@@ -189,11 +158,11 @@ void onstream::bench::end_process(const std::string& reason) {
 
 int main(int argc, char** argv) {
   try {
-    const Options options = options_from(argc, argv);
-    if (options.threads_port) {
-      run_threads(options);
+    const Setup setup = setup_from(argc, argv);
+    if (setup.threads) {
+      run_threads(setup);
     } else {
-      run_groups(options, launch_from_environment());
+      run_groups(setup, launch_from_environment());
     }
     return 0;
   } catch (const std::exception& error) {

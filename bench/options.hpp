@@ -1,31 +1,49 @@
 // The words that the bench programs read, and how: every misread word is answered with its name, value and range.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "onstream/base/parameters.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream::bench {
 
 int count_from(const std::string& option, const std::string& value, int least, int most);
-MemoryKind memory_from(const std::string& option, const std::string& name);
-// NAME=VALUE of a parameter.
-std::pair<std::string, std::string> setting_from(const std::string& text);
 
-// A program's options one after the other: next() is the word, value() what follows it.
-class Words {
+// Parameters that a program was given, as NAME=VALUE each, the device among them.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+// Those of the environment, with these on top; an empty device leaves it as it is.
+Parameters parameters_from(const std::string& device, const Settings& settings);
+
+// The options of a program. Each call states one; read() takes the program's words in their order.
+class Options {
  public:
-  Words(int argc, char** argv) : words_(argv + 1, argv + argc) {}
-  bool more() const { return at_ < words_.size(); }
-  const std::string& next() { return words_[at_++]; }
-  // Throws invalid_argument naming the option that has none.
-  const std::string& value();
+  using Take = std::function<void(const std::string& value)>;
+
+  Options& value(const std::string& name, Take take);
+  Options& flag(const std::string& name, std::function<void()> take);
+  Options& text(const std::string& name, std::string& into);
+  Options& count(const std::string& name, int& into, int least, int most);
+  Options& memory(const std::string& name, MemoryKind& into);
+  Options& setting(const std::string& name, Settings& into);
+  // Words that are no options; without this there are none.
+  Options& others(Take take);
+
+  // Throws invalid_argument for an option without its value, and for an unknown one, with all that there are.
+  void read(int argc, char** argv) const;
 
  private:
-  std::vector<std::string> words_;
-  std::size_t at_ = 0;
+  struct One {
+    std::string name;
+    bool has_value;
+    Take take;
+  };
+  const One& find(const std::string& word) const;
+  std::vector<One> all_;
+  Take others_;
 };
 
 // Three significant digits would hide what medians of nanoseconds tell: "1.234567890e-06".

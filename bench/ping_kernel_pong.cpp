@@ -36,10 +36,10 @@ namespace {
 
 using namespace onstream;
 
-struct Options {
+struct Setup {
   std::string device;
-  std::vector<std::pair<std::string, std::string>> parameters;
-  std::size_t bytes = 1024;
+  bench::Settings parameters;
+  int bytes = 1024;
   std::vector<int> kernel_us = {0, 5, 20, 100};
   int steps_per_batch = 20;
   int batches_inflight = 2;
@@ -57,36 +57,22 @@ std::vector<int> list_from(const std::string& option, const std::string& text) {
   return values;
 }
 
-Options options_from(int argc, char** argv) {
-  Options options;
-  bench::Words words(argc, argv);
-  while (words.more()) {
-    const std::string word = words.next();
-    if (word == "--device") {
-      options.device = words.value();
-    } else if (word == "--set") {
-      options.parameters.push_back(bench::setting_from(words.value()));
-    } else if (word == "--bytes") {
-      options.bytes = static_cast<std::size_t>(bench::count_from(word, words.value(), 8, 1 << 30));
-    } else if (word == "--kernel-us") {
-      options.kernel_us = list_from(word, words.value());
-    } else if (word == "--steps-per-batch") {
-      options.steps_per_batch = bench::count_from(word, words.value(), 1, 10'000);
-    } else if (word == "--batches-inflight") {
-      options.batches_inflight = bench::count_from(word, words.value(), 1, 1'000);
-    } else if (word == "--batches") {
-      options.batches = bench::count_from(word, words.value(), 1, 100'000);
-    } else if (word == "--samples") {
-      options.samples = bench::count_from(word, words.value(), 1, 1'000);
-    } else {
-      fail(ErrorCode::invalid_argument, "unknown option ", word,
-           "; there are --device, --set, --bytes, --kernel-us, --steps-per-batch, --batches-inflight, --batches, "
-           "--samples");
-    }
-  }
-  require(options.batches % options.batches_inflight == 0, "--batches ", options.batches,
-          " is no multiple of --batches-inflight ", options.batches_inflight);
-  return options;
+Setup setup_from(int argc, char** argv) {
+  Setup setup;
+  const auto take_list = [&](const std::string& text) { setup.kernel_us = list_from("--kernel-us", text); };
+  bench::Options()
+      .text("--device", setup.device)
+      .setting("--set", setup.parameters)
+      .count("--bytes", setup.bytes, 8, 1 << 30)
+      .value("--kernel-us", take_list)
+      .count("--steps-per-batch", setup.steps_per_batch, 1, 10'000)
+      .count("--batches-inflight", setup.batches_inflight, 1, 1'000)
+      .count("--batches", setup.batches, 1, 100'000)
+      .count("--samples", setup.samples, 1, 1'000)
+      .read(argc, argv);
+  require(setup.batches % setup.batches_inflight == 0, "--batches ", setup.batches,
+          " is no multiple of --batches-inflight ", setup.batches_inflight);
+  return setup;
 }
 
 double seconds_of(const timeval& time) {
@@ -107,12 +93,13 @@ struct Sample {
 
 class Player {
  public:
-  Player(World& world, const Options& options)
+  Player(World& world, const Setup& setup)
       : world_(world),
-        options_(options),
+        setup_(setup),
+        bytes_(static_cast<std::size_t>(setup.bytes)),
         peer_(1 - world.rank()),
-        in_(world.allocate(options.bytes)),
-        out_(world.allocate(options.bytes)),
+        in_(world.allocate(bytes_)),
+        out_(world.allocate(bytes_)),
         stream_(world.device().create_stream()) {
     world_.device().load(bench::spin_kernel());
   }
@@ -122,28 +109,28 @@ class Player {
 
   void synchronous_batch() {
     std::vector<std::shared_ptr<Request>> receives;
-    for (int s = 0; s < options_.steps_per_batch; ++s) {
-      receives.push_back(world_.irecv(in_->data(), options_.bytes, peer_, MessageOptions()));
+    for (int s = 0; s < setup_.steps_per_batch; ++s) {
+      receives.push_back(world_.irecv(in_->data(), bytes_, peer_, MessageOptions()));
     }
     for (const auto& receive : receives) {
-      if (world_.rank() == 1) check(world_.send(out_->data(), options_.bytes, peer_, MessageOptions()));
+      if (world_.rank() == 1) check(world_.send(out_->data(), bytes_, peer_, MessageOptions()));
       check(world_.wait(receive));
       compute();
       world_.synchronize(stream_);
-      if (world_.rank() == 0) check(world_.send(out_->data(), options_.bytes, peer_, MessageOptions()));
+      if (world_.rank() == 0) check(world_.send(out_->data(), bytes_, peer_, MessageOptions()));
     }
   }
 
   void enqueue_batch() {
     std::vector<std::shared_ptr<Request>> receives;
-    for (int s = 0; s < options_.steps_per_batch; ++s) {
-      receives.push_back(world_.irecv(in_->data(), options_.bytes, peer_, MessageOptions(), stream_));
+    for (int s = 0; s < setup_.steps_per_batch; ++s) {
+      receives.push_back(world_.irecv(in_->data(), bytes_, peer_, MessageOptions(), stream_));
     }
     for (const auto& receive : receives) {
-      if (world_.rank() == 1) world_.send(out_->data(), options_.bytes, peer_, MessageOptions(), stream_);
+      if (world_.rank() == 1) world_.send(out_->data(), bytes_, peer_, MessageOptions(), stream_);
       world_.wait(receive, stream_);
       compute();
-      if (world_.rank() == 0) world_.send(out_->data(), options_.bytes, peer_, MessageOptions(), stream_);
+      if (world_.rank() == 0) world_.send(out_->data(), bytes_, peer_, MessageOptions(), stream_);
     }
     if (world_.device().capturing(stream_)) kept_.insert(kept_.end(), receives.begin(), receives.end());
   }
@@ -160,13 +147,13 @@ class Player {
   // All batches of a sample, `inflight` at a time.
   Sample time(Batch batch) {
     world_.barrier();
-    const double steps = static_cast<double>(options_.batches) * options_.steps_per_batch;
+    const double steps = static_cast<double>(setup_.batches) * setup_.steps_per_batch;
     const double thread_s = cpu_s(RUSAGE_THREAD);
     const double process_s = cpu_s(RUSAGE_SELF);
     const std::uint64_t start = now_ns();
-    for (int b = 0; b < options_.batches; ++b) {
+    for (int b = 0; b < setup_.batches; ++b) {
       (this->*batch)();
-      if ((b + 1) % options_.batches_inflight == 0) world_.synchronize(stream_);
+      if ((b + 1) % setup_.batches_inflight == 0) world_.synchronize(stream_);
     }
     const double elapsed_s = static_cast<double>(now_ns() - start) * 1e-9;
     return {elapsed_s / steps, (cpu_s(RUSAGE_THREAD) - thread_s) / steps, (cpu_s(RUSAGE_SELF) - process_s) / steps};
@@ -174,7 +161,7 @@ class Player {
 
   void begin(int kernel_us) {
     spin_ = {static_cast<std::uint64_t>(kernel_us) * 1000, word(*in_), word(*out_)};
-    const std::vector<std::byte> zeros(options_.bytes);
+    const std::vector<std::byte> zeros(bytes_);
     for (const auto& memory : {in_, out_}) {
       world_.device().copy(memory->data(), zeros.data(), zeros.size(), stream_);
       world_.synchronize(stream_);
@@ -202,7 +189,8 @@ class Player {
   void compute() { launch(world_.device(), bench::spin_kernel(), spin_, {1, 32}, stream_); }
 
   World& world_;
-  const Options& options_;
+  const Setup& setup_;
+  std::size_t bytes_;
   int peer_;
   std::shared_ptr<Memory> in_;
   std::shared_ptr<Memory> out_;
@@ -238,18 +226,17 @@ void print(const Way& way, int kernel_us, const std::vector<Sample>& samples) {
             << std::endl;
 }
 
-void run(const Options& options, World& world) {
+void run(const Setup& setup, World& world) {
   require(world.size() == 2, "ping-kernel-pong needs 2 ranks, this job has ", world.size());
-  Player player(world, options);
-  for (const int kernel_us : options.kernel_us) {
+  Player player(world, setup);
+  for (const int kernel_us : setup.kernel_us) {
     for (const Way& way : kWays) {
       player.begin(kernel_us);
       if (way.batch == &Player::replay_batch) player.capture();
       std::vector<Sample> samples;
-      for (int s = 0; s <= options.samples; ++s) samples.push_back(player.time(way.batch));
-      const auto taken =
-          static_cast<std::uint64_t>(options.batches) * (static_cast<std::uint64_t>(options.samples) + 1);
-      player.verify(taken * static_cast<std::uint64_t>(options.steps_per_batch));
+      for (int s = 0; s <= setup.samples; ++s) samples.push_back(player.time(way.batch));
+      const auto taken = static_cast<std::uint64_t>(setup.batches) * (static_cast<std::uint64_t>(setup.samples) + 1);
+      player.verify(taken * static_cast<std::uint64_t>(setup.steps_per_batch));
       samples.erase(samples.begin());  // the warm-up
       if (world.rank() == 0) print(way, kernel_us, samples);
     }
@@ -260,11 +247,9 @@ void run(const Options& options, World& world) {
 
 int main(int argc, char** argv) {
   try {
-    const Options options = options_from(argc, argv);
-    Parameters parameters = Parameters::from_environment();
-    if (!options.device.empty()) parameters.set("device", options.device);
-    for (const auto& [name, value] : options.parameters) parameters.set(name, value);
-    require(options.steps_per_batch <= parameters.lane_receives, "--steps-per-batch ", options.steps_per_batch,
+    const Setup setup = setup_from(argc, argv);
+    const Parameters parameters = bench::parameters_from(setup.device, setup.parameters);
+    require(setup.steps_per_batch <= parameters.lane_receives, "--steps-per-batch ", setup.steps_per_batch,
             " receives are posted at once, and a lane holds ", parameters.lane_receives,
             "; take fewer, or --set lane_receives=N");
     const std::shared_ptr<World> world = World::create(launch_from_environment(), parameters);
@@ -274,7 +259,7 @@ int main(int argc, char** argv) {
                   << name_of(world->device().kind()) << "\",\"world\":" << bench::quoted(world->describe()) << "}"
                   << std::endl;
       }
-      run(options, *world);
+      run(setup, *world);
     } catch (const std::exception& error) {
       world->abort(error.what());  // so that the other rank ends too
       throw;

@@ -23,28 +23,20 @@ namespace {
 
 using namespace onstream;
 
-struct Options {
+struct Setup {
   std::string device;
-  std::vector<std::pair<std::string, std::string>> parameters;
+  bench::Settings parameters;
   int samples = 5;
 };
 
-Options options_from(int argc, char** argv) {
-  Options options;
-  bench::Words words(argc, argv);
-  while (words.more()) {
-    const std::string word = words.next();
-    if (word == "--device") {
-      options.device = words.value();
-    } else if (word == "--set") {
-      options.parameters.push_back(bench::setting_from(words.value()));
-    } else if (word == "--samples") {
-      options.samples = bench::count_from(word, words.value(), 1, 1000);
-    } else {
-      fail(ErrorCode::invalid_argument, "unknown option ", word, "; there are --device, --set, --samples");
-    }
-  }
-  return options;
+Setup setup_from(int argc, char** argv) {
+  Setup setup;
+  bench::Options()
+      .text("--device", setup.device)
+      .setting("--set", setup.parameters)
+      .count("--samples", setup.samples, 1, 1000)
+      .read(argc, argv);
+  return setup;
 }
 
 struct Made {
@@ -66,17 +58,15 @@ Made make_world(const Launch& launch, const Parameters& parameters) {
   return {world, static_cast<double>(last_return - last_call) * 1e-9};
 }
 
-void run(const Options& options) {
+void run(const Setup& setup) {
   const Launch launch = launch_from_environment();
-  Parameters parameters = Parameters::from_environment();
-  if (!options.device.empty()) parameters.set("device", options.device);
-  for (const auto& [name, value] : options.parameters) parameters.set(name, value);
+  const Parameters parameters = bench::parameters_from(setup.device, setup.parameters);
   const std::shared_ptr<Device> device = open_device(parameters.device, launch.local_rank);
 
   Made made = make_world(launch, parameters);
   const double first_s = made.seconds;
   std::vector<double> samples_s;
-  for (int s = 0; s < options.samples; ++s) {
+  for (int s = 0; s < setup.samples; ++s) {
     made.world->barrier();
     made.world = nullptr;
     made = make_world(launch, parameters);
@@ -97,7 +87,7 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    run(options_from(argc, argv));
+    run(setup_from(argc, argv));
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_startup: %s\n", error.what());

@@ -19,6 +19,8 @@ from setup import find_compiler, nvcc_here, stop
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(sys.prefix)
+# For trees that only tests use. -O1: they run long enough to be worth it, and it compiles in half of the time of -O2.
+QUICK = ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -g1"]
 
 
 def tool(name: str) -> str:
@@ -53,6 +55,16 @@ def gpu_architectures() -> list[str]:
     return sorted({line.replace(".", "") for line in lines if line.replace(".", "").isdigit()})
 
 
+def needs_stand_in(arguments: argparse.Namespace) -> bool:
+    """Whether programs of libmp's interface cannot run over this build: it has CUDA, and the machine no GPU."""
+    return cuda_compiler(arguments.cuda) is not None and not gpu_architectures()
+
+
+def stand_in_of(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The second tree that they run over then: host only, and of it nothing but libmp's interface."""
+    return argparse.Namespace(**{**vars(arguments), "build": f"{arguments.build}-libmp", "cuda": "0"})
+
+
 def configure_options(arguments: argparse.Namespace) -> list[str]:
     options = [f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}"]
     nvcc = cuda_compiler(arguments.cuda)
@@ -74,16 +86,21 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
     if shutil.which("ccache"):
         languages = ["CXX", "CUDA"] if nvcc else ["CXX"]
         options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in languages]
+    if arguments.libmp:
+        parts = [f"-DONSTREAM_{part}=OFF" for part in ("PYTHON", "TESTS", "BENCH")]
+        return [*options, *QUICK, *parts]
     if arguments.sanitize:
-        # -O1: the tests run long enough to be worth it, and it compiles in half of the time of -O2.
-        kind = ["-DCMAKE_BUILD_TYPE=Sanitize", "-DCMAKE_CXX_FLAGS_SANITIZE=-O1 -g1", "-DONSTREAM_BENCH=OFF"]
-        return [*options, *kind, f"-DONSTREAM_SANITIZE={arguments.sanitize}"]
+        return [*options, *QUICK, "-DONSTREAM_BENCH=OFF", f"-DONSTREAM_SANITIZE={arguments.sanitize}"]
     python = [f"-DPython_EXECUTABLE={sys.executable}", "-DONSTREAM_PYTHON=ON"]
     return [*options, "-DCMAKE_BUILD_TYPE=Release", *python]
 
 
 def run(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
-    if subprocess.run(command, env=environment).returncode != 0:
+    try:
+        ended = subprocess.run(command, env=environment).returncode
+    except OSError as error:
+        stop(f"{command[0]} cannot be run: {error.strerror}.", "Remove .venv and run again.")
+    if ended != 0:
         stop(f"{what} failed; the first error above says why. The command was:", " ".join(command))
 
 
@@ -91,7 +108,7 @@ def build(arguments: argparse.Namespace) -> None:
     folder = ROOT / arguments.build
     options = configure_options(arguments)
     stamp = folder / "onstream-options.txt"
-    wanted = "\n".join([os.environ.get("CXX", ""), *options])
+    wanted = "\n".join([str(folder), os.environ.get("CXX", ""), *options])  # a moved tree begins anew
     if not (folder / "build.ninja").exists() or not stamp.exists() or stamp.read_text() != wanted:
         (folder / "CMakeCache.txt").unlink(missing_ok=True)
         command = [tool("cmake"), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", "--log-level=STATUS", *options]
@@ -131,7 +148,12 @@ def main() -> None:
     parser.add_argument("--cuda", default="", help="0, 1 or empty: if a compiler is here")
     parser.add_argument("--strict", default="", help="1: a compiler's warning is an error")
     parser.add_argument("--sanitize", default="", help="address,undefined or thread")
+    parser.add_argument("--libmp", action="store_true", help="only what libmp's tests need beside the build folder")
     arguments = parser.parse_args()
+    if arguments.libmp:
+        if needs_stand_in(arguments):
+            build(stand_in_of(arguments))
+        return
     build(arguments)
     if not arguments.sanitize:
         link_package(ROOT / arguments.build)

@@ -3,7 +3,7 @@
     python tools/readme_table.py            writes README.md
     python tools/readme_table.py --check    status 1, and the command to run, when README.md is out of step
 
-The tables stand between two markers; nothing else of README is touched. tests/python/test_bench.py runs the check.
+The tables stand between two markers; nothing else of README is touched. tests/python/test_bench_verdicts.py runs the check.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ int get_descriptors(send_desc_t* send, mp_request_t* req) {
   return guarded("get_descriptors", [&](Runtime& runtime) {
     demand(send != nullptr, MP_FAILURE, "a null pointer");
     const std::shared_ptr<Operation> request = runtime.request_of(req);
-    runtime.take_prepared(request);
+    runtime.demand_prepared({&request, 1});
     request->words = runtime.words()->take();
     Poster poster(runtime, runtime.pair(request->peer).sending.get(runtime.world().device()));
     poster.wait_word(&request->words->doorbell, {Compare::eq, 1, 8, Sign::unsigned_word});
+    runtime.take_prepared(request);
     poster.start(request);
     poster.finish();
     *send = {{&request->words->record, 1}, {&request->words->doorbell, 1}};

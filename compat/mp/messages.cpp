@@ -58,15 +58,15 @@ int prepare(Runtime& runtime, const std::shared_ptr<Operation>& request, mp_requ
 }
 
 int post_prepared(Runtime& runtime, std::span<mp_request_t> handles, CUstream_st* stream, Then then) {
+  const std::vector<std::shared_ptr<Operation>> requests = runtime.requests_of(handles);
+  runtime.demand_prepared(requests);  // all of them, before the first is touched
   Poster poster(runtime, runtime.stream_of(stream));
-  std::vector<std::shared_ptr<Operation>> started;
-  for (const mp_request_t& handle : handles) {
-    started.push_back(runtime.request_of(&handle));
-    runtime.take_prepared(started.back());
-    poster.start(started.back());
+  for (const std::shared_ptr<Operation>& request : requests) {
+    runtime.take_prepared(request);
+    poster.start(request);
   }
   if (then == Then::wait) {
-    for (const std::shared_ptr<Operation>& request : started) poster.await(request);
+    for (const std::shared_ptr<Operation>& request : requests) poster.await(request);
   }
   poster.finish();
   return MP_SUCCESS;
@@ -78,11 +78,9 @@ std::span<mp_request_t> handles_of(std::uint32_t count, mp_request_t* requests) 
 }
 
 int wait_on_stream(Runtime& runtime, std::span<mp_request_t> handles, CUstream_st* stream) {
-  std::vector<std::shared_ptr<Operation>> requests;
-  for (const mp_request_t& handle : handles) {
-    requests.push_back(runtime.request_of(&handle));
-    demand(requests.back()->state == State::posted, EINVAL,
-           "the request is not posted yet, or a stream waits for it already");
+  const std::vector<std::shared_ptr<Operation>> requests = runtime.requests_of(handles);
+  for (const std::shared_ptr<Operation>& request : requests) {
+    demand(request->state == State::posted, EINVAL, "the request is not posted yet, or a stream waits for it already");
   }
   Poster poster(runtime, runtime.stream_of(stream));
   for (const std::shared_ptr<Operation>& request : requests) poster.await(request);

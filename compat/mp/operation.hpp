@@ -20,6 +20,7 @@ enum class State {
   queued,   // in a descriptor queue
   posted,   // on its way
   awaited,  // and a stream waits for it
+  lost,     // what should have posted it failed; its wait says so
 };
 
 struct Block {
@@ -42,6 +43,7 @@ struct Operation {
   std::shared_ptr<Event> done;                 // behind a put or get; null: it was done at once
   std::shared_ptr<Event> awaited;              // behind the stream's wait
   std::shared_ptr<DeviceWords> words;          // for a kernel that starts or awaits it
+  bool in_queue = false;                       // a descriptor queue holds a wait for it
   bool scattered = false;                      // a stream puts the staged blocks where they belong
 
   std::mutex busy;                    // held while somebody asks the message how it is

@@ -33,12 +33,28 @@ Poster::Poster(Runtime& runtime, Stream stream)
 
 Poster::~Poster() {
   try {
-    batch_.clear();
-    sends_.clear();
-    awaits_.clear();
+    give_up();
     finish();
   } catch (const std::exception& error) {
     log(LogLevel::error, "libmp: ", error.what());
+    // Nothing tells when these end.
+    for (const auto& request : started_) {
+      if (!request->is_message()) request->state = State::lost;
+    }
+  }
+}
+
+// Takes back what was gathered and did not go: waits as if they had not been asked for, ops as lost.
+void Poster::give_up() {
+  batch_.clear();
+  sends_.clear();
+  awaits_.clear();
+  for (const auto& request : std::exchange(gathered_, {})) {
+    if (std::erase(awaited_, request) > 0) {
+      request->state = State::posted;
+      request->scattered = false;
+    }
+    if (std::erase(started_, request) > 0) request->state = State::lost;
   }
 }
 
@@ -50,9 +66,9 @@ void Poster::begin(Sort sort) {
 void Poster::flush() {
   flush_sends();
   flush_awaits();
-  if (batch_.empty()) return;
-  world_.one_sided().run(batch_, stream_);
+  if (!batch_.empty()) world_.one_sided().run(batch_, stream_);
   batch_.clear();
+  gathered_.clear();
 }
 
 void Poster::flush_sends() {
@@ -85,6 +101,7 @@ void Poster::flush_awaits() {
 }
 
 void Poster::start(const std::shared_ptr<Operation>& request) {
+  request->state = State::lost;  // unless all that follows goes well
   if (const auto before = runtime_.pair(request->peer).sends.before(world_.device(), stream_)) {
     flush();
     world_.device().wait(stream_, before);
@@ -102,6 +119,7 @@ void Poster::start(const std::shared_ptr<Operation>& request) {
   }
   request->state = State::posted;
   started_.push_back(request);
+  gathered_.push_back(request);
 }
 
 void Poster::receive(const std::shared_ptr<Operation>& request) {
@@ -123,6 +141,7 @@ void Poster::await(const std::shared_ptr<Operation>& request) {
   }
   request->state = State::awaited;
   awaited_.push_back(request);
+  gathered_.push_back(request);
 }
 
 void Poster::wait_word(const void* word, const Until& until) {

@@ -2,7 +2,7 @@
 //
 // Ops of one sort that follow each other are gathered - one-sided ops with waits for words, sends, waits for messages -
 // and go together when one of another sort comes. finish() notes what was enqueued; the destructor does it where an op
-// could not be enqueued.
+// could not be enqueued, and marks as lost what was started and is not on the stream.
 #pragma once
 
 #include <memory>
@@ -36,6 +36,7 @@ class Poster {
   void flush();
   void flush_sends();
   void flush_awaits();
+  void give_up();
 
   Runtime& runtime_;
   World& world_;
@@ -44,6 +45,7 @@ class Poster {
   Batch batch_;
   std::vector<std::shared_ptr<Operation>> sends_;
   std::vector<std::shared_ptr<Operation>> awaits_;
+  std::vector<std::shared_ptr<Operation>> gathered_;  // started or awaited since the last flush
   std::vector<std::shared_ptr<Operation>> started_;
   std::vector<std::shared_ptr<Operation>> awaited_;
 };

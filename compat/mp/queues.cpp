@@ -1,4 +1,6 @@
 // Waits for words, and descriptor queues.
+#include <set>
+
 #include "guarded.hpp"
 #include "poster.hpp"
 
@@ -27,7 +29,7 @@ void demand_word(const std::uint32_t* word) {
 
 enum class Side { sender, receiver };
 
-// Notes the wait for a request that is posted, or queued before it.
+// Notes the wait for a request that is posted, or queued before it. One queue holds it, and once.
 int add_wait(Runtime& runtime, mp_desc_queue_t* dq, mp_request_t* req, Side side) {
   const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
   const std::shared_ptr<Operation> request = runtime.request_of(req);
@@ -35,16 +37,28 @@ int add_wait(Runtime& runtime, mp_desc_queue_t* dq, mp_request_t* req, Side side
          request->is_sent() ? "send" : "receive");
   demand(request->state == State::posted || request->state == State::queued, EINVAL,
          "the request is not posted or queued, or a stream waits for it already");
+  demand(!request->in_queue, EINVAL, "a descriptor queue holds a wait for the request already");
+  request->in_queue = true;
   queue->entries.push_back({Entry::What::await, request, nullptr, 0, Compare::reached});
   return MP_SUCCESS;
+}
+
+// Throws unless every request that is waited for is posted by then.
+void demand_posted(const std::deque<Entry>& entries) {
+  std::set<const Operation*> started;
+  for (const Entry& entry : entries) {
+    if (entry.what == Entry::What::start) started.insert(entry.request.get());
+    if (entry.what != Entry::What::await || started.contains(entry.request.get())) continue;
+    demand(entry.request->state != State::queued, EINVAL, "the queue waits for a request before it is posted");
+    demand(entry.request->state == State::posted, EINVAL,
+           "the queue waits for a request that a stream waits for already");
+  }
 }
 
 void post(Poster& poster, const Entry& entry) {
   switch (entry.what) {
     case Entry::What::start: return poster.start(entry.request);
-    case Entry::What::await:
-      demand(entry.request->state == State::posted, EINVAL, "a request waits in another queue, or is waited for twice");
-      return poster.await(entry.request);
+    case Entry::What::await: entry.request->in_queue = false; return poster.await(entry.request);
     case Entry::What::wait_word: return poster.wait_word(entry.word, until(entry.value, entry.compare));
     case Entry::What::store_word: return poster.store_word(entry.word, entry.value, sizeof entry.value);
   }
@@ -81,7 +95,11 @@ int mp_desc_queue_alloc(mp_desc_queue_t* dq) {
 
 int mp_desc_queue_free(mp_desc_queue_t* dq) {
   return guarded("mp_desc_queue_free", [&](Runtime& runtime) {
-    const std::size_t left = runtime.queue_of(dq)->entries.size();
+    const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
+    const std::size_t left = queue->entries.size();
+    for (const Entry& entry : queue->entries) {
+      if (entry.what == Entry::What::await) entry.request->in_queue = false;
+    }
     if (left > 0) log(LogLevel::warn, "mp_desc_queue_free: the queue holds ", left, " ops that were never posted");
     runtime.remove_queue(*dq);
     *dq = nullptr;
@@ -128,10 +146,13 @@ int mp_desc_queue_add_write_value32(mp_desc_queue_t* dq, uint32_t* ptr, uint32_t
 int mp_desc_queue_post_on_stream(CUstream_st* stream, mp_desc_queue_t* dq, int /*flags*/) {
   return guarded("mp_desc_queue_post_on_stream", [&](Runtime& runtime) {
     const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
-    const std::vector<Entry> entries = std::move(queue->entries);
-    queue->entries.clear();
+    demand_posted(queue->entries);
     Poster poster(runtime, runtime.stream_of(stream));
-    for (const Entry& entry : entries) post(poster, entry);
+    while (!queue->entries.empty()) {
+      const Entry entry = std::move(queue->entries.front());
+      queue->entries.pop_front();
+      post(poster, entry);
+    }
     poster.finish();
     return MP_SUCCESS;
   });

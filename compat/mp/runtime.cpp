@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <map>
+#include <unordered_map>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
@@ -16,6 +18,16 @@ namespace onstream::mp {
 namespace {
 
 constexpr std::size_t kInlineBytes = 64;
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::send: return "the send";
+    case Kind::recv: return "the receive";
+    case Kind::put: return "the put";
+    case Kind::get: return "the get";
+  }
+  return "the op";
+}
 
 bool lies_within(const Block& block, const Registration& registration) {
   const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
@@ -111,6 +123,17 @@ std::shared_ptr<Operation> Runtime::request_of(const mp_request_t* handle) const
   return found;
 }
 
+std::vector<std::shared_ptr<Operation>> Runtime::requests_of(std::span<mp_request_t> handles) const {
+  std::vector<std::shared_ptr<Operation>> requests;
+  std::unordered_map<mp_request_t, std::size_t> places;
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    requests.push_back(request_of(&handles[i]));
+    const auto [same, is_new] = places.emplace(handles[i], i);
+    demand(is_new, EINVAL, "request ", i, " of ", handles.size(), " is the same as request ", same->second);
+  }
+  return requests;
+}
+
 std::shared_ptr<Queue> Runtime::queue_of(const mp_desc_queue_t* handle) const {
   const auto found = handle == nullptr ? nullptr : queues_.find(*handle);
   demand(found != nullptr, MP_FAILURE, "the descriptor queue is none, or freed already");
@@ -176,13 +199,22 @@ mp_request_t Runtime::hand_out(const std::shared_ptr<Operation>& request) {
 
 void Runtime::remember(const std::shared_ptr<Operation>& request) { pair(request->peer).prepared.push_back(request); }
 
+void Runtime::demand_prepared(std::span<const std::shared_ptr<Operation>> requests) {
+  std::map<int, std::list<std::shared_ptr<Operation>>::const_iterator> next;  // of each peer
+  for (const auto& request : requests) {
+    demand(request->state == State::prepared && request->is_sent(), MP_FAILURE,
+           "the request is not prepared: it was posted or queued already, or is a receive");
+    const auto& prepared = pair(request->peer).prepared;
+    auto& at = next.try_emplace(request->peer, prepared.begin()).first->second;
+    demand(at != prepared.end() && *at == request, MP_FAILURE, "ops for rank ", request->peer,
+           " must be posted in the order in which they were prepared");
+    ++at;
+  }
+}
+
 void Runtime::take_prepared(const std::shared_ptr<Operation>& request) {
-  demand(request->state == State::prepared && request->is_sent(), MP_FAILURE,
-         "the request is not prepared: it was posted or queued already, or is a receive");
-  auto& prepared = pair(request->peer).prepared;
-  demand(!prepared.empty() && prepared.front() == request, MP_FAILURE, "ops for rank ", request->peer,
-         " must be posted in the order in which they were prepared");
-  prepared.pop_front();
+  demand_prepared({&request, 1});
+  pair(request->peer).prepared.pop_front();
   request->state = State::queued;
   if (request->nowait) requests_.remove(request->handle);
 }
@@ -258,6 +290,8 @@ void Runtime::scatter(Operation& request) {
 }
 
 void Runtime::finish(Operation& request) {
+  demand(request.state != State::lost, MP_FAILURE, name_of(request.kind), " of ", request.bytes, " B with rank ",
+         request.peer, " was lost: the call that should have posted it failed");
   const std::lock_guard busy(request.busy);
   if (request.words != nullptr && request.words->asked != 0) wait_until_seen(request);
   if (request.awaited != nullptr) wait_for(*request.awaited);
@@ -279,11 +313,10 @@ void Runtime::finish(Operation& request) {
 }
 
 void Runtime::wait(std::span<mp_request_t> handles) {
-  std::vector<std::shared_ptr<Operation>> requests;
-  for (const mp_request_t& handle : handles) {
-    requests.push_back(request_of(&handle));
-    const State state = requests.back()->state;
-    demand(state == State::posted || state == State::awaited, EINVAL, "the request was prepared, but is not posted");
+  const std::vector<std::shared_ptr<Operation>> requests = requests_of(handles);
+  for (const auto& request : requests) {
+    demand(request->state != State::prepared && request->state != State::queued, EINVAL,
+           "the request was prepared, but is not posted");
   }
   std::exception_ptr first;
   // The last receive of a peer completes all before it, at the price of one.
@@ -299,6 +332,7 @@ void Runtime::wait(std::span<mp_request_t> handles) {
 }
 
 bool Runtime::is_done(Operation& request) {
+  if (request.state == State::lost) return true;
   if (request.state != State::posted && request.state != State::awaited) return false;
   if (request.words != nullptr && request.words->asked != 0 &&
       std::atomic_ref(request.words->seen).load(std::memory_order_acquire) == 0) {

@@ -2,6 +2,7 @@
 // that the program holds. Used by one thread at a time; the Progress thread is its own.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,7 +38,7 @@ struct Entry {
 };
 
 struct Queue {
-  std::vector<Entry> entries;
+  std::deque<Entry> entries;
 };
 
 class Runtime {
@@ -70,10 +71,12 @@ class Runtime {
                                  mp_window_t window);
   // The program's handle; of a NOWAIT put that is posted, one that is none.
   mp_request_t hand_out(const std::shared_ptr<Operation>& request);
-  // Throws EINVAL for a handle that is none.
+  // Throws EINVAL for a handle that is none, or is there twice.
   std::shared_ptr<Operation> request_of(const mp_request_t* handle) const;
-  // After it was prepared; and when it is started, which must be in this order.
+  std::vector<std::shared_ptr<Operation>> requests_of(std::span<mp_request_t> handles) const;
+  // After it was prepared; and when it is started, which must be in this order. The demand changes nothing.
   void remember(const std::shared_ptr<Operation>& request);
+  void demand_prepared(std::span<const std::shared_ptr<Operation>> requests);
   void take_prepared(const std::shared_ptr<Operation>& request);
 
   // --- posting by the host: nothing waits ---

@@ -61,6 +61,18 @@ Parameters parameters_of(const onstream_mp_start& start) {
   return parameters;
 }
 
+// What this rank can tell before it meets the others, who would wait for it.
+void demand_start(const onstream_mp_start& start) {
+  demand(running() == nullptr, MP_FAILURE, "libmp is initialised already; call mp_finalize first");
+  demand(start.peer_count >= 0 && (start.peers != nullptr || start.peer_count == 0), MP_FAILURE, "there are ",
+         start.peer_count, " peers at ", start.peers);
+  for (const int peer : std::span(start.peers, static_cast<std::size_t>(start.peer_count))) {
+    demand(peer >= 0 && peer < start.size, MP_FAILURE, "peer ", peer, " is no rank of the communicator, which has ",
+           start.size);
+  }
+  parameters_of(start);
+}
+
 }  // namespace
 
 std::unique_ptr<Runtime>& running() {
@@ -84,6 +96,17 @@ void onstream_mp_host(char text[ONSTREAM_MP_TEXT]) {
   }
 }
 
+void onstream_mp_refusal(const onstream_mp_start* start, char text[ONSTREAM_MP_TEXT]) {
+  try {
+    copy_text(text, "");
+    demand_start(*start);
+  } catch (const std::exception& error) {
+    copy_text(text, error.what());
+  }
+}
+
+void onstream_mp_refused(int rank, const char* text) { log(LogLevel::error, "mp_init: rank ", rank, ": ", text); }
+
 void onstream_mp_meeting(char text[ONSTREAM_MP_TEXT], int one_host) {
   try {
     if (one_host != 0) return copy_text(text, concat("unix:onstream-mp-", random_hex(), " 0 ", random_hex()));
@@ -100,14 +123,7 @@ void onstream_mp_meeting(char text[ONSTREAM_MP_TEXT], int one_host) {
 
 int onstream_mp_begin(const onstream_mp_start* start) {
   try {
-    demand(running() == nullptr, MP_FAILURE, "libmp is initialised already; call mp_finalize first");
-    demand(start->peer_count >= 0 && (start->peers != nullptr || start->peer_count == 0), MP_FAILURE, "there are ",
-           start->peer_count, " peers at ", start->peers);
     const std::span peers(start->peers, static_cast<std::size_t>(start->peer_count));
-    for (const int peer : peers) {
-      demand(peer >= 0 && peer < start->size, MP_FAILURE, "peer ", peer, " is no rank of the communicator, which has ",
-             start->size);
-    }
     running() = std::make_unique<Runtime>(launch_of(*start), parameters_of(*start), peers);
     return MP_SUCCESS;
   } catch (const std::exception& error) {

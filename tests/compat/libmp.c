@@ -312,24 +312,6 @@ static void prepared_sends_are_posted_one_by_one_or_together(void) {
   drop(&b);
 }
 
-static void prepared_sends_may_not_overtake_each_other(void) {
-  mp_request_t requests[2];
-  cudaStream_t stream = new_stream();
-  struct buffer b = take(PINNED, 2, 1 + rank);
-  int i;
-  for (i = 0; i < 2; ++i) {
-    if (rank == 0) OK(mp_send_prepare(b.data + i, 1, 1, &b.reg, &requests[i]));
-    if (rank == 1) OK(mp_irecv(b.data + i, 1, 0, &b.reg, &requests[i]));
-  }
-  if (rank == 0) {
-    CHECK(mp_isend_post_on_stream(&requests[1], stream) == MP_FAILURE);
-    OK(mp_isend_post_all_on_stream(2, requests, stream));
-  }
-  OK(mp_wait_all(2, requests));
-  CUDA_OK(cudaStreamDestroy(stream));
-  drop(&b);
-}
-
 /* Every rank's window is as long as its rank says, rank 0's is empty; each puts to and gets from the next one. */
 static void windows_of_any_memory_are_put_to_and_got_from(void) {
   int kind, way, i;
@@ -470,19 +452,46 @@ static void words_are_waited_for_on_host_and_stream(void) {
   CHECK(mp_wait32_on_stream(NULL, 0, MP_WAIT_EQ, stream) == EINVAL);
   CHECK(mp_wait32_on_stream(&words[0], 5, -1, stream) == EINVAL);
 
-  /* A stream that waits for equality does not take a greater word for it; nor one that waits for a bit another bit. */
-  words[0] = 9;
-  words[1] = 9;
-  words[2] = 9;
-  OK(mp_wait_dword_geq_on_stream(&words[2], 9, stream));
-  OK(mp_wait_dword_eq_on_stream(&words[0], 8, stream));
-  OK(mp_wait32_on_stream(&words[1], 2, MP_WAIT_AND, stream));
-  CHECK(cudaStreamQuery(stream) == cudaErrorNotReady);
-  __atomic_store_n(&words[0], 8, __ATOMIC_RELEASE);
-  __atomic_store_n(&words[1], 2, __ATOMIC_RELEASE);
-  CUDA_OK(cudaStreamSynchronize(stream));
   CUDA_OK(cudaFreeHost(words));
   CUDA_OK(cudaStreamDestroy(stream));
+}
+
+/* The word starts as 9, which a wait for >= 4 or >= 8 takes: a stream that has come to its wait for the bit 4, or for == 8,
+ * does not, however often a stream beside it gets past the like. */
+static void streams_wait_for_equality_and_for_a_bit(void) {
+  enum { BESIDE = 500 };
+  cudaStream_t bit = new_stream(), equal = new_stream(), beside = new_stream();
+  uint32_t *words, *seen; /* seen: the word as it was when its wait let the stream pass */
+  int i;
+  CUDA_OK(cudaMallocHost((void**)&words, 64));
+  CUDA_OK(cudaMallocHost((void**)&seen, 64));
+  words[0] = words[1] = words[2] = 9;
+  seen[0] = seen[1] = seen[2] = 0;
+  CUDA_OK(cudaMemcpyAsync(&seen[0], &words[0], 4, cudaMemcpyDefault, bit));
+  CUDA_OK(cudaMemcpyAsync(&seen[1], &words[1], 4, cudaMemcpyDefault, equal));
+  OK(mp_wait32_on_stream(&words[0], 4, MP_WAIT_AND, bit));
+  CUDA_OK(cudaMemcpyAsync(&seen[0], &words[0], 4, cudaMemcpyDefault, bit));
+  OK(mp_wait_dword_eq_on_stream(&words[1], 8, equal));
+  CUDA_OK(cudaMemcpyAsync(&seen[1], &words[1], 4, cudaMemcpyDefault, equal));
+  OK(mp_wait32(&seen[0], 9, MP_WAIT_EQ)); /* the streams have come to their waits */
+  OK(mp_wait32(&seen[1], 9, MP_WAIT_EQ));
+  for (i = 0; i < BESIDE; ++i) {
+    OK(mp_wait_dword_geq_on_stream(&words[2], i % 2 == 0 ? 4 : 8, beside));
+    CUDA_OK(cudaMemcpyAsync(&seen[2], &words[2], 4, cudaMemcpyDefault, beside));
+    CUDA_OK(cudaStreamSynchronize(beside));
+    CHECK(seen[2] == 9);
+  }
+  CHECK(cudaStreamQuery(bit) == cudaErrorNotReady && cudaStreamQuery(equal) == cudaErrorNotReady);
+  __atomic_store_n(&words[0], 12, __ATOMIC_RELEASE);
+  __atomic_store_n(&words[1], 8, __ATOMIC_RELEASE);
+  CUDA_OK(cudaStreamSynchronize(bit));
+  CUDA_OK(cudaStreamSynchronize(equal));
+  CHECK(seen[0] == 12 && seen[1] == 8);
+  CUDA_OK(cudaFreeHost(words));
+  CUDA_OK(cudaFreeHost(seen));
+  CUDA_OK(cudaStreamDestroy(bit));
+  CUDA_OK(cudaStreamDestroy(equal));
+  CUDA_OK(cudaStreamDestroy(beside));
 }
 
 static void a_descriptor_queue_runs_in_its_order(void) {
@@ -542,86 +551,6 @@ static void a_descriptor_queue_runs_in_its_order(void) {
   }
 }
 
-static void a_message_larger_than_its_receive_fails_on_both_sides(void) {
-  mp_request_t request;
-  struct buffer b = take(PINNED, 100000, 1 + rank);
-  if (rank == 0) OK(mp_isend(b.data, 100000, 1, &b.reg, &request));
-  if (rank == 1) OK(mp_irecv(b.data, 50000, 0, &b.reg, &request));
-  CHECK(mp_wait(&request) == MP_FAILURE);
-  if (rank == 0) OK(mp_isend(b.data, 1000, 1, &b.reg, &request));
-  if (rank == 1) OK(mp_irecv(b.data, 1000, 0, &b.reg, &request));
-  OK(mp_wait(&request));
-  CHECK(all_are(&b, 0, 1000, 1));
-  drop(&b);
-}
-
-static void bad_arguments_fail_and_change_nothing(void) {
-  struct buffer b = take(PINNED, 100, 0);
-  mp_request_t request = NULL;
-  mp_reg_t stale = b.reg, none = NULL;
-  int dummy = 0, value = 0;
-  CHECK(mp_isend(b.data, 1, size, &b.reg, &request) == MP_FAILURE && request == NULL);
-  CHECK(mp_isend(b.data, 1, -1, &b.reg, &request) == MP_FAILURE);
-  CHECK(mp_irecv(b.data, 101, OTHER, &b.reg, &request) == MP_FAILURE);
-  CHECK(mp_irecv(b.data + 100, 1, OTHER, &b.reg, &request) == MP_FAILURE);
-  CHECK(mp_irecv(b.data, -1, OTHER, &b.reg, &request) == MP_FAILURE);
-  CHECK(mp_irecv(NULL, 1, OTHER, &b.reg, &request) == MP_FAILURE);
-  CHECK(mp_irecv(b.data, 1, OTHER, &none, &request) == MP_FAILURE);
-  CHECK(mp_irecv(b.data, 1, OTHER, NULL, &request) == MP_FAILURE);
-  CHECK(mp_irecv(b.data, 1, OTHER, &b.reg, NULL) == MP_FAILURE);
-  CHECK(mp_register(NULL, 1, &none) == MP_FAILURE && mp_register(b.data, 0, &none) == MP_FAILURE);
-  CHECK(mp_deregister(NULL) == MP_FAILURE && mp_deregister(&none) == MP_FAILURE);
-  CHECK(mp_wait(NULL) == EINVAL && mp_wait(&request) == EINVAL && mp_wait_all(2, NULL) == EINVAL);
-  CHECK(mp_window_create(NULL, 8, NULL) == MP_FAILURE && mp_window_destroy(NULL) == MP_FAILURE);
-  CHECK(mp_query_param(MP_PARAM_VERSION, NULL) == EINVAL && mp_query_param(MP_NUM_PARAMS, &value) == EINVAL);
-  OK(mp_query_param(MP_PARAM_VERSION, &value));
-  CHECK(value == MP_API_VERSION && MP_API_VERSION_COMPATIBLE(value) && !MP_API_VERSION_COMPATIBLE(1 << 16));
-  CHECK(mp_init(MPI_COMM_WORLD, &dummy, 1, MP_INIT_DEFAULT, 0) == MP_FAILURE); /* is initialised */
-  drop(&b);
-  CHECK(mp_deregister(&stale) == MP_FAILURE);
-}
-
-static void waiting_twice_fails_and_does_not_crash(void) {
-  struct buffer b = take(PINNED, 2, 0);
-  mp_request_t request, copy;
-  cudaStream_t stream = new_stream();
-  OK(mp_irecv(b.data, 1, OTHER, &b.reg, &request));
-  CHECK(mp_isend_post_on_stream(&request, stream) == MP_FAILURE); /* a receive */
-  copy = request;
-  OK(mp_wait_on_stream(&request, stream));
-  CHECK(mp_wait_on_stream(&request, stream) == EINVAL);
-  OK(mp_isend(b.data + 1, 1, OTHER, &b.reg, &request));
-  OK(mp_wait(&request));
-  CHECK(mp_wait(&request) == EINVAL);
-  OK(mp_wait(&copy));
-  CHECK(mp_wait(&copy) == EINVAL && mp_wait_on_stream(&copy, stream) == EINVAL);
-  CUDA_OK(cudaStreamDestroy(stream));
-  drop(&b);
-}
-
-static void calls_after_finalize_fail_and_a_new_start_works(void) {
-  struct buffer b = take(PINNED, 8, 5);
-  mp_request_t request, old;
-  mp_reg_t old_reg = b.reg;
-  mp_window_t window = NULL;
-  mp_desc_queue_t queue = NULL;
-  uint32_t word = 0;
-  OK(mp_irecv(b.data, 1, OTHER, &b.reg, &old)); /* never completed */
-  mp_finalize();
-  mp_finalize();
-  CHECK(mp_isend(b.data, 1, OTHER, &b.reg, &request) == MP_FAILURE);
-  CHECK(mp_wait(&old) != MP_SUCCESS && mp_progress_all(1, &old) == 0);
-  CHECK(mp_register(b.data, 8, &b.reg) == MP_FAILURE && mp_window_create(b.data, 8, &window) == MP_FAILURE);
-  CHECK(mp_desc_queue_alloc(&queue) == MP_FAILURE && mp_wait32(&word, 0, MP_WAIT_EQ) == MP_FAILURE);
-  start();
-  CHECK(mp_wait(&old) == EINVAL && mp_deregister(&old_reg) == MP_FAILURE);
-  OK(mp_register(b.data, 8, &b.reg));
-  if (rank == 0) OK(mp_isend(b.data, 1, 1, &b.reg, &request));
-  if (rank == 1) OK(mp_irecv(b.data, 1, 0, &b.reg, &request));
-  OK(mp_wait(&request));
-  drop(&b);
-}
-
 static void a_rank_talks_to_itself(void) {
   int kind;
   for (kind = 0; kind < KINDS; ++kind) {
@@ -643,18 +572,6 @@ static void a_rank_talks_to_itself(void) {
     OK(mp_window_destroy(&window));
     drop(&b);
   }
-}
-
-static void only_the_peers_of_init_can_be_reached(void) {
-  struct buffer b = take(PINNED, 8, 0);
-  mp_request_t request;
-  int peer = OTHER;
-  mp_finalize();
-  CHECK(mp_init(MPI_COMM_WORLD, &size, 1, MP_INIT_DEFAULT, 0) == MP_FAILURE); /* no such rank */
-  OK(mp_init(MPI_COMM_WORLD, &peer, 1, MP_INIT_DEFAULT, 0));
-  OK(mp_register(b.data, 8, &b.reg));
-  CHECK(mp_isend(b.data, 1, rank, &b.reg, &request) == MP_FAILURE);
-  drop(&b);
 }
 
 /* Every rank to every other at once, over a communicator that numbers them the other way round. */
@@ -695,18 +612,13 @@ static const struct test_case kCases[] = {
     CASE(vectors_of_up_to_30_blocks_arrive),
     CASE(a_short_message_leaves_the_rest_of_a_vector_alone),
     CASE(prepared_sends_are_posted_one_by_one_or_together),
-    CASE(prepared_sends_may_not_overtake_each_other),
     CASE(windows_of_any_memory_are_put_to_and_got_from),
     CASE(nowait_puts_are_ordered_before_later_sends),
     CASE(inline_puts_take_their_bytes_during_the_call),
     CASE(words_are_waited_for_on_host_and_stream),
+    CASE(streams_wait_for_equality_and_for_a_bit),
     CASE(a_descriptor_queue_runs_in_its_order),
-    CASE(a_message_larger_than_its_receive_fails_on_both_sides),
-    CASE(bad_arguments_fail_and_change_nothing),
-    CASE(waiting_twice_fails_and_does_not_crash),
-    CASE(calls_after_finalize_fail_and_a_new_start_works),
     CASE(a_rank_talks_to_itself),
-    CASE(only_the_peers_of_init_can_be_reached),
     CASE(many_ranks_exchange_over_another_communicator),
 };
 

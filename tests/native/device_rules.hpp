@@ -11,6 +11,7 @@
 #include "device_conformance_kernels.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/devices.hpp"
+#include "own_stream.hpp"
 
 namespace onstream::test {
 
@@ -27,20 +28,6 @@ inline std::shared_ptr<Device> open_or_skip(const char* spec) {
   CASE(host_##name) { name(*open_or_skip("host")); } \
   CASE(cuda_##name) { name(*open_or_skip("cuda")); } \
   void name([[maybe_unused]] Device& device)
-
-// A stream for one case.
-class OwnStream {
- public:
-  explicit OwnStream(Device& device) : device_(device), stream_(device.create_stream()) {}
-  ~OwnStream() { device_.destroy_stream(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator Stream() const { return stream_; }
-
- private:
-  Device& device_;
-  Stream stream_;
-};
 
 inline std::uint64_t* words(const std::shared_ptr<Memory>& memory) {
   return reinterpret_cast<std::uint64_t*>(memory->data());

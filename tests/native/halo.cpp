@@ -5,6 +5,7 @@
 #include <random>
 
 #include "check.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -136,7 +137,7 @@ std::vector<unsigned char> local_array(const Problem& problem, int rank, int ste
 void check_problem(World& world, const Problem& problem, int steps) {
   const HaloSpec spec = problem.local_spec(world.rank());
   TestBuffer array(world, bytes_of(spec));
-  const Stream stream = world.device().create_stream();
+  const OwnStream stream(world);
   const auto plan = world.halo(array.data(), spec);
   for (int step = 0; step < steps; ++step) {
     array.write(local_array(problem, world.rank(), step, When::before));
@@ -145,7 +146,6 @@ void check_problem(World& world, const Problem& problem, int steps) {
     CHECK(array.read() == local_array(problem, world.rank(), step, When::after));
   }
   world.barrier();
-  world.device().destroy_stream(stream);
 }
 
 Problem plane(std::vector<int> grid, std::int64_t rows, std::int64_t columns) {
@@ -206,7 +206,7 @@ CASE(several_arrays_share_one_plan) {
     add_halo(builder, *world.fabric(), a.data(), first.local_spec(world.rank()));
     add_halo(builder, *world.fabric(), b.data(), second.local_spec(world.rank()));
     const auto plan = builder.build();
-    const Stream stream = world.device().create_stream();
+    const OwnStream stream(world);
     a.write(local_array(first, world.rank(), 0, When::before));
     b.write(local_array(second, world.rank(), 0, When::before));
     plan->launch(stream);
@@ -214,7 +214,6 @@ CASE(several_arrays_share_one_plan) {
     CHECK(a.read() == local_array(first, world.rank(), 0, When::after));
     CHECK(b.read() == local_array(second, world.rank(), 0, When::after));
     world.barrier();
-    world.device().destroy_stream(stream);
   });
 }
 
@@ -223,7 +222,7 @@ CASE(a_captured_halo_replays_like_an_eager_one) {
     const Problem problem = plane({2, 2}, 20, 30);
     TestBuffer array(world, bytes_of(problem.local_spec(world.rank())));
     const auto plan = world.halo(array.data(), problem.local_spec(world.rank()));
-    const Stream stream = world.device().create_stream();
+    const OwnStream stream(world);
     world.device().begin_capture(stream);
     plan->launch(stream);
     const auto graph = world.device().end_capture(stream);
@@ -238,7 +237,6 @@ CASE(a_captured_halo_replays_like_an_eager_one) {
       CHECK(array.read() == local_array(problem, world.rank(), step, When::after));
     }
     world.barrier();
-    world.device().destroy_stream(stream);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 #include "standard_error.hpp"
 
@@ -16,19 +17,6 @@ using namespace onstream::test;
 namespace {
 
 constexpr std::size_t kLarge = 300'000;
-
-class OwnStream {
- public:
-  explicit OwnStream(Device& device) : device_(device), stream_(device.create_stream()) {}
-  ~OwnStream() { device_.destroy_stream(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator Stream() const { return stream_; }
-
- private:
-  Device& device_;
-  Stream stream_;
-};
 
 void await_leave(World& world, int peer) {
   const Deadline deadline(10);

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "check.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -49,7 +50,7 @@ CASE(the_cpu_fills_and_reads_what_messages_carry) {
     const auto out = world.allocate(kBytes, MemoryKind::managed);
     const auto in = world.allocate(kBytes, MemoryKind::managed);
     world.barrier();  // ranks that share a GPU: the driver allocates such memory behind running kernels
-    const Stream stream = world.device().create_stream();
+    const OwnStream stream(world);
     const int peer = 1 - world.rank();
     for (int turn = 0; turn < 6; ++turn) {
       fill(out, seed_of(world.rank(), turn));
@@ -66,7 +67,6 @@ CASE(the_cpu_fills_and_reads_what_messages_carry) {
       CHECK(held(in) == pattern(kBytes, seed_of(peer, turn)));
     }
     world.barrier();
-    world.device().destroy_stream(stream);
   });
 }
 
@@ -76,7 +76,7 @@ CASE(the_cpu_fills_and_reads_what_plans_carry_also_captured) {
     const auto in = world.allocate(kBytes, MemoryKind::managed);
     world.barrier();  // ranks that share a GPU: the driver allocates such memory behind running kernels
     Device& device = world.device();
-    const Stream stream = device.create_stream();
+    const OwnStream stream(device);
     const int peer = 1 - world.rank();
     PlanBuilder builder = world.plan("managed");
     builder.send(out->data(), Layout::contiguous(kBytes), peer).recv(in->data(), Layout::contiguous(kBytes), peer);
@@ -95,7 +95,6 @@ CASE(the_cpu_fills_and_reads_what_plans_carry_also_captured) {
       CHECK(held(in) == pattern(kBytes, seed_of(peer, turn)));
     }
     world.barrier();
-    device.destroy_stream(stream);
   });
 }
 
@@ -105,7 +104,7 @@ CASE(the_cpu_goes_on_counting_beside_a_message_in_the_same_pages) {
     const auto in = world.allocate(kBytes, MemoryKind::managed);
     world.barrier();  // ranks that share a GPU: the driver allocates such memory behind running kernels
     auto* counter = reinterpret_cast<std::uint64_t*>(memory->data() + (kBytes + 7) / 8 * 8);
-    const Stream stream = world.device().create_stream();
+    const OwnStream stream(world);
     const int peer = 1 - world.rank();
     fill(memory, seed_of(world.rank(), 0));
     const auto request = world.irecv(in->data(), kBytes, peer, {}, stream);
@@ -116,7 +115,6 @@ CASE(the_cpu_goes_on_counting_beside_a_message_in_the_same_pages) {
     CHECK(*counter == 1000);
     CHECK(held(in) == pattern(kBytes, seed_of(peer, 0)));
     world.barrier();
-    world.device().destroy_stream(stream);
   });
 }
 

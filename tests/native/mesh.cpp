@@ -142,6 +142,40 @@ CASE(mesh_timeouts_name_peer_topic_and_absent_ranks) {
       });
 }
 
+CASE(a_world_that_fails_ends_requests_and_gathers_under_way_and_later_ones) {
+  const std::string address = fresh_name();
+  std::promise<void> asked;
+  std::promise<void> ends;
+  const std::shared_future<void> done = ends.get_future().share();
+  as_ranks(2, [&](int rank) {
+    MeshRank one(launch_of(rank, 2, address));
+    one.mesh.on("stall", [&](int, const std::string&, Fd) {
+      asked.set_value();
+      (void)done.wait_for(std::chrono::duration<double>(kSoonS));
+      return std::string();
+    });
+    one.mesh.start();
+    if (rank == 1) return (void)done.wait_for(std::chrono::duration<double>(kSoonS));
+    const std::uint64_t start_ns = now_ns();
+    const auto request = [&] {
+      check_throws([&] { one.mesh.request(1, "stall", "", Fd(), Deadline(kSoonS)); }, "stall: the cat");
+    };
+    const auto gather = [&] {
+      check_throws([&] { one.mesh.all_gather("lonely", "", Deadline(kSoonS)); }, "lonely: the cat");
+    };
+    auto requesting = std::async(std::launch::async, request);
+    auto gathering = std::async(std::launch::async, gather);
+    asked.get_future().wait_for(std::chrono::duration<double>(kSoonS));
+    one.mesh.fail_all("the cat");
+    requesting.get();
+    gathering.get();
+    request();
+    gather();
+    CHECK(now_ns() - start_ns < static_cast<std::uint64_t>(kSoonS / 2 * 1e9));
+    ends.set_value();
+  });
+}
+
 CASE(mesh_blocking_calls_from_a_handler_are_refused) {
   as_mesh(
       2,

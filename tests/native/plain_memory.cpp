@@ -11,6 +11,7 @@
 
 #include "check.hpp"
 #include "onstream/bootstrap/sha256.hpp"
+#include "own_stream.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"
 
@@ -48,8 +49,7 @@ void between_processes(const std::string& name, std::vector<int> expected = {}) 
 #endif
   const Rule& rule = rules().at(name);
   expected.resize(static_cast<std::size_t>(rule.size), 0);
-  Launch launch = launch_of(0, rule.size, 0);
-  launch.address = "unix:onstream-test-" + to_hex(random_bytes(8));
+  Launch launch = launch_of(0, rule.size, meeting_place());
   std::vector<pid_t> ranks;
   for (launch.rank = 0; launch.rank < rule.size; ++launch.rank) ranks.push_back(spawn_rank(name, launch));
   std::vector<int> ended;
@@ -164,7 +164,7 @@ RULE(every_size_arrives_through_bounce_buffers, 2, without_attach()) { ping_pong
 
 RULE(every_size_arrives_on_streams_and_when_posted_at_odd_addresses, 2, host()) {
   const int peer = 1 - world.rank();
-  const Stream stream = world.device().create_stream();
+  const OwnStream stream(world);
   for (const std::size_t bytes : kSizes) {
     Bytes out(bytes + 3);
     Bytes in(bytes + 5);
@@ -176,20 +176,27 @@ RULE(every_size_arrives_on_streams_and_when_posted_at_odd_addresses, 2, host()) 
     in.erase(in.begin(), in.begin() + 5);
     CHECK(in == pattern(bytes, seed_of(bytes, peer)));
   }
-  world.device().destroy_stream(stream);
 }
 
-RULE(receives_waited_for_first_are_fetched_without_the_senders, 2, host()) {
+// Both ranks post a send and a receive of every size; finish(send, receive) brings both to their end.
+template <class Finish>
+void exchange_posted(World& world, const Finish& finish) {
   const int peer = 1 - world.rank();
   for (const std::size_t bytes : kSizes) {
     const Bytes out = pattern(bytes, seed_of(bytes, world.rank()));
     Bytes in(bytes);
     const auto send = world.isend(out.data(), bytes, peer, {});
     const auto receive = world.irecv(in.data(), bytes, peer, {});
-    CHECK(world.wait(receive) == Status::ok);
-    CHECK(world.wait(send) == Status::ok);
+    finish(send, receive);
     CHECK(in == pattern(bytes, seed_of(bytes, peer)));
   }
+}
+
+RULE(receives_waited_for_first_are_fetched_without_the_senders, 2, host()) {
+  exchange_posted(world, [&](const auto& send, const auto& receive) {
+    CHECK(world.wait(receive) == Status::ok);
+    CHECK(world.wait(send) == Status::ok);
+  });
 }
 
 RULE(a_posted_receive_is_filled_while_its_rank_does_something_else, 2, host()) {
@@ -269,17 +276,11 @@ RULE(more_sends_than_places_are_under_way, 2, host()) {
 }
 
 RULE(test_alone_completes_both_sides, 2, host()) {
-  const int peer = 1 - world.rank();
-  for (const std::size_t bytes : kSizes) {
-    const Bytes out = pattern(bytes, seed_of(bytes, world.rank()));
-    Bytes in(bytes);
-    const auto send = world.isend(out.data(), bytes, peer, {});
-    const auto receive = world.irecv(in.data(), bytes, peer, {});
+  exchange_posted(world, [&](const auto& send, const auto& receive) {
     const Deadline deadline(20);
     while (world.test(send) == Status::pending || world.test(receive) == Status::pending) CHECK(!deadline.passed());
     CHECK(world.test(send) == Status::ok && world.test(receive) == Status::ok);
-    CHECK(in == pattern(bytes, seed_of(bytes, peer)));
-  }
+  });
 }
 
 void exchange_on(World& world, int lane) {
@@ -386,7 +387,7 @@ RULE(every_forced_path_meets_an_automatic_one, 2, host()) {
 RULE(captured_messages_of_plain_memory_replay, 2, host()) {
   constexpr std::size_t kBytes = 200000;
   const int peer = 1 - world.rank();
-  const Stream stream = world.device().create_stream();
+  const OwnStream stream(world);
   Bytes out(kBytes);
   Bytes in(kBytes);
   Bytes ordered(kBytes);
@@ -406,7 +407,6 @@ RULE(captured_messages_of_plain_memory_replay, 2, host()) {
     if (world.rank() == 1) CHECK(ordered == in);
     if (round % 3 == 0) check_the_lane_works(world, 0);
   }
-  world.device().destroy_stream(stream);
 }
 
 // --- what is told ---

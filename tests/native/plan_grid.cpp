@@ -199,6 +199,7 @@ class Machine {
     lowering.counter_bases = &bases;
     lowering.bounces = &bounces;
     lowering.segment = segments_.back().get();
+    lowering.block_bytes = static_cast<std::uint64_t>(Parameters().block_bytes);
     lowering.most_blocks = most_blocks;
     lowering.device = DeviceKind::cuda;
     const plan::Program program = plan::lower(lowering);

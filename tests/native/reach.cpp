@@ -1,10 +1,13 @@
 // The registration cache: what is asked of peers once, what is noticed when memory goes, and what is said aloud.
 #include "onstream/transport/reach.hpp"
 
+#include <atomic>
 #include <set>
+#include <thread>
 
 #include "check.hpp"
 #include "onstream/base/log.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 #include "standard_error.hpp"
 
@@ -40,6 +43,33 @@ CASE(the_first_look_up_asks_the_peer_and_later_ones_do_not) {
   });
 }
 
+// Two of the threads miss the cache, and one has its answer before the other looks for what is stale.
+CASE(threads_that_expose_one_new_allocation_at_once_do_not_take_it_from_each_other) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kRounds = 300;
+    constexpr int kThreads = 8;
+    const int peer = 1 - world.rank();
+    const ReachStatistics before = counts(world);
+    std::vector<std::shared_ptr<Memory>> kept;  // so that nothing else ever is stale
+    for (int round = 0; round < kRounds; ++round) {
+      kept.push_back(world.allocate(4096));
+      std::byte* data = kept.back()->data();
+      std::atomic<int> ready = 0;
+      std::vector<std::thread> threads;
+      for (int i = 0; i < kThreads; ++i) {
+        threads.emplace_back([&] {
+          for (ready += 1; ready < kThreads;) std::this_thread::yield();
+          (void)world.fabric()->expose(data, 8, peer);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    }
+    CHECK(counts(world).stale == before.stale);
+    CHECK(counts(world).exposed == before.exposed + kRounds);
+    world.barrier();
+  });
+}
+
 CASE(a_rank_needs_no_registration_with_itself) {
   on_all_devices(1, [](World& world) {
     const auto memory = world.allocate(kBytes);
@@ -51,7 +81,7 @@ CASE(a_rank_needs_no_registration_with_itself) {
 CASE(memory_that_was_freed_and_allocated_again_is_registered_again) {
   on_all_devices(2, [](World& world) {
     const int peer = 1 - world.rank();
-    const auto stream = world.device().create_stream();
+    const OwnStream stream(world);
     const ReachStatistics before = counts(world);
     constexpr int kRounds = 8;
     std::set<const std::byte*> addresses;
@@ -74,7 +104,6 @@ CASE(memory_that_was_freed_and_allocated_again_is_registered_again) {
     CHECK(counts(world).stale >= before.stale + kRounds);
     CHECK(counts(world).exposed <= before.exposed + 2);
     world.barrier();
-    world.device().destroy_stream(stream);
   });
 }
 

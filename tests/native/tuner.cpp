@@ -1,6 +1,8 @@
 // The tuner: which path a transfer takes, and what it says about it.
 #include "onstream/tuner/choose.hpp"
 
+#include "onstream/tuner/blocks.hpp"
+
 #include "check.hpp"
 
 using namespace onstream;
@@ -113,11 +115,12 @@ CASE(every_path_has_a_name_that_reads_back) {
 }
 
 CASE(blocks_grow_with_the_work_up_to_the_limit) {
-  CHECK(blocks_for_bytes(1, 64) == 1);
-  CHECK(blocks_for_bytes(1 << 20, 64) == 64);
-  CHECK(blocks_for_bytes(std::uint64_t{1} << 40, 64) == 64);
-  CHECK(blocks_for_lines(2048, 64) == 1);
-  CHECK(blocks_for_lines(2049, 64) == 2);
+  const auto each = static_cast<std::uint64_t>(Parameters().block_bytes);
+  CHECK(blocks_for(0, each, 64) == 1);
+  CHECK(blocks_for(each, each, 64) == 1);
+  CHECK(blocks_for(each + 1, each, 64) == 2);
+  CHECK(blocks_for(1 << 20, 1 << 18, 64) == 4);
+  CHECK(blocks_for(std::uint64_t{1} << 40, each, 64) == 64);
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, build_folder
-from mpi_programs import Mpi, Toolkit, call, mpi_of, toolkit
+from conftest import ROOT
+from mpi_programs import Mpi, Toolkit, call, libmp_folder, mpi_of, toolkit
 
 SOURCES = ROOT / "tests" / "compat"
 LIMIT_S = 90
@@ -28,7 +28,7 @@ def cases_of(source: str) -> list[str]:
 
 def rows() -> list[object]:
     found = []
-    for source in ("libmp.c", "libmp_descriptors.cpp"):
+    for source in ("libmp.c", "libmp_misuse.c", "libmp_descriptors.cpp"):
         for case in cases_of(source):
             for name in ("mpich", *(["openmpi"] if case in OTHER_MPI else [])):
                 found.append(pytest.param(name, source, case, id=f"{name}-{case}"))
@@ -37,7 +37,7 @@ def rows() -> list[object]:
 
 def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
     """The program of one source, newer than what it is made of."""
-    program = build_folder() / "tests" / "compat" / mpi.name / source.stem
+    program = libmp_folder() / "tests" / "compat" / mpi.name / source.stem
     program.parent.mkdir(parents=True, exist_ok=True)
     parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat" / "mp").rglob("*.h")]
     if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
@@ -57,6 +57,28 @@ def test_libmp(mpi_name: str, source: str, case: str) -> None:
     settings = {"ONSTREAM_TIMEOUT_S": "30"}
     status, output = call([*mpi.start(RANKS.get(case, 2)), str(program), case], LIMIT_S, settings)
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    assert f"passed {case}" in output
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_the_compiler_command_of_the_page_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "libmp.md").read_text()
+    with_cuda, without = re.findall(r"^mpicc (.*)$", page, re.MULTILINE)
+    mpi = mpi_of("mpich")
+    nvcc = toolkit(mpi).nvcc
+    words = (without if nvcc is None else with_cuda).replace("prog.c", str(SOURCES / "libmp.c")).split()
+    places = {"$PWD/": "", "build/compat": f"{libmp_folder()}/compat", "-Icompat": f"-I{ROOT}/compat"}
+    if nvcc is not None:
+        places["$CUDA"] = str(Path(nvcc).resolve().parent.parent)
+    for name, place in places.items():
+        words = [word.replace(name, place) for word in words]
+    program = tmp_path / "a.out"
+    command = [mpi.compiler("c"), *words, "-o", str(program), f"-Wl,-rpath,{mpi.prefix / 'lib'}"]
+    status, output = call(command, COMPILE_LIMIT_S)
+    assert status == 0, f"{' '.join(command)}\n{output}"
+    case = "the_default_stream_is_a_stream"
+    status, output = call([*mpi.start(2), str(program), case], LIMIT_S, {"ONSTREAM_TIMEOUT_S": "30"})
+    assert status == 0, output
     assert f"passed {case}" in output
 
 
@@ -123,7 +145,7 @@ PROGRAMS = [
 
 
 def compiled_public(mpi: Mpi, tools: Toolkit, checkout: Path, public: Public) -> Path:
-    program = build_folder() / "tests" / "compat" / mpi.name / Path(public.sources[-1]).stem
+    program = libmp_folder() / "tests" / "compat" / mpi.name / Path(public.sources[-1]).stem
     program.parent.mkdir(parents=True, exist_ok=True)
     options = [f"-I{checkout / option[2:]}" if option.startswith("-I") else option for option in public.options]
     sources = [str(checkout / source) for source in public.sources]

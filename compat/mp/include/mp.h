@@ -23,11 +23,12 @@ extern "C" {
 /* Collective over `comm`. `peers` are the ranks of it that this one talks to; itself is allowed. The GPU is the calling
  * thread's current one; gpu_id counts only where there is none. `flags` chose where libmp kept its queues: ignored. */
 static inline int mp_init(MPI_Comm comm, int* peers, int count, int flags, int gpu_id) {
+  enum { TEXTS = 2 * ONSTREAM_MP_TEXT }; /* of a rank: its host, and why it cannot start */
   struct onstream_mp_start start;
-  char host[ONSTREAM_MP_TEXT];
+  char mine[TEXTS];
   char meeting[ONSTREAM_MP_TEXT];
-  char* hosts;
-  int rank;
+  char* all;
+  int rank, refused = 0;
   (void)flags;
   memset(&start, 0, sizeof start);
   if (MPI_Comm_rank(comm, &start.rank) != MPI_SUCCESS) return MP_FAILURE;
@@ -37,19 +38,26 @@ static inline int mp_init(MPI_Comm comm, int* peers, int count, int flags, int g
   start.device = gpu_id;
   if (cudaGetDevice(&start.device) != cudaSuccess) start.device = gpu_id;
 
-  hosts = (char*)malloc((size_t)start.size * ONSTREAM_MP_TEXT);
-  if (hosts == NULL) return MP_FAILURE;
-  onstream_mp_host(host);
-  if (MPI_Allgather(host, ONSTREAM_MP_TEXT, MPI_CHAR, hosts, ONSTREAM_MP_TEXT, MPI_CHAR, comm) != MPI_SUCCESS) {
-    free(hosts);
+  all = (char*)malloc((size_t)start.size * TEXTS);
+  if (all == NULL) return MP_FAILURE;
+  onstream_mp_host(mine);
+  onstream_mp_refusal(&start, mine + ONSTREAM_MP_TEXT);
+  if (MPI_Allgather(mine, TEXTS, MPI_CHAR, all, TEXTS, MPI_CHAR, comm) != MPI_SUCCESS) {
+    free(all);
     return MP_FAILURE;
   }
   for (rank = 0; rank < start.size; ++rank) {
-    if (strncmp(hosts + (size_t)rank * ONSTREAM_MP_TEXT, host, ONSTREAM_MP_TEXT) != 0) continue;
+    const char* theirs = all + (size_t)rank * TEXTS;
+    if (theirs[ONSTREAM_MP_TEXT] != 0) {
+      onstream_mp_refused(rank, theirs + ONSTREAM_MP_TEXT);
+      refused = 1;
+    }
+    if (strncmp(theirs, mine, ONSTREAM_MP_TEXT) != 0) continue;
     if (rank < start.rank) ++start.local_rank;
     ++start.local_size;
   }
-  free(hosts);
+  free(all);
+  if (refused) return MP_FAILURE; /* on every rank: nobody waits for one that does not come */
 
   memset(meeting, 0, sizeof meeting);
   if (start.rank == 0) onstream_mp_meeting(meeting, start.local_size == start.size);

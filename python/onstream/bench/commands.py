@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import InvalidArgumentError, SystemError
 from .cases import MEMORIES, MODES, ON_STREAM, SUBMISSIONS, WINDOW, choices_from, sizes_from
+
+if TYPE_CHECKING:  # the commands import what they need when they run: `onstream --help` does not wait for it
+    from . import message
 
 bench_app = typer.Typer(help="Measures on this machine.", no_args_is_help=True)
 
-Json = Annotated[Path | None, typer.Option("--json", help="Writes the whole result there.")]
-Html = Annotated[Path | None, typer.Option("--html", help="Writes a page with plots there.")]
+
+def _writable(file: Path | None) -> Path | None:
+    """Said before anything is measured."""
+    if file is None:
+        return None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{file.parent} cannot be made: {error.strerror}") from error
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise typer.BadParameter(f"{file} cannot be written" + (": it is a folder" if file.is_dir() else ""))
+    return file
+
+
+Json = Annotated[Path | None, typer.Option("--json", callback=_writable, help="Writes the whole result there.")]
+Html = Annotated[Path | None, typer.Option("--html", callback=_writable, help="Writes a page with plots there.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="host or cuda.")]
-Rounds = Annotated[int, typer.Option(help="Starts of each program; they alternate.")]
-Samples = Annotated[int, typer.Option(help="Samples of each case in a round.")]
+Rounds = Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program; they alternate.")]
+Samples = Annotated[int, typer.Option(min=1, max=1000, help="Samples of each case in a round.")]
 Limit = Annotated[float, typer.Option(help="Seconds that one start of a program may take.")]
 Quick = Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")]
 
@@ -40,15 +61,20 @@ def _say(line: str) -> None:
 def _finish(result: dict[str, Any], json_file: Path | None, html: Path | None) -> None:
     from . import lines, message, report
 
-    if json_file is not None:
-        message.write(result, json_file)
-    if html is not None:
-        report.write([result], html)
-    for line in lines.lines_of_any(result):
+    for line in lines.lines_of_any(result):  # first: whatever becomes of the files, what was measured is on the screen
         typer.echo(line)
-    for file in (json_file, html):
-        if file is not None:
-            typer.echo(f"written: {file}")
+    if json_file is not None:
+        _write(lambda file: message.write(result, file), json_file)
+    if html is not None:
+        _write(lambda file: report.write([result], file), html)
+
+
+def _write(write: Callable[[Path], None], file: Path) -> None:
+    try:
+        write(file)
+    except OSError as error:
+        raise SystemError(f"{file} cannot be written: {error.strerror}") from error
+    typer.echo(f"written: {file}")
 
 
 def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
@@ -59,6 +85,20 @@ def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
     if not counts or min(counts) < least:
         raise typer.BadParameter(f"{option} {text} is not a list of numbers from {least} on, such as 1,4,16")
     return counts
+
+
+def _comparison(device: str, vs: str, rounds: int, samples: int, quick: bool, limit_s: float) -> message.Settings:
+    """What every comparison with peers is told."""
+    from . import message, peers
+
+    return message.Settings(
+        device=device,
+        vs=peers.names_from(vs, device),
+        rounds=1 if quick else rounds,
+        samples=min(samples, 3) if quick else samples,
+        quick=quick,
+        limit_s=limit_s,
+    )
 
 
 @bench_app.command("message")
@@ -76,7 +116,7 @@ def message_command(
         str,
         typer.Option(help="Of device, pinned, managed, host (plain). Default: device,host on host, device on cuda."),
     ] = "",
-    path: Annotated[str, typer.Option(help="auto, ll, store, load, copy or stage.")] = "auto",
+    path: Annotated[str, typer.Option(help="auto, ll, store, load, copy, stage or memop.")] = "auto",
     max_blocks: Annotated[int | None, typer.Option(help="Caps the thread blocks of a bulk operation.")] = None,
     rounds: Annotated[int, typer.Option(help="Starts of each program; they alternate.")] = 5,
     samples: Annotated[int, typer.Option(help="Samples of each case in a round.")] = 10,
@@ -100,10 +140,10 @@ def message_command(
     Peers run the same cases in the same call, alternating with onstream. A peer that is not here is named with the
     reason.
     """
-    from . import message, peers
+    from . import message
 
-    settings = message.Settings(
-        device=device,
+    settings = replace(
+        _comparison(device, vs, rounds, samples, quick, limit_s),
         ranks=ranks,
         modes=choices_from(modes, MODES, "--modes") if modes else (),
         submissions=choices_from(submissions, SUBMISSIONS, "--submissions"),
@@ -111,14 +151,9 @@ def message_command(
         memories=choices_from(memory, MEMORIES, "--memory") if memory else (),
         path=path,
         max_blocks=max_blocks,
-        rounds=1 if quick else rounds,
-        samples=min(samples, 3) if quick else samples,
         window=window,
-        vs=peers.names_from(vs, device),
         threads=threads,
-        quick=quick,
         headline=headline,
-        limit_s=limit_s,
         budget_s=budget_s,
     )
     _finish(message.measure(settings, say=_say), json_file, html)
@@ -178,19 +213,14 @@ def aggregation_command(
     html: Html = None,
 ) -> None:
     """Shows what an operation costs alone, and prepared and posted with others."""
-    from . import aggregation, message, peers
+    from . import aggregation
 
-    settings = message.Settings(
-        device=device,
+    settings = replace(
+        _comparison(device, vs, rounds, samples, quick, limit_s),
         modes=("separate", "aggregated"),
         submissions=choices_from(submissions, ON_STREAM, "--submissions"),
         sizes=sizes_from(size, device),
         memories=("device",),
-        rounds=1 if quick else rounds,
-        samples=min(samples, 3) if quick else samples,
-        vs=peers.names_from(vs, device),
-        quick=quick,
-        limit_s=limit_s,
     )
     _finish(aggregation.measure(settings, _counts(counts, "--counts", 1), say=_say), json_file, html)
 
@@ -250,9 +280,16 @@ def report_command(
     from . import lines, message, report
 
     results = [message.load(file) for file in files]
-    for result in results:
-        for line in lines.short_of(result):
+    for file, result in zip(files, results, strict=True):
+        try:
+            told = lines.short_of(result)
+            if html is not None:
+                report.page([result])
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+            raise InvalidArgumentError(
+                f"{file} is not whole: as a result of kind '{result['kind']}' it lacks or garbles {error}"
+            ) from error
+        for line in told:
             typer.echo(line)
     if html is not None:
-        report.write(results, html)
-        typer.echo(f"written: {html}")
+        _write(lambda file: report.write(results, file), html)

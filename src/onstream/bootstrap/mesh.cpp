@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/bootstrap/mesh_connect.hpp"
 #include "onstream/bootstrap/mesh_ledger.hpp"
 #include "onstream/bootstrap/mesh_link.hpp"
-#include "onstream/bootstrap/quiet_thread.hpp"
 #include "onstream/bootstrap/socket.hpp"
 
 namespace onstream {
@@ -91,6 +91,8 @@ class Mesh::Implementation {
   std::string request(int peer, std::string_view topic, std::string_view payload, Fd fd, Deadline deadline);
   void notify(int peer, std::string_view topic, std::string_view payload);
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline);
+
+  void fail_all(const std::string& reason) { ledger_.fail_all(reason); }
 
   bool alive(int peer) const {
     require_rank(peer);
@@ -424,6 +426,7 @@ void Mesh::notify(int peer, std::string_view topic, std::string_view payload) {
 std::vector<std::string> Mesh::all_gather(std::string_view topic, std::string_view mine, Deadline deadline) {
   return implementation_->all_gather(topic, mine, deadline);
 }
+void Mesh::fail_all(const std::string& reason) { implementation_->fail_all(reason); }
 bool Mesh::alive(int peer) const { return implementation_->alive(peer); }
 int Mesh::pid(int peer) const { return implementation_->pid(peer); }
 

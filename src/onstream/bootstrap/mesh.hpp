@@ -51,6 +51,10 @@ class Mesh {
   // Throws timeout naming the ranks that did not come, or aborted naming the dead.
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline);
 
+  // The world has failed: requests and gathers that wait, now or later, end at once as aborted, with this reason. The
+  // mesh itself goes on: notices still travel. Any thread.
+  void fail_all(const std::string& reason);
+
   bool alive(int peer) const;
   int pid(int peer) const;  // process id as the kernel gave it to us (SO_PEERCRED)
 

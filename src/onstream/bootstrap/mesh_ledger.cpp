@@ -19,11 +19,16 @@ Error MeshLedger::gone_error(int peer, std::string_view topic) const {
   return Error(code, concat(topic, ": ", one.why));
 }
 
+Error MeshLedger::failed_error(std::string_view topic) const {
+  return Error(ErrorCode::aborted, concat(topic, ": ", *failed_));
+}
+
 // --- the caller's side ---
 
 void MeshLedger::expect(std::uint64_t id, int peer, std::string_view topic) {
   const std::lock_guard lock(mutex_);
   if (at(peer).gone != Gone::no) throw gone_error(peer, topic);
+  if (failed_) throw failed_error(topic);
   const auto call = std::make_shared<Call>();
   call->peer = peer;
   call->topic = topic;
@@ -73,11 +78,12 @@ std::vector<std::string> MeshLedger::await_gather(std::string_view topic, std::u
   Absent absent;
   changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] {
     absent = absent_from(gathers_.at(key));
-    return absent.names.empty() || absent.gone.has_value();
+    return absent.names.empty() || absent.gone.has_value() || failed_.has_value();
   });
   const Gathered values = std::move(gathers_.at(key));
   gathers_.erase(key);
   if (absent.gone) throw gone_error(*absent.gone, topic);
+  if (!absent.names.empty() && failed_) throw failed_error(topic);
   if (!absent.names.empty())
     fail(ErrorCode::timeout, absent.names, " of ", size(), " did not come to ", topic, " within ", limit_s, " s");
   std::vector<std::string> result;
@@ -119,6 +125,18 @@ bool MeshLedger::lose(int peer, Gone how, std::string why) {
   }
   changed_.notify_all();
   return true;
+}
+
+void MeshLedger::fail_all(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (failed_) return;
+  failed_ = reason;
+  for (auto& [id, call] : calls_) {
+    if (call->done) continue;
+    call->error.emplace(failed_error(call->topic));
+    call->done = true;
+  }
+  changed_.notify_all();
 }
 
 void MeshLedger::close() {

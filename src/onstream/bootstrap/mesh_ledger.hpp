@@ -50,6 +50,8 @@ class MeshLedger {
   bool lose(int peer, Gone how, std::string why);
   // The mesh ends: fails all requests that still wait.
   void close();
+  // From any thread: the world has failed. All that waits, now or later, throws aborted with this reason.
+  void fail_all(const std::string& reason);
 
  private:
   struct Peer {
@@ -76,6 +78,7 @@ class MeshLedger {
   const Peer& at(int peer) const { return peers_.at(static_cast<std::size_t>(peer)); }
   // These need mutex_.
   Error gone_error(int peer, std::string_view topic) const;
+  Error failed_error(std::string_view topic) const;
   Absent absent_from(const Gathered& values) const;
   Gathered& gathered(GatherKey key);
 
@@ -86,6 +89,7 @@ class MeshLedger {
   std::map<std::uint64_t, std::shared_ptr<Call>> calls_;
   std::map<std::string, std::uint64_t, std::less<>> ordinals_;
   std::map<GatherKey, Gathered> gathers_;
+  std::optional<std::string> failed_;
 };
 
 }  // namespace onstream

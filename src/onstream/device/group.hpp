@@ -36,12 +36,14 @@
 #define ONSTREAM_BODY __device__ __forceinline__
 #define ONSTREAM_CALL __noinline__ __device__ inline  // what is large and used at several places, or rare
 #define ONSTREAM_BOTH __host__ __device__ inline
-#define ONSTREAM_UNROLL _Pragma("unroll")  // what a loop indexes stays in registers
+#define ONSTREAM_UNROLL _Pragma("unroll")    // what a loop indexes stays in registers
+#define ONSTREAM_ROLLED _Pragma("unroll 1")  // rarely runs twice
 #else
 #define ONSTREAM_BODY inline
 #define ONSTREAM_CALL inline
 #define ONSTREAM_BOTH inline
 #define ONSTREAM_UNROLL
+#define ONSTREAM_ROLLED
 #endif
 
 namespace onstream {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/device/disposal.hpp"
 
 namespace onstream {
@@ -24,17 +24,29 @@ struct CopyThread::Page {
       : slots(device.allocate(kSlots * sizeof(CopySlot), MemoryKind::pinned)),
         answers(device.allocate(kSlots * sizeof(std::uint64_t), MemoryKind::device)) {}
   Copier copier(std::size_t i) const {
-    return {reinterpret_cast<CopySlot*>(slots->data()) + i, reinterpret_cast<std::uint64_t*>(answers->data()) + i};
+    return {reinterpret_cast<CopySlot*>(slots->data()) + i, reinterpret_cast<std::uint64_t*>(answers->data()) + i, 0};
   }
 
   std::shared_ptr<Memory> slots;
   std::shared_ptr<Memory> answers;
 };
 
+// What a graph keeps.
+struct CopyThread::OfGraph {
+  ~OfGraph() {
+    const std::lock_guard lock(freed->mutex);
+    freed->slots.push_back(slot);
+  }
+  std::shared_ptr<Page> page;
+  std::shared_ptr<Freed> freed;
+  const CopySlot* slot;
+};
+
 CopyThread::~CopyThread() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
+    news_.notify_one();
   }
   if (!thread_.joinable()) return;
   thread_.join();
@@ -42,7 +54,7 @@ CopyThread::~CopyThread() {
   for (Entry& entry : entries_) Disposal::of_process().hand_over(std::move(entry.page));
 }
 
-Copier CopyThread::take() {
+Copier CopyThread::take(std::uint64_t lead) {
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
     stream_ = device_->create_stream();
@@ -54,6 +66,7 @@ Copier CopyThread::take() {
       }
     });
   }
+  take_back();
   const auto is_free = [](const Entry& entry) {
     return !entry.in_use && (entry.retired == nullptr || entry.retired->done());
   };
@@ -63,7 +76,19 @@ Copier CopyThread::take() {
     entry = entries_.end() - kSlots;
   }
   entry->in_use = true;
-  return entry->copier;
+  expecting_ = true;
+  news_.notify_one();
+  Copier copier = entry->copier;
+  copier.lead = lead;
+  return copier;
+}
+
+void CopyThread::take_back() {
+  const std::lock_guard lock(freed_->mutex);
+  for (Entry& entry : entries_) {
+    if (std::ranges::count(freed_->slots, entry.copier.slot) > 0) entry.in_use = false;
+  }
+  freed_->slots.clear();
 }
 
 void CopyThread::add_page() {
@@ -78,7 +103,7 @@ void CopyThread::give_back(const Copier& copier, Stream stream) {
   const auto entry =
       std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
   if (captured) {
-    device_->retain(stream, entry->page);
+    device_->retain(stream, std::shared_ptr<const OfGraph>(new OfGraph{entry->page, freed_, copier.slot}));
   } else {
     entry->retired = std::move(event);
     entry->in_use = false;
@@ -98,27 +123,26 @@ bool CopyThread::serve(Entry& entry) {
   return true;
 }
 
-// Looks without rest for a while after each request, and now and then otherwise: a replayed graph asks without any call
-// of the host.
+// Looks without rest for a while after each request and each op enqueued, and now and then otherwise: a replayed graph
+// asks without any call of the host.
 void CopyThread::serve() {
   using Clock = std::chrono::steady_clock;
-  constexpr auto kAwake = std::chrono::milliseconds(5);
+  constexpr auto kAwake = std::chrono::milliseconds(20);
   constexpr auto kNap = std::chrono::microseconds(50);
   nap_exactly();
   Clock::time_point awake_until = Clock::now() + kAwake;
-  for (;;) {
-    bool busy = false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (stopping_) return;
-      for (Entry& entry : entries_) busy = serve(entry) || busy;
-    }
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    bool busy = std::exchange(expecting_, false);
+    for (Entry& entry : entries_) busy = serve(entry) || busy;
     const Clock::time_point now = Clock::now();
     if (busy) awake_until = now + kAwake;
     if (now < awake_until) {
+      lock.unlock();
       std::this_thread::yield();
+      lock.lock();
     } else {
-      std::this_thread::sleep_for(kNap);
+      news_.wait_for(lock, kNap, [this] { return expecting_ || stopping_; });
     }
   }
 }

@@ -2,6 +2,7 @@
 // waiting warp of the asking op. Started by the first op that takes this path; one a world.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,13 +24,19 @@ class CopyThread {
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
 
-  // A slot for one op to be enqueued now.
-  Copier take();
-  // After the op was enqueued on `stream`: the slot serves another op once this one has passed. A captured op keeps it.
+  // A slot for one op to be enqueued now, whose kernel writes the first `lead` bytes itself.
+  Copier take(std::uint64_t lead);
+  // After the op was enqueued on `stream`: the slot serves another op once this one has passed, and that of a
+  // captured op once its graph is over.
   void give_back(const Copier& copier, Stream stream);
 
  private:
   struct Page;  // the memory of several slots and of their answers
+  struct Freed {
+    std::mutex mutex;
+    std::vector<const CopySlot*> slots;
+  };
+  struct OfGraph;
   struct Entry {
     Copier copier;
     std::uint64_t issued = 0;
@@ -38,6 +45,7 @@ class CopyThread {
     std::shared_ptr<Page> page;
   };
   void add_page();
+  void take_back();
   void serve();
   bool serve(Entry& entry);
 
@@ -45,8 +53,11 @@ class CopyThread {
   std::function<void(const std::string&)> on_failure_;
   std::mutex mutex_;
   std::vector<Entry> entries_;
+  std::shared_ptr<Freed> freed_ = std::make_shared<Freed>();  // by graphs, which may outlive this object
   Stream stream_;
   std::thread thread_;
+  std::condition_variable news_;  // an op that will ask is on its way
+  bool expecting_ = false;
   bool stopping_ = false;
 };
 

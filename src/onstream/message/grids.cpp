@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "onstream/tuner/blocks.hpp"
+
 namespace onstream {
 
 namespace {
@@ -19,19 +21,12 @@ Grid ring_grid(std::size_t bytes) {
 
 Grids::Grids(const Fabric& fabric)
     : block_bytes_(static_cast<std::size_t>(fabric.parameters().block_bytes)),
-      max_blocks_(fabric.parameters().max_blocks),
-      recv_blocks_(fabric.parameters().recv_blocks),
-      block_limit_(fabric.block_limit()) {}
-
-// Blocks that get `each` bytes of `bytes`, at most `most`.
-int Grids::blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) const {
-  const auto wanted = static_cast<std::int64_t>((bytes + each - 1) / each);
-  return static_cast<int>(std::clamp<std::int64_t>(wanted, 1, std::min(most, block_limit_)));
-}
+      max_blocks_(std::min<std::int64_t>(fabric.parameters().max_blocks, fabric.block_limit())),
+      recv_blocks_(std::min<std::int64_t>(fabric.parameters().recv_blocks, fabric.block_limit())) {}
 
 Grid Grids::send(const lane::Send& body) const {
   if (body.bytes <= body.ring_max) return ring_grid(body.bytes);
-  if (body.copier.slot != nullptr) return kOneWarp;
+  if (body.copier.slot != nullptr) return body.copier.lead > 0 ? lead(body.copier.lead) : kOneWarp;
   const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
   return alone ? Grid{1, kMaxThreads} : push(body.bytes);
 }
@@ -55,6 +50,12 @@ Grid Grids::push(std::size_t bytes) const {
   return {std::max(few, blocks_for(bytes, block_bytes_, most)), kSmallBlock};
 }
 
+// As many blocks as keep the link busy until the copy engine has started.
+Grid Grids::lead(std::size_t bytes) const {
+  constexpr std::int64_t kMost = 16;
+  return {blocks_for(bytes, block_bytes_, std::min(max_blocks_, kMost)), kMaxThreads};
+}
+
 // Most large messages are pushed; more blocks serve those that this rank fetches itself, one for each 64 block_bytes.
 Grid Grids::receive(std::size_t bytes, std::size_t offer_min) const {
   constexpr std::size_t kBlocksEach = 64;
@@ -67,7 +68,7 @@ Grid Grids::receive(std::size_t bytes, std::size_t offer_min) const {
 Grid Grids::exchange(lane::Exchange& body) const {
   const Grid in = receive(body.receive.capacity, body.receive.offer_min);
   const Grid out = send(body.send);
-  const int most = static_cast<int>(std::min(max_blocks_, block_limit_));
+  const int most = static_cast<int>(max_blocks_);
   const bool pushes = body.send.bytes > body.send.ring_max && out.threads > kOneWarp.threads;
   const bool fetches = body.receive.capacity > body.receive.offer_min;
   body.receive_blocks = std::min(in.blocks, most - 1);

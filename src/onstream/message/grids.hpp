@@ -3,7 +3,6 @@
 // The figures behind the rules: docs/decisions/0006. The host device ignores them.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,17 +22,16 @@ class Grids {
   Grid receive(std::size_t bytes, std::size_t offer_min) const;
   // Both in one grid: the receive's blocks, body.receive_blocks of them, which this sets, and the send's.
   Grid exchange(lane::Exchange& body) const;
-  bool side_by_side() const { return std::min(max_blocks_, block_limit_) >= 2; }
+  bool side_by_side() const { return max_blocks_ >= 2; }
   Grid deliver(std::size_t bytes) const;
 
  private:
   Grid push(std::size_t bytes) const;
-  int blocks_for(std::size_t bytes, std::size_t each, std::int64_t most) const;
+  Grid lead(std::size_t bytes) const;
 
   std::size_t block_bytes_;
   std::int64_t max_blocks_;
   std::int64_t recv_blocks_;
-  std::int64_t block_limit_;
 };
 
 // Of a kernel in which one thread or one warp works.

@@ -89,6 +89,7 @@ class Messages::Implementation {
     return body;
   }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane);
+  void begin(const std::shared_ptr<Request>& request, bool captured);
 
   // --- on_stream.cpp ---
   std::shared_ptr<Request> isend_at(Moment moment, const Outgoing& message, Stream stream);
@@ -113,6 +114,7 @@ class Messages::Implementation {
   lane::AwaitSend await_send(const Request& request, Look look) const;
   lane::AwaitReceive await_receive(const Request& request, Look look) const;
   void advance(const Request& request, Look look);
+  void settle_unasked();
   Status collect(Request& request);
   Status told(std::uint64_t word) const;
 

@@ -113,6 +113,7 @@ lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size
 
 std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std::size_t bytes,
                                                                 const lane::View& lane) {
+  settle_unasked();
   auto request = std::make_shared<Request>();
   request->kind = kind;
   request->lane = lane;
@@ -124,6 +125,14 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
   request->order = next_order_.fetch_add(1, std::memory_order_relaxed);
   request->owner = serial_;
   return request;
+}
+
+// Before its op is enqueued. Throws where there are too many receives already.
+void Messages::Implementation::begin(const std::shared_ptr<Request>& request, bool captured) {
+  request->captured = captured;
+  if (captured) return;
+  if (request->kind == OpKind::recv) return outstanding_.add(request);
+  Tickets::open(request->slot);
 }
 
 Messages::Messages(std::shared_ptr<Fabric> fabric)

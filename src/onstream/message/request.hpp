@@ -39,8 +39,13 @@ class Request {
   Request& operator=(const Request&) = delete;
   ~Request() {
     if (tickets == nullptr) return;
-    auto with_it = bounce == nullptr ? nullptr : bounces->give_back_later(std::move(bounce));
-    tickets->give_back(slot, std::move(last_wait), std::move(with_it));
+    Tickets::Left left{slot, std::move(last_wait), nullptr, 0, std::nullopt, bytes};
+    if (kind == OpKind::send) left.sent_on = lane;
+    if (bounce != nullptr) {
+      left.held_bytes = bounce->bytes();
+      left.with_it = bounces->give_back_later(std::move(bounce));
+    }
+    tickets->give_back(std::move(left));
   }
 };
 

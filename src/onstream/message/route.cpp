@@ -8,6 +8,12 @@
 
 namespace onstream {
 
+namespace {
+
+constexpr std::size_t kAligned = 128;  // a lead is a multiple, so that what follows is copied as widely
+
+}  // namespace
+
 Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays)
     : fabric_(fabric),
       lanes_(lanes),
@@ -19,7 +25,8 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::sha
                                                 : fabric.parameters().ll_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
       attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
-      copy_min_(static_cast<std::size_t>(fabric.parameters().copy_min_bytes)),
+      copy_min_(static_cast<std::size_t>(fabric.parameters().message_copy_min_bytes)),
+      copy_lead_(static_cast<std::size_t>(fabric.parameters().copy_lead_bytes)),
       load_min_(static_cast<std::size_t>(fabric.parameters().load_min_bytes)),
       relays_(std::move(relays)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
@@ -84,9 +91,14 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
-void Router::add_relay(SendRoute& route, int peer) {
+Relays::One& Router::relay_to(int peer) {
   const std::lock_guard lock(relays_->mutex);
-  Relays::One& relay = relays_->of_peer[peer];
+  return relays_->of_peer[peer];
+}
+
+void Router::add_relay(SendRoute& route, int peer) {
+  Relays::One& relay = relay_to(peer);
+  const std::lock_guard lock(relay.mutex);
   if (relay.memory == nullptr) {
     relay.memory = fabric_.device()->allocate(lane::Relay::kBytes, MemoryKind::device);
     relay.peer_address = fabric_.expose(relay.memory->data(), lane::Relay::kBytes, peer).value_or(0);
@@ -123,6 +135,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   const bool ordered = completion == lane::Completion::ordered;
   const bool large = !on_host_ && ordered && path == Path::automatic && route.peer_source != 0;
   route.copy_engine = (path == Path::copy && ordered) || (large && bytes >= copy_min_);
+  if (path == Path::automatic && bytes > copy_lead_) route.copy_lead = copy_lead_ & ~(kAligned - 1);
   if (path == Path::load) {
     require(route.peer_source != 0, "path load needs a source that rank ", peer,
             " can address: ", fabric_.why_not(source, peer));

@@ -28,8 +28,9 @@ struct SendRoute {
   std::byte* relay = nullptr;      // of a shared message between plain memory; as the peer sees it: peer_bounce
   std::uint64_t peer_bounce = 0;
   bool copy_engine = false;
-  bool prefetch = false;  // the buffer's pages shall be on the device
-  bool plain = false;     // a message of the ring out of plain host memory
+  std::uint64_t copy_lead = 0;  // of it, the first bytes that the kernel writes itself
+  bool prefetch = false;        // the buffer's pages shall be on the device
+  bool plain = false;           // a message of the ring out of plain host memory
 };
 
 struct RecvRoute {
@@ -43,10 +44,11 @@ struct RecvRoute {
 // One relay a peer (lane_share.hpp), made with the first message that may need it. Kernels use them.
 struct Relays {
   struct One {
+    std::mutex mutex;  // held while the peer is asked to map it: it holds up the messages to that peer alone
     std::shared_ptr<Memory> memory;
     std::uint64_t peer_address = 0;
   };
-  std::mutex mutex;
+  std::mutex mutex;  // guards the map
   std::map<int, One> of_peer;
 };
 
@@ -67,6 +69,7 @@ class Router {
   Path effective(Path path) const;
   MemoryInfo look_at(const void* address, std::size_t bytes) const;
   void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
+  Relays::One& relay_to(int peer);
   void add_relay(SendRoute& route, int peer);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
 
@@ -81,6 +84,7 @@ class Router {
   std::size_t chunk_bytes_;
   std::size_t attach_min_;
   std::size_t copy_min_;
+  std::size_t copy_lead_;
   std::size_t load_min_;
 
   std::shared_ptr<Relays> relays_;

@@ -7,6 +7,8 @@ namespace onstream {
 namespace {
 
 constexpr std::size_t kChunk = 1024;
+constexpr std::size_t kLeastLook = 64;  // requests, or 1 MiB
+constexpr std::size_t kHeldEach = 16 * 1024;
 
 struct alignas(64) InDevice {
   lane::Crew crew;
@@ -20,7 +22,7 @@ struct InPinned {
 
 }  // namespace
 
-Tickets::Tickets(std::shared_ptr<Device> device) : device_(std::move(device)) { grow(); }
+Tickets::Tickets(std::shared_ptr<Device> device) : device_(std::move(device)), enough_(kLeastLook) { grow(); }
 
 void Tickets::grow() {
   auto in_device = device_->allocate(kChunk * sizeof(InDevice), MemoryKind::device);
@@ -42,30 +44,58 @@ Tickets::Slot Tickets::take() {
   free_.pop_back();
   slot.ticket.use += 1;
   HostGroup::store_relaxed(slot.ticket.received, 0);
-  HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::pending));
   return slot;
 }
 
-bool Tickets::free_again(const Busy& busy) {
-  const bool settled = HostGroup::load_acquire(busy.slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
-  return settled && (busy.last_wait == nullptr || busy.last_wait->done());
+void Tickets::open(const Slot& slot) {
+  HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::pending));
 }
 
-void Tickets::give_back(const Slot& slot, std::shared_ptr<Event> last_wait, std::shared_ptr<const void> with_it) {
+bool Tickets::settled(const Left& left) {
+  return HostGroup::load_acquire(left.slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
+}
+
+bool Tickets::free_again(const Left& left) {
+  return settled(left) && (left.last_wait == nullptr || left.last_wait->done());
+}
+
+std::size_t Tickets::weight(const Left& left) { return left.sent_on ? 1 + left.held_bytes / kHeldEach : 0; }
+
+void Tickets::give_back(Left left) {
   const std::lock_guard lock(mutex_);
-  Busy busy{slot, std::move(last_wait), std::move(with_it)};
-  if (free_again(busy)) {
-    free_.push_back(slot);
+  if (free_again(left)) {
+    free_.push_back(left.slot);
   } else {
-    busy_.push_back(std::move(busy));
+    if (!settled(left)) unasked_.fetch_add(weight(left), std::memory_order_relaxed);
+    busy_.push_back(std::move(left));
   }
 }
 
 void Tickets::reclaim() {
   const auto first_free =
-      std::partition(busy_.begin(), busy_.end(), [](const Busy& busy) { return !free_again(busy); });
-  for (auto busy = first_free; busy != busy_.end(); ++busy) free_.push_back(busy->slot);
+      std::partition(busy_.begin(), busy_.end(), [](const Left& left) { return !free_again(left); });
+  for (auto left = first_free; left != busy_.end(); ++left) free_.push_back(left->slot);
   busy_.erase(first_free, busy_.end());
+}
+
+// As much must come anew as was open the last time, so that each is looked for a few times at most.
+void Tickets::settle_unasked(const Look& look) {
+  const std::lock_guard lock(mutex_);
+  reclaim();
+  std::vector<Left*> open;
+  std::size_t open_weight = 0;
+  for (Left& left : busy_) {
+    if (!left.sent_on || settled(left) || (left.last_wait != nullptr && !left.last_wait->done())) continue;
+    open.push_back(&left);
+    open_weight += weight(left);
+  }
+  if (!open.empty()) {
+    const std::shared_ptr<Event> behind = look({open.data(), open.size()});
+    for (Left* left : open) left->last_wait = behind;
+    if (behind == nullptr) reclaim();
+  }
+  unasked_.store(0, std::memory_order_relaxed);
+  enough_.store(std::max(kLeastLook, open_weight), std::memory_order_relaxed);
 }
 
 }  // namespace onstream

@@ -1,10 +1,17 @@
 // Tickets: where an op with a request says how it ended. A pool, since ops must not allocate.
 //
 // A ticket's message number and crew lie in device memory, its status and size in pinned memory where the host looks.
+//
+// A posted send that its receiver fetches is settled by its wait alone. Where the request was let go before that,
+// whoever takes tickets looks for it now and then: settle_unasked().
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "onstream/device/device.hpp"
@@ -21,27 +28,46 @@ class Tickets {
 
   explicit Tickets(std::shared_ptr<Device> device);
 
-  // A pending ticket. Grows the pool when it is empty, which allocates.
+  // A ticket, settled until it is opened. Grows the pool when it is empty, which allocates.
   Slot take();
-  // Back into the pool, once its op has settled it and `last_wait`, if there is one, is done; then lets go of
-  // `with_it`. A graph that it was in must be over.
-  void give_back(const Slot& slot, std::shared_ptr<Event> last_wait, std::shared_ptr<const void> with_it);
+  // Before its op is enqueued: pending from now on. That of a captured op each replay opens itself (lane::Reopen), so
+  // that a graph which is never launched leaves none open.
+  static void open(const Slot& slot);
+
+  // What a request leaves behind.
+  struct Left {
+    Slot slot;
+    std::shared_ptr<Event> last_wait;     // null: none on a stream
+    std::shared_ptr<const void> with_it;  // let go of with the ticket
+    std::size_t held_bytes = 0;           // by that
+    std::optional<lane::View> sent_on;    // of a send
+    std::size_t bytes = 0;                // of its message
+  };
+  // Back into the pool, once its op has settled it and the last wait is done. A graph that it was in must be over.
+  void give_back(Left left);
+
+  // Whether enough sends were let go before their waits that it is time to look for them. One load.
+  bool wants_look() const {
+    return unasked_.load(std::memory_order_relaxed) >= enough_.load(std::memory_order_relaxed);
+  }
+  // `look` settles those that have ended and returns null, or enqueues that and returns the event behind it.
+  using Look = std::function<std::shared_ptr<Event>(std::span<const Left* const>)>;
+  void settle_unasked(const Look& look);
 
  private:
   void grow();
   void reclaim();
+  static bool settled(const Left& left);
+  static bool free_again(const Left& left);
+  // How much there is to be gained from looking for it.
+  static std::size_t weight(const Left& left);
 
   std::shared_ptr<Device> device_;
   std::mutex mutex_;
   std::vector<Slot> free_;
-  struct Busy {
-    Slot slot;
-    std::shared_ptr<Event> last_wait;
-    std::shared_ptr<const void> with_it;
-  };
-  static bool free_again(const Busy& busy);
-
-  std::vector<Busy> busy_;  // given back while an op or a wait on them was still on its way
+  std::vector<Left> busy_;                // given back while an op or a wait on them was still on its way
+  std::atomic<std::size_t> unasked_ = 0;  // weight of the sends among them since the last look
+  std::atomic<std::size_t> enough_;       // ... that the next look is for
   std::vector<std::shared_ptr<Memory>> memory_;
 };
 

@@ -142,6 +142,35 @@ void Messages::Implementation::advance(const Request& request, Look look) {
   device_->synchronize(stream.get());
 }
 
+// Posted sends whose requests were let go before their waits: those that have ended give back what they hold.
+void Messages::Implementation::settle_unasked() {
+  if (!ground_->tickets->wants_look()) return;
+  ground_->tickets->settle_unasked([this](std::span<const Tickets::Left* const> open) -> std::shared_ptr<Event> {
+    const auto body_of = [this](const Tickets::Left& left) {
+      return lane::AwaitSend{fabric_->wait_view(left.sent_on->peer), *left.sent_on, left.bytes, 1, left.slot.ticket};
+    };
+    if (on_host_) {
+      for (const Tickets::Left* left : open) body_of(*left).glance(HostGroup(0, 1));
+      return nullptr;
+    }
+    const StreamPool::Lease stream = streams_.lease();
+    lane::AwaitSendMany many;
+    const auto flush = [&] {
+      if (many.count > 0) launch(*device_, lane::await_send_many_kernel(), many, kOneWarp, stream.get());
+      many.count = 0;
+    };
+    for (const Tickets::Left* left : open) {
+      const lane::View& of_many = many.common.lane;
+      const bool same_lane = left->sent_on->peer == of_many.peer && left->sent_on->lane == of_many.lane;
+      if (!same_lane || many.count == lane::kMostItems) flush();
+      if (many.count == 0) many.common = body_of(*left);
+      many.items[many.count++] = {nullptr, left->bytes, left->slot.ticket};
+    }
+    flush();
+    return note_use(stream.get());
+  });
+}
+
 // How an op ended, by the word of its ticket. A wait that ended without a word about this op ended because the world
 // failed. A call of the host that failed with its world: the failure is logged and told to the others now, also if the
 // program looks at nothing more and ends.

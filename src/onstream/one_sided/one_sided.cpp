@@ -5,6 +5,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided/implementation.hpp"
 #include "onstream/one_sided/kernels.hpp"
+#include "onstream/tuner/blocks.hpp"
 
 namespace onstream {
 
@@ -138,8 +139,7 @@ Grid OneSidedImplementation::grid_for(std::span<const Step> steps) const {
   const std::size_t wanted = (bytes / kWord + kWarp - 1) / kWarp * kWarp;
   const int threads = static_cast<int>(std::clamp<std::size_t>(wanted, kWarp, kMaxThreads));
   if (ordered) return {1, threads};
-  const std::size_t blocks = (bytes + block_bytes_ - 1) / block_bytes_;
-  return {static_cast<int>(std::clamp<std::size_t>(blocks, 1, static_cast<std::size_t>(max_blocks_))), threads};
+  return {blocks_for(bytes, block_bytes_, max_blocks_), threads};
 }
 
 void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {
@@ -160,7 +160,9 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
   fabric_->check();
   if (steps.empty()) return;
   enqueue(steps, stream);
-  if (uses_.note(stream) == nullptr) device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+  if (uses_.note(stream) != nullptr) return;
+  device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+  if (helper_ != nullptr) device_->retain(stream, helper_->memory());
 }
 
 void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
@@ -190,10 +192,13 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
 Status OneSidedImplementation::wait_here(const Step& step) {
   const HostGroup group(0, 1);
   const WaitView view = fabric_->wait_view();
-  const Status status = wait_until(group, view, [&] { return one_sided::is_met(group, step); });
+  const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
   if (status == Status::timeout) {
     fabric_->abort(concat("a wait of the host for a word of ", step.width, " B passed its deadline of ",
                           fabric_->parameters().timeout_s, " s (timeout_s)"));
+  } else if (status == Status::aborted && !fabric_->failure()) {
+    fabric_->abort(concat("every other rank left the world, and the host of rank ", fabric_->rank(),
+                          " still waited for a word of ", step.width, " B"));
   }
   return status;
 }

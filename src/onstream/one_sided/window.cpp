@@ -51,8 +51,10 @@ std::uint64_t number_of(std::string_view text) {
 }  // namespace
 
 Window::Window(Fabric& fabric, void* address, std::size_t bytes) {
-  require(address != nullptr || bytes == 0, "window: ", bytes, " B at a null pointer");
-  const std::vector<std::string> notices = fabric.all_gather("window", Notice(fabric, address, bytes).text());
+  const std::vector<std::string> notices = fabric.agree("window", [&] {
+    require(address != nullptr || bytes == 0, "window: ", bytes, " B at a null pointer");
+    return Notice(fabric, address, bytes).text();
+  });
   for (const std::string& notice : notices) {
     const std::vector<std::string_view> lines = lines_of(notice);
     Part part;

@@ -14,6 +14,7 @@
 
 #include "onstream/layout/walk.hpp"
 #include "onstream/plan/line.hpp"
+#include "onstream/plan/piece.hpp"
 #include "onstream/plan/report.hpp"
 #include "onstream/plan/view.hpp"
 
@@ -228,16 +229,7 @@ struct Body {
     const std::uint64_t count = line_bytes(task, line);
     std::uint64_t data = 0;
     for (std::uint64_t b = 0; b < count; b += task.grain) {
-      const std::byte* from = task.from + offset_of(task.from_layout, position + b);
-      std::uint64_t piece;
-      if (task.grain == 4) {
-        piece = *reinterpret_cast<const std::uint32_t*>(from);
-      } else if (task.grain == 2) {
-        piece = *reinterpret_cast<const std::uint16_t*>(from);
-      } else {
-        piece = *reinterpret_cast<const std::uint8_t*>(from);
-      }
-      data |= piece << (8 * b);
+      data |= load_piece(task.from + offset_of(task.from_layout, position + b), task.grain) << (8 * b);
     }
     return data;
   }
@@ -255,15 +247,7 @@ struct Body {
       return;
     }
     for (std::uint64_t b = 0; b < count; b += task.grain) {
-      std::byte* to = task.to + offset_of(task.to_layout, position + b);
-      const std::uint64_t piece = data >> (8 * b);
-      if (task.grain == 4) {
-        *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(piece);
-      } else if (task.grain == 2) {
-        *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(piece);
-      } else {
-        *reinterpret_cast<std::uint8_t*>(to) = static_cast<std::uint8_t>(piece);
-      }
+      store_piece(task.to + offset_of(task.to_layout, position + b), task.grain, data >> (8 * b));
     }
   }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "onstream/plan/line.hpp"
+#include "onstream/plan/piece.hpp"
 #include "onstream/plan/report.hpp"
 #include "onstream/plan/view.hpp"
 
@@ -200,15 +201,7 @@ struct Brief {
                                                    std::uint32_t grain) {
     std::uint64_t data = 0;
     for (std::uint32_t piece = 0; piece < pieces; ++piece, from += stride) {
-      std::uint64_t value;
-      if (grain == 4) {
-        value = *reinterpret_cast<const std::uint32_t*>(from);
-      } else if (grain == 2) {
-        value = *reinterpret_cast<const std::uint16_t*>(from);
-      } else {
-        value = *reinterpret_cast<const std::uint8_t*>(from);
-      }
-      data |= value << (8 * grain * piece);
+      data |= load_piece(from, grain) << (8 * grain * piece);
     }
     return data;
   }
@@ -216,14 +209,7 @@ struct Brief {
   ONSTREAM_CALL static void scatter_pieces(std::byte* to, std::int64_t stride, std::uint32_t pieces,
                                            std::uint32_t grain, std::uint64_t data) {
     for (std::uint32_t piece = 0; piece < pieces; ++piece, to += stride) {
-      const std::uint64_t value = data >> (8 * grain * piece);
-      if (grain == 4) {
-        *reinterpret_cast<std::uint32_t*>(to) = static_cast<std::uint32_t>(value);
-      } else if (grain == 2) {
-        *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(value);
-      } else {
-        *reinterpret_cast<std::uint8_t*>(to) = static_cast<std::uint8_t>(value);
-      }
+      store_piece(to, grain, data >> (8 * grain * piece));
     }
   }
 };

@@ -47,30 +47,22 @@ class Build {
     plan::choose_paths(routes_, statements_, fabric_->parameters());
     const plan::Room room = plan::place(routes_, fabric_->size());
     built_ = std::make_unique<Plan::Implementation>();
-    built_->resources->segment = fabric_->segment(room.bytes, MemoryKind::device);
-    if (room.word_bytes > 0) built_->resources->words = fabric_->segment(room.word_bytes, MemoryKind::pinned);
-    agree("the end of a plan's build", [this] { finish(); });
+    try {
+      built_->resources->segment = fabric_->segment(room.bytes, MemoryKind::device);
+      if (room.word_bytes > 0) built_->resources->words = fabric_->segment(room.word_bytes, MemoryKind::pinned);
+      (void)fabric_->agree("the end of a plan's build", [this] {
+        finish();
+        return std::string();
+      });
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::timeout || error.code() == ErrorCode::aborted) throw;
+      throw Error(error.code(), concat("plan '", name_, "' cannot be built:\n  ", error.what()));
+    }
     fabric_->name_plan(number_, name_);
     return std::move(built_);
   }
 
  private:
-  // Runs a step that may fail here alone; then all ranks throw what any of them met.
-  template <class Step>
-  void agree(std::string_view topic, const Step& step) {
-    std::string problem;
-    try {
-      step();
-    } catch (const std::exception& error) {
-      problem = concat("rank ", fabric_->rank(), ": ", error.what());
-    }
-    std::string all;
-    for (const std::string& one : fabric_->all_gather(topic, problem)) {
-      if (!one.empty()) all += "\n  " + one;
-    }
-    if (!all.empty()) fail(ErrorCode::system, "plan '", name_, "' cannot be built:", all);
-  }
-
   // --- what this rank wants ---
 
   StatedOp stated(const Op& op) const {
@@ -189,7 +181,7 @@ class Build {
       exposure.exposed = seen.has_value();
       if (seen) exposure.address = *seen - static_cast<std::uint64_t>(lowest);
       if (!seen) exposure.why_not = fabric_->why_not(first, op.peer);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // told to all, with the path that then cannot be
       exposure.why_not = error.what();
     }
     return exposure;
@@ -291,6 +283,7 @@ class Build {
     lowering.segment = built_->resources->segment.get();
     lowering.words = built_->resources->words.get();
     lowering.number = number_;
+    lowering.block_bytes = static_cast<std::uint64_t>(fabric_->parameters().block_bytes);
     lowering.most_blocks = most_blocks();
     lowering.device = fabric_->device()->kind();
     const plan::Program program = plan::lower(lowering);

@@ -19,21 +19,27 @@ struct alignas(64) CopySlot {
 };
 
 // A slot as its op knows it. Requests come one at a time, so the number of the last one done is that of the last asked.
+// Both methods are for one thread.
 struct Copier {
-  CopySlot* slot = nullptr;
+  CopySlot* slot = nullptr;  // null: no copy engine
   std::uint64_t* done = nullptr;
-};
+  std::uint64_t lead = 0;  // the first bytes, which kernels write while the copy engine starts
 
-// Asks and waits. One thread; what it copies must be in memory before (stream order does that).
-template <class Group>
-ONSTREAM_BODY Status copy_through(const Group& group, const WaitView& wait, const Copier& copier,
-                                  std::uint64_t destination, const void* source, std::uint64_t bytes) {
-  const std::uint64_t number = group.load_relaxed(copier.done) + 1;
-  group.store_relaxed(&copier.slot->destination, destination);
-  group.store_relaxed(&copier.slot->source, reinterpret_cast<std::uint64_t>(source));
-  group.store_relaxed(&copier.slot->bytes, bytes);
-  group.store_release(&copier.slot->asked, number);  // pairs with CopyThread::serve
-  return wait_for_self(group, wait, [&] { return group.load_acquire(copier.done) >= number; });
-}
+  // What is to be copied must be in memory before (stream order does that). Returns the request's number.
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t ask(const Group& group, std::uint64_t destination, const void* source,
+                                  std::uint64_t bytes) const {
+    const std::uint64_t number = group.load_relaxed(done) + 1;
+    group.store_relaxed(&slot->destination, destination + lead);
+    group.store_relaxed(&slot->source, reinterpret_cast<std::uint64_t>(source) + lead);
+    group.store_relaxed(&slot->bytes, bytes - lead);
+    group.store_release(&slot->asked, number);  // pairs with CopyThread::serve
+    return number;
+  }
+  template <class Group>
+  ONSTREAM_BODY Status await(const Group& group, const WaitView& wait, std::uint64_t number) const {
+    return wait_for_self(group, wait, [&] { return group.load_acquire(done) >= number; });
+  }
+};
 
 }  // namespace onstream

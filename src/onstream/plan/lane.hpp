@@ -146,8 +146,9 @@ struct View {
   // no other before it. A sender can ask for the latter before it knows its message's number.
   Posting* postings = nullptr;
   Posting* peer_postings = nullptr;
-  // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused, and behind them
-  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push.
+  // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused; behind them
+  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; and the
+  // refusals (lane_refusals.hpp).
   std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
@@ -158,9 +159,10 @@ struct View {
 
 constexpr std::uint64_t kArrivals = 128;  // blocks of a push, at most
 constexpr std::uint64_t kArrivalBlocks = 256;
+constexpr std::uint64_t kRefusals = 63;  // and their count
 
 ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receives + 1; }
-ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals; }
+ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals + 1 + kRefusals; }
 
 // Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
 struct Place {
@@ -212,6 +214,18 @@ template <class Group>
 ONSTREAM_BODY Status agree(const Group& group, Status mine) {
   if (!group.sync_or(mine != Status::ok)) return Status::ok;
   return mine != Status::ok ? mine : Status::aborted;
+}
+
+// For the other threads of a group whose first one has waited: what it saw they see too, at their first look, and what
+// it gave up they do not wait for again. No barrier has to tell them which.
+template <class Ready>
+ONSTREAM_BODY Status look_too(const Ready& ready) {
+  constexpr int kLooks = 1024;
+  ONSTREAM_ROLLED
+  for (int look = 0; look < kLooks; ++look) {
+    if (ready()) return Status::ok;
+  }
+  return Status::aborted;
 }
 
 // Whether an op that ended so has lost its lane: then nothing more can be said about the messages on it.
@@ -276,21 +290,20 @@ ONSTREAM_BODY void store_pair(const Group& group, std::uint64_t* first, std::uin
   group.store_line(reinterpret_cast<Line*>(first), {low, high});
 }
 
-// What last_to_finish() found out.
-enum class Finish { not_last, last, lost };
+// Counts for one part of a work that gave up, on top of the part itself.
 constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 
-// Not `not_last` in the first thread of the last block to come here: `last` if all blocks did their share, `lost` if
-// one gave up. All blocks have read the lane's counters by then. Says nothing about what is visible elsewhere.
+// True in the first thread of the last block to come here if all blocks did their share. All blocks have read the
+// lane's counters by then. Says nothing about what is visible elsewhere.
 template <class Group>
-ONSTREAM_BODY Finish last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
+ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished, Status status) {
   const bool gave_up = loses_lane(status);
-  if (group.rank() != 0) return Finish::not_last;
-  if (group.blocks() == 1) return gave_up ? Finish::lost : Finish::last;
+  if (group.rank() != 0) return false;
+  if (group.blocks() == 1) return !gave_up;
   const std::uint64_t before = group.add(finished, gave_up ? kLost + 1 : 1);
-  if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return Finish::not_last;
+  if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return false;
   group.store_relaxed(finished, 0);
-  return gave_up || before >= kLost ? Finish::lost : Finish::last;
+  return !gave_up && before < kLost;
 }
 
 ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, std::uint64_t extra) {

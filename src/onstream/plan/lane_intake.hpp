@@ -75,7 +75,7 @@ class Intake {
       const Taker taker(wait_, lane_, target.number, seen.bytes());
       return taker.take(group, target.destination, reinterpret_cast<const std::byte*>(seen.address));
     }
-    acknowledge(group, target.number, 1);
+    acknowledge(group, target.number, Status::truncated);
     return Status::truncated;
   }
 
@@ -85,23 +85,17 @@ class Intake {
     const bool fits = bytes <= target.capacity;
     const Status status = fits ? fetcher_.fetch(group, target.destination, reinterpret_cast<const void*>(source), bytes)
                                : Status::truncated;
-    if constexpr (Group::kForeign) {
-      if (loses_lane(status)) return status;
-      if (status == Status::unmapped) {
-        group.store_relaxed(&share_of(lane_, lane_.peer_acks, target.number)->failed, target.number + 1);
-        acknowledge(group, target.number, 1);
-        return status;
-      }
-    }
-    acknowledge(group, target.number, fits ? 0 : 1);
+    if (!loses_lane(status)) acknowledge(group, target.number, status);
     return status;
   }
 
   template <class Group>
-  ONSTREAM_BODY void acknowledge(const Group& group, std::uint64_t number, std::uint64_t refused) const {
+  ONSTREAM_BODY void acknowledge(const Group& group, std::uint64_t number, Status status) const {
     if (group.rank() != 0) return;
+    if (status != Status::ok) note_refusal(group, refusals_of(lane_.peer_acks, lane_.receives), number, status);
     std::uint64_t* ack = lane_.peer_acks + (number & (lane_.receives - 1));
-    group.store_release(ack, (number + 1) * 2 + refused);  // pairs with wait_for_ack, wait_for_answer and AwaitSend
+    // pairs with wait_for_ack, find_answer and AwaitSend
+    group.store_release(ack, (number + 1) * 2 + (status != Status::ok ? 1 : 0));
   }
 
   // A large message whose sender waits for an answer, unless a posting was made.
@@ -109,7 +103,7 @@ class Intake {
   ONSTREAM_BODY Status take_announced(const Group& group, const Target& target, const Seen& seen) {
     const std::uint64_t bytes = seen.bytes();
     if (bytes > target.capacity) {
-      acknowledge(group, target.number, 1);
+      acknowledge(group, target.number, Status::truncated);
       head_ += 1;
       return Status::truncated;
     }

@@ -73,7 +73,7 @@ class Lender : public Sharing {
       if (step == Step::put) looks = 0;
     }
     leave(group);
-    return status == Status::ok && was_refused(group) ? why_refused(group, *view_, number_) : status;
+    return status == Status::ok ? outcome(group) : status;
   }
 
   // Does one step that can be done at once with plain copies. Whether it did.

@@ -58,9 +58,12 @@ ONSTREAM_BODY bool look(const Group& group, const View& lane, std::uint64_t head
 template <class Group>
 ONSTREAM_BODY Status await_header(const Group& group, const WaitView& wait, const View& lane, std::uint64_t head,
                                   Seen& seen) {
-  if (group.rank() == 0) (void)wait_until(group, wait, [&] { return look(group, lane, head, seen); });
+  const auto there = [&] { return look(group, lane, head, seen); };
+  Status status = Status::ok;
+  if (group.rank() == 0) status = wait_until(group, wait, there);
   group.sync();
-  return agree(group, wait_until(group, wait, [&] { return look(group, lane, head, seen); }));
+  if (group.rank() != 0) status = look_too(there);
+  return agree(group, status);
 }
 
 // Payload lines of the ring that one thread waits for together: first, first + step, ... below `end`. What can be known

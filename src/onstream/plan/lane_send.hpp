@@ -25,7 +25,7 @@ struct Send {
   std::byte* bounce = nullptr;   // stage: two chunks that the peer can load, and where it sees them
   std::uint64_t peer_bounce = 0;
   std::uint64_t chunk_bytes = 0;
-  Copier copier;  // path copy: the copy engine writes into the destination, asked by one block
+  Copier copier;  // path copy: the copy engine writes into the destination, asked by the first block
   Ticket ticket;
   WaitView wait;
 
@@ -74,7 +74,8 @@ struct Send {
     const auto part = static_cast<std::uint32_t>(group.block());
     const auto parts = static_cast<std::uint32_t>(group.blocks());
     typename Group::Flight flight{};
-    if (copier.slot == nullptr) flight = group.fetch(source, pulls ? 0 : bytes, part, parts);
+    const std::uint64_t own = copier.slot == nullptr ? bytes : copier.lead;
+    flight = group.fetch(source, pulls ? 0 : own, part, parts);
     Status status = Status::ok;
     if (speaks) {
       if (!has_room(head, 1, credit)) status = wait_for_room(group, head, 1);
@@ -83,20 +84,24 @@ struct Send {
     Answered answer{status, Answer::mine, 0, bytes};
     if (!pulls && group.sync_or(!tells(lone, number, answer))) {
       // One thread of each block polls: thousands that do would slow the receiver's answer.
-      if (group.rank() == 0) (void)wait_for_answer(group, number);
+      status = agree(group, status);
+      if (status == Status::ok && group.rank() == 0) {
+        answer = find_answer(group, number, [&](const auto& ready) { return wait_until(group, wait, ready); });
+      }
       group.sync();
-      if (status == Status::ok) answer = wait_for_answer(group, number);
+      if (status == Status::ok && group.rank() != 0) {
+        answer = find_answer(group, number, [](const auto& ready) { return look_too(ready); });
+      }
     }
     if (status == Status::ok) status = answer.status;
     // Each thread goes on by itself from here: all see the same answer, and the barrier comes after the copy.
     const bool fits = answer.answer != Answer::refused && bytes <= answer.room;
     const bool here = fits && answer.answer == Answer::here;
     if (here && status == Status::ok) {
-      if (copier.slot == nullptr) {
-        group.copy(flight, reinterpret_cast<void*>(answer.address), source, bytes, part, parts);
-      } else if (group.rank() == 0) {
-        status = copy_through(group, wait, copier, answer.address, source, bytes);
-      }
+      const bool asks = copier.slot != nullptr && part == 0 && group.rank() == 0;
+      const std::uint64_t request = asks ? copier.ask(group, answer.address, source, bytes) : 0;
+      group.copy(flight, reinterpret_cast<void*>(answer.address), source, own, part, parts);
+      if (asks) status = copier.await(group, wait, request);
     }
     status = agree(group, status);
     if (here && status == Status::ok) tell_arrival(group, number);
@@ -227,14 +232,15 @@ struct Send {
     settle(group, ticket, Status::ok, bytes);
   }
 
-  template <class Group>
-  ONSTREAM_BODY Answered wait_for_answer(const Group& group, std::uint64_t number) const {
+  // `wait_for` waits until what it gets returns true, or gives up.
+  template <class Group, class WaitFor>
+  ONSTREAM_BODY Answered find_answer(const Group& group, std::uint64_t number, const WaitFor& wait_for) const {
     Answered out{Status::ok, Answer::refused, 0, 0};
     // The posting's place may hold a later receive already; then the ack tells what became of this message.
     constexpr std::uint32_t kAckEvery = 64;  // looking there each time would double the time between two looks
     std::uint64_t ack = 0;
     std::uint32_t looks = 0;
-    out.status = wait_until(group, wait, [&] {
+    out.status = wait_for([&] {
       if (answered(group, lane, number, out)) return true;
       if (++looks % kAckEvery != 0) return false;
       ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));
@@ -320,7 +326,7 @@ struct Send {
                             Status status, bool pushed) const {
     const bool lost = loses_lane(status);
     if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, bytes);
-    if (last_to_finish(group, &lane.sending->finished, status) != Finish::last) return;
+    if (!last_to_finish(group, &lane.sending->finished, status)) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
     number_ticket(group, ticket, number);
     if (pushed && status == Status::ok) settle(group, ticket, Status::ok, bytes);
@@ -398,38 +404,59 @@ struct AwaitSend {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    if (group.rank() != 0) return;
-    std::uint64_t number = 0;
-    std::uint64_t ack = 0;
-    const auto settled = [&] { return static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending; };
-    const auto acked = [&] {
-      // Not numbered: it has not run yet, or went through the ring. A pushed one is settled and never acked.
-      if (!is_numbered(group, ticket)) return settled();
-      number = group.load_relaxed(&ticket.numbered->number);
-      ack = group.load_acquire(lane.acks + (number & (lane.receives - 1)));  // pairs with Receive's ack
-      return ack / 2 >= number + 1 || settled();
-    };
+    if (group.rank() != 0 || settled(group)) return;
+    Ack ack;
     Status status = Status::ok;
-    if (settled()) return;
     if constexpr (Group::kForeign) status = lend_hand(group);
     if (look_once != 0) {
-      if (status == Status::ok && !acked()) return;
+      if (status == Status::ok && !ended(group, ack)) return;
     } else {
       if (status == Status::ok) {
-        status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket) || settled(); });
+        status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket) || settled(group); });
       }
-      if (status == Status::ok) status = wait_until(group, wait, acked);
+      if (status == Status::ok) status = wait_until(group, wait, [&] { return ended(group, ack); });
     }
-    if (settled()) return;
-    if (status == Status::ok && ack / 2 == number + 1 && ack % 2 == 1) status = why_refused(group, lane, number);
-    // A message refused is reported by the receiver, which tells this rank's host.
-    if (loses_lane(status)) {
-      report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
-    }
-    settle(group, ticket, status, bytes);
+    conclude(group, status, ack);
+  }
+
+  // Settles the ticket if the message has ended, and does nothing for the message. One thread.
+  template <class Group>
+  ONSTREAM_BODY void glance(const Group& group) const {
+    Ack ack;
+    if (!settled(group) && ended(group, ack)) conclude(group, Status::ok, ack);
   }
 
  private:
+  struct Ack {
+    std::uint64_t number = 0;  // of the message
+    std::uint64_t word = 0;
+  };
+
+  template <class Group>
+  ONSTREAM_BODY bool settled(const Group& group) const {
+    return static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY bool ended(const Group& group, Ack& ack) const {
+    // Not numbered: it has not run yet, or went through the ring. A pushed one is settled and never acked.
+    if (!is_numbered(group, ticket)) return settled(group);
+    ack.number = group.load_relaxed(&ticket.numbered->number);
+    ack.word = group.load_acquire(lane.acks + (ack.number & (lane.receives - 1)));  // pairs with Receive's ack
+    return ack.word / 2 >= ack.number + 1 || settled(group);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void conclude(const Group& group, Status status, const Ack& ack) const {
+    if (settled(group)) return;
+    if (status == Status::ok && ack.word > (ack.number + 1) * 2) {
+      status = refusal_of(group, refusals_of(lane.acks, lane.receives), ack.number);
+    }
+    // A message refused is reported by the receiver, which tells this rank's host.
+    if (loses_lane(status)) report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
+    settle(group, ticket, status, bytes);
+  }
+
   // The sender's part of a shared message, as soon as the op has run that posted it.
   template <class Group>
   ONSTREAM_BODY Status lend_hand(const Group& group) const {

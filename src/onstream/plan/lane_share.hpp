@@ -14,7 +14,7 @@
 // Only groups that know foreign addresses have these bodies: a GPU's kernels hold nothing of it.
 #pragma once
 
-#include "onstream/plan/lane.hpp"
+#include "onstream/plan/lane_refusals.hpp"
 
 namespace onstream::lane {
 
@@ -45,7 +45,6 @@ struct Share {
   std::uint64_t bytes;
   std::uint64_t sender;    // (number + 1) * 2, plus 1 while the sender is there with the relay
   std::uint64_t receiver;  // number + 1: the receiver is there until this message ends
-  std::uint64_t failed;    // (number + 1) of the newest message of this place that could not be copied
 };
 
 constexpr int kShareShift = 24;
@@ -87,7 +86,8 @@ inline Status carry(const Group& group, const WaitView& wait, void* destination,
 template <class Group>
 ONSTREAM_BODY Status why_refused(const Group& group, const View& view, std::uint64_t number) {
   if constexpr (Group::kForeign) {
-    if (group.load_relaxed(&share_of(view, view.acks, number)->failed) == number + 1) return Status::unmapped;
+    const Status why = refusal_of(group, refusals_of(view.acks, view.receives), number);
+    if (why == Status::unmapped) return why;
   }
   return Status::truncated;
 }
@@ -99,6 +99,7 @@ class Sharing {
       : wait_(wait),
         share_(share_of(view, acks, number)),
         ack_(acks + (number & (view.receives - 1))),
+        refusals_(refusals_of(acks, view.receives)),
         lane_(static_cast<std::uint64_t>(view.lane)),
         number_(number),
         bytes_(bytes),
@@ -121,11 +122,12 @@ class Sharing {
   bool has_ended(const Group& group) const {
     return group.load_acquire(ack_) / 2 >= number_ + 1;  // pairs with count_through
   }
-  // Whether it has ended badly, for which the receiver knows one reason only: what does not fit is not shared.
+  // How it ended, once it has; until then, ok.
   template <class Group>
-  bool was_refused(const Group& group) const {
+  Status outcome(const Group& group) const {
     const std::uint64_t ack = group.load_acquire(ack_);
-    return ack / 2 == number_ + 1 && ack % 2 == 1;
+    if (ack <= (number_ + 1) * 2) return Status::ok;
+    return refusal_of(group, refusals_, number_);
   }
 
   std::uint64_t first_claim() const { return (number_ + 1) << kShareShift; }
@@ -164,7 +166,7 @@ class Sharing {
     const std::uint64_t through = group.add(&share_->through, mine) + mine;  // orders the chunks of both before the ack
     if (through % kLost != count_) return;
     const std::uint64_t refused = through >= kLost ? 1 : 0;
-    if (refused != 0) group.store_relaxed(&share_->failed, number_ + 1);
+    if (refused != 0) note_refusal(group, refusals_, number_, Status::unmapped);
     group.store_release(ack_, (number_ + 1) * 2 + refused);
   }
 
@@ -194,6 +196,7 @@ class Sharing {
   WaitView wait_;
   Share* share_;
   std::uint64_t* ack_;
+  std::uint64_t* refusals_;
   std::uint64_t lane_;
   std::uint64_t number_;
   std::uint64_t bytes_;

@@ -37,7 +37,8 @@ class Taker : public Sharing {
       if (step != Step::carry) looks = 0;
     }
     helper.leave(group);
-    return was_refused(group) ? Status::unmapped : status;
+    const Status ended = outcome(group);
+    return ended == Status::ok ? status : ended;
   }
 
  private:

@@ -43,7 +43,7 @@ class Lowerer {
     }
     for (std::uint64_t* word : announce_) program_.announce.push_back(word);
     const bool brief = in_.device == DeviceKind::cuda && make_rows(program_, lists_, in_.most_blocks);
-    if (!brief) spread(program_, lists_, in_.most_blocks, in_.device);
+    if (!brief) spread(program_, lists_, in_);
     const bool by_stream = !program_.words.empty() || !program_.middle.empty();
     program_.no_kernel = by_stream && program_.tasks.empty() && program_.announce.empty() && program_.signals.empty();
     return std::move(program_);

@@ -52,6 +52,7 @@ struct Lowering {
   Segment* segment = nullptr;
   Segment* words = nullptr;  // of path memop; null if no route takes it
   std::uint64_t number = 0;  // of the plan
+  std::uint64_t block_bytes = 1;
   int most_blocks = 1;
   DeviceKind device = DeviceKind::host;
 };

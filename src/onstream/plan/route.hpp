@@ -31,10 +31,6 @@ struct Route {
   bool asks = false;                // ll: the sender waits for the receiver's announcement
 
   bool local() const { return edge.source_rank == edge.destination_rank; }
-  bool pushes() const {  // the source's rank writes, the destination's rank waits
-    return choice.path == Path::store || choice.path == Path::copy || choice.path == Path::stage ||
-           choice.path == Path::memop;
-  }
 };
 
 // What one rank says about its ends of routes, by index of the route: where the other end sees it, or why it does not.

@@ -1,11 +1,11 @@
 #include "onstream/plan/spread.hpp"
-#include "onstream/device/kernel.hpp"
 
 #include <algorithm>
 
 #include "onstream/device/kernel.hpp"
+#include "onstream/plan/line.hpp"
 #include "onstream/plan/lower.hpp"
-#include "onstream/tuner/choose.hpp"
+#include "onstream/tuner/blocks.hpp"
 
 namespace onstream::plan {
 
@@ -21,8 +21,11 @@ struct Share {
 
 class Spreader {
  public:
-  Spreader(Program& program, int most_blocks, DeviceKind device)
-      : program_(program), most_(most_blocks), serial_(device == DeviceKind::host) {}
+  Spreader(Program& program, const Lowering& in)
+      : program_(program),
+        block_bytes_(in.block_bytes),
+        most_(in.most_blocks),
+        serial_(in.device == DeviceKind::host) {}
 
   std::vector<Share> share(const std::vector<std::uint32_t>& lines, const std::vector<std::uint32_t>& bulk) {
     std::uint64_t total_lines = 0;
@@ -31,8 +34,8 @@ class Spreader {
     for (std::uint32_t t : bulk) total_bytes += moved(program_.tasks[t]);
     most_lines_ = std::max(most_lines_, total_lines);
     most_bytes_ = std::max(most_bytes_, total_bytes);
-    const int line_blocks = lines.empty() ? 0 : blocks_for_lines(total_lines, most_);
-    const int bulk_blocks = bulk.empty() ? 0 : blocks_for_bytes(total_bytes, most_);
+    const int line_blocks = lines.empty() ? 0 : blocks_for(total_lines * kLineData, block_bytes_, most_);
+    const int bulk_blocks = bulk.empty() ? 0 : blocks_for(total_bytes, block_bytes_, most_);
     const bool together = line_blocks <= 1 && bulk_blocks <= 1;
     std::vector<Share> shares(
         static_cast<std::size_t>(together ? std::max(line_blocks, bulk_blocks) : line_blocks + bulk_blocks));
@@ -91,6 +94,7 @@ class Spreader {
   }
 
   Program& program_;
+  std::uint64_t block_bytes_;
   int most_;
   bool serial_;
   std::uint64_t most_lines_ = 0;
@@ -117,8 +121,8 @@ void set_finishers(Program& program, Block& block, const Share& share) {
 
 }  // namespace
 
-void spread(Program& program, const TaskLists& lists, int most_blocks, DeviceKind device) {
-  Spreader spreader(program, most_blocks, device);
+void spread(Program& program, const TaskLists& lists, const Lowering& in) {
+  Spreader spreader(program, in);
   const std::vector<Share> movers = spreader.share(lists.packs, lists.moves);
   const std::vector<Share> raisers = spreader.share({}, lists.raises);
   const std::vector<Share> finishers = spreader.share(lists.unpacks, lists.awaits);

@@ -7,10 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "onstream/device/device.hpp"
-
 namespace onstream::plan {
 
+struct Lowering;
 struct Program;
 
 // Indices of tasks by what is to be done with them.
@@ -23,6 +22,6 @@ struct TaskLists {
 };
 
 // Fills items, blocks, mover_blocks and threads of `program`, parts of its tasks and of its chains.
-void spread(Program& program, const TaskLists& lists, int most_blocks, DeviceKind device);
+void spread(Program& program, const TaskLists& lists, const Lowering& in);
 
 }  // namespace onstream::plan

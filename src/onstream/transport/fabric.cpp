@@ -10,6 +10,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/wire.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/device/disposal.hpp"
 #include "onstream/transport/board.hpp"
@@ -62,10 +63,12 @@ class Fabric::Implementation {
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
             [board = board_](int peer) { return board->has_left(peer); })) {
-    mesh_.on("abort", [this](int, const std::string& reason, Fd) {
-      fail_world(reason);
-      return std::string();
-    });
+    for (const Cause cause : {Cause::failure, Cause::interrupt}) {
+      mesh_.on(topic_of(cause), [this, cause](int, const std::string& reason, Fd) {
+        fail_world(reason, cause);
+        return std::string();
+      });
+    }
     mesh_.on("fault", [this](int, const std::string& bytes, Fd) {
       const std::lock_guard lock(mutex_);
       foreign_.push_back(unpack_fault(bytes));
@@ -109,7 +112,7 @@ class Fabric::Implementation {
       constexpr unsigned kTicksBetweenSweeps = 20;
       if (++ticks_ % kTicksBetweenSweeps == 0) reach_.sweep();
     } catch (const std::exception& error) {
-      fail_world(error.what());
+      abort(concat("rank ", launch_.rank, ": ", error.what()));
     }
   }
 
@@ -131,21 +134,77 @@ class Fabric::Implementation {
 
   std::shared_ptr<Event> note_use(Stream stream) { return uses_.note(stream); }
 
-  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
-    check();
+  // Throws the story if the world has failed, beginning with what has come to nothing by that.
+  void check_for(std::string_view topic, std::string_view what_it_did_not) {
     try {
-      return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
+      check();
     } catch (const Error& error) {
-      check();  // the world's own story says more, if it has failed
-      if (error.code() != ErrorCode::timeout) throw;
-      throw Error(ErrorCode::timeout, concat(error.what(), " (parameter timeout_s)"));
+      fail(error.code(), "rank ", launch_.rank, ": ", topic, " did not ", what_it_did_not, ": ", error.what());
     }
   }
 
+  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
+    check_for(topic, "start");
+    try {
+      return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
+    } catch (const Error& error) {
+      check_for(topic, "end");  // the world's own story says more, if it has failed
+      if (error.code() != ErrorCode::timeout) throw;
+      late(concat(error.what(), " (parameter timeout_s)"));
+    }
+  }
+
+  // The ranks' calls no longer match each other from here on.
+  [[noreturn]] void late(const std::string& what) {
+    abort(concat("rank ", launch_.rank, ": ", what));
+    throw Error(ErrorCode::timeout, what);
+  }
+
+  std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine) {
+    check();
+    wire::Packer packed;
+    const auto refuse = [&](ErrorCode code, const char* what) {
+      if (code == ErrorCode::timeout) late(concat(topic, ": ", what));  // the others' deadline has come as well
+      packed.u8(1);
+      wire::pack_error(packed, code, what);
+    };
+    try {
+      const std::string value = mine();
+      packed.u8(0).text(value);
+    } catch (const Error& error) {
+      refuse(error.code(), error.what());
+    } catch (const std::exception& error) {
+      refuse(ErrorCode::system, error.what());
+    }
+    return agreed(all_gather(topic, packed.body()));
+  }
+
+  // What all said, or throws what some met.
+  std::vector<std::string> agreed(const std::vector<std::string>& all) const {
+    std::vector<std::string> values;
+    std::vector<std::string> problems;
+    ErrorCode first = ErrorCode::system;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      wire::Unpacker body(all[rank]);
+      if (body.u8() == 0) {
+        values.emplace_back(body.text());
+        continue;
+      }
+      const Error error = wire::unpack_error(body);
+      if (problems.empty()) first = error.code();
+      problems.push_back(concat("rank ", rank, ": ", error.what()));
+    }
+    std::string text;
+    for (const std::string& problem : problems) text += concat(text.empty() ? "" : "\n  ", problem);
+    if (!problems.empty()) throw Error(first, text);
+    return values;
+  }
+
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind) {
-    require(bytes > 0, "a segment needs at least one byte");
-    const std::vector<std::string> asked =
-        all_gather("the allocation of a segment", concat(bytes, " B of ", name_of(kind)));
+    const std::vector<std::string> asked = agree("the allocation of a segment", [&] {
+      require(bytes > 0, "a segment needs at least one byte");
+      return concat(bytes, " B of ", name_of(kind));
+    });
     std::string differing;
     for (int rank = 0; rank < launch_.size; ++rank) {
       const std::string& other = asked[static_cast<std::size_t>(rank)];
@@ -155,7 +214,7 @@ class Fabric::Implementation {
             differing);
     auto made = std::make_shared<MappedSegment>(
         *device_, reach_, launch_.rank, launch_.size, bytes, kind,
-        [this](const std::string& id) { return all_gather("the mapping of a segment", id); });
+        [this](const std::function<std::string()>& id) { return agree("the mapping of a segment", id); });
     if (kind == MemoryKind::device) device_bytes_ += made->bytes();
     const std::lock_guard lock(mutex_);
     std::erase_if(segments_, [](const std::weak_ptr<Segment>& segment) { return segment.expired(); });
@@ -165,17 +224,26 @@ class Fabric::Implementation {
 
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<Segment>& weak : segments_) {
-      auto segment = weak.lock();
-      if (segment == nullptr) continue;
+    for (const std::shared_ptr<Segment>& segment : living_segments()) {
       const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
       if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
     }
     return nullptr;
   }
 
-  void fail_world(const std::string& reason) {
+  // Whoever lets go of the last handle frees memory, which may wait for kernels: never with the mutex held.
+  std::vector<std::shared_ptr<Segment>> living_segments() {
+    std::vector<std::shared_ptr<Segment>> living;
+    const std::lock_guard lock(mutex_);
+    for (const std::weak_ptr<Segment>& weak : segments_) {
+      if (auto segment = weak.lock()) living.push_back(std::move(segment));
+    }
+    return living;
+  }
+
+  static const char* topic_of(Cause cause) { return cause == Cause::interrupt ? "interrupt" : "abort"; }
+
+  void fail_world(const std::string& reason, Cause cause = Cause::failure) {
     {
       const std::lock_guard lock(mutex_);
       if (reason_.empty()) {
@@ -185,16 +253,17 @@ class Fabric::Implementation {
           const bool dead = std::find(dead_.begin(), dead_.end(), peer) != dead_.end();
           if (peer != launch_.rank && !dead && !mesh_.alive(peer)) left_.push_back(peer);
         }
-        log(LogLevel::error, "the world failed: ", reason);
+        log(cause == Cause::interrupt ? LogLevel::debug : LogLevel::error, "the world failed: ", reason);
       }
     }
     board_->set_abort();
+    mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
-  void abort(const std::string& reason) {
-    fail_world(reason);
+  void abort(const std::string& reason, Cause cause = Cause::failure) {
+    fail_world(reason, cause);
     for (int peer = 0; peer < launch_.size; ++peer) {
-      if (peer != launch_.rank) mesh_.notify(peer, "abort", reason);
+      if (peer != launch_.rank) mesh_.notify(peer, topic_of(cause), reason);
     }
   }
 
@@ -242,7 +311,7 @@ class Fabric::Implementation {
     try {
       take(report);
     } catch (const std::exception& error) {
-      fail_world(error.what());
+      abort(concat("rank ", launch_.rank, ": ", error.what()));
     }
   }
 
@@ -348,6 +417,9 @@ const std::shared_ptr<Device>& Fabric::device() const { return implementation_->
 std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine) {
   return implementation_->all_gather(topic, mine);
 }
+std::vector<std::string> Fabric::agree(std::string_view topic, const std::function<std::string()>& mine) {
+  return implementation_->agree(topic, mine);
+}
 void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
 std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind) {
   return implementation_->segment(bytes, kind);
@@ -369,16 +441,24 @@ std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
-std::shared_ptr<const void> Fabric::wait_memory() const { return implementation_->board_; }
+std::shared_ptr<const void> Fabric::wait_memory() const {
+  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+  return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
+}
 std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
-  return implementation_->reach_.attach(address, peer);
+  try {
+    return implementation_->reach_.attach(address, peer);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::aborted) implementation_->check();
+    throw;
+  }
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
-void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
+void Fabric::abort(const std::string& reason, Cause cause) { implementation_->abort("aborted: " + reason, cause); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {

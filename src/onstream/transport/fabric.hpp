@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,8 +49,11 @@ class Fabric {
   const std::shared_ptr<Device>& device() const;
 
   // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
-  // come.
+  // come; that fails the world, as any wait's timeout does. Ends at once, with the story, when the world fails.
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine);
+  // The same of what `mine` gives, which may fail on some ranks alone (memory, arguments): then every rank throws what
+  // they met, naming them, with the code of the first, and the world goes on.
+  std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine);
   void barrier(std::string_view topic);
 
   // Collective: symmetric memory of `bytes` on every rank. Throws invalid_argument, on every rank, naming the ranks
@@ -83,8 +87,8 @@ class Fabric {
   WaitView wait_view(int peer) const;
   // Whether a peer said goodbye. What it sent before is still there.
   bool has_left(int peer) const;
-  // Keeps alive what wait_view() points to: for work that may run after the world's end (a graph). Not the world
-  // itself.
+  // Keeps alive what kernels of this world touch beside what they are given: what wait_view() points to, and the memory
+  // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.
   std::shared_ptr<const void> wait_memory() const;
 
   // After work of this world was enqueued on a stream: the world's end waits for it. Gives the event behind that work,
@@ -95,8 +99,10 @@ class Fabric {
   // it; that does not keep the world.
   std::shared_ptr<Watch> watch() const;
 
-  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
-  void abort(const std::string& reason);
+  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays. An interrupt is the
+  // user's own doing, and often every rank's at once: it is logged at debug level only.
+  enum class Cause { failure, interrupt };
+  void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world has failed. Cheap: one load.
   void check() const;
   std::optional<Failure> failure() const;

@@ -11,16 +11,30 @@ namespace onstream {
 
 class MappedSegment : public Segment {
  public:
-  // Collective; `gather` is the fabric's all_gather for this segment's topic.
-  template <class Gather>
+  // Collective; `agree` is the fabric's for this segment's topic: memory, or a peer's map, may be missing on one rank.
+  template <class Agree>
   MappedSegment(Device& device, Reach& reach, int rank, int size, std::size_t bytes, MemoryKind kind,
-                const Gather& gather)
-      : memory_(device.allocate(bytes, kind)), rank_(rank), peers_(static_cast<std::size_t>(size)) {
-    const MemoryInfo info = device.inspect(memory_->data());
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer != rank) (void)reach.offer(info, peer);
+                const Agree& agree)
+      : rank_(rank), peers_(static_cast<std::size_t>(size)) {
+    MemoryInfo info;
+    int offered = 0;
+    const auto make = [&] {
+      memory_ = device.allocate(bytes, kind);
+      info = device.inspect(memory_->data());
+      for (; offered < size; ++offered) {
+        if (offered != rank) (void)reach.offer(info, offered);
+      }
+      return std::to_string(info.id);
+    };
+    std::vector<std::string> ids;
+    try {
+      ids = agree(make);
+    } catch (const Error&) {
+      for (int peer = 0; peer < offered; ++peer) {
+        if (peer != rank) reach.withdraw(info, peer);
+      }
+      throw;
     }
-    const std::vector<std::string> ids = gather(std::to_string(info.id));
     for (int peer = 0; peer < size; ++peer) {
       if (peer != rank)
         peers_[static_cast<std::size_t>(peer)] = reach.take(peer, std::stoull(ids[static_cast<std::size_t>(peer)]));

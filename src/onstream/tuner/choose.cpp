@@ -8,11 +8,6 @@ namespace onstream {
 
 namespace {
 
-// Measured on H200: 8 blocks of 512 threads already reach 351 of 369 GB/s, but below a few MiB what counts is to have
-// every byte in flight at once: 512 threads x 16 B x 2.
-constexpr std::uint64_t kBytesPerBlock = 16 * 1024;
-constexpr std::uint64_t kLinesPerBlock = 2048;
-
 std::uint64_t ll_limit(const Transfer& transfer, const Parameters& parameters) {
   const std::int64_t limit =
       transfer.device == DeviceKind::host ? parameters.host_ll_max_bytes : parameters.ll_max_bytes;
@@ -112,16 +107,6 @@ Choice choose(const Transfer& transfer, const Parameters& parameters) {
   const std::string obstacle = why_impossible(t.wanted, t);
   if (obstacle.empty()) return {t.wanted, t.wanted_by};
   return {Path::automatic, concat("path ", name_of(t.wanted), " (", t.wanted_by, ") cannot work: ", obstacle)};
-}
-
-int blocks_for_bytes(std::uint64_t bytes, int most) {
-  return static_cast<int>(
-      std::clamp<std::uint64_t>((bytes + kBytesPerBlock - 1) / kBytesPerBlock, 1, static_cast<std::uint64_t>(most)));
-}
-
-int blocks_for_lines(std::uint64_t lines, int most) {
-  return static_cast<int>(
-      std::clamp<std::uint64_t>((lines + kLinesPerBlock - 1) / kLinesPerBlock, 1, static_cast<std::uint64_t>(most)));
 }
 
 }  // namespace onstream

@@ -1,4 +1,4 @@
-// Which path a transfer of a plan takes, and why; and how many blocks its work is worth.
+// Which path a transfer of a plan takes, and why.
 //
 // Pure functions of what both ends know, so that every rank comes to the same answer. The thresholds are parameters.
 #pragma once
@@ -43,9 +43,5 @@ struct Choice {
 // True if choose() needs to know whether the ends are exposed.
 bool needs_exposure(const Transfer& transfer, const Parameters& parameters);
 Choice choose(const Transfer& transfer, const Parameters& parameters);
-
-// Blocks for work that moves these: bytes straight between layouts, and lines of path ll. At least 1, at most `most`.
-int blocks_for_bytes(std::uint64_t bytes, int most);
-int blocks_for_lines(std::uint64_t lines, int most);
 
 }  // namespace onstream

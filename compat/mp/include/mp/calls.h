@@ -142,6 +142,9 @@ struct onstream_mp_start {
 
 /* The host that this process runs on: equal texts, equal hosts. */
 void onstream_mp_host(char text[ONSTREAM_MP_TEXT]);
+/* Why this rank cannot start, "" if it can; and another rank's reason, to standard error. */
+void onstream_mp_refusal(const struct onstream_mp_start* start, char text[ONSTREAM_MP_TEXT]);
+void onstream_mp_refused(int rank, const char* text);
 /* Where the ranks of a new job may meet. `one_host`: not 0 if all run on the caller's. */
 void onstream_mp_meeting(char text[ONSTREAM_MP_TEXT], int one_host);
 int onstream_mp_begin(const struct onstream_mp_start* start);

@@ -1,24 +1,20 @@
-"""The benches beside messages - paths, aggregation, ping-kernel-pong, start-up - and the page of results."""
+"""The benches beside messages: paths, aggregation, ping-kernel-pong, start-up; and the script that runs them all."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-from onstream.bench import aggregation, bars, lines, message, paths, ping_kernel_pong, plot, programs, report, startup
+from onstream.bench import aggregation, lines, message, paths, ping_kernel_pong, programs, report, startup
 from onstream.bench.cases import Case
 from onstream.errors import Error, InvalidArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
-
-# --- paths ---
 
 
 def measured_paths() -> dict[str, Any]:
@@ -113,9 +109,6 @@ def test_when_every_group_fails_the_program_fails() -> None:
     assert "needs a network transport" in str(finished.error)
 
 
-# --- aggregation ---
-
-
 def test_aggregation_tells_the_gain_of_each_count_and_submission() -> None:
     settings = message.Settings(memories=("device",), sizes=(8,), rounds=1, samples=1, quick=True)
     result = aggregation.measure(settings, counts=(1, 8))
@@ -131,9 +124,6 @@ def test_a_way_that_was_not_measured_has_no_gain() -> None:
     assert aggregation.gains_of([row]) == []
     (gain,) = aggregation.gains_of([row, {**row, "mode": "separate", "median_s": 4e-6}])
     assert gain["gain"] == pytest.approx(4.0)
-
-
-# --- ping-kernel-pong ---
 
 
 def test_ping_kernel_pong_times_every_way_and_the_cpu_of_each() -> None:
@@ -162,9 +152,6 @@ def test_a_ping_kernel_pong_that_cannot_work_says_why(changes: dict[str, Any], t
         ping_kernel_pong.measure(ping_kernel_pong.Settings(samples=1, **changes))
 
 
-# --- start-up ---
-
-
 def test_startup_tells_seconds_and_bytes_and_judges_them() -> None:
     result = startup.measure(startup.Settings(ranks=(1, 4), samples=2))
     one, four = result["rows"]
@@ -184,94 +171,6 @@ def test_setup_bars_are_below_not_at_their_limit() -> None:
     assert "MISSED device memory of each rank, world of 8: 32 MiB (bar: < 32" in "\n".join(
         lines.setup_verdict(one) for one in startup.judge({"rows": rows})
     )
-
-
-# --- plots and the page ---
-
-
-def line(*points: tuple[float, float]) -> plot.Line:
-    return plot.Line("a <b>", 0, tuple(plot.Point(x, y, y * 0.9, y * 1.2, "note & more") for x, y in points))
-
-
-def drawn(*these: plot.Line, rules: tuple[plot.Rule, ...] = ()) -> str:
-    return plot.svg(plot.Plot("t", "time", report.size_tick, report.time_tick, these, rules))
-
-
-def test_a_plot_is_well_formed_whatever_the_names() -> None:
-    rule = plot.Rule("limit <x>", 0, ((8.0, 1e-6), (1024.0, 1e-6)))
-    tree = ElementTree.fromstring(drawn(line((8, 1e-6), (1024, 2e-6), (2**20, 1e-3)), rules=(rule,)))
-    assert len(tree.findall("circle")) == 3
-    assert len([path for path in tree.findall("path") if "rule" in path.attrib["class"]]) == 1
-    for circle in tree.findall("circle"):
-        assert 0 < float(circle.attrib["cx"]) < plot.WIDTH
-        assert 0 < float(circle.attrib["cy"]) < plot.HEIGHT
-
-
-def test_a_larger_time_is_drawn_higher_and_a_larger_size_further_right() -> None:
-    first, second = ElementTree.fromstring(drawn(line((8, 1e-6), (1024, 1e-3)))).findall("circle")
-    assert float(first.attrib["cx"]) < float(second.attrib["cx"])
-    assert float(first.attrib["cy"]) > float(second.attrib["cy"])
-
-
-@pytest.mark.parametrize("points", [[(8, 1e-6)], [(8, 1e-6), (16, 1e-6)], [(1, 1e-9), (2**30, 10.0)]])
-def test_one_point_equal_points_and_all_the_decades_can_be_drawn(points: list[tuple[float, float]]) -> None:
-    tree = ElementTree.fromstring(drawn(line(*points)))
-    ticks = [text for text in tree.findall("text") if text.attrib["class"] == "tick"]
-    assert 2 <= len(ticks) <= 2 * plot.MAX_TICKS
-
-
-def test_nothing_to_draw_is_no_plot() -> None:
-    assert drawn() == ""
-    assert drawn(plot.Line("empty", 0, ())) == ""
-
-
-def made_up_message(device: str = "NVIDIA H200") -> dict[str, Any]:
-    rows = []
-    for who, submission in (("onstream", "captured"), ("nccl", "captured"), ("openmpi", "host")):
-        for size in (0, 8, 65536, 2**30):
-            seconds = 2e-6 + size / 300e9
-            rows.append(
-                {
-                    "who": who, "memory": "device", "path": "auto" if who == "onstream" else "its own",
-                    "max_blocks": None, "mode": "ping-pong", "submission": submission, "bytes": size, "iterations": 1,
-                    "window": 1, "median_s": seconds, "min_s": seconds, "p25_s": seconds, "p75_s": seconds * 1.1,
-                    "max_s": seconds * 2, "rounds": 1, "samples": 3, "bytes_per_s": size / seconds,
-                    "messages_per_s": 1 / seconds, "rounds_median_s": [seconds],
-                }
-            )  # fmt: skip
-    result = {
-        "schema": 1, "kind": "message", "command": "onstream bench <message>", "device_kind": "cuda", "device": device,
-        "ranks": "2 processes", "settings": {"rounds": 1, "samples": 3}, "rows": rows,
-        "peers_missing": {"nvshmem": "there is no libnvshmem_host.so.3"}, "peers": {},
-        "environment": {"cpu": "A CPU", "cores": 2, "load_1min": 0.1, "date": "2026-01-02T03:04:05+00:00", "git": None},
-        "onstream": {"library": "onstream 0.1.0", "build_type": "Release"},
-    }  # fmt: skip
-    result["verdicts"] = bars.judge(result)
-    return result
-
-
-def test_the_page_names_modes_peers_limits_bars_and_what_is_missing() -> None:
-    page = report.page([made_up_message()])
-    assert "Ping-pong, one way · stream-ordered, captured in a graph" in page
-    for text in (
-        "NCCL",
-        "Open MPI, the host waits",
-        "limit: copy engine to a peer",
-        "without NVSHMEM: there is no lib",
-    ):
-        assert text in page
-    assert page.count("<svg") >= 2
-    assert "onstream bench &lt;message&gt;" in page
-    assert "prefers-color-scheme: dark" in page
-
-
-def test_the_page_fetches_nothing() -> None:
-    page = report.page([made_up_message()])
-    assert not re.search(r"""(src|href)\s*=|@import|url\(|https?://""", page)
-
-
-def test_limits_of_other_hardware_are_not_drawn() -> None:
-    assert "limit: " not in report.page([made_up_message("NVIDIA T4")])
 
 
 def test_every_kind_of_result_has_a_page_and_lines(tmp_path: Path, paths_result: dict[str, Any]) -> None:
@@ -295,26 +194,6 @@ def test_every_kind_of_result_has_a_page_and_lines(tmp_path: Path, paths_result:
     page = (tmp_path / "folder" / "page.html").read_text()
     for title in ("Messages", "Paths", "Aggregation", "Ping-kernel-pong", "Start-up and memory"):
         assert f"<h2>{title}</h2>" in page
-
-
-def test_what_is_no_result_is_refused_by_name(tmp_path: Path) -> None:
-    file = tmp_path / "other.json"
-    for text in ("{}", "[]", "no json", '{"schema": 1}', '{"schema": 99, "kind": "message"}'):
-        file.write_text(text)
-        with pytest.raises(InvalidArgumentError, match=r"other\.json"):
-            message.load(file)
-    with pytest.raises(InvalidArgumentError, match="of dance; there are message"):
-        report.page([{"kind": "dance"}])
-
-
-def test_floors_say_where_they_come_from() -> None:
-    for floor in json.loads(report.FLOORS_FILE.read_text())["floors"]:
-        assert floor["source"]
-        assert floor["quantity"] in ("latency", "bandwidth", "both")
-        assert floor["start_us"] > 0
-
-
-# --- the script for machines with GPUs ---
 
 
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="no timeout command")

@@ -1,0 +1,214 @@
+/* libmp's calls as they should not be made: what is refused, with which code, and that nothing is changed by it. See
+ * libmp.h.
+ */
+#include "libmp.h"
+
+/* 0 on one rank, 1 on the other; and each other's rank. */
+#define OTHER (1 - rank)
+
+static void prepared_sends_may_not_overtake_each_other(void) {
+  mp_request_t requests[2];
+  cudaStream_t stream = new_stream();
+  struct buffer b = take(PINNED, 2, 1 + rank);
+  int i;
+  for (i = 0; i < 2; ++i) {
+    if (rank == 0) OK(mp_send_prepare(b.data + i, 1, 1, &b.reg, &requests[i]));
+    if (rank == 1) OK(mp_irecv(b.data + i, 1, 0, &b.reg, &requests[i]));
+  }
+  if (rank == 0) {
+    CHECK(mp_isend_post_on_stream(&requests[1], stream) == MP_FAILURE);
+    OK(mp_isend_post_all_on_stream(2, requests, stream));
+  }
+  OK(mp_wait_all(2, requests));
+  CUDA_OK(cudaStreamDestroy(stream));
+  drop(&b);
+}
+
+static void a_message_larger_than_its_receive_fails_on_both_sides(void) {
+  mp_request_t request;
+  struct buffer b = take(PINNED, 100000, 1 + rank);
+  if (rank == 0) OK(mp_isend(b.data, 100000, 1, &b.reg, &request));
+  if (rank == 1) OK(mp_irecv(b.data, 50000, 0, &b.reg, &request));
+  CHECK(mp_wait(&request) == MP_FAILURE);
+  if (rank == 0) OK(mp_isend(b.data, 1000, 1, &b.reg, &request));
+  if (rank == 1) OK(mp_irecv(b.data, 1000, 0, &b.reg, &request));
+  OK(mp_wait(&request));
+  CHECK(all_are(&b, 0, 1000, 1));
+  drop(&b);
+}
+
+static void bad_arguments_fail_and_change_nothing(void) {
+  struct buffer b = take(PINNED, 100, 0);
+  mp_request_t request = NULL;
+  mp_reg_t stale = b.reg, none = NULL;
+  int dummy = 0, value = 0;
+  CHECK(mp_isend(b.data, 1, size, &b.reg, &request) == MP_FAILURE && request == NULL);
+  CHECK(mp_isend(b.data, 1, -1, &b.reg, &request) == MP_FAILURE);
+  CHECK(mp_irecv(b.data, 101, OTHER, &b.reg, &request) == MP_FAILURE);
+  CHECK(mp_irecv(b.data + 100, 1, OTHER, &b.reg, &request) == MP_FAILURE);
+  CHECK(mp_irecv(b.data, -1, OTHER, &b.reg, &request) == MP_FAILURE);
+  CHECK(mp_irecv(NULL, 1, OTHER, &b.reg, &request) == MP_FAILURE);
+  CHECK(mp_irecv(b.data, 1, OTHER, &none, &request) == MP_FAILURE);
+  CHECK(mp_irecv(b.data, 1, OTHER, NULL, &request) == MP_FAILURE);
+  CHECK(mp_irecv(b.data, 1, OTHER, &b.reg, NULL) == MP_FAILURE);
+  CHECK(mp_register(NULL, 1, &none) == MP_FAILURE && mp_register(b.data, 0, &none) == MP_FAILURE);
+  CHECK(mp_deregister(NULL) == MP_FAILURE && mp_deregister(&none) == MP_FAILURE);
+  CHECK(mp_wait(NULL) == EINVAL && mp_wait(&request) == EINVAL && mp_wait_all(2, NULL) == EINVAL);
+  CHECK(mp_window_create(NULL, 8, NULL) == MP_FAILURE && mp_window_destroy(NULL) == MP_FAILURE);
+  CHECK(mp_query_param(MP_PARAM_VERSION, NULL) == EINVAL && mp_query_param(MP_NUM_PARAMS, &value) == EINVAL);
+  OK(mp_query_param(MP_PARAM_VERSION, &value));
+  CHECK(value == MP_API_VERSION && MP_API_VERSION_COMPATIBLE(value) && !MP_API_VERSION_COMPATIBLE(1 << 16));
+  CHECK(mp_init(MPI_COMM_WORLD, &dummy, 1, MP_INIT_DEFAULT, 0) == MP_FAILURE); /* is initialised */
+  drop(&b);
+  CHECK(mp_deregister(&stale) == MP_FAILURE);
+}
+
+static void waiting_twice_fails_and_does_not_crash(void) {
+  struct buffer b = take(PINNED, 2, 0);
+  mp_request_t request, copy;
+  cudaStream_t stream = new_stream();
+  OK(mp_irecv(b.data, 1, OTHER, &b.reg, &request));
+  CHECK(mp_isend_post_on_stream(&request, stream) == MP_FAILURE); /* a receive */
+  copy = request;
+  OK(mp_wait_on_stream(&request, stream));
+  CHECK(mp_wait_on_stream(&request, stream) == EINVAL);
+  OK(mp_isend(b.data + 1, 1, OTHER, &b.reg, &request));
+  OK(mp_wait(&request));
+  CHECK(mp_wait(&request) == EINVAL);
+  OK(mp_wait(&copy));
+  CHECK(mp_wait(&copy) == EINVAL && mp_wait_on_stream(&copy, stream) == EINVAL);
+  CUDA_OK(cudaStreamDestroy(stream));
+  drop(&b);
+}
+
+static void calls_after_finalize_fail_and_a_new_start_works(void) {
+  struct buffer b = take(PINNED, 8, 5);
+  mp_request_t request, old;
+  mp_reg_t old_reg = b.reg;
+  mp_window_t window = NULL;
+  mp_desc_queue_t queue = NULL;
+  uint32_t word = 0;
+  OK(mp_irecv(b.data, 1, OTHER, &b.reg, &old)); /* never completed */
+  mp_finalize();
+  mp_finalize();
+  CHECK(mp_isend(b.data, 1, OTHER, &b.reg, &request) == MP_FAILURE);
+  CHECK(mp_wait(&old) != MP_SUCCESS && mp_progress_all(1, &old) == 0);
+  CHECK(mp_register(b.data, 8, &b.reg) == MP_FAILURE && mp_window_create(b.data, 8, &window) == MP_FAILURE);
+  CHECK(mp_desc_queue_alloc(&queue) == MP_FAILURE && mp_wait32(&word, 0, MP_WAIT_EQ) == MP_FAILURE);
+  start();
+  CHECK(mp_wait(&old) == EINVAL && mp_deregister(&old_reg) == MP_FAILURE);
+  OK(mp_register(b.data, 8, &b.reg));
+  if (rank == 0) OK(mp_isend(b.data, 1, 1, &b.reg, &request));
+  if (rank == 1) OK(mp_irecv(b.data, 1, 0, &b.reg, &request));
+  OK(mp_wait(&request));
+  drop(&b);
+}
+
+static void only_the_peers_of_init_can_be_reached(void) {
+  struct buffer b = take(PINNED, 8, 0);
+  mp_request_t request;
+  int peer = OTHER;
+  mp_finalize();
+  CHECK(mp_init(MPI_COMM_WORLD, &size, 1, MP_INIT_DEFAULT, 0) == MP_FAILURE); /* no such rank */
+  OK(mp_init(MPI_COMM_WORLD, &peer, 1, MP_INIT_DEFAULT, 0));
+  OK(mp_register(b.data, 8, &b.reg));
+  CHECK(mp_isend(b.data, 1, rank, &b.reg, &request) == MP_FAILURE);
+  drop(&b);
+}
+
+static void a_post_with_a_bad_request_posts_nothing(void) {
+  struct buffer b = take(PINNED, 2, 20 + rank);
+  cudaStream_t stream = new_stream();
+  mp_request_t requests[3];
+  int i;
+  for (i = 0; i < 2; ++i) {
+    if (rank == 0) OK(mp_send_prepare(b.data + i, 1, 1, &b.reg, &requests[i]));
+    if (rank == 1) OK(mp_irecv(b.data + i, 1, 0, &b.reg, &requests[i]));
+  }
+  if (rank == 0) {
+    requests[2] = (mp_request_t)0x12345670; /* none */
+    CHECK(mp_isend_post_all_on_stream(3, requests, stream) == EINVAL);
+    requests[2] = requests[0];
+    CHECK(mp_isend_post_all_on_stream(3, requests, stream) == EINVAL);
+    CHECK(mp_wait(&requests[0]) == EINVAL && mp_wait(&requests[1]) == EINVAL); /* not posted */
+    OK(mp_isend_post_all_on_stream(2, requests, stream));
+  }
+  OK(mp_wait_all(2, requests));
+  CHECK(all_are(&b, 0, 2, 20));
+  CUDA_OK(cudaStreamDestroy(stream));
+  drop(&b);
+}
+
+static void one_request_twice_in_a_call_is_refused(void) {
+  struct buffer b = take(PINNED, 2, 30 + rank);
+  cudaStream_t stream = new_stream();
+  mp_request_t requests[2], twice[2];
+  OK(mp_irecv(b.data, 1, OTHER, &b.reg, &requests[0]));
+  twice[0] = twice[1] = requests[0];
+  CHECK(mp_wait_all_on_stream(2, twice, stream) == EINVAL);
+  CHECK(mp_wait_all(2, twice) == EINVAL);
+  OK(mp_isend(b.data + 1, 1, OTHER, &b.reg, &requests[1]));
+  OK(mp_wait_all_on_stream(2, requests, stream));
+  OK(mp_wait_all(2, requests));
+  CHECK(all_are(&b, 0, 1, 30 + OTHER));
+  CUDA_OK(cudaStreamDestroy(stream));
+  drop(&b);
+}
+
+static void a_queue_that_cannot_be_posted_stays_as_it_is(void) {
+  struct buffer b = take(PINNED, 3, 40 + rank);
+  cudaStream_t stream = new_stream();
+  mp_desc_queue_t sends, waits;
+  mp_request_t send, other, receives[2];
+  OK(mp_desc_queue_alloc(&sends));
+  OK(mp_desc_queue_alloc(&waits));
+  OK(mp_irecv(b.data, 1, OTHER, &b.reg, &receives[0]));
+  OK(mp_irecv(b.data + 1, 1, OTHER, &b.reg, &receives[1]));
+  OK(mp_send_prepare(b.data + 2, 1, OTHER, &b.reg, &send));
+  OK(mp_send_prepare(b.data + 2, 1, OTHER, &b.reg, &other));
+  OK(mp_desc_queue_add_send(&sends, &send));
+  OK(mp_desc_queue_add_send(&waits, &other));
+  OK(mp_desc_queue_add_wait_send(&waits, &send)); /* which the other queue posts */
+  OK(mp_desc_queue_add_wait_recv(&waits, &receives[0]));
+  CHECK(mp_desc_queue_add_wait_recv(&waits, &receives[0]) == EINVAL);
+  CHECK(mp_desc_queue_add_wait_recv(&sends, &receives[0]) == EINVAL);
+  CHECK(mp_desc_queue_post_on_stream(stream, &waits, 0) == EINVAL);
+  CHECK(mp_wait(&other) == EINVAL); /* not posted */
+  OK(mp_desc_queue_post_on_stream(stream, &sends, 0));
+  OK(mp_desc_queue_post_on_stream(stream, &waits, 0));
+  OK(mp_wait(&send));
+  OK(mp_wait(&other));
+  OK(mp_wait_all(2, receives));
+  CHECK(all_are(&b, 0, 2, 40 + OTHER));
+  OK(mp_desc_queue_free(&sends));
+  OK(mp_desc_queue_free(&waits));
+  CUDA_OK(cudaStreamDestroy(stream));
+  drop(&b);
+}
+
+static void a_start_that_one_rank_refuses_fails_on_all_at_once(void) {
+  int peers[2] = {0, 1};
+  const double begin = MPI_Wtime();
+  mp_finalize();
+  if (rank == 1) peers[0] = 2; /* no such rank */
+  CHECK(mp_init(MPI_COMM_WORLD, peers, 2, MP_INIT_DEFAULT, 0) == MP_FAILURE);
+  CHECK(MPI_Wtime() - begin < 15); /* and not the deadline of joining, 60 s */
+  peers[0] = 0;
+  OK(mp_init(MPI_COMM_WORLD, peers, 2, MP_INIT_DEFAULT, 0));
+}
+
+#define CASE(name) {#name, name}
+static const struct test_case kCases[] = {
+    CASE(prepared_sends_may_not_overtake_each_other),
+    CASE(a_message_larger_than_its_receive_fails_on_both_sides),
+    CASE(bad_arguments_fail_and_change_nothing),
+    CASE(waiting_twice_fails_and_does_not_crash),
+    CASE(calls_after_finalize_fail_and_a_new_start_works),
+    CASE(only_the_peers_of_init_can_be_reached),
+    CASE(a_post_with_a_bad_request_posts_nothing),
+    CASE(one_request_twice_in_a_call_is_refused),
+    CASE(a_start_that_one_rank_refuses_fails_on_all_at_once),
+    CASE(a_queue_that_cannot_be_posted_stays_as_it_is),
+};
+
+int main(int argc, char** argv) { return run_case(argc, argv, kCases, (int)(sizeof kCases / sizeof kCases[0])); }

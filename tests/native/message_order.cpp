@@ -1,0 +1,285 @@
+// Messages on every device: order, lanes, how far sends run ahead, and how many may be under way at once.
+#include "onstream/message/message.hpp"
+
+#include <algorithm>
+
+#include "check.hpp"
+#include "own_stream.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+void exchange_posted(World& world, const std::vector<std::size_t>& sizes) {
+  const int peer = 1 - world.rank();
+  std::vector<std::unique_ptr<TestBuffer>> in;
+  std::vector<std::unique_ptr<TestBuffer>> out;
+  std::vector<std::shared_ptr<Request>> requests;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    out.push_back(std::make_unique<TestBuffer>(world, sizes[i]));
+    in.push_back(std::make_unique<TestBuffer>(world, sizes[i]));
+    out[i]->write(pattern(sizes[i], static_cast<unsigned>(i) * 2 + static_cast<unsigned>(world.rank())));
+    requests.push_back(world.isend(out[i]->data(), sizes[i], peer, {}));
+    requests.push_back(world.irecv(in[i]->data(), sizes[i], peer, {}));
+  }
+  for (std::size_t i = requests.size(); i-- > 0;) CHECK(world.wait(requests[i]) == Status::ok);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    CHECK(in[i]->read() == pattern(sizes[i], static_cast<unsigned>(i) * 2 + static_cast<unsigned>(peer)));
+    CHECK(world.received(requests[2 * i + 1]) == sizes[i]);
+  }
+}
+
+// Rank 0 asks for one receive more than a lane holds; the world stays whole.
+void ask_for_one_too_many(World& world) {
+  constexpr std::size_t kLimit = 4;  // lane_receives of these worlds
+  TestBuffer buffer(world, 8 * (kLimit + 1));
+  const auto place = [&](std::size_t i) { return buffer.data() + 8 * i; };
+  for (int round = 0; round < 3; ++round) {
+    if (world.rank() == 0) {
+      std::vector<std::shared_ptr<Request>> requests;
+      for (std::size_t i = 0; i < kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}));
+      CHECK_THROWS((void)world.irecv(place(kLimit), 8, 1, {}),
+                   "irecv: 4 receives from rank 1 are posted on lane 0 already and none of them is waited for");
+      CHECK_THROWS((void)world.recv(place(kLimit), 8, 1, {}), "raise lane_receives (4)");
+      requests.push_back(world.irecv(place(kLimit), 8, 1, {1}));  // another lane has its own room
+      world.barrier();
+      for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+    } else {
+      world.barrier();
+      for (std::size_t i = 0; i < kLimit; ++i) CHECK(world.send(place(i), 8, 0, {}) == Status::ok);
+      CHECK(world.send(place(kLimit), 8, 0, {1}) == Status::ok);
+    }
+    CHECK(!world.failure().has_value());
+  }
+  world.barrier();
+}
+
+// Many more than a lane holds, each waited for on its stream before the next is posted.
+void post_many_with_waits_enqueued(World& world) {
+  const OwnStream own(world);
+  constexpr std::size_t kMany = 50;
+  TestBuffer buffer(world, 8 * kMany);
+  for (std::size_t i = 0; i < kMany; ++i) {
+    if (world.rank() == 0) {
+      const auto request = world.irecv(buffer.data() + 8 * i, 8, 1, {}, own);
+      world.wait(request, own);
+    } else {
+      world.send(buffer.data() + 8 * i, 8, 0, {}, own);
+    }
+  }
+  world.synchronize(own);
+  world.barrier();
+}
+
+}  // namespace
+
+CASE(posted_sends_before_posted_receives_complete_in_any_wait_order) {
+  on_all_devices(2, [](World& world) { exchange_posted(world, {8, 100000, 0, 4096, 5000, 1 << 20, 1}); });
+}
+
+CASE(the_ring_wraps_many_times_with_mixed_sizes) {
+  on_all_devices(2, [](World& world) {
+    const OwnStream own(world);
+    const std::size_t most = 3000;
+    TestBuffer buffer(world, most);
+    for (unsigned i = 0; i < 400; ++i) {
+      const std::size_t bytes = (i * 7919u) % most;
+      if (world.rank() == 0) {
+        buffer.write(pattern(bytes, i));
+        world.send(buffer.data(), bytes, 1, {}, own);
+        world.synchronize(own);
+      } else {
+        world.recv(buffer.data(), bytes, 0, {}, own);
+        world.synchronize(own);
+        const std::vector<unsigned char> got = buffer.read();
+        const std::vector<unsigned char> wanted = pattern(bytes, i);
+        CHECK(std::equal(wanted.begin(), wanted.end(), got.begin()));
+      }
+    }
+  });
+}
+
+CASE(every_allowed_size_fits_a_ring_that_keeps_credit_back) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_bytes = 8192;
+    run_ranks(2, parameters, [](World& world) {
+      TestBuffer buffer(world, 8192);
+      for (const std::size_t bytes :
+           {std::size_t{8}, std::size_t{3000}, std::size_t{8}, std::size_t{4080}, std::size_t{4096}}) {
+        if (world.rank() == 0) CHECK(world.send(buffer.data(), bytes, 1, {}) == Status::ok);
+        if (world.rank() == 1) CHECK(world.recv(buffer.data(), bytes, 0, {}) == Status::ok);
+      }
+    });
+  }
+}
+
+CASE(lanes_are_independent_queues) {
+  on_all_devices(2, [](World& world) {
+    const OwnStream own(world);
+    TestBuffer buffer(world, 16 * 64);
+    if (world.rank() == 0) {
+      for (int lane = 0; lane < 64; ++lane) {
+        std::vector<unsigned char> all = pattern(16 * 64, 1);
+        if (lane == 0) buffer.write(all);
+        world.send(buffer.data() + 16 * lane, 16, 1, {lane, Path::automatic}, own);
+      }
+    } else {
+      for (int lane = 63; lane >= 0; --lane) world.recv(buffer.data() + 16 * lane, 16, 0, {lane, Path::automatic}, own);
+    }
+    world.synchronize(own);
+    CHECK(buffer.read() == pattern(16 * 64, 1));
+  });
+}
+
+CASE(small_sends_run_ahead_of_their_receives) {
+  on_all_devices(2, [](World& world) {
+    const OwnStream own(world);
+    TestBuffer buffer(world, 8 * 200);
+    if (world.rank() == 0) {
+      buffer.write(pattern(8 * 200, 3));
+      for (int i = 0; i < 200; ++i) world.send(buffer.data() + 8 * i, 8, 1, {}, own);
+      world.synchronize(own);  // before any receive exists
+    }
+    world.barrier();
+    if (world.rank() == 1) {
+      for (int i = 0; i < 200; ++i) world.recv(buffer.data() + 8 * i, 8, 0, {}, own);
+      world.synchronize(own);
+    }
+    CHECK(buffer.read() == pattern(8 * 200, 3));
+  });
+}
+
+CASE(posting_everything_before_waiting_for_anything_never_deadlocks) {
+  on_all_devices(2, [](World& world) {
+    constexpr int kWindow = 60;
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{256}, std::size_t{4096}, std::size_t{20000}}) {
+      std::vector<std::vector<unsigned char>> in(kWindow, std::vector<unsigned char>(bytes));
+      std::vector<unsigned char> out = pattern(bytes, static_cast<unsigned>(world.rank()));
+      std::vector<std::shared_ptr<Request>> requests;
+      for (auto& buffer : in) requests.push_back(world.irecv(buffer.data(), bytes, 1 - world.rank(), {}));
+      for (int i = 0; i < kWindow; ++i) requests.push_back(world.isend(out.data(), bytes, 1 - world.rank(), {}));
+      for (std::size_t i = requests.size(); i-- > 0;) CHECK(world.wait(requests[i]) == Status::ok);
+      for (const auto& buffer : in) CHECK(buffer == pattern(bytes, static_cast<unsigned>(1 - world.rank())));
+    }
+    world.barrier();
+  });
+}
+
+CASE(waiting_for_a_pushed_send_from_its_start_does_not_stall) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kBytes = std::size_t{64} << 20;
+    const OwnStream own(world);
+    TestBuffer buffer(world, kBytes);
+    const std::uint64_t start = now_ns();
+    if (world.rank() == 1) {
+      const auto request = world.irecv(buffer.data(), kBytes, 0, {});
+      world.barrier();
+      CHECK(world.wait(request) == Status::ok);
+    } else {
+      world.barrier();
+      CHECK(world.wait(world.isend(buffer.data(), kBytes, 1, {}, own)) == Status::ok);
+    }
+    CHECK(now_ns() - start < 5'000'000'000u);
+  });
+}
+
+CASE(a_ticket_is_not_reused_while_a_wait_on_it_is_enqueued) {
+  on_all_devices(2, [](World& world) {
+    const OwnStream own(world);
+    TestBuffer buffer(world, 64);
+    const int peer = 1 - world.rank();
+    for (int i = 0; i < 50; ++i) {
+      if (world.rank() == 0) {
+        world.wait(world.isend(buffer.data(), 8, peer, {}, own), own);
+      } else {
+        world.wait(world.irecv(buffer.data(), 8, peer, {}, own), own);
+      }
+    }
+    world.synchronize(own);
+  });
+}
+
+// Small and large, of several lanes; more than one launch takes.
+CASE(many_messages_are_posted_and_awaited_together) {
+  const auto exchange = [](World& world) {
+    constexpr std::size_t kCount = 150;
+    constexpr std::size_t kRoom = 20'000;
+    TestBuffer buffer(world, kCount * kRoom);
+    const OwnStream stream(world);
+    const int other = 1 - world.rank();
+    const auto bytes_of = [](std::size_t i) { return i % 50 == 49 ? kRoom : i % 8; };
+    const auto lane_of = [](std::size_t i) { return static_cast<int>(i / 100); };
+    std::vector<unsigned char> all;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto part = pattern(kRoom, static_cast<unsigned>(i));
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    std::vector<std::shared_ptr<Request>> requests;
+    if (world.rank() == 0) {
+      buffer.write(all);
+      std::vector<Outgoing> messages;
+      for (std::size_t i = 0; i < kCount; ++i) {
+        messages.push_back({buffer.data() + i * kRoom, bytes_of(i), other, {lane_of(i), Path::automatic}});
+      }
+      requests = world.isend_all(messages, stream);
+    } else {
+      for (std::size_t i = 0; i < kCount; ++i) {
+        requests.push_back(world.irecv(buffer.data() + i * kRoom, bytes_of(i), other, {lane_of(i), Path::automatic}));
+      }
+    }
+    CHECK(requests.size() == kCount);
+    world.wait_all(requests, stream);
+    world.synchronize(stream);
+    for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+    const auto got = buffer.read();
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const auto first = got.begin() + static_cast<std::ptrdiff_t>(i * kRoom);
+      CHECK(std::equal(first, first + static_cast<std::ptrdiff_t>(bytes_of(i)),
+                       all.begin() + static_cast<std::ptrdiff_t>(i * kRoom)));
+    }
+    world.barrier();
+  };
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 128;
+    run_ranks(2, parameters, exchange);
+  }
+}
+
+CASE(a_receive_more_than_a_lane_holds_is_refused_alone) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 4;
+    run_ranks(2, parameters, ask_for_one_too_many);
+  }
+}
+
+CASE(a_wait_enqueued_on_a_stream_makes_room_for_the_next_receive) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 4;
+    run_ranks(2, parameters, post_many_with_waits_enqueued);
+  }
+}
+
+CASE(one_outstanding_receive_a_lane_is_enough) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 1;
+    run_ranks(2, parameters, [](World& world) {
+      TestBuffer buffer(world, 8192);
+      for (int i = 0; i < 40; ++i) {
+        const std::size_t room = i % 2 == 0 ? 5000 : 8192;
+        const OwnStream own(world);
+        if (world.rank() == 0) world.send(buffer.data(), 8192, 1, {}, own);
+        if (world.rank() == 1) world.recv(buffer.data(), room, 0, {}, own);
+      }
+      world.barrier();
+    });
+  }
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }

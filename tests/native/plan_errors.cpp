@@ -1,0 +1,172 @@
+// Plans that go wrong: at the build, on all ranks alike; at the launch; and alone.
+#include "onstream/plan/plan.hpp"
+
+#include <thread>
+
+#include "check.hpp"
+#include "own_stream.hpp"
+#include "plan_ring.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+CASE(all_ranks_throw_the_same_text) {
+  on_all_devices(3, [&](World& world) {
+    TestBuffer buffer(world, 64);
+    PlanBuilder builder = world.plan("lonely");
+    if (world.rank() == 2) builder.send(buffer.data(), Layout::contiguous(64), 0, 5, "nobody waits");
+    CHECK_THROWS((void)builder.build(),
+                 "rank 2 op 0: send of 64 B to rank 0 on lane 5 (nobody waits) has no recv: rank 0 receives 0");
+    // The next plan is intact.
+    (void)ring(world, 64, Path::automatic, MemoryKind::device, 1);
+  });
+}
+
+CASE(overlapping_destinations_fail_the_build_everywhere) {
+  on_all_devices(2, [&](World& world) {
+    TestBuffer buffer(world, 256);
+    PlanBuilder builder = world.plan("overlap");
+    if (world.rank() == 0) {
+      builder.recv(buffer.data(), Layout::contiguous(64), 1).recv(buffer.data() + 60, Layout::contiguous(64), 1);
+    } else {
+      builder.send(buffer.data(), Layout::contiguous(64), 0).send(buffer.data(), Layout::contiguous(64), 0);
+    }
+    CHECK_THROWS((void)builder.build(),
+                 "rank 0: the destinations of op 0 (recv with rank 1) and op 1 (recv with rank 1) overlap");
+  });
+}
+
+CASE(bad_arguments_are_refused_where_they_are_given) {
+  run_ranks(1, quick("host"), [&](World& world) {
+    TestBuffer buffer(world, 64);
+    PlanBuilder builder = world.plan("bad");
+    const Layout layout = Layout::contiguous(64);
+    CHECK_THROWS(builder.send(buffer.data(), layout, 1), "rank 1 is not one of the world's 0 to 0");
+    CHECK_THROWS(builder.recv(buffer.data(), layout, -1), "rank -1 is not one");
+    CHECK_THROWS(builder.recv(buffer.data(), layout, 0, 64), "lane 64 is not one of 0 to 63");
+    CHECK_THROWS(builder.send(nullptr, layout, 0), "64 B at a null address");
+    CHECK_THROWS(builder.recv(buffer.data(), Layout::strided(8, {4}, {0}), 0), "overlaps itself");
+    CHECK_THROWS(builder.put(buffer.data(), Layout::contiguous(32), buffer.data(), layout, 0),
+                 "64 B and the destination 32");
+    CHECK_THROWS(builder.signal(nullptr, 1, 0), "counter is null");
+    CHECK_THROWS(builder.wait(nullptr, 1), "counter is null");
+    const auto segment = world.segment(64);
+    auto* words = reinterpret_cast<std::uint64_t*>(segment->local());
+    CHECK_THROWS(builder.put(buffer.data(), layout, buffer.data(), layout, 0),
+                 "do not lie in rank 0's part of a segment");
+    CHECK_THROWS(builder.put(segment->local() + 8, layout, buffer.data(), layout, 0), "do not lie in rank 0's part");
+    CHECK_THROWS(builder.signal(words + 8, 1, 0), "do not lie in rank 0's part");
+    CHECK_THROWS(builder.wait(reinterpret_cast<std::uint64_t*>(segment->local() + 4), 1), "not aligned to 8 bytes");
+  });
+}
+
+CASE(a_path_that_cannot_work_says_why) {
+  on_all_devices(2, [&](World& world) {
+    const std::size_t bytes = 100000;
+    TestBuffer out(world, bytes, MemoryKind::host);
+    TestBuffer in(world, bytes, MemoryKind::host);
+    for (const Path path : {Path::store, Path::net}) {
+      PlanBuilder builder = world.plan("forced");
+      builder.use_path(path);
+      if (world.rank() == 0) builder.send(out.data(), Layout::contiguous(bytes), 1);
+      if (world.rank() == 1) builder.recv(in.data(), Layout::contiguous(bytes), 0);
+      CHECK_THROWS((void)builder.build(), "(set by use_path) cannot work: ");
+    }
+    PlanBuilder builder = world.plan("two minds");
+    builder.use_path(world.rank() == 0 ? Path::ll : Path::store);
+    if (world.rank() == 0) builder.send(out.data(), Layout::contiguous(8), 1);
+    if (world.rank() == 1) builder.recv(in.data(), Layout::contiguous(8), 0);
+    CHECK_THROWS((void)builder.build(),
+                 "asks for path ll but rank 1 op 0: recv of 8 B from rank 0 on lane 0 asks for path store");
+  });
+}
+
+CASE(a_plan_that_one_rank_launches_alone_is_named_at_the_deadline) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 1;
+    run_ranks(2, parameters, [&](World& world) {
+      TestBuffer out(world, 64);
+      TestBuffer in(world, 64);
+      const OwnStream stream(world);
+      PlanBuilder builder = world.plan("alone");
+      builder.send(out.data(), Layout::contiguous(64), 1 - world.rank());
+      builder.recv(in.data(), Layout::contiguous(64), 1 - world.rank());
+      const auto plan = builder.build();
+      if (world.rank() == 0) {
+        plan->launch(stream);
+        CHECK_THROWS(world.synchronize(stream), "recv of 64 B from rank 1 (op 1 of plan ");
+        CHECK_THROWS(plan->launch(stream), "passed its deadline");
+      } else {
+        // Waits for the news from rank 0, bounded by the world's own deadlines.
+        const Deadline deadline(10);
+        while (!world.failure() && !deadline.passed()) std::this_thread::yield();
+        CHECK(world.failure().has_value());
+      }
+    });
+  }
+}
+
+CASE(a_layout_that_leaves_its_allocation_is_refused) {
+  on_all_devices(1, [](World& world) {
+    const auto memory = world.allocate(4096);
+    PlanBuilder builder = world.plan("p");
+    CHECK_THROWS(builder.send(memory->data(), Layout::contiguous(1 << 22), 0),
+                 "send op 0 of plan 'p': the buffer of 4194304 B at");
+    CHECK_THROWS(builder.recv(memory->data() + 4000, Layout::contiguous(100), 0), "ends 4 B after its allocation");
+    builder.send(memory->data(), Layout::contiguous(2048), 0);
+    builder.recv(memory->data() + 2048, Layout::contiguous(2048), 0);
+    (void)builder.build();
+  });
+}
+
+CASE(memory_freed_since_the_build_is_noticed_at_launch) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream stream(world);
+    const auto out = world.allocate(1 << 20);
+    auto in = world.allocate(1 << 20);
+    PlanBuilder builder = world.plan("p");
+    builder.send(out->data(), Layout::contiguous(1 << 20), 0, 0, "mine");
+    builder.recv(in->data(), Layout::contiguous(1 << 20), 0);
+    const auto plan = builder.build();
+    plan->launch(stream);
+    world.synchronize(stream);
+    (void)world.allocate(64);  // freed at once: not the plan's
+    plan->launch(stream);
+    world.synchronize(stream);
+    in.reset();
+    CHECK_THROWS(plan->launch(stream), "plan 'p' op 1, recv from 0: its memory at");
+    CHECK(!world.failure().has_value());
+  });
+}
+
+CASE(a_plan_launched_twice_at_once_is_misused) {
+  run_ranks(2, quick("host"), [&](World& world) {
+    TestBuffer out(world, 64);
+    TestBuffer in(world, 64);
+    const OwnStream first(world);
+    const OwnStream second(world);
+    PlanBuilder builder = world.plan("twice");
+    builder.send(out.data(), Layout::contiguous(64), 1 - world.rank());
+    builder.recv(in.data(), Layout::contiguous(64), 1 - world.rank());
+    const auto plan = builder.build();
+    if (world.rank() == 0) {
+      // Rank 1 never launches, so the first launch is still running whenever the second starts.
+      plan->launch(first);
+      plan->launch(second);
+      const Deadline deadline(8);
+      while (!world.failure() && !deadline.passed()) std::this_thread::yield();
+      CHECK(world.failure().has_value());
+      CHECK(world.failure()->story.find("found its plan already running") != std::string::npos);
+      world.device().synchronize(first);
+      world.device().synchronize(second);
+    } else {
+      const Deadline deadline(10);
+      while (!world.failure() && !deadline.passed()) std::this_thread::yield();
+      CHECK(world.failure().has_value());
+    }
+  });
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }

@@ -1,0 +1,119 @@
+// How the ops of all ranks are matched and validated, without a world.
+#include "onstream/plan/match.hpp"
+
+#include "check.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using plan::StatedOp;
+using plan::Statement;
+
+namespace {
+
+StatedOp stated(OpKind kind, int peer, std::uint64_t bytes, int lane = 0, std::string note = "") {
+  StatedOp op;
+  op.kind = kind;
+  op.peer = peer;
+  op.lane = lane;
+  op.bytes = bytes;
+  op.layout.run_bytes = bytes;
+  op.note = std::move(note);
+  return op;
+}
+
+std::vector<Statement> statements(std::vector<std::vector<StatedOp>> ops) {
+  std::vector<Statement> all;
+  for (auto& one : ops) {
+    Statement statement;
+    statement.name = "p";
+    statement.ops = std::move(one);
+    all.push_back(statement);
+  }
+  return all;
+}
+
+}  // namespace
+
+CASE(sends_and_receives_match_in_order_per_lane) {
+  const auto edges = plan::match(
+      statements({{stated(OpKind::send, 1, 8, 0), stated(OpKind::send, 1, 16, 1), stated(OpKind::send, 1, 24, 0)},
+                  {stated(OpKind::recv, 0, 16, 1), stated(OpKind::recv, 0, 8, 0), stated(OpKind::recv, 0, 24, 0)}}));
+  CHECK(edges.size() == 3);
+  CHECK(edges[0].destination_op == 1);
+  CHECK(edges[1].destination_op == 0);
+  CHECK(edges[2].destination_op == 2);
+}
+
+CASE(an_unmatched_send_is_told_from_both_sides) {
+  const auto all = statements({{stated(OpKind::send, 1, 64, 3, "halo x+")}, {stated(OpKind::recv, 0, 64, 4)}});
+  CHECK_THROWS((void)plan::match(all),
+               "rank 0 op 0: send of 64 B to rank 1 on lane 3 (halo x+) has no recv: rank 1 receives 0 of the 1");
+  CHECK_THROWS((void)plan::match(all),
+               "rank 1 op 0: recv of 64 B from rank 0 on lane 4 has no send: rank 0 sends 0 of the 1");
+}
+
+CASE(sizes_that_differ_name_both_ops) {
+  const auto all = statements({{stated(OpKind::send, 1, 64)}, {stated(OpKind::recv, 0, 32)}});
+  CHECK_THROWS((void)plan::match(all),
+               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 32 B from rank 0 on lane 0: "
+               "their sizes differ");
+}
+
+CASE(element_types_that_differ_name_both_ops) {
+  auto all = statements({{stated(OpKind::send, 1, 64)}, {stated(OpKind::recv, 0, 64)}});
+  all[0].ops[0].element = "float64";
+  CHECK(plan::match(all).size() == 1);  // the other side does not tell
+  all[1].ops[0].element = "int32";
+  CHECK_THROWS((void)plan::match(all),
+               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 64 B from rank 0 on lane 0: "
+               "the one sends float64, the other receives int32");
+}
+
+CASE(plans_of_different_names_do_not_match) {
+  auto all = statements({{}, {}});
+  all[1].name = "q";
+  CHECK_THROWS((void)plan::match(all), "rank 1 builds plan 'q' while rank 0 builds plan 'p'");
+}
+
+CASE(a_statement_survives_its_travel) {
+  Statement statement;
+  statement.name = "exchange";
+  statement.number = 7;
+  statement.device = "a/host/0";
+  statement.problems = "none";
+  statement.ops = {stated(OpKind::send, 1, 64, 3, "halo x+"), stated(OpKind::recv, 2, 0)};
+  statement.ops[0].layout = Layout::strided(8, {8}, {64}).view();
+  const Statement back = plan::unpack(plan::pack(statement));
+  CHECK(back.name == "exchange" && back.number == 7 && back.device == "a/host/0" && back.problems == "none");
+  CHECK(back.ops.size() == 2 && back.ops[0].note == "halo x+" && back.ops[0].layout.strides[0] == 64);
+}
+
+CASE(a_broken_statement_is_refused) {
+  Statement statement;
+  statement.name = "exchange";
+  statement.ops = {stated(OpKind::send, 1, 64)};
+  const std::string good = plan::pack(statement);
+  for (std::size_t cut = 0; cut < good.size(); ++cut) CHECK_THROWS((void)plan::unpack(good.substr(0, cut)), "a rank");
+  CHECK_THROWS((void)plan::unpack(good + "x"), "after its end");
+  statement.ops[0].bytes = 65;
+  CHECK_THROWS((void)plan::unpack(plan::pack(statement)), "layout");
+}
+
+CASE(destinations_that_overlap_are_named) {
+  std::vector<std::byte> memory(4096);
+  const auto recv = [&](std::size_t offset, Layout layout) {
+    Op op;
+    op.kind = OpKind::recv;
+    op.peer = 1;
+    op.address = memory.data() + offset;
+    op.layout = layout;
+    return op;
+  };
+  const Layout column = Layout::strided(8, {10}, {64});
+  CHECK(plan::find_overlaps({recv(0, column), recv(8, column), recv(16, column)}, 0).empty());
+  const std::string text =
+      plan::find_overlaps({recv(0, column), recv(8, column), recv(3 * 64 + 12, Layout::contiguous(2))}, 4);
+  CHECK(text == "rank 4: the destinations of op 1 (recv with rank 1) and op 2 (recv with rank 1) overlap");
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
