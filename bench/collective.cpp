@@ -31,52 +31,37 @@ using bench::CollectiveCase;
 using bench::CollectiveLibrary;
 using bench::CollectiveSubmission;
 
-struct Options {
+struct Setting {
   bench::CollectiveSetup setup;
   std::string library = "onstream";
   int samples = 10;
-  std::vector<std::pair<std::string, std::string>> parameters;
+  bench::Settings parameters;
   std::vector<CollectiveCase> cases;
 };
 
-Options options_from(int argc, char** argv) {
-  Options options;
-  bench::Words words(argc, argv);
-  while (words.more()) {
-    const std::string& word = words.next();
-    if (word == "--device") {
-      options.setup.device = words.value();
-    } else if (word == "--memory") {
-      options.setup.memory = bench::memory_from(word, words.value());
-    } else if (word == "--samples") {
-      options.samples = bench::count_from(word, words.value(), 1, 100'000);
-    } else if (word == "--library") {
-      options.library = words.value();
-    } else if (word == "--file") {
-      options.setup.file = words.value();
-    } else if (word == "--set") {
-      options.parameters.push_back(bench::setting_from(words.value()));
-    } else {
-      require(word.rfind("--", 0) != 0, "unknown option ", word,
-              "; there are --device, --memory, --samples, --library, --file, --set");
-      options.cases.push_back(bench::collective_case_from(word));
-    }
-  }
-  require(!options.cases.empty(), "no case given; a case is KIND:TYPE:OP:SUBMISSION:BYTES:ITERATIONS:WINDOW");
-  for (const CollectiveCase& c : options.cases) options.setup.largest = std::max(options.setup.largest, c.bytes);
-  options.setup.launch = launch_from_environment();
-  return options;
+Setting setting_from(int argc, char** argv) {
+  Setting setting;
+  bench::Options()
+      .text("--device", setting.setup.device)
+      .memory("--memory", setting.setup.memory)
+      .count("--samples", setting.samples, 1, 100'000)
+      .text("--library", setting.library)
+      .text("--file", setting.setup.file)
+      .setting("--set", setting.parameters)
+      .others([&](const std::string& word) { setting.cases.push_back(bench::collective_case_from(word)); })
+      .read(argc, argv);
+  require(!setting.cases.empty(), "no case given; a case is KIND:TYPE:OP:SUBMISSION:BYTES:ITERATIONS:WINDOW");
+  for (const CollectiveCase& c : setting.cases) setting.setup.largest = std::max(setting.setup.largest, c.bytes);
+  setting.setup.launch = launch_from_environment();
+  return setting;
 }
 
-std::unique_ptr<CollectiveLibrary> open(const Options& options) {
-  bench::CollectiveSetup setup = options.setup;
-  if (options.library == "onstream") {
-    Parameters parameters = Parameters::from_environment();
-    if (!setup.device.empty()) parameters.set("device", setup.device);
-    for (const auto& [name, value] : options.parameters) parameters.set(name, value);
-    return bench::open_onstream_collectives(setup, parameters);
+std::unique_ptr<CollectiveLibrary> open(const Setting& setting) {
+  bench::CollectiveSetup setup = setting.setup;
+  if (setting.library == "onstream") {
+    return bench::open_onstream_collectives(setup, bench::parameters_from(setup.device, setting.parameters));
   }
-  require(options.library == "nccl", "--library is '", options.library, "'; there are onstream, nccl");
+  require(setting.library == "nccl", "--library is '", setting.library, "'; there are onstream, nccl");
   require(!setup.file.empty(), "--library nccl needs --file, the library to load");
   if (setup.device.empty()) setup.device = "cuda";
   return bench::open_nccl_collectives(setup);
@@ -236,13 +221,13 @@ class Runner {
   Stream stream_;
 };
 
-void run_cases(const Options& options) {
-  const std::unique_ptr<CollectiveLibrary> library = open(options);
+void run_cases(const Setting& setting) {
+  const std::unique_ptr<CollectiveLibrary> library = open(setting);
   try {
     Runner runner(*library);
     if (library->rank() == 0) std::cout << library->heading() << std::endl;
-    for (const CollectiveCase& c : options.cases) {
-      const auto result = runner.run(c, options.samples);
+    for (const CollectiveCase& c : setting.cases) {
+      const auto result = runner.run(c, setting.samples);
       if (result.wrong > 0) {
         std::fprintf(stderr, "bench_collective: rank %d: %zu elements of %s are wrong\n", library->rank(), result.wrong,
                      bench::text_of(c).c_str());
@@ -263,7 +248,7 @@ void run_cases(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    run_cases(options_from(argc, argv));
+    run_cases(setting_from(argc, argv));
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_collective: %s\n", error.what());

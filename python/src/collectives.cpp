@@ -111,7 +111,7 @@ void run(const PyTeam& self, const PyCall& call, nb::object arrays, nb::handle s
     const nb::gil_scoped_release release;
     self.collective().run(call.call, *choice.stream);
   }
-  if (choice.keeper != nullptr) choice.keeper->keep(Hold(std::move(arrays)));
+  self.state->keep(choice, Hold(std::move(arrays)));
 }
 
 }  // namespace

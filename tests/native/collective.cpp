@@ -10,6 +10,7 @@
 #include "check.hpp"
 #include "collective_values.hpp"
 #include "onstream/collective/algorithm.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -22,19 +23,6 @@ using onstream::collective::reduce;
 using onstream::collective::Vector;
 
 namespace {
-
-class OwnStream {
- public:
-  explicit OwnStream(World& world) : device_(world.device()), stream_(device_.create_stream()) {}
-  ~OwnStream() { device_.destroy_stream(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator Stream() const { return stream_; }
-
- private:
-  Device& device_;
-  Stream stream_;
-};
 
 std::vector<ElementType> all_types() {
   std::vector<ElementType> types;
