@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 _TYPES = {"float8_e4m3fn": "float8_e4m3", "bool": "uint8"}
 _PAIRS = {("f4", "i4"): "float32_int32", ("f8", "i8"): "float64_int64", ("i4", "i4"): "int32_int32"}
 _PAIRS[("i8", "i8")] = "int64_int64"
-_KNOWN = frozenset(
-    ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32")
-    + ("float64", "float8_e4m3", "float8_e5m2", "complex64", "complex128", *_PAIRS.values())
-)
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+_KNOWN = frozenset((*_INTEGERS, *_FLOATS, *_PAIRS.values()))
 
 
 class Collectives:

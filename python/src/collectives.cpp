@@ -75,7 +75,7 @@ PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true}; }
 PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
   auto slot = std::make_shared<TeamSlot>();
   slot->team =
-      run_interruptible([mine = world.open(), ranks, channels] { return mine->collective().team(ranks, channels); });
+      run_interruptible([mine = world.open(), ranks, channels] { return mine->collective().among(ranks, channels); });
   world.state()->add(slot);
   return {world.state(), std::move(slot), false};
 }

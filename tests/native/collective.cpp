@@ -568,7 +568,7 @@ CASE(teams_of_some_ranks_work_beside_each_other) {
     std::vector<int> ranks;
     if (rank == 1 || rank == 3) ranks = {3, 1};
     if (rank == 0 || rank == 2) ranks = {0, 2};
-    const auto team = world.collective().team(ranks);
+    const auto team = world.collective().among(ranks);
     if (ranks.empty()) {
       CHECK(team->rank() == -1 && team->size() == 0);
       CHECK_THROWS(team->run(barrier()), "not in this team");
@@ -627,8 +627,8 @@ CASE(what_cannot_work_is_refused_with_its_values) {
     call = broadcast(on(ElementType::int32), 0);
     call.algorithm = Algorithm::two_shot;
     CHECK_THROWS(it.run(call), "algorithm two_shot cannot: it is for all_reduce");
-    CHECK_THROWS(it.team({0, 0}), "named twice");
-    CHECK_THROWS(it.team({7}), "rank 7 does not exist");
+    CHECK_THROWS(it.among(std::vector{0, 0}), "named twice");
+    CHECK_THROWS(it.among(std::vector{7}), "rank 7 does not exist");
     CHECK_THROWS((void)reduce_op_of("plus"), "no reduction 'plus'");
     CHECK_THROWS((void)element_type_of("quad"), "no elements of type 'quad'");
     it.run(all_reduce(on(ElementType::int32)));  // nothing is broken
@@ -672,7 +672,8 @@ CASE(checking_names_who_calls_something_else) {
                    "rank 1: all_reduce of 4 float32 sum");
       CHECK_THROWS(it.run(all_reduce(vector(4, ElementType::int32), odd ? ReduceOp::max : ReduceOp::sum)),
                    "rank 1: all_reduce of 4 int32 max");
-      CHECK_THROWS(it.run(broadcast(vector(4, ElementType::int32), odd ? 2 : 0)), "rank 1: broadcast of 4 int32, root 2");
+      CHECK_THROWS(it.run(broadcast(vector(4, ElementType::int32), odd ? 2 : 0)),
+                   "rank 1: broadcast of 4 int32, root 2");
       CHECK_THROWS(it.run(odd ? barrier() : all_reduce(vector(4, ElementType::int32))), "rank 1: barrier");
       CollectiveCall call;
       call.kind = OpKind::all_to_all_v;

@@ -1,7 +1,7 @@
 // The algorithms of collectives: one list, each with what it can do and what it is predicted to cost.
 //
-// The prediction is a time at rest plus bytes over a bandwidth; the figures are of one machine (docs/decisions/0009),
-// and only their order matters. An algorithm that cannot do a call says why.
+// The prediction is a time at rest plus bytes over a bandwidth; the figures are of one machine of each kind, and only
+// their order matters. An algorithm that cannot do a call says why.
 #pragma once
 
 #include <span>

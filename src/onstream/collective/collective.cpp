@@ -293,7 +293,7 @@ void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 
-std::shared_ptr<Collective> Collective::team(const std::vector<int>& ranks, int channels) const {
+std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
   const std::shared_ptr<Fabric>& fabric = implementation_->fabric();
   const std::set<int> different(ranks.begin(), ranks.end());
   require(different.size() == ranks.size(), "team: a rank is named twice");
@@ -304,7 +304,7 @@ std::shared_ptr<Collective> Collective::team(const std::vector<int>& ranks, int 
   require(ranks.empty() || different.contains(fabric->rank()), "team: rank ", fabric->rank(),
           " is not among the ranks that it names; a rank of no team names none");
   require(channels >= 1, "team: at least one channel, not ", channels);
-  auto implementation = std::make_unique<Implementation>(fabric, ranks);
+  auto implementation = std::make_unique<Implementation>(fabric, std::vector<int>(ranks.begin(), ranks.end()));
   implementation->make_channels(channels);
   return std::shared_ptr<Collective>(new Collective(std::move(implementation)));
 }

@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,9 +47,10 @@ class Collective {
   // Which algorithm the call takes and why, and what the others would cost.
   std::string explain(const CollectiveCall& call) const;
 
-  // Collective over the world: every rank names the ranks of its own team, in the order in which they shall be
-  // numbered, or none. Teams need not have anything to do with each other. All of its channels are made now.
-  std::shared_ptr<Collective> team(const std::vector<int>& ranks, int channels = 1) const;
+  // Those among some ranks. Collective over the world: every rank names the world's ranks of its own team, in the order
+  // in which they shall be numbered (a Team's members()), or none. Teams need not have anything to do with each other.
+  // All channels are made now.
+  std::shared_ptr<Collective> among(std::span<const int> ranks, int channels = 1) const;
 
   std::size_t device_bytes() const;  // of the channels that there are
 

@@ -88,7 +88,8 @@ class World {
   OneSided& one_sided() const;
 
   // --- collectives ---
-  // Of all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp. Teams of some: collective().team().
+  // Of all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp.
+  // collective().among(ranks) has those of a team.
   Collective& collective() const;
 
   // --- plans ---
