@@ -20,7 +20,7 @@ namespace onstream::python {
 namespace {
 
 OpKind kind_from(const std::string& name) {
-  for (auto kind = OpKind::none; kind <= OpKind::barrier;
+  for (auto kind = OpKind::none; kind <= OpKind::exclusive_scan;
        kind = static_cast<OpKind>(static_cast<std::uint64_t>(kind) + 1)) {
     if (is_collective(kind) && name == name_of(kind)) return kind;
   }

@@ -24,10 +24,11 @@ enum class OpKind : std::uint64_t {
   recv,
   put,
   get,
-  reduce,  // to one rank; a collective, as are those from all_reduce on
+  reduce,  // to one rank; a collective, as are those from barrier on
   signal,
   wait,
   plan,
+  barrier,
   all_reduce,
   broadcast,
   all_gather,
@@ -39,10 +40,9 @@ enum class OpKind : std::uint64_t {
   all_to_all_v,
   scan,
   exclusive_scan,
-  barrier,
 };
 
 const char* name_of(OpKind kind);
-constexpr bool is_collective(OpKind kind) { return kind == OpKind::reduce || kind >= OpKind::all_reduce; }
+constexpr bool is_collective(OpKind kind) { return kind == OpKind::reduce || kind >= OpKind::barrier; }
 
 }  // namespace onstream

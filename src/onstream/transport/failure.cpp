@@ -13,6 +13,8 @@ std::string what_of(const FaultReport& fault) {
     const std::string asked = fault.peer >= 0 ? concat(" that rank ", fault.peer, "'s helper is to clear") : "";
     return concat("wait for a word of ", fault.bytes, " B", asked, ", compared with ", fault.extra, ",");
   }
+  if (fault.op == OpKind::barrier && fault.peer >= 0)
+    return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");
   if (is_collective(fault.op)) {
     const std::string whom = fault.peer >= 0 ? concat(", waiting for rank ", fault.peer, ",") : "";
     return concat(name_of(fault.op), " of ", fault.bytes, " B", whom, " (number ", fault.extra, " on channel ",
