@@ -116,10 +116,11 @@ inline int say_done() {
 }
 
 inline pid_t spawn_rank(const std::string& role, const Launch& launch) {
-  return start_again({"--rank", role},
-                     {concat("ONSTREAM_RANK=", launch.rank), concat("ONSTREAM_SIZE=", launch.size),
-                      "ONSTREAM_ADDRESS=" + launch.address, "ONSTREAM_SECRET=" + launch.secret},
-                     nullptr);
+  return start_again(
+      {"--rank", role},
+      {concat("ONSTREAM_RANK=", launch.rank), concat("ONSTREAM_SIZE=", launch.size),
+       "ONSTREAM_ADDRESS=" + launch.address, concat("ONSTREAM_PORT=", launch.port), "ONSTREAM_SECRET=" + launch.secret},
+      nullptr);
 }
 
 // What a rank process does; its exit status.

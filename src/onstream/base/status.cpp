@@ -26,6 +26,7 @@ const char* name_of(OpKind kind) {
     case OpKind::signal: return "signal";
     case OpKind::wait: return "wait";
     case OpKind::plan: return "plan";
+    case OpKind::barrier: return "barrier";
   }
   return "unknown";
 }

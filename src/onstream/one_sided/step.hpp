@@ -9,22 +9,21 @@
 #include <cstdint>
 
 #include "onstream/device/wait.hpp"
+#include "onstream/one_sided/atomics.hpp"
+#include "onstream/one_sided/compare.hpp"
 
 namespace onstream::one_sided {
 
 enum class StepKind : std::uint8_t {
-  copy,   // `bytes` from `source` to `target`
-  store,  // `source` itself, into the word or the fewer bytes at `target`, after all earlier steps
-  add,    // `source` itself, to the word at `target`, after all earlier steps
-  wait,   // until the word at `target` compares with `source` as asked
+  copy,    // `bytes` from `source` to `target`
+  store,   // `source` itself, into the word or the fewer bytes at `target`, after all earlier steps
+  add,     // `source` itself, to the word at `target`, after all earlier steps
+  wait,    // until the word at `target` compares with `source` as asked
+  atomic,  // an AtomicOp by `source` on the word at `target`, after all earlier steps; the old value goes to `bytes`,
+           // the address of a word of this rank or 0, which holds the expected value of a compare-and-swap before
   claim,  // until the 8-byte word at `target`, in this rank's device memory, was 0 and is now `source`
   engine  // as copy, between any kinds of memory, by the copy engine: a list of its own, and no kernel
 };
-
-// What a wait compares, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
-enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
-
-enum class Sign : std::uint8_t { unsigned_word, signed_word };
 
 struct Step {
   StepKind kind = StepKind::copy;
@@ -35,27 +34,9 @@ struct Step {
   std::uint64_t target = 0;
   std::uint64_t source = 0;
   std::uint64_t bytes = 0;
+
+  ONSTREAM_BOTH AtomicOp op() const { return static_cast<AtomicOp>(compare); }  // of an atomic step
 };
-
-template <class Number>
-ONSTREAM_BOTH bool holds(Compare compare, Number word, Number value) {
-  switch (compare) {
-    case Compare::eq: return word == value;
-    case Compare::ne: return word != value;
-    case Compare::gt: return word > value;
-    case Compare::ge: return word >= value;
-    case Compare::lt: return word < value;
-    case Compare::le: return word <= value;
-    default: return (word & value) != 0;
-  }
-}
-
-template <class Word, class Signed>
-ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
-  if (compare == Compare::reached) return static_cast<Signed>(word - value) >= 0;
-  if (sign == Sign::unsigned_word) return holds<Word>(compare, word, value);
-  return holds<Signed>(compare, static_cast<Signed>(word), static_cast<Signed>(value));
-}
 
 // Whether the wait's condition holds now. Acquires: what was stored before the word is seen after it.
 template <class Group>
@@ -116,7 +97,7 @@ struct Steps {
         failed = await(group, wait, step) != Status::ok;
       } else if (group.rank() == 0) {
         if (!fenced) group.fence();  // pairs with the acquire of whoever waits for the word
-        write(group, step);
+        step.kind == StepKind::atomic ? change(group, step) : write(group, step);
       }
       if (group.sync_or(failed)) return;
       fenced = fenced || !waits;
@@ -148,7 +129,21 @@ struct Steps {
     group.copy(reinterpret_cast<void*>(step.target), reinterpret_cast<const void*>(step.source), step.bytes);
   }
 
-  // One thread.
+  // One thread each.
+  template <class Group>
+  ONSTREAM_CALL static void change(const Group& group, const Step& step) {
+    std::uint64_t expected = 0;
+    auto* wide = reinterpret_cast<std::uint64_t*>(step.bytes);
+    auto* narrow = reinterpret_cast<std::uint32_t*>(step.bytes);
+    if (step.op() == AtomicOp::compare_swap) expected = step.width == 8 ? *wide : *narrow;
+    const std::uint64_t old = apply(group, step.op(), step.target, step.width, step.source, expected);
+    if (step.bytes == 0) return;
+    if (step.width == 8) {
+      group.store_relaxed(wide, old);
+    } else {
+      group.store_relaxed(narrow, static_cast<std::uint32_t>(old));
+    }
+  }
   template <class Group>
   ONSTREAM_BODY static void write(const Group& group, const Step& step) {
     if (step.width == 8) {

@@ -13,6 +13,8 @@ std::string what_of(const FaultReport& fault) {
     const std::string asked = fault.peer >= 0 ? concat(" that rank ", fault.peer, "'s helper is to clear") : "";
     return concat("wait for a word of ", fault.bytes, " B", asked, ", compared with ", fault.extra, ",");
   }
+  if (fault.op == OpKind::barrier)
+    return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);
