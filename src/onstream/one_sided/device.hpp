@@ -130,6 +130,12 @@ struct SegmentView {
     scope.copy_alone(to, peer(static_cast<const std::byte*>(source), of), byte_count);
     scope.sync();
   }
+  // As put, by all blocks of the grid: each makes the call, and moves its share.
+  template <class Block>
+  ONSTREAM_BODY void put_by_grid(const Block& block, void* to, const void* source, std::size_t byte_count,
+                                 int of) const {
+    block.copy(peer(static_cast<std::byte*>(to), of), source, byte_count);
+  }
   // One element of 4 or 8 bytes, by the calling thread: whole, whoever looks.
   template <class T, class Group = NativeGroup>
   ONSTREAM_BODY void put_value(T* to, T value, int of) const {
@@ -174,6 +180,22 @@ struct SegmentView {
                                 T value, SignalOp op, int of) const {
     put(scope, to, source, byte_count, of);
     signal(scope, word, value, op, of);
+  }
+  // By all blocks of the grid; the last one signals. `ticket` is a word of 0 in this device's memory, which is 0 again
+  // once the kernel is over; kernels that run at the same time need one each.
+  template <class Block, class T>
+  ONSTREAM_BODY void put_signal_by_grid(const Block& block, void* to, const void* source, std::size_t byte_count,
+                                        T* word, T value, SignalOp op, int of, std::uint64_t* ticket) const {
+    put_by_grid(block, to, source, byte_count, of);
+    block.sync();
+    bool last = false;
+    if (block.rank() == 0) {
+      block.fence();  // this block's bytes before its ticket, and in the last block the others' before the signal
+      last = block.add(ticket, 1) + 1 == static_cast<std::uint64_t>(block.blocks());
+    }
+    if (!block.sync_or(last)) return;
+    if (block.rank() == 0) block.store_relaxed(ticket, 0);
+    signal(block, word, value, op, of);
   }
   // 8 bytes that prove their own arrival: one store of 16 bytes, no fence. The line is 16 bytes, aligned; `tag` must
   // differ from the one that lies there.

@@ -16,6 +16,15 @@ class CudaScope : public CudaGroup {
     share(destination, source, bytes, static_cast<std::size_t>(scope.rank()), static_cast<std::size_t>(scope.size()));
   }
 
+  // As all blocks of the grid together.
+  ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
+    const auto& scope = static_cast<const Scope&>(*this);
+    share(destination, source, bytes,
+          static_cast<std::size_t>(block()) * static_cast<std::size_t>(scope.size()) +
+              static_cast<std::size_t>(scope.rank()),
+          static_cast<std::size_t>(blocks()) * static_cast<std::size_t>(scope.size()));
+  }
+
  protected:
   ONSTREAM_BODY static int thread_in_block() {
     return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
