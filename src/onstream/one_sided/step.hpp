@@ -21,8 +21,8 @@ enum class StepKind : std::uint8_t {
   wait,    // until the word at `target` compares with `source` as asked
   atomic,  // an AtomicOp by `source` on the word at `target`, after all earlier steps; the old value goes to `bytes`,
            // the address of a word of this rank or 0, which holds the expected value of a compare-and-swap before
-  claim,  // until the 8-byte word at `target`, in this rank's device memory, was 0 and is now `source`
-  engine  // as copy, between any kinds of memory, by the copy engine: a list of its own, and no kernel
+  claim,   // until the 8-byte word at `target`, in this rank's device memory, was 0 and is now `source`
+  engine   // as copy, between any kinds of memory, by the copy engine: a list of its own, and no kernel
 };
 
 struct Step {
@@ -95,8 +95,11 @@ struct Steps {
       bool failed = false;
       if (group.rank() == 0 && waits) {
         failed = await(group, wait, step) != Status::ok;
+      } else if (group.rank() == 0 && fenced && resets(i)) {
+        reset(group, step);
       } else if (group.rank() == 0) {
-        if (!fenced) group.fence();  // pairs with the acquire of whoever waits for the word
+        // Pairs with the acquire of whoever waits for the word. A store of a word brings its own.
+        if (!fenced && !releases(step)) group.fence();
         step.kind == StepKind::atomic ? change(group, step) : write(group, step);
       }
       if (group.sync_or(failed)) return;
@@ -110,6 +113,24 @@ struct Steps {
   template <class Word>
   ONSTREAM_BODY static bool is_word(const Step& step) {
     return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
+  }
+
+  ONSTREAM_BODY static bool releases(const Step& step) {
+    return step.kind == StepKind::store && step.width >= sizeof(std::uint32_t);
+  }
+
+  // Whether a step gives back the word that the step before it waited for: all that there was to be told was told to
+  // this rank, so nothing has to be waited for first.
+  ONSTREAM_BODY bool resets(int i) const {
+    return i > 0 && releases(steps[i]) && steps[i - 1].kind == StepKind::wait && steps[i - 1].target == steps[i].target;
+  }
+  template <class Group>
+  ONSTREAM_BODY static void reset(const Group& group, const Step& step) {
+    if (step.width == 8) {
+      group.store_relaxed(reinterpret_cast<std::uint64_t*>(step.target), step.source);
+    } else {
+      group.store_relaxed(reinterpret_cast<std::uint32_t*>(step.target), static_cast<std::uint32_t>(step.source));
+    }
   }
 
   // Words of 4 and 8 bytes go whole: whoever looks at them sees the old value or the new one.
