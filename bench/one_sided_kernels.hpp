@@ -21,7 +21,7 @@ struct PutWait {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (group.rank() != 0) return;
-    const auto thread = thread_of(group);
+    const auto thread = thread_scope(group);
     const int other = 1 - view.rank;
     for (std::uint64_t round = first; round < first + rounds; ++round) {
       if (view.rank == 0) view.put_value(word, round, other);
@@ -41,7 +41,7 @@ struct LineWait {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (group.rank() != 0) return;
-    const auto thread = thread_of(group);
+    const auto thread = thread_scope(group);
     const int other = 1 - view.rank;
     std::uint64_t value = 1;
     for (std::uint32_t round = first; round < first + rounds; ++round) {

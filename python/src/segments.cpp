@@ -83,7 +83,11 @@ void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, 
     if (choice.keeper != nullptr && hold) choice.keeper->keep(std::move(*hold));
     return;
   }
-  interruptible([&] { world->one_sided().run(batch); },
+  const auto wait_for_it = [&] {
+    world->one_sided().run(batch);
+    return true;
+  };
+  interruptible(wait_for_it,
                 [&] { world->abort(concat("rank ", world->rank(), " was interrupted during a one-sided op")); });
 }
 

@@ -56,8 +56,8 @@ struct PutAndWait {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (who == Who::block) return play(group);
-    if (who == Who::warp && group.rank() < warp_of(group).size()) return play(warp_of(group));
-    if (who == Who::thread && group.rank() == 0) return play(thread_of(group));
+    if (who == Who::warp && group.rank() < warp_scope(group).size()) return play(warp_scope(group));
+    if (who == Who::thread && group.rank() == 0) return play(thread_scope(group));
   }
 
  private:
@@ -113,13 +113,13 @@ struct Change {
     view.fetch_or(&mine->bits, std::uint32_t{1} << view.rank, 0);
     if (group.rank() == 0) {
       // A lock: taken by compare-and-swap, given back by a store.
-      const Status locked = view.wait_for(thread_of(group), [&] {
+      const Status locked = view.wait_for(thread_scope(group), [&] {
         return view.compare_swap(&mine->vector[2], std::uint64_t{0}, std::uint64_t{1}, 0) == 0;
       });
       note(group, told, locked);
-      view.fence(thread_of(group));
+      view.fence(thread_scope(group));
       view.set(&mine->vector[3], view.fetch(&mine->vector[3], 0) + 1, 0);
-      view.quiet(thread_of(group));
+      view.quiet(thread_scope(group));
       view.set(&mine->vector[2], std::uint64_t{0}, 0);
     }
     if (team.barrier(group) != Status::ok) return;
@@ -153,7 +153,7 @@ struct WaitForMany {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     const auto count = static_cast<std::size_t>(view.size);
-    const auto thread = thread_of(group);
+    const auto thread = thread_scope(group);
     if (group.rank() == 0) {
       expect(group, told, view.test_any(mine->vector, count, nullptr, Compare::gt, std::uint64_t{0}) == count);
     }
@@ -229,7 +229,7 @@ struct Lines {
     std::uint64_t value = 0;
     for (std::uint32_t round = 1; round <= rounds; ++round) {
       if (view.rank == 0) view.put_line(&mine->line, value + 0x100000001u, round, next);
-      const Status status = view.wait_line(thread_of(group), &mine->line, round, &value);
+      const Status status = view.wait_line(thread_scope(group), &mine->line, round, &value);
       note(group, told, status);
       if (status != Status::ok) return;
       if (view.rank != 0) view.put_line(&mine->line, value + 0x100000001u, round, next);

@@ -7,22 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from memories import DEVICES
 
 import onstream
-from onstream.threads import run_threads
 
 SIZES = (1, 2, 4)
 
 
 def run(size: int, body: Callable[[onstream.World], Any], **parameters: Any) -> list[Any]:
-    return run_threads(size, body, device="host", timeout_s=10, **parameters)
+    return onstream.run_threads(size, body, **{"device": "host", "timeout_s": 10, **parameters})
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("path", ["auto", "stage"])
 @pytest.mark.parametrize("size", SIZES)
-def test_a_ring_of_puts_and_gets(size: int, path: str) -> None:
+def test_a_ring_of_puts_and_gets(size: int, path: str, device: str) -> None:
     def body(world: onstream.World) -> None:
-        segment = world.segment(8 * 100)
+        segment = world.segment(8 * 100, "pinned")
         right, left = (world.rank + 1) % size, (world.rank - 1) % size
         mine = np.arange(90, dtype="i8") + 1000 * world.rank
         segment.put(mine, right, offset=80)
@@ -33,12 +34,13 @@ def test_a_ring_of_puts_and_gets(size: int, path: str) -> None:
         assert (back == mine).all()
         world.barrier()
 
-    run(size, body, path=path)
+    run(size, body, path=path, device=device)
 
 
-def test_a_wait_sees_what_was_put_before_the_signal() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_wait_sees_what_was_put_before_the_signal(device: str) -> None:
     def body(world: onstream.World) -> None:
-        segment = world.segment(4096 + 8)
+        segment = world.segment(4096 + 8, "pinned")
         other = 1 - world.rank
         for turn in range(1, 20):
             segment.put(np.full(4096, turn, "u1"), other, signal=4096, value=turn, op="set")
@@ -46,12 +48,13 @@ def test_a_wait_sees_what_was_put_before_the_signal() -> None:
             assert (segment.local()[:4096] == turn).all()
             world.barrier()
 
-    run(2, body)
+    run(2, body, device=device)
 
 
-def test_streams_take_ops_and_barriers_and_graphs_replay_them() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_streams_take_ops_and_barriers_and_graphs_replay_them(device: str) -> None:
     def body(world: onstream.World) -> int:
-        segment = world.segment(64)
+        segment = world.segment(64, "pinned")
         stream = world.stream()
         world.barrier(stream=stream)
         right = (world.rank + 1) % world.size
@@ -64,11 +67,12 @@ def test_streams_take_ops_and_barriers_and_graphs_replay_them() -> None:
         world.synchronize(stream)
         return int(segment.local("u8")[0])
 
-    assert run(3, body) == [20, 20, 20]
+    assert run(3, body, device=device) == [20, 20, 20]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("path", ["auto", "stage"])
-def test_atomics_of_all_ranks_lose_nothing(path: str) -> None:
+def test_atomics_of_all_ranks_lose_nothing(path: str, device: str) -> None:
     def body(world: onstream.World) -> tuple[int, ...]:
         segment = world.segment(64)
         for _ in range(20):
@@ -83,7 +87,7 @@ def test_atomics_of_all_ranks_lose_nothing(path: str) -> None:
         world.barrier()
         return tuple(fetched)
 
-    assert run(2, body, path=path) == [(120, 3, 9)] * 2
+    assert run(2, body, path=path, device=device) == [(120, 3, 9)] * 2
 
 
 def test_a_peer_that_is_not_reached_says_why() -> None:
@@ -145,4 +149,4 @@ def test_a_wait_in_vain_ends_at_the_deadline() -> None:
         with pytest.raises(onstream.Error, match="deadline"):
             segment.wait(offset=0, value=5, compare="eq")
 
-    run_threads(1, body, device="host", timeout_s=0.3)
+    onstream.run_threads(1, body, device="host", timeout_s=0.3)

@@ -254,7 +254,9 @@ def one_sided_command(
     device: DeviceOption = "host",
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Two, or any number for the barriers.")] = 2,
     samples: Samples = 10,
-    vs: Annotated[str, typer.Option(help="MPI libraries in the same run, as of message; auto: all; none.")] = "auto",
+    vs: Annotated[
+        str, typer.Option(help="Peers in the same run: of nvshmem, mpi, openmpi, mpich; auto: all; none.")
+    ] = "auto",
     quick: Annotated[bool, typer.Option(help="A twentieth of the ops: shows that it works.")] = False,
     limit_s: Limit = 300.0,
     json_file: Json = None,
@@ -262,13 +264,12 @@ def one_sided_command(
 ) -> None:
     """Times puts, gets, signals and barriers: from kernels, on streams and by hosts; and a get from a busy rank."""
     from . import one_sided, peers
-    from .mpi import MPIS
 
     settings = one_sided.Settings(
         device=device,
         ranks=ranks,
         samples=min(samples, 3) if quick else samples,
-        vs=tuple(name for name in peers.names_from(vs, device) if name in MPIS),
+        vs=tuple(name for name in peers.names_from(vs, device) if name in one_sided.PEERS),
         quick=quick,
         limit_s=limit_s,
     )

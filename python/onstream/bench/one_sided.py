@@ -2,7 +2,8 @@
 
 What each case does stands in bench/one_sided.cpp; the time is of one op one way. The get from a busy target is measured
 twice: as the ranks reach each other, and with path `stage`, where the target's helper thread serves it. Beside it, in
-the same run, MPI_Put with MPI_Win_flush (bench/mpi_one_sided.c), on the host device.
+the same run: on the host device MPI_Put with MPI_Win_flush (bench/mpi_one_sided.c), on GPUs NVSHMEM's put with signal and
+wait, both on a stream, as bench_message does them.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from . import environment, mpi, programs
-from .cases import SIZES
+from . import environment, mpi, peers, programs
+from .cases import KIB, MIB, SIZES, Case
 from .message import Say, preamble
 from .mpi import PeerMissing
 from .programs import Program
@@ -34,8 +35,17 @@ TITLES = {
     "busy-get": "get from a rank whose kernel and CPU are busy",
 }
 STAGED = ("stream-put-signal:8", "host-put-quiet:8", "busy-get:8192")
+PEERS = ("nvshmem", *mpi.MPIS)
 MPI_SIZES = ("8", "1024", "65536")
 MPI_ROUNDS = 2000
+NVSHMEM_CASES = (
+    Case("ping-pong", "eager", 8, 200, 1),
+    Case("ping-pong", "captured", 8, 2, 100),
+    Case("ping-pong", "eager", 64 * KIB, 100, 1),
+    Case("ping-pong", "captured", 64 * KIB, 2, 50),
+    Case("ping-pong", "eager", 16 * MIB, 10, 1),
+    Case("ping-pong", "captured", 16 * MIB, 2, 10),
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +68,7 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
     missing = {}
     for name in settings.vs if settings.ranks == 2 else ():
         try:
-            rows += _mpi(settings, name, say)
+            rows += _nvshmem(settings, say) if name == "nvshmem" else _mpi(settings, name, say)
         except PeerMissing as error:
             missing[name] = str(error)
     return {
@@ -92,6 +102,30 @@ def _mpi(settings: Settings, name: str, say: Say) -> list[dict[str, Any]]:
     return _rows(settings, program, words, name, "")[1]
 
 
+def _nvshmem(settings: Settings, say: Say) -> list[dict[str, Any]]:
+    say("nvshmem")
+    job = peers.Job(settings.device, settings.ranks, 16 * MIB, programs.build_folder() / "peers")
+    program = peers.PEERS["nvshmem"].prepare(job)
+    output = programs.run(program, list(NVSHMEM_CASES), settings.samples, settings.limit_s)
+    return [
+        _row({"case": "stream-put-signal", "submission": case.submission, "bytes": case.bytes}, samples, "nvshmem", "")
+        for case, samples in output.samples_s.items()
+    ]
+
+
+def _row(what: dict[str, Any], samples_s: list[float], who: str, path: str) -> dict[str, Any]:
+    return {
+        **what,
+        "who": who,
+        "path": path,
+        "median_s": quantile(samples_s, 0.5),
+        "min_s": min(samples_s),
+        "p25_s": quantile(samples_s, 0.25),
+        "p75_s": quantile(samples_s, 0.75),
+        "samples": len(samples_s),
+    }
+
+
 def _rows(
     settings: Settings, program: Program, words: tuple[str, ...], who: str, path: str
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -99,16 +133,5 @@ def _rows(
     if finished.error is not None:
         raise finished.error
     heading, *lines = programs.rows_of(program.name, finished.out)
-    return heading, [
-        {
-            **{key: line[key] for key in ("case", "submission", "bytes", "ops")},
-            "who": who,
-            "path": path,
-            "median_s": quantile(line["samples_s"], 0.5),
-            "min_s": min(line["samples_s"]),
-            "p25_s": quantile(line["samples_s"], 0.25),
-            "p75_s": quantile(line["samples_s"], 0.75),
-            "samples": len(line["samples_s"]),
-        }
-        for line in lines
-    ]
+    keys = ("case", "submission", "bytes")
+    return heading, [_row({key: line[key] for key in keys}, line["samples_s"], who, path) for line in lines]

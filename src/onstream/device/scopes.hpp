@@ -23,9 +23,9 @@ using ThreadScope = HostScope;
 using WarpScope = HostScope;
 using BlockScope = HostScope;
 using NativeGroup = HostGroup;
-inline HostScope thread_of(const HostGroup&) { return {}; }
-inline HostScope warp_of(const HostGroup&) { return {}; }
-inline HostScope block_of(const HostGroup&) { return {}; }
+inline HostScope thread_scope(const HostGroup&) { return {}; }
+inline HostScope warp_scope(const HostGroup&) { return {}; }
+inline HostScope block_scope(const HostGroup&) { return {}; }
 #endif
 
 }  // namespace onstream

@@ -54,8 +54,8 @@ class BlockScope : public CudaScope<BlockScope> {
   ONSTREAM_BODY int size() const { return threads_of_block(); }
 };
 
-ONSTREAM_BODY ThreadScope thread_of(const CudaGroup&) { return {}; }
-ONSTREAM_BODY WarpScope warp_of(const CudaGroup&) { return {}; }
-ONSTREAM_BODY BlockScope block_of(const CudaGroup&) { return {}; }
+ONSTREAM_BODY ThreadScope thread_scope(const CudaGroup&) { return {}; }
+ONSTREAM_BODY WarpScope warp_scope(const CudaGroup&) { return {}; }
+ONSTREAM_BODY BlockScope block_scope(const CudaGroup&) { return {}; }
 
 }  // namespace onstream
