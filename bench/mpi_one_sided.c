@@ -102,10 +102,12 @@ int main(int argc, char** argv) {
   memset(memory, 0, (size_t)largest + kHead);
   MPI_Win_lock_all(0, window);
   if (rank == 0) {
-    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    char version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = {0};
     int length = 0;
     MPI_Get_library_version(version, &length);
-    for (int i = 0; i < length; ++i) version[i] = version[i] == '"' || version[i] < ' ' ? ' ' : version[i];
+    for (char* letter = version; *letter != 0; ++letter) {
+      if (*letter == '"' || *letter == '\\' || *letter < ' ') *letter = ' ';
+    }
     printf("{\"library\":\"%s\"}\n", version);
   }
   int64_t number = 0;
