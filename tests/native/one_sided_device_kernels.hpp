@@ -166,8 +166,8 @@ struct WaitForMany {
       std::size_t indices[8];
       std::size_t found = 0;
       int left_out[8] = {1};
-      const Status some = view.wait_some(mine->vector, count, indices, &found, count > 1 ? left_out : nullptr,
-                                         Compare::ne, std::uint64_t{0});
+      const Status some = view.wait_some(mine->vector, count, count > 1 ? left_out : nullptr, Compare::ne,
+                                         std::uint64_t{0}, indices, &found);
       expect(group, told, some == Status::ok && found == (count > 1 ? count - 1 : 1));
       expect(group, told, indices[0] == (count > 1 ? 1u : 0u));
     }
@@ -180,7 +180,7 @@ struct WaitForMany {
     int left_out[8] = {};
     for (std::size_t taken = 0; taken < count; ++taken) {
       std::size_t index = 0;
-      const Status any = view.wait_any(mine->vector, count, left_out, Compare::ne, std::uint64_t{0}, taken, &index);
+      const Status any = view.wait_any(mine->vector, count, left_out, Compare::ne, std::uint64_t{0}, &index, taken);
       expect(group, told, any == Status::ok && index < count && left_out[index] == 0);
       if (any != Status::ok || index >= count) return;
       expect(group, told, mine->vector[index] == index + 1);
@@ -188,7 +188,7 @@ struct WaitForMany {
     }
     std::size_t none = 0;
     expect(group, told,
-           view.wait_any(mine->vector, count, left_out, Compare::ne, std::uint64_t{0}, 0, &none) == Status::ok &&
+           view.wait_any(mine->vector, count, left_out, Compare::ne, std::uint64_t{0}, &none) == Status::ok &&
                none == count);
   }
 };

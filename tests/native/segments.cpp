@@ -245,12 +245,15 @@ CASE(a_freed_segment_is_of_no_use_and_says_so) {
     Context context(world.one_sided());
     const std::size_t held = world.statistics().segment_bytes;
     context.put_value(reinterpret_cast<std::uint64_t*>(address), std::uint64_t{1}, next_of(world));
+    const auto window = world.window(gone);
     CHECK_THROWS(world.free(world.rank() == 0 ? gone : kept), "rank 0 frees segment");
     world.free(gone);
     CHECK(world.statistics().segment_bytes == held - 64);
     CHECK(!gone->direct(0));
     CHECK_THROWS((void)gone->peer(0), "was freed");
     CHECK_THROWS((void)gone->local(), "was freed");
+    const std::uint64_t one = 1;
+    CHECK_THROWS(world.one_sided().put(Remote{*window, 0, 0}, &one, sizeof one), "was freed");
     CHECK_THROWS(world.free(gone), "was freed before");
     CHECK_THROWS(world.free(nullptr), "no segment");
     CHECK_THROWS(context.put_value(static_cast<std::uint64_t*>(address), std::uint64_t{1}, next_of(world)),
@@ -307,6 +310,36 @@ CASE(atomics_of_all_ranks_on_one_word_lose_nothing) {
       atomics_by_context<std::int32_t>(world, MemoryKind::pinned);
       floats_by_context(world, MemoryKind::device);
       floats_by_context(world, MemoryKind::pinned);
+    });
+  }
+}
+
+CASE(a_host_waits_for_all_any_or_some_of_many_words) {
+  for (const int size : {1, 2, 5}) {
+    on_all_devices(size, [](World& world) {
+      const auto count = static_cast<std::size_t>(world.size());
+      const auto segment = world.segment(8 * count, MemoryKind::pinned);
+      auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
+      Context context(world.one_sided());
+      std::size_t found = 0;
+      CHECK(context.test_any(words, count, nullptr, Compare::gt, std::uint64_t{0}) == count);
+      world.barrier();
+      for (int rank = 0; rank < world.size(); ++rank) {
+        context.signal(words + world.rank(), static_cast<std::uint64_t>(world.rank()) + 1, SignalOp::set, rank);
+      }
+      std::vector<int> left_out(count);
+      for (std::size_t taken = 0; taken < count; ++taken) {
+        CHECK(context.wait_any(words, count, left_out.data(), Compare::ne, std::uint64_t{0}, &found) == Status::ok);
+        CHECK(found < count && left_out[found] == 0 && words[found] == found + 1);
+        left_out[found] = 1;
+      }
+      CHECK(context.wait_any(words, count, left_out.data(), Compare::ne, std::uint64_t{0}, &found) == Status::ok);
+      CHECK(found == count);
+      std::vector<std::size_t> indices(count);
+      CHECK(context.wait_some(words, count, nullptr, Compare::le, count, indices.data(), &found) == Status::ok);
+      CHECK(found == count && indices[count - 1] == count - 1);
+      CHECK(context.wait_all(words, count, nullptr, Compare::gt, std::uint64_t{0}) == Status::ok);
+      world.barrier();
     });
   }
 }

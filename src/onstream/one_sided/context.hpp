@@ -8,7 +8,7 @@
 // then their source must stay as it is. All check their arguments and throw invalid_argument with the values: an
 // address in no segment, an end past its part, a rank that does not exist, a word that is not aligned. They throw
 // closed for a segment that was freed, and aborted, with the story, once the world has failed. Waits return a Status.
-// One thread at a time uses a context; several contexts may be used at once.
+// One thread at a time uses a context; several contexts may be used at once. None may outlive its world.
 #pragma once
 
 #include <cstddef>
@@ -79,7 +79,56 @@ class Context {
     static_assert(std::is_integral_v<T>, "tests compare integers");
     return test_word(word, {compare, static_cast<std::uint64_t>(one_sided::bits_of(value)), sizeof(T), sign_of<T>()});
   }
-  // Until ready() says so, in rounds that burn, then yield, then sleep. For any and some of many words: test() each.
+  // Of words[0..count), those that `left_out` (may be null; not 0: left out) does not leave out. All of them; the index
+  // of one, looked for from `first` on; the indices of all that compare once one does. With none to wait for: ok, and
+  // *found is count, or 0.
+  template <class T>
+  Status wait_all(const T* words, std::size_t count, const int* left_out, Compare compare, T value) {
+    Status status = Status::ok;
+    for (std::size_t i = 0; i < count && status == Status::ok; ++i) {
+      if (left_out == nullptr || left_out[i] == 0) status = wait(words + i, compare, value);
+    }
+    return status;
+  }
+  template <class T>
+  Status wait_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value, std::size_t* found,
+                  std::size_t first = 0) {
+    *found = count;
+    if (!one_sided::has_one(count, left_out)) return Status::ok;
+    return wait_for([&] {
+      *found = test_any(words, count, left_out, compare, value, first);
+      return *found != count;
+    });
+  }
+  template <class T>
+  Status wait_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
+                   std::size_t* indices, std::size_t* found) {
+    *found = 0;
+    if (!one_sided::has_one(count, left_out)) return Status::ok;
+    return wait_for([&] {
+      *found = test_some(words, count, left_out, compare, value, indices);
+      return *found != 0;
+    });
+  }
+  template <class T>
+  std::size_t test_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
+                       std::size_t first = 0) {
+    for (std::size_t k = 0; k < count; ++k) {
+      const std::size_t i = (first + k) % count;
+      if ((left_out == nullptr || left_out[i] == 0) && test(words + i, compare, value)) return i;
+    }
+    return count;
+  }
+  template <class T>
+  std::size_t test_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
+                        std::size_t* indices) {
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if ((left_out == nullptr || left_out[i] == 0) && test(words + i, compare, value)) indices[found++] = i;
+    }
+    return found;
+  }
+  // Until ready() says so, in rounds that burn, then yield, then sleep.
   template <class Ready>
   Status wait_for(const Ready& ready) {
     return finish_wait(wait_until(HostGroup(0, 1), host_waits(), ready));

@@ -88,6 +88,14 @@ ONSTREAM_BODY Status wait_for_word(const Group& group, const WaitView& view, con
   return status;
 }
 
+// Whether some of `count` words is not left out.
+ONSTREAM_BOTH bool has_one(std::size_t count, const int* left_out) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (left_out == nullptr || left_out[i] == 0) return true;
+  }
+  return false;
+}
+
 // The status of the scope's first thread, for all of it.
 template <class Scope>
 ONSTREAM_BODY Status share(const Scope& scope, Status first) {
@@ -239,16 +247,15 @@ struct SegmentView {
     if (!scope.sync_or(status != Status::ok)) return Status::ok;
     return scope.sync_or(status == Status::timeout) ? Status::timeout : Status::aborted;
   }
-  // By the calling thread: until one of the words that `left_out` (may be null; an int for each, not 0: left out) does
-  // not leave out compares; `found` is its index. Words are looked at from `first` on, so that none starves. With no
-  // word to wait for: ok, and found == count.
+  // By the calling thread. Of words[0..count), those that `left_out` (may be null; an int for each, not 0: left out)
+  // does not leave out: the index of one that compares, looked for from `first` on so that none starves; or the indices
+  // of all that do. With none to wait for: ok, and *found is count, or 0.
   template <class T, class Group = ThreadScope>
   ONSTREAM_BODY Status wait_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
-                                std::size_t first, std::size_t* found, const Group& group = Group()) const {
+                                std::size_t* found, std::size_t first = 0) const {
     *found = count;
-    bool some = false;
-    for (std::size_t i = 0; i < count; ++i) some = some || left_out == nullptr || left_out[i] == 0;
-    if (!some) return Status::ok;
+    if (!one_sided::has_one(count, left_out)) return Status::ok;
+    const Group group{};
     const Status status = wait_until(group, waits, [&] {
       *found = test_any<T>(words, count, left_out, compare, value, first);
       return *found != count;
@@ -256,7 +263,18 @@ struct SegmentView {
     if (status != Status::ok) tell(group, status, sizeof(T), static_cast<std::uint64_t>(one_sided::bits_of(value)));
     return status;
   }
-  // The index of the first such word that compares now; count if there is none.
+  template <class T, class Group = ThreadScope>
+  ONSTREAM_BODY Status wait_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
+                                 std::size_t* indices, std::size_t* found) const {
+    std::size_t first = count;
+    *found = 0;
+    const Status status = wait_any<T, Group>(words, count, left_out, compare, value, &first);
+    if (status == Status::ok && first != count) {
+      *found = test_some<T>(words, count, left_out, compare, value, indices);
+    }
+    return status;
+  }
+  // The same without waiting: the first index, or count; how many.
   template <class T, class Group = NativeGroup>
   ONSTREAM_BODY std::size_t test_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
                                      std::size_t first = 0) const {
@@ -266,27 +284,14 @@ struct SegmentView {
     }
     return count;
   }
-  // The indices of all such words that compare now; their number.
   template <class T, class Group = NativeGroup>
-  ONSTREAM_BODY std::size_t test_some(const T* words, std::size_t count, std::size_t* indices, const int* left_out,
-                                      Compare compare, T value) const {
+  ONSTREAM_BODY std::size_t test_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
+                                      std::size_t* indices) const {
     std::size_t found = 0;
     for (std::size_t i = 0; i < count; ++i) {
       if ((left_out == nullptr || left_out[i] == 0) && test<T, Group>(words + i, compare, value)) indices[found++] = i;
     }
     return found;
-  }
-  // ... once there is one.
-  template <class T, class Group = ThreadScope>
-  ONSTREAM_BODY Status wait_some(const T* words, std::size_t count, std::size_t* indices, std::size_t* found,
-                                 const int* left_out, Compare compare, T value) const {
-    std::size_t first = count;
-    *found = 0;
-    const Status status = wait_any<T, Group>(words, count, left_out, compare, value, 0, &first);
-    if (status == Status::ok && first != count) {
-      *found = test_some<T>(words, count, indices, left_out, compare, value);
-    }
-    return status;
   }
   // Until `ready()`, in the calling thread: for conditions of the caller's own. It must acquire what it looks at.
   template <class Scope, class Ready>

@@ -3,7 +3,8 @@
 // Every call that says so is collective: all ranks make it with the same values, in the same order, and get the same
 // place in every rank's part. Nothing is communicated for that but a check, which names who differs (parameter
 // heap_check; with `off` a wrong program corrupts memory, and a call is local unless the heap grows). With the check
-// on, all ranks have the memory when the call returns; with it off a barrier is the caller's. Not thread-safe.
+// on, all ranks have the memory when the call returns; with it off a barrier is the caller's. Not thread-safe; not to
+// outlive its world.
 #pragma once
 
 #include <cstddef>

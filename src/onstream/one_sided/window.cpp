@@ -89,6 +89,7 @@ const Window::Part& Window::part(int rank) const {
 
 std::uint64_t Window::at(int rank, std::size_t offset, std::size_t bytes) const {
   const Part& whole = part(rank);
+  if (segment_ != nullptr) static_cast<void>(segment_->address_at(rank));  // throws once the segment was freed
   require(offset <= whole.bytes && bytes <= whole.bytes - offset, "window: ", bytes, " B at offset ", offset,
           " are not within the ", whole.bytes, " B of rank ", rank, "'s part");
   return (whole.here != 0 ? whole.here : whole.there) + offset;
