@@ -269,7 +269,9 @@ def one_sided_command(
         device=device,
         ranks=ranks,
         samples=min(samples, 3) if quick else samples,
-        vs=tuple(name for name in peers.names_from(vs, device) if name in one_sided.PEERS),
+        vs=tuple(
+            name for name in peers.names_from(vs, device) if name in one_sided.PEERS
+        ),  # the others have nothing alike
         quick=quick,
         limit_s=limit_s,
     )

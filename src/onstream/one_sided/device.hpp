@@ -411,8 +411,10 @@ struct TeamView {
   ONSTREAM_BODY Status barrier(const Scope& scope) const {
     scope.sync();  // what the scope's other threads did before is told by the releases too; the last barrier is over
     const std::uint64_t mine = scope.load_relaxed(number) + 1;
+    // A GPU fences while that number is on its way; the host's release costs nothing. Either pairs with await().
+    if constexpr (!kOnHost<Scope>) scope.fence();
     for (int i = scope.rank(); i < size; i += scope.size()) {
-      if (i != rank) scope.store_release(flag_at(i), mine);  // pairs with the acquire below
+      if (i != rank) tell(scope, flag_at(i), mine);
     }
     Status status = Status::ok;
     for (int i = scope.rank(); i < size && status == Status::ok; i += scope.size()) {
@@ -425,6 +427,17 @@ struct TeamView {
   }
 
  private:
+  template <class Scope>
+  static constexpr bool kOnHost = std::is_base_of_v<HostGroup, Scope>;
+
+  template <class Scope>
+  ONSTREAM_BODY static void tell(const Scope& scope, std::uint64_t* flag, std::uint64_t mine) {
+    if constexpr (kOnHost<Scope>) {
+      scope.store_release(flag, mine);
+    } else {
+      scope.store_relaxed(flag, mine);
+    }
+  }
   template <class Scope>
   ONSTREAM_BODY Status await(const Scope& scope, int member, std::uint64_t mine) const {
     const Status status = wait_for_peer(scope, waits, world_rank(member), [&] {
