@@ -4,25 +4,13 @@
 #include <cstring>
 
 #include "check.hpp"
+#include "own_stream.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
 
 namespace {
-
-class OwnStream {
- public:
-  explicit OwnStream(World& world) : device_(world.device()), stream_(device_.create_stream()) {}
-  ~OwnStream() { device_.destroy_stream(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  operator Stream() const { return stream_; }
-
- private:
-  Device& device_;
-  Stream stream_;
-};
 
 std::uint64_t read(World& world, const void* word) {
   std::uint64_t value = 0;
