@@ -4,7 +4,7 @@
 //     CASE              see message_case.hpp
 //     --device SPEC     host, cuda, cuda:N
 //     --samples N
-//     --threads PORT    two ranks as threads of this process, which meet at this free TCP port
+//     --threads         two ranks as threads of this process
 //     --library NAME    onstream, nccl or nvshmem; the latter two with --file, which the loader gets
 //     --then            begins another group, with a world of its own
 //   of a group:
@@ -22,7 +22,6 @@
 #include <exception>
 #include <iostream>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -31,6 +30,7 @@
 #include "message_modes.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/parameters.hpp"
+#include "onstream/bootstrap/sha256.hpp"
 #include "options.hpp"
 
 namespace {
@@ -50,7 +50,7 @@ struct Setup {
   std::string file;
   std::string device;
   int samples = 10;
-  int threads_port = 0;  // 0: the ranks are processes
+  bool threads = false;  // of this process; else the ranks are processes
   std::vector<Group> groups;
 };
 
@@ -65,7 +65,7 @@ Setup setup_from(int argc, char** argv) {
       .value("--path", [&](const std::string& name) { group.path = path_from(name); })
       .setting("--set", group.parameters)
       .count("--samples", setup.samples, 1, 100'000)
-      .count("--threads", setup.threads_port, 1, 65535)
+      .flag("--threads", [&] { setup.threads = true; })
       .text("--library", setup.library)
       .text("--file", setup.file)
       .flag("--then", next_group)
@@ -124,7 +124,8 @@ void run_groups(const Setup& setup, const Launch& launch) {
 }
 
 void run_threads(const Setup& setup) {
-  const std::string secret = concat(std::random_device{}(), "-", std::random_device{}());
+  const std::string secret = to_hex(random_bytes(16));
+  const std::string address = "unix:onstream-bench-" + to_hex(random_bytes(16));
   std::vector<std::exception_ptr> errors(2);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -132,7 +133,7 @@ void run_threads(const Setup& setup) {
       Launch launch;
       launch.rank = launch.local_rank = rank;
       launch.size = launch.local_size = 2;
-      launch.port = setup.threads_port;
+      launch.address = address;
       launch.secret = secret;
       launch.launcher = "threads";
       try {
@@ -158,7 +159,7 @@ void onstream::bench::end_process(const std::string& reason) {
 int main(int argc, char** argv) {
   try {
     const Setup setup = setup_from(argc, argv);
-    if (setup.threads_port != 0) {
+    if (setup.threads) {
       run_threads(setup);
     } else {
       run_groups(setup, launch_from_environment());

@@ -26,41 +26,32 @@ namespace {
 
 using namespace onstream;
 
-struct Options {
+struct Setup {
   std::string device;
-  std::vector<std::pair<std::string, std::string>> parameters;
+  bench::Settings parameters;
   int samples = 10;
   int share = 1;  // each sample has one part in this many of its rounds
   std::vector<std::string> cases;
 };
 
-Options options_from(int argc, char** argv) {
-  Options options;
-  bench::Words words(argc, argv);
-  while (words.more()) {
-    const std::string word = words.next();
-    if (word == "--device") {
-      options.device = words.value();
-    } else if (word == "--set") {
-      options.parameters.push_back(bench::setting_from(words.value()));
-    } else if (word == "--samples") {
-      options.samples = bench::count_from(word, words.value(), 1, 10'000);
-    } else if (word == "--quick") {
-      options.share = 20;
-    } else if (word.starts_with("--")) {
-      fail(ErrorCode::invalid_argument, "unknown option ", word, "; there are --device, --set, --samples, --quick");
-    } else {
-      options.cases.push_back(word);
-    }
-  }
-  return options;
+Setup setup_from(int argc, char** argv) {
+  constexpr int kQuickShare = 20;
+  Setup setup;
+  bench::Options options;
+  options.text("--device", setup.device)
+      .setting("--set", setup.parameters)
+      .count("--samples", setup.samples, 1, 10'000)
+      .flag("--quick", [&] { setup.share = kQuickShare; })
+      .others([&](const std::string& word) { setup.cases.push_back(word); });
+  options.read(argc, argv);
+  return setup;
 }
 
 class Bench {
  public:
-  Bench(World& world, const Options& options, std::size_t largest)
+  Bench(World& world, const Setup& setup, std::size_t largest)
       : world_(world),
-        options_(options),
+        setup_(setup),
         device_(world.device()),
         one_sided_(world.one_sided()),
         team_(world.team()),
@@ -268,7 +259,7 @@ class Bench {
   static constexpr std::size_t kLarge = std::size_t{1} << 20;
 
   std::uint64_t* word(int i) const { return reinterpret_cast<std::uint64_t*>(words_->local()) + i; }
-  int rounds_of(int whole) const { return std::max(whole / options_.share, 2); }
+  int rounds_of(int whole) const { return std::max(whole / setup_.share, 2); }
 
   std::vector<std::byte> expected(int rank, std::size_t bytes) const {
     std::vector<std::byte> values(bytes);
@@ -334,7 +325,7 @@ class Bench {
   template <class Work>
   void sample(const char* name, const char* submission, std::size_t bytes, int ops, const Work& work) {
     std::vector<double> samples_s;
-    for (int s = -1; s < options_.samples; ++s) {
+    for (int s = -1; s < setup_.samples; ++s) {
       team_->sync();
       const std::uint64_t start = now_ns();
       work();
@@ -349,7 +340,7 @@ class Bench {
   }
 
   World& world_;
-  const Options& options_;
+  const Setup& setup_;
   Device& device_;
   OneSided& one_sided_;
   std::shared_ptr<Team> team_;
@@ -406,15 +397,13 @@ Chosen chosen_from(const std::string& text, bool host) {
   fail(ErrorCode::invalid_argument, "unknown case ", text, "; there are ", known);
 }
 
-void run(const Options& options) {
+void run(const Setup& setup) {
   const Launch launch = launch_from_environment();
-  Parameters parameters = Parameters::from_environment();
-  if (!options.device.empty()) parameters.set("device", options.device);
-  for (const auto& [name, value] : options.parameters) parameters.set(name, value);
+  const Parameters parameters = bench::parameters_from(setup.device, setup.parameters);
   const std::shared_ptr<World> world = World::create(launch, parameters);
   const bool host = world->device().kind() == DeviceKind::host;
   std::vector<Chosen> chosen;
-  for (const std::string& text : options.cases) chosen.push_back(chosen_from(text, host));
+  for (const std::string& text : setup.cases) chosen.push_back(chosen_from(text, host));
   if (chosen.empty()) {
     for (const Case& one : cases()) {
       if (one.direct && parameters.path == "stage") continue;
@@ -432,7 +421,7 @@ void run(const Options& options) {
                         "}")
               << std::endl;
   }
-  Bench bench(*world, options, largest + 4096);
+  Bench bench(*world, setup, largest + 4096);
   for (const Chosen& one : chosen) (bench.*one.what->run)(one.bytes);
   world->barrier();
 }
@@ -441,7 +430,7 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   try {
-    run(options_from(argc, argv));
+    run(setup_from(argc, argv));
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_one_sided: %s\n", error.what());

@@ -96,7 +96,11 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
 
 
 def run(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
-    if subprocess.run(command, env=environment).returncode != 0:
+    try:
+        ended = subprocess.run(command, env=environment).returncode
+    except OSError as error:
+        stop(f"{command[0]} cannot be run: {error.strerror}.", "Remove .venv and run again.")
+    if ended != 0:
         stop(f"{what} failed; the first error above says why. The command was:", " ".join(command))
 
 
@@ -104,7 +108,7 @@ def build(arguments: argparse.Namespace) -> None:
     folder = ROOT / arguments.build
     options = configure_options(arguments)
     stamp = folder / "onstream-options.txt"
-    wanted = "\n".join([os.environ.get("CXX", ""), *options])
+    wanted = "\n".join([str(folder), os.environ.get("CXX", ""), *options])  # a moved tree begins anew
     if not (folder / "build.ninja").exists() or not stamp.exists() or stamp.read_text() != wanted:
         (folder / "CMakeCache.txt").unlink(missing_ok=True)
         command = [tool("cmake"), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", "--log-level=STATUS", *options]

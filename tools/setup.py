@@ -190,12 +190,13 @@ def link_cuda_libraries(venv):
                 link.symlink_to(target)
 
 
-def stamp_of(groups, offline):
+def stamp_of(groups, offline, venv):
+    """What a venv was made for. Its programs name its own place, so it does not survive being moved."""
     digest = hashlib.sha256()
     for group in groups:
         digest.update((TOOLS / ("requirements-%s.txt" % group)).read_bytes())
     python = [os.path.realpath(sys.executable), sys.prefix, sys.version]
-    return {"python": python, "offline": offline, "groups": groups, "pins": digest.hexdigest()}
+    return {"python": python, "venv": str(venv), "offline": offline, "groups": groups, "pins": digest.hexdigest()}
 
 
 def leave(venv):
@@ -225,7 +226,8 @@ def main():
     if arguments.check or "check" in old.get("groups", []):
         groups.append("check")
 
-    if old == stamp_of(groups, offline):
+    wanted = stamp_of(groups, offline, venv)
+    if old == wanted:
         return
     check_compiler(find_compiler())
     check_python_headers()
@@ -234,7 +236,7 @@ def main():
             stop("`make check` needs the pinned formatters and linters from PyPI, but ONSTREAM_OFFLINE is set.")
         use_own_packages(venv, "ONSTREAM_OFFLINE is set.")
     else:
-        if old.get("python") != stamp_of(groups, offline)["python"] or old.get("offline"):
+        if (old.get("python"), old.get("venv")) != (wanted["python"], wanted["venv"]) or old.get("offline"):
             make_venv(venv, system_packages=False)
         said = install(venv, groups)
         if said:
@@ -244,7 +246,7 @@ def main():
                 stop(why, "Connect to a network with PyPI or a mirror of it, and run again.")
             use_own_packages(venv, why)
         link_cuda_libraries(venv)
-    stamp_file.write_text(json.dumps(stamp_of(groups, offline)))
+    stamp_file.write_text(json.dumps(wanted))
 
 
 if __name__ == "__main__":

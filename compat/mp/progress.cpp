@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "onstream/base/error.hpp"
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 
 namespace onstream::mp {
 

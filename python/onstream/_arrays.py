@@ -335,9 +335,19 @@ def _torch_dtype(dtype: Any) -> Any:
 
 
 def item_bytes_of(dtype: Any) -> int:
-    """Bytes of one element of a numpy or torch dtype."""
+    """Bytes of one element of a numpy or torch dtype. TypeError for one whose elements are references."""
     size = getattr(dtype, "itemsize", None)
-    return size if isinstance(size, int) else np.dtype(dtype).itemsize
+    if isinstance(size, int) and not isinstance(dtype, np.dtype):
+        return size
+    known: np.dtype[Any] = np.dtype(dtype)
+    if known.hasobject:
+        raise TypeError(f"onstream moves bytes, but elements of dtype {known} are references to Python objects")
+    return known.itemsize
+
+
+def check_bytes(nbytes: int, what: str) -> None:
+    if not 0 <= nbytes < 2**63:
+        raise InvalidArgumentError(f"{what} cannot have {nbytes} bytes: there may be 0 to 2**63 - 1")
 
 
 def integer_of(value: Any, name: str) -> int:

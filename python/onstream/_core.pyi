@@ -266,8 +266,10 @@ class World:
         Blocks until the stream's work has finished, then raises if the world has failed.
         """
 
-    def abort(self, reason: str) -> None:
-        """Ends the world on every rank: streams drain."""
+    def abort(self, reason: str, *, interrupt: bool = False) -> None:
+        """
+        Ends the world on every rank: streams drain. An interrupt by the user is logged at debug level only.
+        """
 
     def check(self) -> None:
         """

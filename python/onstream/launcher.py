@@ -466,7 +466,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-n", "--ranks", type=int, default=1, help="how many ranks")
     parser.add_argument("--no-prefix", dest="prefix", action="store_false", help="do not put the rank before each line")
     parser.add_argument("--grace-s", type=float, default=5.0, help="seconds for the other ranks when one has failed")
-    parser.add_argument("--timeout", dest="timeout_s", type=float, help="seconds after which the job is ended")
+    parser.add_argument("--timeout-s", type=float, help="seconds after which the job is ended")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help="what every rank runs")
     options = parser.parse_args(arguments)
     if options.ranks < 1 or not options.command:

@@ -52,14 +52,12 @@ class PlanBuilder:
 
     def signal(self, counter: Any, peer: int, *, value: int = 1, note: str = "") -> PlanBuilder:
         """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer."""
-        self._core.signal(
-            self._counter(counter), _arrays.integer_of(value, "value"), _arrays.integer_of(peer, "peer"), note
-        )
+        self._core.signal(self._counter(counter), _count_of(value), _arrays.integer_of(peer, "peer"), note)
         return self
 
     def wait(self, counter: Any, *, value: int = 1, note: str = "") -> PlanBuilder:
         """Ends a launch only when the local uint64 `counter` has grown by `value` more for every launch."""
-        self._core.wait(self._counter(counter), _arrays.integer_of(value, "value"), note)
+        self._core.wait(self._counter(counter), _count_of(value), note)
         return self
 
     def halo(
@@ -183,3 +181,11 @@ def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
     if len(values) != dims:
         raise InvalidArgumentError(f"{name}={list(value)} has {len(values)} values for an array of {dims} dimensions")
     return values
+
+
+def _count_of(value: Any) -> int:
+    """By how much a 64-bit counter grows."""
+    count = _arrays.integer_of(value, "value")
+    if not 0 <= count < 2**64:
+        raise InvalidArgumentError(f"value is {count}, but a counter grows by 0 to 2**64 - 1")
+    return count

@@ -7,7 +7,6 @@ those of a real job. When one rank raises, its world is aborted, so the others e
 from __future__ import annotations
 
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -45,9 +44,10 @@ class _Rank(threading.Thread):
             self.failed_at = time.monotonic()  # before this rank's end makes others fail
             raise
 
-    def abort(self, reason: str) -> None:
+    def abort(self, error: BaseException) -> None:
         if self.world is not None and not self.world.closed:
-            self.world.abort(reason)
+            reason = f"the program was interrupted by {type(error).__name__}"
+            self.world.abort(reason, interrupt=isinstance(error, KeyboardInterrupt))
 
 
 def run_threads(size: int, function: Callable[[World], Result], **parameters: Any) -> list[Result]:
@@ -58,8 +58,8 @@ def run_threads(size: int, function: Callable[[World], Result], **parameters: An
     """
     if size < 1:
         raise ValueError(f"a job needs at least one rank, not {size}")
-    secret, port = secrets.token_hex(16), _free_port()
-    ranks = [_Rank(_core.Launch(rank, size, port, secret), function, parameters) for rank in range(size)]
+    secret, address = secrets.token_hex(16), f"unix:onstream-threads-{secrets.token_hex(16)}"
+    ranks = [_Rank(_core.Launch(rank, size, 0, secret, address), function, parameters) for rank in range(size)]
     for rank in ranks:
         rank.start()
     try:
@@ -67,7 +67,7 @@ def run_threads(size: int, function: Callable[[World], Result], **parameters: An
             rank.join()
     except BaseException as error:  # Ctrl-C, or a test's time limit
         for rank in ranks:
-            rank.abort(f"the program was interrupted by {type(error).__name__}")
+            rank.abort(error)
         raise
     failed = [rank for rank in ranks if rank.error is not None]
     if failed:
@@ -83,10 +83,3 @@ def _named(rank: _Rank) -> BaseException:
     if hasattr(error, "add_note"):
         error.add_note(f"(raised by rank {rank.launch.rank} of run_threads)")
     return error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

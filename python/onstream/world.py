@@ -41,7 +41,7 @@ class World(_core.World):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is not None and not self.closed and not _is_success(error):
-            self.abort(_end_reason(self, error))
+            _end(self, error)
         self.close()
 
     def __repr__(self) -> str:
@@ -63,6 +63,7 @@ class World(_core.World):
             if extent < 0:
                 raise ValueError(f"shape {extents} has a negative extent")
             nbytes *= extent
+        _arrays.check_bytes(nbytes, f"an array of shape {extents}")
         return _arrays.view_of(self.allocate(nbytes, kind), extents, dtype)
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
@@ -71,7 +72,9 @@ class World(_core.World):
 
     def segment(self, nbytes: int, kind: str = "device") -> Segment:
         """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
-        return Segment(self._segment(_arrays.integer_of(nbytes, "nbytes"), kind))
+        wanted = _arrays.integer_of(nbytes, "nbytes")
+        _arrays.check_bytes(wanted, "a segment")
+        return Segment(self._segment(wanted, kind))
 
     # --- messages ---
 
@@ -249,15 +252,17 @@ def _is_success(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
-def _end_reason(world: World, error: BaseException) -> str:
-    return f"rank {world.rank} ended by {type(error).__name__}: {error}"
+def _end(world: World, error: BaseException) -> None:
+    reason = f"rank {world.rank} ended by {type(error).__name__}: {error}"
+    world.abort(reason, interrupt=isinstance(error, KeyboardInterrupt))
 
 
 @atexit.register
 def _close_open_worlds() -> None:
-    error = getattr(sys, "last_value", None)
+    # In an interactive session that is any earlier slip, which the user has seen and gone on from.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for world in list(_open_worlds):
         if not world.closed:
             if error is not None:
-                world.abort(_end_reason(world, error))
+                _end(world, error)
             world.close()

@@ -31,8 +31,14 @@ bool holds_references(const char* format) {
   return false;
 }
 
+// Whether an array may have more to it than its buffer, such as numpy's masked arrays. Classes made in Python are;
+// built in ones, such as numpy's plain array, are not and need no look.
+bool may_have_mask(nb::handle array) {
+  return PyType_HasFeature(Py_TYPE(array.ptr()), Py_TPFLAGS_HEAPTYPE) != 0 && nb::hasattr(array, "mask");
+}
+
 bool try_plain_buffer(nb::handle array, Access access, MessageBuffer& out) {
-  if (PyObject_CheckBuffer(array.ptr()) == 0) return false;
+  if (PyObject_CheckBuffer(array.ptr()) == 0 || may_have_mask(array)) return false;
   Py_buffer view;
   const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
   if (PyObject_GetBuffer(array.ptr(), &view, flags) != 0) {

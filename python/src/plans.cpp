@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,15 +38,31 @@ struct Elements {
   Layout layout() const { return Layout::strided(item_bytes, shape, strides); }
 };
 
-struct PlanSlot : Closable {
-  std::shared_ptr<Plan> plan;
-  void close() override { plan.reset(); }
+// What ends with its world. Another thread may close that at any time, without the GIL: whoever uses the value has it
+// with the lock held, or has a share of its own.
+template <class Value>
+class Slot : public Closable {
+ public:
+  explicit Slot(Value value) : value_(std::move(value)) {}
+  void close() override {
+    std::optional<Value> ending;
+    const std::lock_guard lock(mutex_);
+    ending.swap(value_);
+  }
+  template <class Function>
+  auto with(const Function& function) {
+    const std::lock_guard lock(mutex_);
+    if (!value_) fail(ErrorCode::closed, "this plan's world is closed");
+    return function(*value_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<Value> value_;
 };
 
-struct BuilderSlot : Closable {
-  std::optional<PlanBuilder> builder;
-  void close() override { builder.reset(); }
-};
+using PlanSlot = Slot<std::shared_ptr<Plan>>;
+using BuilderSlot = Slot<PlanBuilder>;
 
 struct PyPlan;
 void run(PyPlan& self);
@@ -55,9 +72,9 @@ struct PyPlan {
   std::shared_ptr<PlanSlot> slot;
   nb::object arrays;  // that the plan was built over: whoever keeps the plan, a stream or a graph, keeps them
 
-  Plan& plan() const {
+  std::shared_ptr<Plan> plan() const {
     state->open();
-    return *slot->plan;
+    return slot->with([](const std::shared_ptr<Plan>& plan) { return plan; });
   }
   void launch(nb::handle stream, std::optional<std::uintptr_t> natural) {
     const auto world = state->open();
@@ -66,20 +83,24 @@ struct PyPlan {
     const StreamChoice choice = choose_op_stream(stream, current, world->device(), *state);
     if (!choice.stream) return run(*this);
     {
+      const auto mine = plan();
       const nb::gil_scoped_release release;
-      plan().launch(*choice.stream);
+      mine->launch(*choice.stream);
     }
-    if (choice.keeper != nullptr) choice.keeper->keep(Hold(nb::find(*this)));
+    state->keep(choice, Hold(nb::find(*this)));
   }
 };
 
 // Launches and waits for the run's end. Ctrl-C aborts the world: peers may be writing to the arrays.
 void run(PyPlan& self) {
   const auto world = self.state->open();
-  Plan& plan = self.plan();
-  self.state->run_and_wait(
-      [&](Stream stream) { plan.launch(stream); },
-      [&] { world->abort(concat("rank ", world->rank(), " was interrupted in plan '", plan.name(), "'")); });
+  const auto plan = self.plan();
+  self.state->run_and_wait([&](Stream stream) { plan->launch(stream); },
+                           [&] {
+                             world->abort(
+                                 concat("rank ", world->rank(), " was interrupted in plan '", plan->name(), "'"),
+                                 Fabric::Cause::interrupt);
+                           });
   self.state->check();
 }
 
@@ -87,21 +108,23 @@ struct PyBuilder {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<BuilderSlot> slot;
 
-  PlanBuilder& builder() const {
+  template <class Function>
+  void add(const Function& function) const {
     state->open();
-    return *slot->builder;
+    slot->with(function);
   }
   PyPlan build(nb::object arrays) {
-    auto made = std::make_shared<PlanSlot>();
-    made->plan = run_interruptible([mine = builder()]() mutable { return mine.build(); });
+    state->open();
+    PlanBuilder mine = slot->with([](PlanBuilder& builder) { return builder; });
+    auto made =
+        std::make_shared<PlanSlot>(run_interruptible([mine = std::move(mine)]() mutable { return mine.build(); }));
     state->add(made);
     return {state, std::move(made), std::move(arrays)};
   }
 };
 
 PyBuilder make_builder(PyWorld& world, const std::string& name) {
-  auto slot = std::make_shared<BuilderSlot>();
-  slot->builder.emplace(world.open()->plan(name));
+  auto slot = std::make_shared<BuilderSlot>(world.open()->plan(name));
   world.state()->add(slot);
   return {world.state(), std::move(slot)};
 }
@@ -117,7 +140,8 @@ void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::
                       .corners = corners,
                       .lane = lane,
                       .element = array.dtype};
-  add_halo(self.builder(), *self.state->open()->fabric(), array.pointer(), spec);
+  const auto fabric = self.state->open()->fabric();
+  self.add([&](PlanBuilder& builder) { add_halo(builder, *fabric, array.pointer(), spec); });
 }
 
 void bind_builder(nb::module_& m) {
@@ -128,31 +152,40 @@ void bind_builder(nb::module_& m) {
       .def(
           "send",
           [](PyBuilder& self, const Elements& source, int peer, int lane, const std::string& note) {
-            self.builder().send(source.pointer(), source.layout(), peer, lane, note).of(source.dtype);
+            self.add([&](PlanBuilder& builder) {
+              builder.send(source.pointer(), source.layout(), peer, lane, note).of(source.dtype);
+            });
           },
           nb::arg("source"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
       .def(
           "recv",
           [](PyBuilder& self, const Elements& destination, int peer, int lane, const std::string& note) {
-            self.builder().recv(destination.pointer(), destination.layout(), peer, lane, note).of(destination.dtype);
+            self.add([&](PlanBuilder& builder) {
+              builder.recv(destination.pointer(), destination.layout(), peer, lane, note).of(destination.dtype);
+            });
           },
           nb::arg("destination"), nb::arg("peer"), nb::arg("lane"), nb::arg("note"))
       .def(
           "put",
           [](PyBuilder& self, const Elements& remote, const Elements& source, int peer, const std::string& note) {
-            self.builder().put(remote.pointer(), remote.layout(), source.pointer(), source.layout(), peer, note);
+            self.add([&](PlanBuilder& builder) {
+              builder.put(remote.pointer(), remote.layout(), source.pointer(), source.layout(), peer, note);
+            });
           },
           nb::arg("remote"), nb::arg("source"), nb::arg("peer"), nb::arg("note"))
       .def(
           "signal",
           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, int peer, const std::string& note) {
-            self.builder().signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
+            self.add([&](PlanBuilder& builder) {
+              builder.signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
+            });
           },
           nb::arg("counter"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
       .def(
           "wait",
           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, const std::string& note) {
-            self.builder().wait(reinterpret_cast<std::uint64_t*>(counter), value, note);
+            self.add(
+                [&](PlanBuilder& builder) { builder.wait(reinterpret_cast<std::uint64_t*>(counter), value, note); });
           },
           nb::arg("counter"), nb::arg("value"), nb::arg("note"))
       .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
@@ -160,7 +193,8 @@ void bind_builder(nb::module_& m) {
       .def(
           "use_path",
           [](PyBuilder& self, const std::string& path) {
-            self.builder().use_path(path == "auto" ? Path::automatic : path_from(path));
+            const Path chosen = path == "auto" ? Path::automatic : path_from(path);
+            self.add([&](PlanBuilder& builder) { builder.use_path(chosen); });
           },
           nb::arg("path"))
       .def("build", &PyBuilder::build, nb::arg("arrays"),
@@ -189,12 +223,12 @@ void bind_plans(nb::module_& m) {
       .def("launch", &PyPlan::launch, nb::arg("stream").none(), nb::arg("natural").none(),
            "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
            "blocking.")
-      .def("explain", [](const PyPlan& self) { return self.plan().explain(); })
-      .def("times", [](const PyPlan& self) { return self.plan().times(); })
-      .def("reset_times", [](PyPlan& self) { self.plan().reset_times(); })
-      .def_prop_ro("name", [](const PyPlan& self) { return self.plan().name(); })
-      .def_prop_ro("ops", [](const PyPlan& self) { return self.plan().ops(); })
-      .def_prop_ro("kernels_per_launch", [](const PyPlan& self) { return self.plan().kernels_per_launch(); });
+      .def("explain", [](const PyPlan& self) { return self.plan()->explain(); })
+      .def("times", [](const PyPlan& self) { return self.plan()->times(); })
+      .def("reset_times", [](PyPlan& self) { self.plan()->reset_times(); })
+      .def_prop_ro("name", [](const PyPlan& self) { return self.plan()->name(); })
+      .def_prop_ro("ops", [](const PyPlan& self) { return self.plan()->ops(); })
+      .def_prop_ro("kernels_per_launch", [](const PyPlan& self) { return self.plan()->kernels_per_launch(); });
   bind_builder(m);
   m.def("choose_grid", &choose_grid, nb::arg("size"), nb::arg("shape"),
         "Ranks per dimension for `size` ranks over a global array of `shape`, minimising the cells exchanged.");

@@ -15,8 +15,58 @@ std::shared_ptr<World> WorldState::open() const {
   return world;
 }
 
+namespace {
+
+// Of a device or world that has failed nothing is over; the next op says so.
+bool is_over(const Lent& one) {
+  try {
+    return one.passed != nullptr ? one.passed->done() : one.graph.expired();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_over(World& world, const Abandoned& one) {
+  const nb::gil_scoped_release release;  // asking a GPU may wait
+  try {
+    return world.test(one.request) != Status::pending;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void WorldState::keep(const StreamChoice& choice, Hold hold) {
+  if (choice.mine != nullptr) return choice.mine->keep(std::move(hold));
+  if (choice.keeper == Keeper::library || world == nullptr) return;
+  Lent item{nullptr, {}, std::move(hold)};
+  {
+    const auto mine = world;
+    const nb::gil_scoped_release release;
+    Device& device = mine->device();
+    if (device.capturing(*choice.stream)) {
+      const auto token = std::make_shared<const int>();
+      device.retain(*choice.stream, token);
+      item.graph = token;
+    } else {
+      item.passed = device.record(*choice.stream);
+    }
+  }
+  std::vector<Lent> over;  // goes last: what it lets go of may run Python
+  for (Lent& one : std::exchange(lent, {})) (is_over(one) ? over : lent).push_back(std::move(one));
+  lent.push_back(std::move(item));
+}
+
 void WorldState::reap() {
-  std::erase_if(abandoned, [this](const Abandoned& item) { return world->test(item.request) != Status::pending; });
+  const auto mine = open();
+  std::vector<Abandoned> over;
+  for (Abandoned& one : std::exchange(abandoned, {}))
+    (is_over(*mine, one) ? over : abandoned).push_back(std::move(one));
+}
+
+void WorldState::forget_buffers() {
+  const auto over = std::pair(std::exchange(abandoned, {}), std::exchange(lent, {}));
 }
 
 void WorldState::check() {
@@ -78,7 +128,8 @@ void raise_message_fault(WorldState& state, const FaultReport& fault) {
 
 void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane) {
   world.abort(concat("rank ", world.rank(), " was interrupted during a ", name_of(kind), " of ", bytes, " B with rank ",
-                     peer, " on lane ", lane));
+                     peer, " on lane ", lane),
+              Fabric::Cause::interrupt);
 }
 
 PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted)
@@ -129,7 +180,11 @@ void PyRequest::wait_on_host() {
 
 void PyRequest::wait(nb::handle given) {
   const auto world = state_->open();
-  const StreamChoice choice = choose_stream(given, posted_.stream, world->device());
+  StreamChoice choice = choose_stream(given, posted_.stream, world->device());
+  if (given.is_none()) {
+    choice.keeper = posted_.keeper;
+    choice.mine = posted_.mine.is_valid() ? nb::cast<PyStream*>(posted_.mine) : nullptr;
+  }
   if (!choice.stream) return wait_on_host();
   if (waited_) return;
   {
@@ -137,15 +192,16 @@ void PyRequest::wait(nb::handle given) {
     world->wait(request_, *choice.stream);
   }
   waited_ = true;
-  PyStream* keeper = choice.keeper;
-  if (keeper == nullptr && given.is_none() && posted_.keeper.is_valid()) keeper = nb::cast<PyStream*>(posted_.keeper);
-  if (keeper != nullptr) keeper->keep(std::exchange(hold_, Hold()));
+  state_->keep(choice, std::exchange(hold_, Hold()));
 }
 
 bool PyRequest::test() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
-    const Status status = world->test(request_);
+    const Status status = [&, request = request_] {
+      const nb::gil_scoped_release release;  // asking a GPU may wait
+      return world->test(request);
+    }();
     if (status == Status::pending) return false;
     finish(*world, status);
   }

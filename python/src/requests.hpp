@@ -23,6 +23,13 @@ struct Abandoned {
   Hold hold;
 };
 
+// What an op on a stream of another library uses, until the stream, or the graph that captured the op, is past it.
+struct Lent {
+  std::shared_ptr<Event> passed;
+  std::weak_ptr<const void> graph;
+  Hold hold;
+};
+
 // A part of the C++ library that ends with its world, whatever Python still holds.
 class Closable {
  public:
@@ -35,6 +42,7 @@ struct WorldState {
   std::shared_ptr<World> world;  // empty once closed
   double spin_us = 0;            // parameter host_spin_us
   std::vector<Abandoned> abandoned;
+  std::vector<Lent> lent;
   std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
   std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams of our own, for run_and_wait()
 
@@ -45,8 +53,12 @@ struct WorldState {
   // Throws aborted with the story if the world has failed, or the exception of the faults since the last look.
   void check();
   void add(const std::shared_ptr<Closable>& closable);
+  // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
+  void keep(const StreamChoice& choice, Hold hold);
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
+  // Of a closed world, whose ops have ended.
+  void forget_buffers();
   // Enqueues work on a stream that nobody else uses, and blocks until it has finished. On Ctrl-C on_interrupt() must
   // make the work end, before the stream goes.
   void run_and_wait(const std::function<void(Stream)>& enqueue, const std::function<void()>& on_interrupt);
@@ -70,7 +82,8 @@ class PyRequest {
     int lane = 0;
     std::size_t bytes = 0;
     std::optional<Stream> stream;  // that it was posted on; nothing for the host form
-    nb::object keeper;             // the PyStream, if it is one of ours
+    nb::object mine;               // the PyStream, if it is one of ours
+    Keeper keeper = Keeper::library;
   };
   PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted);
   ~PyRequest();

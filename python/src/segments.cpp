@@ -80,15 +80,17 @@ void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, 
       const nb::gil_scoped_release release;
       world->one_sided().run(batch, *choice.stream);
     }
-    if (choice.keeper != nullptr && hold) choice.keeper->keep(std::move(*hold));
+    self.state->keep(choice, Hold(nb::find(self)));
+    if (hold) self.state->keep(choice, std::move(*hold));
     return;
   }
   const auto wait_for_it = [&] {
     world->one_sided().run(batch);
     return true;
   };
-  interruptible(wait_for_it,
-                [&] { world->abort(concat("rank ", world->rank(), " was interrupted during a one-sided op")); });
+  interruptible(wait_for_it, [&] {
+    world->abort(concat("rank ", world->rank(), " was interrupted during a one-sided op"), Fabric::Cause::interrupt);
+  });
 }
 
 StreamChoice choose(const PySegment& self, nb::handle stream, std::optional<Stream> natural) {

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -48,18 +49,33 @@ PyStream::~PyStream() {
 
 void PyStream::keep(Hold hold) {
   recent_.push_back(std::move(hold));
-  if (recent_.size() < kBatch || device().capturing(stream_)) return;
-  batches_.push_back({device().record(stream_), std::exchange(recent_, {})});
-  while (!batches_.empty() && batches_.front().event->done()) batches_.pop_front();
+  if (recent_.size() < kBatch) return;
+  seal();
+  release_finished();
+}
+
+void PyStream::seal() {
+  if (recent_.empty() || device().capturing(stream_)) return;
+  Batch batch{nullptr, std::exchange(recent_, {})};
+  try {
+    const nb::gil_scoped_release release;  // a full queue may wait for a thread that needs the GIL
+    batch.event = device().record(stream_);
+  } catch (const Error&) {
+    std::move(batch.holds.begin(), batch.holds.end(), std::back_inserter(recent_));
+    throw;
+  }
+  batches_.push_back(std::move(batch));
 }
 
 void PyStream::release_finished() {
-  if (device().capturing(stream_)) return;
-  batches_.clear();
-  recent_.clear();
+  while (!batches_.empty() && batches_.front().event->done()) {
+    const Batch over = std::move(batches_.front());  // goes last: what it lets go of may run Python
+    batches_.pop_front();
+  }
 }
 
 void PyStream::begin_capture() {
+  seal();  // what is kept until now is not the graph's
   require(!device().capturing(stream_), "this stream is already being captured");
   device().begin_capture(stream_);
   captures().push_back({this, alive_});
@@ -92,6 +108,7 @@ std::string device_text(const Device& device) {
 
 void synchronize(PyStream& self) {
   Device& device = self.device();
+  self.seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return device.idle(self.stream()); }, self.state()->spin_us);
   self.release_finished();
   {
@@ -139,19 +156,19 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
     const nb::gil_scoped_release release;
     device.launch(self.graph, *choice.stream);
   }
-  if (choice.keeper != nullptr) choice.keeper->keep(Hold(nb::borrow(handle)));
+  self.state->keep(choice, Hold(nb::borrow(handle)));
 }
 
 }  // namespace
 
 StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const Device& device) {
-  if (given.is_none()) return {natural, nullptr};
+  if (given.is_none()) return {natural, nullptr, Keeper::library};
   if (nb::isinstance<PyStream>(given)) {
     auto* mine = nb::cast<PyStream*>(given);
     const Device& theirs = mine->device();
     require(theirs.kind() == device.kind() && theirs.index() == device.index(), "the stream belongs to ",
             device_text(theirs), ", but the world's device is ", device_text(device));
-    return {mine->stream(), mine};
+    return {mine->stream(), mine, Keeper::stream};
   }
   if (nb::isinstance<nb::str>(given)) {
     const auto text = nb::cast<std::string>(given);
@@ -167,7 +184,7 @@ StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, cons
   }
   require(device.kind() == DeviceKind::cuda,
           "a CUDA stream was given, but the world's device is host; use World.stream()");
-  return {Stream{*handle}, nullptr};
+  return {Stream{*handle}, nullptr, Keeper::world};
 }
 
 StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, const Device& device,
@@ -177,7 +194,7 @@ StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, c
     const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const InCapture& one) {
       return !one.alive.expired() && one.stream->state().get() == &world;
     });
-    if (found != mine.rend()) return {found->stream->stream(), found->stream};
+    if (found != mine.rend()) return {found->stream->stream(), found->stream, Keeper::stream};
   }
   return choose_stream(given, natural, device);
 }

@@ -33,7 +33,8 @@ class PyStream {
   const std::shared_ptr<WorldState>& state() const { return state_; }
 
   void keep(Hold hold);     // until the work enqueued so far has finished
-  void release_finished();  // after a synchronisation
+  void seal();              // notes where the work of what is kept ends; lets go of the GIL meanwhile
+  void release_finished();  // of what is sealed
   void begin_capture();     // in this thread: see choose_op_stream()
   std::shared_ptr<Graph> end_capture();
   std::vector<Hold> take_captured();  // what was kept since the capture began
@@ -63,10 +64,15 @@ struct PyGraph {
   std::vector<Hold> holds;
 };
 
+// Who keeps the arrays of an op in place until its stream has passed it: a Stream of ours; the array's own library,
+// which gives memory back in the order of its current stream; or nobody, and the world has to (WorldState::keep).
+enum class Keeper { stream, library, world };
+
 // A `stream=` argument, resolved. Without a stream the caller waits on the host.
 struct StreamChoice {
   std::optional<Stream> stream;
-  PyStream* keeper = nullptr;  // if the stream is one of ours
+  PyStream* mine = nullptr;  // if the stream is one of ours
+  Keeper keeper = Keeper::library;
 };
 
 // `given` is None (then `natural`: the array library's own current stream, or nothing for a host array), "host", a

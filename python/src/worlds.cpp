@@ -32,13 +32,13 @@ PyWorld::~PyWorld() {
     const nb::gil_scoped_release release;
     end();
   }
-  state_->abandoned.clear();
+  state_->forget_buffers();
 }
 
 void PyWorld::close() {
   if (closed()) return;
   run_interruptible(take_world());
-  state_->abandoned.clear();  // only now: the world's end waited for the messages that used them
+  state_->forget_buffers();  // only now: the world's end waited for the ops that used them
 }
 
 std::function<void()> PyWorld::take_world() {
@@ -137,11 +137,10 @@ PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer) {
                            .lane = options.lane,
                            .bytes = buffer.bytes,
                            .stream = on,
-                           .keeper = message.choice.keeper ? nb::find(*message.choice.keeper) : nb::object()};
+                           .mine = message.choice.mine ? nb::find(*message.choice.mine) : nb::object(),
+                           .keeper = message.choice.keeper};
   // A graph uses the buffer as long as it lives, whatever becomes of the request.
-  if (message.choice.keeper != nullptr && world.captured(request)) {
-    message.choice.keeper->keep(std::move(message.buffer.hold));
-  }
+  if (on && world.captured(request)) state->keep(message.choice, std::move(message.buffer.hold));
   return PyRequest(state, std::move(request), std::move(message.buffer.hold), std::move(posted));
 }
 
@@ -175,7 +174,7 @@ std::size_t block(WorldHandle handle, OpKind kind, Message message, int peer) {
   return request.received();
 }
 
-void on_stream(OpKind kind, Message message, int peer) {
+void on_stream(WorldState& state, OpKind kind, Message message, int peer) {
   const MessageBuffer& buffer = message.buffer;
   perform(message, kind, peer, [&] {
     if (kind == OpKind::recv) {
@@ -185,12 +184,13 @@ void on_stream(OpKind kind, Message message, int peer) {
     }
     return true;
   });
-  if (message.choice.keeper != nullptr) message.choice.keeper->keep(std::move(message.buffer.hold));
+  state.keep(message.choice, std::move(message.buffer.hold));
 }
 
 void send(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
   Message message = message_from(self, OpKind::send, array, lane, path, stream);
-  if (message.choice.stream) return on_stream(OpKind::send, std::move(message), peer);
+  if (message.choice.stream)
+    return on_stream(*nb::cast<PyWorld&>(self).state(), OpKind::send, std::move(message), peer);
   block(self, OpKind::send, std::move(message), peer);
 }
 
@@ -198,7 +198,7 @@ std::optional<std::size_t> recv(WorldHandle self, nb::handle array, int peer, in
                                 nb::handle stream) {
   Message message = message_from(self, OpKind::recv, array, lane, path, stream);
   if (message.choice.stream) {
-    on_stream(OpKind::recv, std::move(message), peer);
+    on_stream(*nb::cast<PyWorld&>(self).state(), OpKind::recv, std::move(message), peer);
     return std::nullopt;
   }
   return block(self, OpKind::recv, std::move(message), peer);
@@ -237,8 +237,9 @@ void synchronize(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
   const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
   require(choice.stream.has_value(), "synchronize() takes a stream, or None for the device's default stream");
+  if (choice.mine != nullptr) choice.mine->seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);
-  if (choice.keeper != nullptr) choice.keeper->release_finished();
+  if (choice.mine != nullptr) choice.mine->release_finished();
   {
     const nb::gil_scoped_release release;
     world->device().synchronize(*choice.stream);
@@ -271,6 +272,7 @@ void bind_launch(nb::module_& m) {
                               .address = address,
                               .port = port,
                               .secret = secret,
+                              .generation = "",
                               .launcher = "threads"};
           },
           nb::arg("rank"), nb::arg("size"), nb::arg("port"), nb::arg("secret"), nb::arg("address") = "127.0.0.1")
@@ -399,8 +401,12 @@ void bind_worlds(nb::module_& m) {
       .def("synchronize", &synchronize, nb::arg("stream") = nb::none(),
            "Blocks until the stream's work has finished, then raises if the world has failed.")
       .def(
-          "abort", [](const PyWorld& self, const std::string& reason) { self.open()->abort(reason); },
-          nb::arg("reason"), nb::call_guard<nb::gil_scoped_release>(), "Ends the world on every rank: streams drain.")
+          "abort",
+          [](const PyWorld& self, const std::string& reason, bool interrupt) {
+            self.open()->abort(reason, interrupt ? Fabric::Cause::interrupt : Fabric::Cause::failure);
+          },
+          nb::arg("reason"), nb::kw_only(), nb::arg("interrupt") = false, nb::call_guard<nb::gil_scoped_release>(),
+          "Ends the world on every rank: streams drain. An interrupt by the user is logged at debug level only.")
       .def(
           "check", [](const PyWorld& self) { self.state()->check(); },
           "Raises the world's failure, or the oldest fault of a stream-ordered message.")

@@ -1,4 +1,6 @@
 // Proof, frames and the store: ranks are threads here, and processes where one of them must die.
+#include <sys/resource.h>
+
 #include <atomic>
 #include <csignal>
 #include <future>
@@ -73,6 +75,18 @@ CASE(malformed_frames_are_rejected_with_a_reason) {
   CHECK_THROWS(read(huge), "announces");
 }
 
+CASE(every_code_of_an_error_travels) {
+  for (const ErrorCode code :
+       {ErrorCode::invalid_argument, ErrorCode::unsupported, ErrorCode::system, ErrorCode::timeout, ErrorCode::aborted,
+        ErrorCode::closed, ErrorCode::truncated, ErrorCode::unmapped}) {
+    wire::Packer packer;
+    wire::pack_error(packer, code, "what");
+    wire::Unpacker unpacker(packer.body());
+    const Error error = wire::unpack_error(unpacker);
+    CHECK(error.code() == code && std::string(error.what()) == "what");
+  }
+}
+
 CASE(bodies_of_a_wrong_length_are_rejected) {
   const std::string body = wire::Packer().u64(7).text("seven").body();
   for (std::size_t length = 0; length < body.size(); ++length) {
@@ -87,6 +101,22 @@ CASE(bodies_of_a_wrong_length_are_rejected) {
 }
 
 // --- the store ---
+
+// A store of three ranks, of which one dies, and then one of the other two.
+void meet_without(const Launch& launch, int victim) {
+  {
+    Store store(launch, Deadline(kSoonS));
+    const auto never = [&] {
+      store.all_gather("start", "", Deadline(kSoonS));  // rank 0 may take its store along before it has answered all
+      store.all_gather("end", "", Deadline(kSoonS));
+    };
+    check_throws(never, victim == 0 ? "lost its connection" : "died");
+  }
+  const Launch rest = launch.without({victim});
+  Store store(rest, Deadline(kSoonS));
+  const auto values = store.all_gather("start", concat(launch.rank), Deadline(kSoonS));
+  CHECK(values.size() == 2 && values.at(static_cast<std::size_t>(rest.rank)) == concat(launch.rank));
+}
 
 void gather_twice(const std::string& address, int port_of_all) {
   constexpr int kSize = 4;
@@ -173,7 +203,7 @@ CASE(store_says_when_two_processes_claim_one_rank_or_sizes_differ) {
   Store first(launch_of(0, 3, address), Deadline(kSoonS));
   Store second(launch_of(1, 3, address), Deadline(kSoonS));
   CHECK_THROWS(Store(launch_of(2, 4, address), Deadline(kSoonS)), "others said 3");
-  // Another process of rank 1 counts its worlds from one again; here the same is said by hand.
+  // Another process of rank 1; here the same is said by hand.
   std::string why;
   const Fd socket = connect_once({address, 0}, Deadline(kSoonS), why);
   wire::FrameReader reader;
@@ -187,9 +217,9 @@ CASE(store_says_when_two_processes_claim_one_rank_or_sizes_differ) {
     }
   };
   const wire::Frame challenge = receive();
-  const store_protocol::Hello hello{std::string(32, 'n'), 1, 1, 3};
+  const store_protocol::Hello hello{std::string(32, 'n'), "", 77, 1, 3};
   wire::Packer body;
-  body.text(hello.client_nonce).u64(hello.world).u32(hello.rank).u32(hello.size);
+  body.text(hello.client_nonce).text(hello.generation).u64(hello.process).u32(hello.rank).u32(hello.size);
   body.text(store_protocol::client_proof("secret of the test", wire::Unpacker(challenge.body).text(), hello));
   send_all(socket, wire::encode(store_protocol::hello, body.body()), Deadline(kSoonS));
   const wire::Frame answer = receive();
@@ -273,6 +303,35 @@ CASE(a_port_is_free_again_after_its_world) {
   }
 }
 
+// A connection that cannot be accepted for want of a descriptor stays at the listener.
+CASE(a_store_without_a_descriptor_left_does_not_spin_and_takes_the_connection_later) {
+  const std::string address = fresh_name();
+  Store zero(launch_of(0, 2, address), Deadline(kSoonS));
+  rlimit before{};
+  CHECK(::getrlimit(RLIMIT_NOFILE, &before) == 0);
+  const auto busy_ns = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(time.tv_nsec);
+  };
+  // This end has its descriptor, the other end gets none.
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(Fd(::dup(0)).get()) + 1;
+  CHECK(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  std::string why;
+  const Fd connection = connect_once({address, 0}, Deadline(kSoonS), why);
+  CHECK(connection.valid());
+  const std::uint64_t start_ns = busy_ns();
+  const timespec moment{0, 500'000'000};
+  ::nanosleep(&moment, nullptr);
+  const std::uint64_t busy = busy_ns() - start_ns;
+  CHECK(::setrlimit(RLIMIT_NOFILE, &before) == 0);
+  CHECK(busy < 20'000'000);
+  Store one(launch_of(1, 2, address), Deadline(kSoonS));
+  one.set("key", "value");
+  CHECK(zero.get("key", Deadline(kSoonS)) == "value");
+}
+
 CASE(a_port_that_another_program_holds_is_named) {
   Endpoint endpoint{"127.0.0.1", 0};
   const Fd other = listen_at(endpoint, Reach::this_host);
@@ -320,7 +379,8 @@ CASE(meeting_forgets_questions_that_were_cancelled) {
   CHECK(meeting.set("key", "value").empty());
   CHECK(meeting.gather(0, 2, "topic", "a").empty());
   meeting.cancel(0, 2);
-  CHECK(meeting.gather(1, 3, "topic", "b").size() == 1);
+  CHECK(meeting.gather(1, 3, "topic", "b").empty());          // what was taken back does not count
+  CHECK(meeting.gather(0, 6, "topic", "again").size() == 2);  // and may be said again
   CHECK(meeting.gather(1, 4, "topic 2", "b").empty());
   const MeetingAnswers again = meeting.gather(1, 5, "topic 2", "b");
   CHECK(again.size() == 1 && again[0].frame.find("a second time") != std::string::npos);
@@ -328,6 +388,58 @@ CASE(meeting_forgets_questions_that_were_cancelled) {
   CHECK(!meeting.over());
   meeting.die(1);
   CHECK(meeting.over());
+}
+
+CASE(meeting_takes_no_value_of_a_rank_that_has_gone) {
+  for (const auto go : {&Meeting::leave, &Meeting::die}) {
+    Meeting meeting(2);
+    CHECK(meeting.enter(0) && meeting.enter(1));
+    CHECK(meeting.gather(1, 1, "topic", "stale").empty());
+    CHECK((meeting.*go)(1).empty());
+    const MeetingAnswers answers = meeting.gather(0, 1, "topic", "mine");
+    CHECK(answers.size() == 1 && answers[0].frame.find("rank 1 ") != std::string::npos);
+    CHECK(answers[0].frame.find("before topic") != std::string::npos);
+    CHECK(!meeting.open_to(0) && !meeting.open_to(1));
+    CHECK((meeting.*go)(0).empty() && meeting.over());
+  }
+}
+
+CASE(ranks_that_tried_in_vain_before_meet_all_the_same) {
+  for (const int early : {0, 1}) {
+    const std::string address = fresh_name();
+    const auto in_vain = [&] {
+      Store store(launch_of(early, 2, address), Deadline(0.1));
+      (void)store.all_gather("start", "", Deadline(0.1));
+    };
+    for (int i = 0; i < 2; ++i) check_throws(in_vain, "within 0.1 s");
+    as_ranks(2, [&](int rank) {
+      Store store(launch_of(rank, 2, address), Deadline(kSoonS));
+      CHECK(store.all_gather("start", concat(rank), Deadline(kSoonS)).at(1) == "1");
+    });
+  }
+}
+
+// Over TCP the port stays, and the ranks are numbered anew.
+CASE(the_living_meet_at_the_old_port_whoever_died) {
+  for (const int victim : {0, 1, 2}) {
+    const int here = victim == 0 ? 1 : 0;
+    Launch launch = launch_of(here, 3, "127.0.0.1");
+    Endpoint free{"127.0.0.1", 0};
+    listen_at(free, Reach::this_host).reset();
+    launch.port = free.port;
+    std::vector<pid_t> children;
+    for (int rank = 0; rank < 3; ++rank) {
+      if (rank == here) continue;
+      Launch other = launch;
+      other.rank = other.local_rank = rank;
+      children.push_back(spawn_rank(rank == victim ? "store_then_die" : concat("store_without_", victim), other));
+    }
+    meet_without(launch, victim);
+    for (const pid_t child : children) {
+      const int status = wait_for_exit(child);
+      CHECK(status == 0 || status == 128 + SIGKILL);
+    }
+  }
 }
 
 // --- the process ranks ---
@@ -341,6 +453,13 @@ void store_then_die() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) return run_role({{"store_then_die", store_then_die}}, argv[2]);
+  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) {
+    const auto without = [](int victim) { return [victim] { meet_without(launch_from_environment(), victim); }; };
+    return run_role({{"store_then_die", store_then_die},
+                     {"store_without_0", without(0)},
+                     {"store_without_1", without(1)},
+                     {"store_without_2", without(2)}},
+                    argv[2]);
+  }
   return onstream::test::run(argc, argv);
 }

@@ -1,4 +1,5 @@
 // The rules of the device contract (device/device.hpp) about work on streams, events, and capture and replay.
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -113,6 +114,26 @@ RULE(kernels_access_plain_memory_while_it_is_pinned) {
     CHECK(second[-1] == 5 && second[0] == 6 && plain[0] == 7);
     std::fill(plain.begin(), plain.end(), 0);
   }
+}
+
+RULE(threads_pin_and_let_go_of_the_same_pages) {
+  constexpr int kTurns = 300;
+  std::vector<std::uint64_t> plain(1000);
+  std::array<std::string, 2> wrong;
+  const auto turns = [&](std::string& told) {
+    try {
+      for (int i = 0; i < kTurns; ++i) {
+        const auto hold = device.pin(plain.data(), plain.size() * sizeof(std::uint64_t));
+        if (!device.inspect(plain.data()).kernel_access) told = "pinned, and no kernel may access it";
+      }
+    } catch (const std::exception& error) {
+      told = error.what();
+    }
+  };
+  std::thread other(turns, std::ref(wrong[1]));
+  turns(wrong[0]);
+  other.join();
+  CHECK((wrong[0] + wrong[1]).empty());
 }
 
 RULE(memory_that_kernels_access_needs_no_pin) {

@@ -1,7 +1,11 @@
 // How a failure is told: pure functions over what the ranks reported.
 #include "onstream/transport/failure.hpp"
 
+#include <algorithm>
+
 #include "check.hpp"
+#include "onstream/device/devices.hpp"
+#include "onstream/transport/board.hpp"
 
 using namespace onstream;
 
@@ -82,6 +86,20 @@ CASE(what_is_unheard_is_the_end_of_the_chain_of_waits) {
   failure.dead = {};
   failure.faults.push_back(fault(2, OpKind::send, 0, Status::aborted));  // a cycle: all is heard
   CHECK(!unheard(failure, 0));
+}
+
+CASE(a_ring_of_faults_that_ran_over_keeps_the_newest_in_order) {
+  const auto device = open_device("host", 0);
+  Board board(*device, Launch{}, Parameters{});
+  const HostGroup group(0, 1);
+  for (const std::uint64_t count : {1u, 64u, 65u, 66u, 70u, 128u, 130u, 200u}) {
+    for (std::uint64_t i = 0; i < count; ++i) report(group, board.wait_view(), Status::truncated, Fault{.bytes = i});
+    CHECK(board.has_news());
+    const std::vector<Board::Collected> news = board.collect();
+    CHECK(news.size() == std::min(count, kFaultSlots));
+    for (std::size_t i = 0; i < news.size(); ++i) CHECK(news[i].report.bytes == count - news.size() + i);
+    CHECK(!board.has_news());
+  }
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

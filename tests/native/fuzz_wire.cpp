@@ -58,7 +58,7 @@ void read_fields(std::string_view bytes) {
     if (taken > bytes.size()) std::abort();
   }
   body.u64();
-  body.u32();
+  body.u8();
   wire::unpack_error(body);
 }
 
@@ -118,7 +118,8 @@ std::vector<std::string> valid_frames() {
       wire::encode(protocol::gather, body().u64(2).text("topic").text("value").body()),
       wire::encode(protocol::missing, body().u64(3).text("topic").body()),
       wire::encode(protocol::cancel, body().u64(2).body()),
-      wire::encode(protocol::hello, body().text(std::string(32, 'n')).u64(1).u32(1).u32(2).text("proof").body()),
+      wire::encode(protocol::hello,
+                   body().text(std::string(32, 'n')).text("").u64(7).u32(1).u32(2).text("proof").body()),
       wire::encode(protocol::bye, ""),
   };
 }
@@ -180,7 +181,7 @@ CASE(a_store_survives_ranks_that_send_damaged_frames) {
   Store first(launch, Deadline(kSoonS));
   Store second(launch_of(1, 2, address), Deadline(kSoonS));
   const std::vector<std::string> frames = valid_frames();
-  for (std::uint64_t world = 1000; world < 1300; ++world) {
+  for (std::uint64_t liar = 1000; liar < 1300; ++liar) {
     std::string why;
     const Fd socket = connect_once({address, 0}, Deadline(kSoonS), why);
     std::string bytes;
@@ -191,9 +192,9 @@ CASE(a_store_survives_ranks_that_send_damaged_frames) {
       CHECK(receive_some(socket, bytes) != Received::end);
       reader.feed(std::exchange(bytes, ""));
     }
-    const protocol::Hello hello{std::string(32, 'n'), world, 1, 2};
+    const protocol::Hello hello{std::string(32, 'n'), "of liars", liar, 1, 2};
     wire::Packer body;
-    body.text(hello.client_nonce).u64(hello.world).u32(hello.rank).u32(hello.size);
+    body.text(hello.client_nonce).text(hello.generation).u64(hello.process).u32(hello.rank).u32(hello.size);
     body.text(protocol::client_proof(launch.secret, wire::Unpacker(challenge->body).text(), hello));
     send_all(socket, wire::encode(protocol::hello, body.body()), Deadline(kSoonS));
     send_damaged(socket, frames, random);

@@ -157,8 +157,7 @@ void limited_rank() {
 }  // namespace
 
 CASE(memory_that_one_rank_does_not_get_is_told_to_all_and_the_world_goes_on) {
-  Launch launch = launch_of(0, 2, 0);
-  launch.address = concat("unix:onstream-test-memory-", ::getpid());
+  const Launch launch = launch_of(0, 2, meeting_place());
   Launch other = launch;
   other.rank = other.local_rank = 1;
   const pid_t child = spawn_rank("limited_rank", other);

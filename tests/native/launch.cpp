@@ -187,7 +187,8 @@ CASE(slurm_texts_are_read) {
 }
 
 CASE(a_launch_without_the_dead_numbers_the_living_anew) {
-  const Launch all{.rank = 3, .size = 5, .local_rank = 3, .local_size = 5, .address = "unix:here", .secret = "s"};
+  const Launch all{
+      .rank = 3, .size = 5, .local_rank = 3, .local_size = 5, .address = "unix:here", .secret = "s", .generation = ""};
   const Launch rest = all.without({4, 1, 1});
   CHECK(rest.rank == 2 && rest.size == 3 && rest.local_size == 3 && rest.local_rank == 3);  // it picks the GPU
   CHECK(rest.secret == "s" && rest.address.starts_with("unix:onstream-") && rest.address != all.address);
@@ -197,7 +198,8 @@ CASE(a_launch_without_the_dead_numbers_the_living_anew) {
   CHECK(all.without({}).address == all.address);
   CHECK_THROWS(all.without({3}), "rank 3 is this process itself");
   CHECK_THROWS(all.without({5}), "rank 5 is not one of this job's 0 to 4");
-  const Launch far{.rank = 1, .size = 4, .local_size = 2, .address = "gpu07", .port = 20000, .secret = "s"};
+  const Launch far{
+      .rank = 1, .size = 4, .local_size = 2, .address = "gpu07", .port = 20000, .secret = "s", .generation = ""};
   CHECK(far.without({0}).address == "gpu07" && far.without({0}).port == 20000 && far.without({0}).local_size == 2);
 }
 

@@ -1,6 +1,11 @@
 // The log: which lines are written, what stands before them, and that a repeated fault is told once.
 #include "onstream/base/log.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "check.hpp"
 #include "onstream/base/error.hpp"
 #include "standard_error.hpp"
@@ -52,6 +57,31 @@ CASE(a_key_dropped_by_its_level_may_be_logged_later) {
 CASE(an_unknown_level_is_refused_with_the_known_ones) {
   CHECK(onstream::log_level_of("debug") == LogLevel::debug);
   CHECK_THROWS(onstream::log_level_of("loud"), "off, error, warn, info or debug");
+}
+
+namespace {
+
+// Made before any function's static, so gone after them all.
+struct Latecomer {
+  ~Latecomer() {
+    if (armed) ::_exit(onstream::first_time(LogLevel::warn, "said before") ? 3 : 0);
+  }
+  bool armed = false;
+} latecomer;
+
+}  // namespace
+
+CASE(what_was_logged_is_still_known_while_the_process_ends) {
+  onstream::set_log(LogLevel::warn, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    latecomer.armed = true;
+    for (int i = 0; i < 1000; ++i) (void)onstream::first_time(LogLevel::warn, std::to_string(i));
+    (void)onstream::first_time(LogLevel::warn, "said before");
+    std::exit(0);
+  }
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

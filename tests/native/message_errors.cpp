@@ -133,7 +133,7 @@ CASE(bad_arguments_are_named) {
 
 CASE(a_request_of_another_world_is_refused) {
   run_ranks(1, quick("host"), [](World& world) {
-    const auto other = World::create(launch_of(0, 1, 0), quick("host"));
+    const auto other = World::create(launch_of(0, 1, ""), quick("host"));
     std::byte data[8]{};
     const auto request = other->isend(data, 8, 0, {});
     CHECK_THROWS((void)world.wait(request), "another world");
@@ -147,7 +147,7 @@ CASE(a_world_destroyed_with_work_under_way_ends_that_work_first) {
   const Stream stream = device->create_stream();
   std::vector<unsigned char> buffer(100);
   {
-    const auto world = World::create(launch_of(0, 1, 0), parameters);
+    const auto world = World::create(launch_of(0, 1, ""), parameters);
     world->recv(buffer.data(), buffer.size(), 0, {}, stream);
   }
   CHECK(device->idle(stream));
@@ -216,6 +216,31 @@ CASE(requests_let_go_before_their_waits_hold_nothing_for_ever) {
     CHECK(exposed() - before <= kMessages / 4);
     world.barrier();
   });
+}
+
+// The receive expects to fetch it with several blocks; the send puts it in the ring.
+CASE(a_message_of_the_ring_lets_blocks_go_that_came_to_fetch_it) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.block_bytes = 256;
+    parameters.lane_bytes = 131072;
+    run_ranks(2, parameters, [](World& world) {
+      constexpr std::size_t kBytes = 20000;
+      OwnStream own(world);
+      TestBuffer buffer(world, kBytes);
+      if (world.rank() == 0) {
+        buffer.write(pattern(kBytes, 4));
+        world.send(buffer.data(), kBytes, 1, {0, Path::ll}, own);
+      } else {
+        world.recv(buffer.data(), kBytes, 0, {0, Path::stage}, own);
+        const Deadline deadline(5);
+        while (!world.device().idle(own) && !deadline.passed()) std::this_thread::yield();
+        CHECK(world.device().idle(own));
+        CHECK(buffer.read() == pattern(kBytes, 4));
+      }
+      world.barrier();
+    });
+  }
 }
 
 CASE(a_wait_for_nobody_ends_at_its_deadline_not_at_twice_that) {

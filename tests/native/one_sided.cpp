@@ -2,9 +2,12 @@
 #include "onstream/one_sided/one_sided.hpp"
 
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <thread>
 
 #include "check.hpp"
+#include "onstream/device/disposal.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 
@@ -370,6 +373,100 @@ CASE(streams_of_one_rank_share_the_helper) {
       CHECK(std::vector<unsigned char>(own.begin(), half) == pattern(kBytes, 1));
       CHECK(std::vector<unsigned char>(half, own.end()) == pattern(kBytes, 2));
     }
+  });
+}
+
+// What once went wrong: the helper's slots went with the world.
+void put_by_the_helper_in_a_graph(const std::string& device_spec, int rank, const std::string& address) {
+  constexpr std::size_t kWord = 8;
+  auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
+  const std::shared_ptr<Device> device = world->fabric()->device();
+  std::vector<unsigned char> part(64);
+  std::vector<unsigned char> word = pattern(kWord, 3);
+  auto window = world->window(part.data(), part.size());
+  const Stream stream = device->create_stream();
+  std::shared_ptr<Graph> graph;
+  if (rank == 0) {
+    const auto source = world->allocate(kWord, MemoryKind::pinned);
+    std::memcpy(source->data(), word.data(), kWord);
+    device->begin_capture(stream);
+    world->one_sided().put(Remote{*window, 1, 0}, source->data(), kWord, stream);
+    device->retain(stream, source);
+    graph = device->end_capture(stream);
+    device->launch(graph, stream);
+    device->synchronize(stream);
+  }
+  world->barrier();
+  if (rank == 1) CHECK(std::equal(word.begin(), word.end(), part.begin()));
+  window.reset();
+  world.reset();
+  CHECK(Disposal::of_process().finish(5));
+  if (rank == 0) device->launch(graph, stream);
+  const Deadline deadline(5);
+  while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);
+  CHECK(device->idle(stream));
+  device->destroy_stream(stream);
+}
+
+CASE(a_captured_put_through_the_helper_outlives_its_world) {
+  for (const std::string& device : device_specs()) {
+    const std::string address = meeting_place();
+    std::string wrong;
+    std::thread other([&] {
+      try {
+        put_by_the_helper_in_a_graph(device, 1, address);
+      } catch (const std::exception& error) {
+        wrong = error.what();
+      }
+    });
+    std::string here;
+    try {
+      put_by_the_helper_in_a_graph(device, 0, address);
+    } catch (const std::exception& error) {
+      here = error.what();
+    }
+    other.join();
+    if (!(here + wrong).empty()) throw std::runtime_error(here + wrong);
+  }
+}
+
+// Rank 1 leaves; rank 0 waits for a word, or for rank 1's helper. Deadlines are 10 s: what ends sooner did not wait.
+void wait_after_all_left(const std::function<void(World&, const Window&, std::uint64_t*)>& wait) {
+  on_all_devices(2, [&](World& world) {
+    const auto word = world.allocate(sizeof(std::uint64_t), MemoryKind::pinned);
+    std::vector<unsigned char> part(64);
+    const auto window = world.window(part.data(), part.size());
+    world.barrier();
+    if (world.rank() == 1) return;
+    const Deadline deadline(10);
+    while (!world.fabric()->has_left(1) && !deadline.passed()) std::this_thread::yield();
+    const std::uint64_t start = now_ns();
+    wait(world, *window, reinterpret_cast<std::uint64_t*>(word->data()));
+    CHECK(now_ns() - start < 4'000'000'000);
+    CHECK(world.failure().has_value());
+    CHECK(world.failure()->reason.find("left the world") != std::string::npos);
+  });
+}
+
+CASE(a_wait_of_the_host_ends_once_all_others_have_left) {
+  wait_after_all_left([](World& world, const Window&, std::uint64_t* word) {
+    CHECK(world.one_sided().wait(word, {Compare::reached, 1}) == Status::aborted);
+  });
+}
+
+CASE(a_wait_on_a_stream_ends_once_all_others_have_left) {
+  wait_after_all_left([](World& world, const Window&, std::uint64_t* word) {
+    const OwnStream stream(world);
+    world.one_sided().wait(word, {Compare::reached, 1}, stream);
+    CHECK_THROWS(world.synchronize(stream), "left the world");
+  });
+}
+
+CASE(a_put_to_a_rank_that_left_ends_at_once) {
+  wait_after_all_left([](World& world, const Window& window, std::uint64_t* word) {
+    const OwnStream stream(world);
+    world.one_sided().put(Remote{window, 1, 0}, word, sizeof *word, stream);
+    CHECK_THROWS(world.synchronize(stream), "left the world");
   });
 }
 

@@ -1,14 +1,21 @@
 // Who keeps what alive: plans, requests and graphs that are let go while their work is under way, on every device.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
+#include "onstream/device/disposal.hpp"
 #include "own_stream.hpp"
+#include "processes.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -160,9 +167,9 @@ void plan_keeps_its_segment(World& world) {
 
 // A replay after the world's end has nobody to talk to: it must end, and touch nothing that is gone.
 void graph_outlives_its_world(const std::string& device_spec, Path path) {
-  const int port = free_port();
+  const std::string address = meeting_place();
   const auto rank_main = [&](int rank) {
-    auto world = World::create(launch_of(rank, 2, port), quick(device_spec));
+    auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
     const std::shared_ptr<Device> device = world->fabric()->device();
     const OwnStream stream(*device);
     const auto out = world->allocate(kBytes);
@@ -206,7 +213,65 @@ void graph_outlives_its_world(const std::string& device_spec, Path path) {
   if (!wrong.empty()) throw std::runtime_error(wrong);
 }
 
+// --- a graph that copies into another process, which outlives the graph's world ---
+
+// Rank 0 sends in a graph, by a message and by a plan whose copies ask nobody.
+void capture_sends(World& world, std::byte* buffer, Stream stream, std::shared_ptr<Graph>& graph) {
+  PlanBuilder builder = world.plan("p");
+  builder.use_path(Path::memop);
+  builder.send(buffer, Layout::contiguous(kBytes), 1);
+  const auto plan = builder.build();
+  world.device().begin_capture(stream);
+  world.send(buffer, kBytes, 1, {}, stream);
+  plan->launch(stream);
+  graph = world.device().end_capture(stream);
+}
+
+// A process of its own: rank 0. What it replays after its world's end finds the next receive posted.
+void replay_without_a_world(const std::string& device_spec) {
+  auto world = World::create(launch_from_environment(), quick(device_spec));
+  const std::shared_ptr<Device> device = world->fabric()->device();
+  const OwnStream stream(*device);
+  const auto buffer = world->allocate(kBytes);
+  std::shared_ptr<Graph> graph;
+  capture_sends(*world, buffer->data(), stream, graph);
+  device->launch(graph, stream);
+  device->synchronize(stream);
+  world->barrier();
+  world.reset();
+  CHECK(Disposal::of_process().finish(5));
+  device->launch(graph, stream);
+  device->synchronize(stream);
+}
+
+// Rank 1 lives on meanwhile.
+void outlive_the_replay(const std::string& device_spec) {
+  const std::string address = meeting_place();
+  const pid_t other = spawn_rank(device_spec, launch_of(0, 2, address));
+  const auto world = World::create(launch_of(1, 2, address), quick(device_spec));
+  const OwnStream stream(world->device());
+  TestBuffer buffer(*world, kBytes);
+  PlanBuilder builder = world->plan("p");
+  builder.use_path(Path::memop);
+  builder.recv(buffer.data(), Layout::contiguous(kBytes), 0);
+  const auto plan = builder.build();
+  world->recv(buffer.data(), kBytes, 0, {}, stream);
+  plan->launch(stream);
+  world->synchronize(stream);
+  const auto next = world->irecv(buffer.data(), kBytes, 0, {}, stream);
+  world->device().synchronize(stream);
+  world->barrier();
+  CHECK(wait_for_exit(other) == 0);
+}
+
 }  // namespace
+
+CASE(a_graph_keeps_the_memory_of_its_peers_mapped) {
+#ifdef __SANITIZE_THREAD__
+  SKIP("the thread sanitizer does not see in what order another process does things");
+#endif
+  for (const std::string& device : device_specs()) outlive_the_replay(device);
+}
 
 CASE(a_graph_keeps_the_plan_that_it_captured) {
   for (const Path path : kPaths) {
@@ -240,4 +305,43 @@ CASE(a_graph_that_outlives_its_world_ends) {
   }
 }
 
-int main(int argc, char** argv) { return run(argc, argv); }
+// The thread that lets go of things does not come along.
+CASE(a_forked_child_lets_go_of_things_itself) {
+  const auto let_go = [] {
+    const auto device = open_device("host", 0);
+    let_go_later(std::make_unique<std::shared_ptr<Memory>>(device->allocate(64, MemoryKind::pinned))).reset();
+    return Disposal::of_process().finish(10);
+  };
+  CHECK(let_go());
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(let_go() ? 0 : 3);
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// Ctrl-C is for the program's own threads.
+CASE(the_thread_that_lets_go_of_things_takes_no_signals) {
+  struct Asks {
+    std::promise<bool>* blocked;
+    ~Asks() {
+      sigset_t mask;
+      sigemptyset(&mask);
+      pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+      blocked->set_value(sigismember(&mask, SIGINT) == 1);
+    }
+  };
+  std::promise<bool> blocked;
+  Disposal disposal;
+  disposal.hand_over(std::shared_ptr<const void>(std::make_shared<Asks>(&blocked)));
+  auto answer = blocked.get_future();
+  CHECK(answer.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  CHECK(answer.get());
+}
+
+int main(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) {
+    return run_role({{argv[2], [&] { replay_without_a_world(argv[2]); }}}, argv[2]);
+  }
+  return run(argc, argv);
+}

@@ -49,8 +49,7 @@ void between_processes(const std::string& name, std::vector<int> expected = {}) 
 #endif
   const Rule& rule = rules().at(name);
   expected.resize(static_cast<std::size_t>(rule.size), 0);
-  Launch launch = launch_of(0, rule.size, 0);
-  launch.address = "unix:onstream-test-" + to_hex(random_bytes(8));
+  Launch launch = launch_of(0, rule.size, meeting_place());
   std::vector<pid_t> ranks;
   for (launch.rank = 0; launch.rank < rule.size; ++launch.rank) ranks.push_back(spawn_rank(name, launch));
   std::vector<int> ended;

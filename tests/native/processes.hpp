@@ -116,11 +116,10 @@ inline int say_done() {
 }
 
 inline pid_t spawn_rank(const std::string& role, const Launch& launch) {
-  return start_again(
-      {"--rank", role},
-      {concat("ONSTREAM_RANK=", launch.rank), concat("ONSTREAM_SIZE=", launch.size),
-       "ONSTREAM_ADDRESS=" + launch.address, concat("ONSTREAM_PORT=", launch.port), "ONSTREAM_SECRET=" + launch.secret},
-      nullptr);
+  std::vector<std::string> environment = {concat("ONSTREAM_RANK=", launch.rank), concat("ONSTREAM_SIZE=", launch.size),
+                                          "ONSTREAM_ADDRESS=" + launch.address, "ONSTREAM_SECRET=" + launch.secret};
+  if (launch.port > 0) environment.push_back(concat("ONSTREAM_PORT=", launch.port));
+  return start_again({"--rank", role}, std::move(environment), nullptr);
 }
 
 // What a rank process does; its exit status.

@@ -1,9 +1,6 @@
 // Ranks for tests: threads of this process, each with a world of its own, on every device that is there.
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -12,25 +9,15 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
+#include "onstream/bootstrap/sha256.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/world/world.hpp"
 #include "own_stream.hpp"
 
 namespace onstream::test {
 
-// A TCP port that was free a moment ago.
-inline int free_port() {
-  const Fd fd(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    fail_errno("finding a free port");
-  }
-  return ntohs(address.sin_port);
-}
+// Where the ranks of one job meet: a name that nobody else has.
+inline std::string meeting_place() { return "unix:onstream-test-" + to_hex(random_bytes(16)); }
 
 // The device specs that tests run on: the host always, the first GPU where there is one.
 inline std::vector<std::string> device_specs() {
@@ -41,25 +28,25 @@ inline std::vector<std::string> device_specs() {
   return specs;
 }
 
-inline Launch launch_of(int rank, int size, int port) {
+inline Launch launch_of(int rank, int size, const std::string& address) {
   Launch launch;
   launch.rank = rank;
   launch.size = size;
   launch.local_rank = rank;
   launch.local_size = size;
-  launch.port = port;
+  launch.address = address;
   launch.secret = "a secret of the tests";
   return launch;
 }
 
 // Runs body(world) on `size` ranks; throws the first exception, with its rank. Waits are short: a hang is a failure.
 inline void run_ranks(int size, Parameters parameters, const std::function<void(World&)>& body) {
-  const int port = free_port();
+  const std::string address = meeting_place();
   std::mutex mutex;
   std::string first;
   const auto rank_main = [&](int rank) {
     try {
-      const auto world = World::create(launch_of(rank, size, port), parameters);
+      const auto world = World::create(launch_of(rank, size, address), parameters);
       try {
         body(*world);
       } catch (const std::exception& error) {

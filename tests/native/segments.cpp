@@ -231,7 +231,7 @@ CASE(a_rank_that_never_asks_is_named_at_the_deadline) {
 
 CASE(memory_that_one_rank_does_not_have_fails_the_call_on_all) {
   run_ranks(2, quick("host"), [](World& world) {
-    CHECK_THROWS((void)world.segment(std::size_t{1} << 62), "rank 1: cannot allocate 4611686018427387904 B");
+    CHECK_THROWS((void)world.segment(std::size_t{1} << 62), "rank 1: cannot map 4611686018427387904 B");
     CHECK(world.segment(64) != nullptr);
     world.barrier();
   });
@@ -391,12 +391,31 @@ CASE(a_get_from_a_busy_rank_completes_without_it) {
   });
 }
 
+// Rank 1 leaves while rank 0 waits. Deadlines are 10 s: what ends sooner did not wait for one.
+CASE(a_wait_of_a_context_ends_once_all_others_have_left) {
+  on_all_devices(2, [](World& world) {
+    const auto segment = world.segment(64, MemoryKind::pinned);
+    auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
+    world.barrier();
+    if (world.rank() == 1) return;
+    const Deadline deadline(10);
+    while (!world.fabric()->has_left(1) && !deadline.passed()) HostGroup::pause(0, 0);
+    Context context(world.one_sided());
+    const std::uint64_t start = now_ns();
+    CHECK(context.wait(words, Compare::ne, std::uint64_t{0}) == Status::aborted);
+    CHECK(now_ns() - start < 4'000'000'000);
+    CHECK(world.failure().has_value());
+    CHECK(world.failure()->reason.find("left the world") != std::string::npos);
+    CHECK_THROWS((void)context.wait(words, Compare::ne, std::uint64_t{0}), "left the world");
+  });
+}
+
 CASE(segments_work_between_processes) {
   for (const int size : {2, 3, 5}) {
-    const int port = free_port();
+    const std::string address = meeting_place();
     std::vector<pid_t> children;
     for (int rank = 0; rank < size; ++rank) {
-      children.push_back(spawn_rank("everything", launch_of(rank, size, port)));
+      children.push_back(spawn_rank("everything", launch_of(rank, size, address)));
     }
     for (const pid_t child : children) CHECK(wait_for_exit(child) == 0);
   }

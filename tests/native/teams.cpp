@@ -1,9 +1,12 @@
 // Teams: barriers of streams and hosts, new teams by colour, stride and rows, and stream-issued ops on segments.
 #include "onstream/one_sided/team.hpp"
 
+#include <array>
 #include <cstring>
+#include <thread>
 
 #include "check.hpp"
+#include "onstream/device/disposal.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 
@@ -79,6 +82,41 @@ CASE(a_captured_barrier_means_the_same_at_every_replay) {
       }
       world.synchronize(stream);
     });
+  }
+}
+
+// Whoever replays a barrier when its world is gone must not hang, nor touch memory that went with it.
+CASE(a_captured_barrier_outlives_its_world_and_ends_at_once) {
+  for (const std::string& device_spec : device_specs()) {
+    const std::string address = meeting_place();
+    std::array<std::string, 2> wrong;
+    const auto rank_main = [&](int rank) {
+      try {
+        auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
+        const std::shared_ptr<Device> device = world->fabric()->device();
+        const OwnStream stream(*device);
+        auto team = world->team();
+        device->begin_capture(stream);
+        team->barrier(stream);
+        const auto graph = device->end_capture(stream);
+        device->launch(graph, stream);
+        device->synchronize(stream);
+        world->barrier();
+        team.reset();
+        world.reset();
+        CHECK(Disposal::of_process().finish(5));
+        device->launch(graph, stream);
+        const Deadline deadline(5);
+        while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);
+        CHECK(device->idle(stream));
+      } catch (const std::exception& error) {
+        wrong[static_cast<std::size_t>(rank)] = error.what();
+      }
+    };
+    std::thread other(rank_main, 1);
+    rank_main(0);
+    other.join();
+    CHECK(wrong[0] + wrong[1] == "");
   }
 }
 

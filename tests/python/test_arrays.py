@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import onstream as ons
 from onstream import InvalidArgumentError, _arrays
 
 HOST_WORLD: Any = SimpleNamespace(device="host")
@@ -153,6 +154,15 @@ def test_an_interface_that_would_be_copied_is_refused() -> None:
 def test_a_masked_numpy_array_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="mask"):
         _arrays.span_of(np.ma.masked_array([1, 2], mask=[True, False]))
+
+
+def test_a_message_does_not_leave_its_mask_behind() -> None:
+    masked = np.ma.masked_array([1.0, 2.0, 3.0], mask=[True, False, True])
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        for call in (world.send, world.recv, world.isend, world.irecv):
+            with pytest.raises(InvalidArgumentError, match="mask"):
+                call(masked, 0)
+        world.send(np.zeros(3).view(np.recarray), 0)
 
 
 def test_cuda_array_interface_is_read() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from bench_results import LINE
+from mpi_programs import call, mpi_of
 from onstream.bench import message, mpi, peers, programs, table
 from onstream.bench.cases import MODES, Case, cases_of
 from onstream.errors import Error, InvalidArgumentError, UnsupportedError
@@ -140,3 +142,22 @@ def test_offline_no_peer_is_installed(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("ONSTREAM_OFFLINE", "1")
     with pytest.raises(UnsupportedError, match=r"mpich==.*ONSTREAM_OFFLINE forbids"):
         mpi.prepare(mpi.MPIS["mpich"], ROOT / "bench" / "mpi_peer.c", tmp_path)
+
+
+@pytest.mark.limit(400)
+@pytest.mark.parametrize("name", ["openmpi", "mpich"])
+def test_an_mpi_runs_where_onstream_may_run(name: str) -> None:
+    told = "import os; print('may use', sorted(os.sched_getaffinity(0)))"
+    started = mpi.starter(mpi.MPIS[name], mpi_of(name).prefix / "bin" / "mpicc", 2)
+    command = [*started, sys.executable, "-c", told]
+    status, output = call(command, 60)
+    assert status == 0, output
+    assert output.count(f"may use {sorted(os.sched_getaffinity(0))}") == 2, output
+
+
+def test_no_mpi_is_installed_when_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONSTREAM_OFFLINE", "1")
+    monkeypatch.setattr("mpi_programs.build_folder", lambda: tmp_path)
+    with pytest.raises(pytest.skip.Exception, match="ONSTREAM_OFFLINE forbids"):
+        mpi_of("mpich")
+    assert not list(tmp_path.iterdir())

@@ -135,7 +135,8 @@ def test_ctrl_c_reaches_every_rank_in_its_wait(tmp_path: Path) -> None:
         job.send_signal(signal.SIGINT)
         _, err = job.communicate(timeout=60)
     assert job.returncode == 128 + signal.SIGINT
-    assert sum(line.endswith("] KeyboardInterrupt") for line in err.splitlines()) == 3, err  # the log says it too
+    assert sum(line.endswith("] KeyboardInterrupt") for line in err.splitlines()) == 3, err
+    assert "onstream[" not in err  # the log leaves it to the tracebacks
 
 
 def test_run_returns_the_failing_ranks_code(tmp_path: Path) -> None:
@@ -160,3 +161,59 @@ def test_run_of_a_missing_program_says_so() -> None:
     assert ended.returncode != 0
     assert "/no/such/program" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"schema": 1, "kind": "message"}', "not whole: as a result of kind 'message'"),
+        ('{"schema": 1, "kind": "startup", "rows": 3}', "not whole: as a result of kind 'startup'"),
+        ('{"schema": 1, "kind": "dance"}', "of kind 'dance'; there are message,"),
+        ('{"schema": 1, "kind": []}', "of kind []; there are message,"),
+        ('{"schema": 1}', "no result of `onstream bench`"),
+        ("{", "cannot be read"),
+    ],
+)
+def test_a_report_of_what_is_no_result_names_the_file(text: str, reason: str, tmp_path: Path) -> None:
+    file = tmp_path / "result.json"
+    file.write_text(text)
+    ended = command("bench", "report", str(file), "--html", str(tmp_path / "page.html"))
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(f"onstream: {file} ")
+    assert reason in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--json", "--html"])
+@pytest.mark.parametrize("place", ["/proc/nowhere/result", "."])
+def test_a_result_that_cannot_be_written_is_told_before_anything_is_measured(option: str, place: str) -> None:
+    ended = command("bench", "message", option, place)
+    assert ended.returncode == 2
+    assert option in ended.stderr
+    assert "cannot be" in ended.stderr
+    assert "round 1" not in ended.stderr
+
+
+def test_no_rounds_are_no_measurement() -> None:
+    for kind in ("paths", "aggregation", "message"):
+        ended = command("bench", kind, "--rounds", "0")
+        assert ended.returncode != 0
+        assert "rounds" in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--grid", "100000x100000"), "a grid of 100000 x 100000 cells takes about"),
+        (("--grid", f"{10**30}x8"), "ask for fewer cells"),
+        (("--steps", "9" * 20), "are too many"),
+        (("--hours", "1e30"), "are too many"),
+    ],
+)
+def test_a_demo_beyond_this_machine_is_refused_in_a_line(options: tuple[str, str], reason: str, tmp_path: Path) -> None:
+    ended = command("demo", *options, "--out", str(tmp_path))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("onstream demo: ")
+    assert reason in ended.stderr
+    assert ended.stderr.count("\n") == 1

@@ -462,8 +462,6 @@ def test_the_demos_end_by_ctrl_c_is_called_an_interrupt_and_a_reader_that_goes_i
             finally:
                 job.kill()
         if interrupted:
-            *logged, last = errors.splitlines()  # a rank may log that another ended first
-            assert (code, last) == (128 + signal.SIGINT, "onstream demo: interrupted by SIGINT")
-            assert all(re.fullmatch(r"onstream\[\d\] error: .* ended by KeyboardInterrupt: ", line) for line in logged)
+            assert (code, errors) == (128 + signal.SIGINT, "onstream demo: interrupted by SIGINT\n")
         else:
             assert (code, errors) == (128 + signal.SIGPIPE, "")

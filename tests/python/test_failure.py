@@ -62,6 +62,8 @@ def test_a_killed_rank_is_named_within_two_seconds(way: str, tmp_path: Path) -> 
         assert "rank 2" in told["text"]
         if way in ("recv", "wait", "large send"):
             assert "lane 5" in told["text"]
+        if way == "barrier":
+            assert told["text"].startswith(f"rank {rank}: a barrier did not end: ")
         assert told["after_s"] < 2
         assert told["again"] == 5
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -387,68 +385,3 @@ def test_a_request_of_an_unfinished_message_does_not_know_its_size() -> None:
             _ = request.received
         world.send(b"x", 0)
         request.wait()
-
-
-def half_a_plan(world: ons.World, stream: ons.Stream) -> None:
-    """Launches what the peer does not launch."""
-    box = np.zeros(4)
-    world.plan("half").recv(box, 1).build().launch(stream)
-    stream.synchronize()
-
-
-INTERRUPTED = {
-    "recv": lambda world, stream: world.recv(bytearray(8), 1),
-    "large send": lambda world, stream: world.send(bytes(10**6), 1),
-    "sends that ran ahead": lambda world, stream: [world.send(bytes(1000), 1) for _ in range(10_000)],
-    "wait": lambda world, stream: world.irecv(bytearray(8), 1).wait(),
-    "synchronize": lambda world, stream: (world.recv(bytearray(8), 1, stream=stream), stream.synchronize()),
-    "plan": half_a_plan,
-    "barrier": lambda world, stream: world.barrier(),
-}
-
-
-@pytest.mark.parametrize("what", INTERRUPTED)
-@pytest.mark.parametrize("device", DEVICES)
-def test_ctrl_c_ends_a_wait(what: str, device: str) -> None:
-    from onstream.threads import _free_port
-
-    port = _free_port()
-    ready, over = threading.Event(), threading.Event()
-
-    def silent_peer() -> None:
-        with ons.init(launch=ons.Launch(1, 2, port, "s"), device=device) as silent:
-            ready.set()
-            if what == "plan":
-                silent.plan("half").send(np.zeros(4), 0).build()
-            over.wait(60)
-
-    peer = threading.Thread(target=silent_peer)
-    peer.start()
-    world = ons.init(launch=ons.Launch(0, 2, port, "s"), device=device)
-    assert ready.wait(30)
-    stream = world.stream()
-    main_thread = threading.main_thread().ident
-    assert main_thread is not None
-    timer = threading.Timer(0.3, signal.pthread_kill, (main_thread, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        INTERRUPTED[what](world, stream)
-        timer.cancel()  # it did not wait: the signal must not meet what follows
-    timer.join()
-    world.abort("the test is over")
-    over.set()
-    peer.join(60)
-    world.close()
-    assert not peer.is_alive()
-
-
-def test_ctrl_c_ends_the_start_of_a_world() -> None:
-    from onstream.threads import _free_port
-
-    main_thread = threading.main_thread().ident
-    assert main_thread is not None
-    timer = threading.Timer(0.3, signal.pthread_kill, (main_thread, signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        ons.init(launch=ons.Launch(0, 2, _free_port(), "s"), device="host", bootstrap_timeout_s=3)
-    timer.join()

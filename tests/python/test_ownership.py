@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,9 @@ CAPTURED = {
 
 PROGRAM = """
 import gc
+import threading
+import time
+from collections.abc import Callable
 import numpy as np
 import onstream as ons
 
@@ -211,3 +217,74 @@ def test_a_wait_on_the_stream_of_a_host_array_does_not_block() -> None:
         assert (got == 3).all()
 
     ons.run_threads(1, exchange, device="host", timeout_s=10)
+
+
+def test_a_stream_keeps_the_array_of_an_op_in_flight_though_other_threads_synchronize_it() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", timeout_s=10) as world:
+        stream, over = world.stream(), threading.Event()
+
+        def synchronize(wait: Callable[[], None]) -> None:
+            while not over.is_set():
+                wait()
+
+        ways = [*[stream.synchronize] * 3, *[lambda: world.synchronize(stream)] * 3]
+        threads = [threading.Thread(target=synchronize, args=[way]) for way in ways]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(300):
+                box = bytearray(64)
+                world.recv(box, 0, stream=stream)
+                for _ in range(20):
+                    time.sleep(0)  # lets the others run
+                with pytest.raises(BufferError):
+                    box.append(1)
+                world.send(bytes(8), 0)
+        finally:
+            over.set()
+            for thread in threads:
+                thread.join()
+
+
+def test_a_capture_does_not_take_over_what_its_stream_used_before() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        stream, box = world.stream(), bytearray(8)
+        world.recv(box, 0, stream=stream)
+        with pytest.raises(ZeroDivisionError), world.capture(stream):
+            1 / 0  # noqa: B018
+        with pytest.raises(BufferError):
+            box.append(1)
+        world.send(bytes(8), 0)
+        stream.synchronize()
+
+
+def test_a_world_may_close_while_another_thread_launches_or_builds_its_plans(tmp_path: Path) -> None:
+    program = """
+        import threading
+        import numpy as np
+        import onstream as ons
+
+        for turn in range(60):
+            world = ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", timeout_s=5)
+            a, b = np.zeros(1000), np.zeros(1000)
+            plan = world.plan("p").send(a, 0).recv(b, 0).build()
+            builder = world.plan("q")
+            running, told = threading.Event(), []
+
+            def work():
+                try:
+                    while True:
+                        plan.launch() if turn % 2 else builder.send(a, 0)
+                        running.set()
+                except ons.Error as error:
+                    told.append(error)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            running.wait()
+            world.close()
+            thread.join()
+            assert told, "the thread ended without an error"
+    """
+    ended = run_job(tmp_path, 1, program)
+    assert ended.code == 0, ended.err

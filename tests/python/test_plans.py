@@ -273,3 +273,28 @@ def test_a_chosen_grid_uses_every_rank(size: int, shape: tuple[int, ...]) -> Non
     assert len(grid) == len(shape)
     for rank in range(size):
         assert ons.rank_at(ons.coordinates_of(rank, grid), grid, [False] * len(grid)) == rank
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda: ons.coordinates_of(1, [0, 2]), "a grid of 0 x 2 ranks"),
+        (lambda: ons.coordinates_of(-1, [2, 2]), "rank -1 is not in a grid of 2 x 2"),
+        (lambda: ons.coordinates_of(4, [2, 2]), "rank 4 is not in a grid of 2 x 2"),
+        (lambda: ons.coordinates_of(0, [2**16, 2**16]), "65536 x 65536 has more ranks"),
+        (lambda: ons.rank_at([5], [0], [True]), "a grid of 0 ranks"),
+        (lambda: ons.rank_at([5], [-1], [False]), "a grid of -1 ranks"),
+        (lambda: ons.rank_at([0], [2, 2], [False, False]), "1 coordinates for a grid of 2 x 2"),
+        (lambda: ons.rank_at([0, 0, 0], [2, 2], []), "3 coordinates"),
+        (lambda: ons.rank_at([0, 0], [2, 2], [True]), "periodic has 1 entries"),
+    ],
+)
+def test_what_is_no_place_in_a_grid_is_refused(call: Any, reason: str) -> None:
+    with pytest.raises(ons.InvalidArgumentError, match=reason):
+        call()
+
+
+def test_a_place_beyond_the_edge_wraps_only_where_the_grid_is_periodic() -> None:
+    assert ons.rank_at([-1, 0], [3, 2], []) == -1
+    assert ons.rank_at([-1, 1], [3, 2], [True, False]) == 5
+    assert ons.rank_at([2**31 - 1, 0], [2**31 - 1, 1], [True, False]) == 0

@@ -249,7 +249,7 @@ def test_what_ranks_left_running_ends_with_the_job() -> None:
 
 
 def test_a_job_past_its_timeout_is_ended() -> None:
-    job = run(2, FOR_EVER, "--timeout", "0.2")
+    job = run(2, FOR_EVER, "--timeout-s", "0.2")
     assert job.returncode == 124
     assert "not done within 0.2 s" in job.stderr
 

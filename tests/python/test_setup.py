@@ -42,21 +42,32 @@ def test_a_compiler_without_cpp20_is_told_with_its_words(tmp_path: Path) -> None
     assert "unrecognized option" in result.stderr
 
 
-def test_an_activated_venv_is_not_made_anew_by_itself(tmp_path: Path) -> None:
+def made_before(venv: Path, said_to_be: Path) -> None:
+    """A venv with the stamp that one made at `said_to_be` has, and a mark to know it by."""
     base = sys._base_executable  # type: ignore[attr-defined]
-    subprocess.run([base, "-m", "venv", "--without-pip", str(tmp_path / "venv")], check=True, timeout=60)
-    stamp = "import json, sys; sys.path.insert(0, sys.argv[1]); import setup; print(json.dumps(setup.stamp_of(setup.GROUPS, False)))"
-    said = subprocess.run(
-        [base, "-c", stamp, str(ROOT / "tools")], capture_output=True, text=True, check=True, timeout=60
-    )
-    (tmp_path / "venv" / "onstream-setup.json").write_text(said.stdout)
-    (tmp_path / "venv" / "mark").touch()
-    options = ["--venv", str(tmp_path / "venv"), "--cuda", "0"]
-    own = [str(tmp_path / "venv" / "bin" / "python"), str(ROOT / "tools" / "setup.py"), *options]
+    subprocess.run([base, "-m", "venv", "--without-pip", str(venv)], check=True, timeout=60)
+    stamp = "import json, sys; sys.path.insert(0, sys.argv[1]); import setup; print(json.dumps(setup.stamp_of(setup.GROUPS, False, sys.argv[2])))"
+    asked = [base, "-c", stamp, str(ROOT / "tools"), str(said_to_be)]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60)
+    (venv / "onstream-setup.json").write_text(said.stdout)
+    (venv / "mark").touch()
+
+
+def test_an_activated_venv_is_not_made_anew_by_itself(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    made_before(venv, venv)
+    own = [str(venv / "bin" / "python"), str(ROOT / "tools" / "setup.py"), "--venv", str(venv), "--cuda", "0"]
     environment = os.environ | {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "ONSTREAM_OFFLINE": ""}
     result = subprocess.run(own, env=environment, capture_output=True, text=True, timeout=110)
     assert result.returncode == 0, result.stderr
-    assert (tmp_path / "venv" / "mark").exists(), "the venv whose Python ran this was thrown away"
+    assert (venv / "mark").exists(), "the venv whose Python ran this was thrown away"
+
+
+def test_a_venv_that_was_moved_is_made_anew(tmp_path: Path) -> None:
+    made_before(tmp_path / "venv", tmp_path / "elsewhere" / "venv")
+    result = setup(tmp_path, "--cuda", "0", ONSTREAM_OFFLINE="1")
+    assert result.returncode == 0, result.stderr
+    assert not (tmp_path / "venv" / "mark").exists()
 
 
 def test_a_cxx_that_is_no_program_is_told(tmp_path: Path) -> None:

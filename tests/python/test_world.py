@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -93,6 +96,42 @@ def test_wrong_memory_is_refused(shape: Any, kind: str) -> None:
         world.empty(shape, "f4", kind=kind)
 
 
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda world: world.empty(2**61), f"cannot have {2**64} bytes"),
+        (lambda world: world.empty((2**40, 2**40), "u1"), f"cannot have {2**80} bytes"),
+        (lambda world: world.segment(-1), "a segment cannot have -1 bytes"),
+        (lambda world: world.segment(2**64), f"a segment cannot have {2**64} bytes"),
+        (lambda world: world.plan().signal(world.segment(8).local("u8"), 0, value=-1), "value is -1"),
+        (lambda world: world.plan().wait(world.segment(8).local("u8"), value=2**64), f"value is {2**64}"),
+    ],
+)
+def test_numbers_beyond_64_bits_are_refused_with_their_value(call: Any, reason: str) -> None:
+    with alone() as world, pytest.raises(ons.InvalidArgumentError, match=re.escape(reason)):
+        call(world)
+
+
+@pytest.mark.parametrize("dtype", ["O", object, [("name", "O"), ("number", "i4")]])
+def test_memory_for_references_is_refused(dtype: Any) -> None:
+    with alone() as world, pytest.raises(TypeError, match="references to Python objects"):
+        world.empty(3, dtype)
+
+
+def test_a_slip_in_an_interactive_session_does_not_break_its_world_at_the_end() -> None:
+    typed = """
+import onstream as ons
+world = ons.init(launch=ons.Launch(0, 1, 0, ""), device="host")
+1 / 0
+print("and on with", world.size)
+"""
+    ended = subprocess.run([sys.executable, "-i", "-q"], input=typed, capture_output=True, text=True, timeout=60)
+    assert "and on with 1" in ended.stdout
+    assert "ZeroDivisionError" in ended.stderr
+    assert "failed" not in ended.stderr
+    assert "abort" not in ended.stderr
+
+
 def test_a_closed_world_says_so() -> None:
     world = alone()
     world.close()
@@ -118,13 +157,9 @@ def test_worlds_live_side_by_side_and_one_after_the_other() -> None:
 
 def test_missing_ranks_are_named() -> None:
     with pytest.raises(ons.TimeoutError, match="rank 1"):
-        ons.init(launch=ons.Launch(0, 2, free_port(), "secret"), device="host", bootstrap_timeout_s=0.5)
-
-
-def free_port() -> int:
-    from onstream.threads import _free_port
-
-    return _free_port()
+        ons.init(
+            launch=ons.Launch(0, 2, 0, "secret", "unix:onstream-test-alone"), device="host", bootstrap_timeout_s=0.5
+        )
 
 
 def test_run_threads_returns_results_in_rank_order() -> None:

@@ -1,8 +1,8 @@
 """The bars: what the figures must reach, as data, and whether they do.
 
 A bar against peers takes the better peer's median of the same run. A bar in absolute figures names the hardware that
-it was stated for; on other hardware it is not judged. A bar of a ring is met by messages or by a plan, whichever is
-faster. `peer` is what another library reaches today on that hardware, in words.
+it was stated for; on other hardware it is not judged. A ring is judged twice, by messages and by a plan. `peer` is what
+another library reaches today on that hardware, in words.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ SETUP_BARS = (
 
 
 def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """One verdict for every bar, and every kind of memory, whose figures the result has."""
+    """One verdict for every bar, every mode of it, and every kind of memory, whose figures the result has."""
     verdicts = []
     for bar in BARS:
         if bar.device != result["device_kind"] or bar.hardware not in result["device"]:
@@ -84,7 +84,7 @@ def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
         if bar.unit.startswith("x") and not peers:
             continue
         ours = [row for row in rows if row["who"] == "onstream"]
-        verdicts += [{**asdict(bar), **_verdict(bar, row, peers)} for row in _best_of_each_memory(ours)]
+        verdicts += [{**asdict(bar), **_verdict(bar, row, peers)} for row in _best_of_each(ours)]
     return verdicts
 
 
@@ -102,11 +102,12 @@ def _matches(row: dict[str, Any], bar: Bar) -> bool:
     return row["who"] != "onstream" or (row["path"], row.get("max_blocks")) == (bar.path, bar.max_blocks)
 
 
-def _best_of_each_memory(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    best: dict[str, dict[str, Any]] = {}
+def _best_of_each(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    best: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        if row["memory"] not in best or row["median_s"] < best[row["memory"]]["median_s"]:
-            best[row["memory"]] = row
+        key = (row["mode"], row["memory"])
+        if key not in best or row["median_s"] < best[key]["median_s"]:
+            best[key] = row
     return list(best.values())
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import InvalidArgumentError, SystemError
 from .cases import MEMORIES, MODES, ON_STREAM, SUBMISSIONS, WINDOW, choices_from, sizes_from
 
 if TYPE_CHECKING:  # the commands import what they need when they run: `onstream --help` does not wait for it
@@ -17,11 +20,25 @@ if TYPE_CHECKING:  # the commands import what they need when they run: `onstream
 
 bench_app = typer.Typer(help="Measures on this machine.", no_args_is_help=True)
 
-Json = Annotated[Path | None, typer.Option("--json", help="Writes the whole result there.")]
-Html = Annotated[Path | None, typer.Option("--html", help="Writes a page with plots there.")]
+
+def _writable(file: Path | None) -> Path | None:
+    """Said before anything is measured."""
+    if file is None:
+        return None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{file.parent} cannot be made: {error.strerror}") from error
+    if file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise typer.BadParameter(f"{file} cannot be written" + (": it is a folder" if file.is_dir() else ""))
+    return file
+
+
+Json = Annotated[Path | None, typer.Option("--json", callback=_writable, help="Writes the whole result there.")]
+Html = Annotated[Path | None, typer.Option("--html", callback=_writable, help="Writes a page with plots there.")]
 DeviceOption = Annotated[str, typer.Option("--device", help="host or cuda.")]
-Rounds = Annotated[int, typer.Option(help="Starts of each program; they alternate.")]
-Samples = Annotated[int, typer.Option(help="Samples of each case in a round.")]
+Rounds = Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program; they alternate.")]
+Samples = Annotated[int, typer.Option(min=1, max=1000, help="Samples of each case in a round.")]
 Limit = Annotated[float, typer.Option(help="Seconds that one start of a program may take.")]
 Quick = Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")]
 
@@ -44,15 +61,20 @@ def _say(line: str) -> None:
 def _finish(result: dict[str, Any], json_file: Path | None, html: Path | None) -> None:
     from . import lines, message, report
 
-    if json_file is not None:
-        message.write(result, json_file)
-    if html is not None:
-        report.write([result], html)
-    for line in lines.lines_of_any(result):
+    for line in lines.lines_of_any(result):  # first: whatever becomes of the files, what was measured is on the screen
         typer.echo(line)
-    for file in (json_file, html):
-        if file is not None:
-            typer.echo(f"written: {file}")
+    if json_file is not None:
+        _write(lambda file: message.write(result, file), json_file)
+    if html is not None:
+        _write(lambda file: report.write([result], file), html)
+
+
+def _write(write: Callable[[Path], None], file: Path) -> None:
+    try:
+        write(file)
+    except OSError as error:
+        raise SystemError(f"{file} cannot be written: {error.strerror}") from error
+    typer.echo(f"written: {file}")
 
 
 def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
@@ -94,7 +116,7 @@ def message_command(
         str,
         typer.Option(help="Of device, pinned, managed, host (plain). Default: device,host on host, device on cuda."),
     ] = "",
-    path: Annotated[str, typer.Option(help="auto, ll, store, load, copy or stage.")] = "auto",
+    path: Annotated[str, typer.Option(help="auto, ll, store, load, copy, stage or memop.")] = "auto",
     max_blocks: Annotated[int | None, typer.Option(help="Caps the thread blocks of a bulk operation.")] = None,
     rounds: Annotated[int, typer.Option(help="Starts of each program; they alternate.")] = 5,
     samples: Annotated[int, typer.Option(help="Samples of each case in a round.")] = 10,
@@ -287,9 +309,16 @@ def report_command(
     from . import lines, message, report
 
     results = [message.load(file) for file in files]
-    for result in results:
-        for line in lines.short_of(result):
+    for file, result in zip(files, results, strict=True):
+        try:
+            told = lines.short_of(result)
+            if html is not None:
+                report.page([result])
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+            raise InvalidArgumentError(
+                f"{file} is not whole: as a result of kind '{result['kind']}' it lacks or garbles {error}"
+            ) from error
+        for line in told:
             typer.echo(line)
     if html is not None:
-        report.write(results, html)
-        typer.echo(f"written: {html}")
+        _write(lambda file: report.write(results, file), html)

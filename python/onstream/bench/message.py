@@ -301,4 +301,8 @@ def load(file: Path) -> dict[str, Any]:
         raise InvalidArgumentError(f"{file} cannot be read: {error}") from error
     if not isinstance(result, dict) or result.get("schema") != SCHEMA or "kind" not in result:
         raise InvalidArgumentError(f"{file} is no result of `onstream bench` with schema {SCHEMA}")
+    from .lines import KINDS  # which prints messages too
+
+    if not isinstance(result["kind"], str) or result["kind"] not in KINDS:
+        raise InvalidArgumentError(f"{file} is of kind {result['kind']!r}; there are {', '.join(KINDS)}")
     return result

@@ -46,18 +46,34 @@ def prepare(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2, memory: str
 
 def build(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2) -> Program:
     """Installs and builds what is missing under `folder`; afterwards the program is ready to run."""
-    home = (folder / f"{mpi.name}-{mpi.version or 'here'}").resolve()
-    compiler = _own_compiler(mpi) if not mpi.version else _installed_compiler(mpi, home)
+    home, compiler = home_of(mpi, folder), compiler_of(mpi, folder)
     program = home / source.stem
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         home.mkdir(parents=True, exist_ok=True)
         library = compiler.parent.parent / "lib"
         command = [str(compiler), "-O2", "-Wall", f"-Wl,-rpath,{library}", str(source), "-o", str(program), "-ldl"]
         _call(command, f"compiling {source.name} with the mpicc of {mpi.name}", "bench without it: --vs none")
+    return Program(name=mpi.name, start=(*starter(mpi, compiler, ranks), str(program)))
+
+
+def home_of(mpi: Mpi, folder: Path) -> Path:
+    """Where under `folder` all that belongs to one library is kept."""
+    return (folder / f"{mpi.name}-{mpi.version or 'here'}").resolve()
+
+
+def compiler_of(mpi: Mpi, folder: Path) -> Path:
+    """Its mpicc; the library is installed under `folder` first if need be."""
+    return _own_compiler(mpi) if not mpi.version else _installed_compiler(mpi, home_of(mpi, folder))
+
+
+def starter(mpi: Mpi, compiler: Path, ranks: int) -> tuple[str, ...]:
+    """The command up to the program. Open MPI binds two ranks to a core each unless it is told not to; and as root,
+    which containers are, it refuses to start without a word."""
     launcher = compiler.parent / mpi.launcher
-    # Open MPI refuses to start as root without a word, and containers are root.
-    as_root = ("--allow-run-as-root",) if os.geteuid() == 0 and _is_open_mpi(launcher) else ()
-    return Program(name=mpi.name, start=(str(launcher), *as_root, "-n", str(ranks), str(program)))
+    options: tuple[str, ...] = ()
+    if _is_open_mpi(launcher):
+        options = ("--bind-to", "none", *(("--allow-run-as-root",) if os.geteuid() == 0 else ()))
+    return (str(launcher), *options, "-n", str(ranks))
 
 
 def _own_compiler(mpi: Mpi) -> Path:

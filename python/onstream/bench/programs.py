@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -79,7 +78,7 @@ def message_program(
     program = native("bench_message")
     everything = ("--device", device, *options)
     if threads:
-        return Program(name, (str(program), *everything, "--threads", str(_free_port())))
+        return Program(name, (str(program), *everything, "--threads"))
     return Program(name, as_ranks(program, ranks, everything))
 
 
@@ -175,10 +174,3 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=KILL_AFTER_S)
     return "", ""
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -144,20 +144,21 @@ def markdown_of(result: dict[str, Any], file: str) -> list[str]:
 
 
 def _markdown_bars(result: dict[str, Any]) -> list[str]:
-    """What was asked for on this hardware, and the best figure reached."""
-    stated = [verdict for verdict in result["verdicts"] if verdict["hardware"]]
-    if not stated:
+    """What was asked for, and the best figure reached."""
+    if not result["verdicts"]:
         return []
     missing = [f"{TITLES[name]} ({why.splitlines()[0]})" for name, why in result["peers_missing"].items()]
     notes = ["", f"Not in this run: {'; '.join(missing)}."] if missing else []
-    rows = [_markdown_bar(verdict) for verdict in stated]
+    rows = [_markdown_bar(verdict) for verdict in result["verdicts"]]
     return ["", "| what | bar | reached | |", "|---|---|---|---|", *rows, *notes]
 
 
 def _markdown_bar(verdict: dict[str, Any]) -> str:
     sign = "<=" if verdict["quantity"] == "latency" else ">="
-    what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how_of(verdict)}"
-    reached = f"{verdict['value']:.3g} {verdict['unit']}"
+    memory = "" if verdict["hardware"] else f", {verdict['memory']} memory"
+    what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how_of(verdict)}{memory}"
+    unit = f"x {TITLES[verdict['against']]}" if verdict["against"] else verdict["unit"]
+    reached = f"{verdict['value']:.3g} {unit}"
     return f"| {what} | {sign} {verdict['limit']:g} {verdict['unit']} | {reached} | {'' if verdict['holds'] else 'missed'} |"
 
 

@@ -29,6 +29,8 @@ FRAMES = 60
 FRAME_CELLS = 60 * 4_000_000  # of all frames together: a larger sea gets fewer, 6 at least
 PICTURE_CELLS = 1600  # each way; larger seas are thinned for the report
 HUMP_M = 5.0
+BYTES_A_CELL = 100  # what preparing the sea takes, about: a dozen fields of doubles
+MOST_STEPS = 100_000_000  # a year of a coarse sea; each is kept for every gauge
 VOLUME_TOLERANCE = 1e-12  # relative; rounding of one addition a cell and step, of random sign
 
 Point = tuple[float, float]
@@ -139,6 +141,7 @@ class _Plan:
     ) -> None:
         floor = bathymetry.load(file)
         rows, columns = grid if grid is not None else _grid_for(floor)
+        _check_cells(rows, columns)
         _core.tsunami_grid(ranks, max(rows, 1), max(columns, 1))  # refuses more ranks than cells
         self.sea = sea.build(floor, rows, columns)
         self.radius_m = voyage.default_radius_m(self.sea)
@@ -186,6 +189,16 @@ class _Plan:
         print(f"ranks      {ranks} on the {device} device ({why})", flush=True)
 
 
+def _check_cells(rows: int, columns: int) -> None:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    needed = rows * columns * BYTES_A_CELL
+    if needed > memory:
+        raise InvalidArgumentError(
+            f"a grid of {rows} x {columns} cells takes about {needed / 1e9:.3g} GB to prepare, and this machine has "
+            f"{memory / 1e9:.3g} GB; ask for fewer cells"
+        )
+
+
 def _grid_for(floor: bathymetry.Bathymetry) -> tuple[int, int]:
     """About CELLS cells, as tall as they are wide."""
     across, up = float(floor.x[-1] - floor.x[0]), float(floor.y[-1] - floor.y[0])
@@ -199,10 +212,17 @@ def _steps(steps: int | None, hours: float | None, time_step_s: float, travel: v
     if steps is not None:
         if steps < 1:
             raise InvalidArgumentError(f"{steps} steps are no simulation; ask for 1 or more")
-        return steps
+        return _bounded(steps)
     if hours is not None and not (math.isfinite(hours) and hours > 0):
         raise InvalidArgumentError(f"{hours} hours are no simulation; ask for more than 0")
-    return max(1, round((hours if hours is not None else voyage.hours_to_simulate(travel)) * 3600 / time_step_s))
+    wanted = hours if hours is not None else voyage.hours_to_simulate(travel)
+    return _bounded(max(1, round(wanted * 3600 / time_step_s)))
+
+
+def _bounded(steps: int) -> int:
+    if steps > MOST_STEPS:
+        raise InvalidArgumentError(f"{steps:,} steps are too many; ask for {MOST_STEPS:,} at most")
+    return steps
 
 
 def _judge(plan: _Plan, job: Job, folder: Path) -> Outcome:

@@ -62,9 +62,9 @@ void log_line(LogLevel level, const std::string& text) {
 bool first_time(LogLevel level, const std::string& key) {
   if (!logs(level)) return false;
   static std::mutex guard;
-  static std::unordered_set<std::string> seen;
+  static auto* const seen = new std::unordered_set<std::string>;  // never destroyed: threads log while the process ends
   const std::lock_guard lock(guard);
-  return seen.insert(key).second;
+  return seen->insert(key).second;
 }
 
 }  // namespace onstream

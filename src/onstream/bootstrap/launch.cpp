@@ -221,7 +221,10 @@ Launch Launch::without(const std::vector<int>& ranks) const {
   // local_rank stays: it says which GPU is this process's. Of ranks on several hosts nobody here knows which were
   // local.
   if (local_size == size) rest.local_size = rest.size;
-  if (!absent.empty() && address.starts_with("unix:")) {
+  if (absent.empty()) return rest;
+  // A TCP port is all that the job has: there the store tells its worlds apart by the generation.
+  rest.generation = to_hex(sha256(concat(generation, " without", names))).substr(0, 32);
+  if (address.starts_with("unix:")) {
     rest.address = concat("unix:onstream-", to_hex(sha256(concat(address, " without", names))).substr(0, 32));
   }
   return rest;

@@ -14,6 +14,7 @@ struct Launch {
   std::string address = "127.0.0.1";  // of rank 0's store: a host, or "unix:NAME" for ranks of one host (no port)
   int port = 0;                       // of rank 0's store; 0 with size 1 or "unix:NAME"
   std::string secret;                 // shared by the job's ranks; every connection proves that it knows it
+  std::string generation;             // "" for the whole job; differs for each choice of ranks it goes on without
   std::string launcher = "none";      // "onstream", "torchrun", "open mpi", "mpich", "slurm" or "none"
 
   // The launch of the same job without some of its ranks, which have died: what the others make a new world of. They

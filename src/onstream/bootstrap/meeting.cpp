@@ -29,8 +29,18 @@ bool Meeting::enter(int rank) {
   return true;
 }
 
+bool Meeting::open_to(int rank) const {
+  const bool complete = std::all_of(gone_.begin(), gone_.end(), [](Gone how) { return how == Gone::no; });
+  return complete && (rank >= size() || !present_[static_cast<std::size_t>(rank)]);
+}
+
 bool Meeting::over() const {
-  return std::none_of(gone_.begin(), gone_.end(), [](Gone how) { return how == Gone::no; });
+  bool someone_came = false;
+  for (std::size_t rank = 0; rank < gone_.size(); ++rank) {
+    if (present_[rank] && gone_[rank] == Gone::no) return false;
+    someone_came = someone_came || present_[rank];
+  }
+  return someone_came;
 }
 
 std::optional<int> Meeting::someone_dead() const {
@@ -61,11 +71,13 @@ MeetingAnswers Meeting::gather(int rank, std::uint64_t id, std::string_view topi
   MeetingAnswers answers;
   Gather& gather = gathers_[std::string(topic)];
   gather.values.resize(gone_.size());
+  gather.came.resize(gone_.size());
   std::optional<std::string>& mine = gather.values[static_cast<std::size_t>(rank)];
   if (mine.has_value())
     return {failure_for(rank, id, ErrorCode::invalid_argument,
                         concat("rank ", rank, " gathers topic '", topic, "' a second time; each topic is used once"))};
   mine = value;
+  gather.came[static_cast<std::size_t>(rank)] = true;
   gather.askers.push_back({rank, id});
 
   const bool complete =
@@ -101,7 +113,7 @@ MeetingAnswers Meeting::missing(int rank, std::uint64_t id, std::string_view top
   std::vector<std::uint32_t> ranks;
   const auto found = gathers_.find(topic);
   for (std::uint32_t other = 0; other < gone_.size(); ++other)
-    if (found != gathers_.end() && !found->second.values[other].has_value()) ranks.push_back(other);
+    if (found != gathers_.end() && !found->second.came[other]) ranks.push_back(other);
   wire::Packer body;
   body.u64(id).u32(static_cast<std::uint32_t>(ranks.size()));
   for (const std::uint32_t other : ranks) body.u32(other);
@@ -112,15 +124,28 @@ void Meeting::cancel(int rank, std::uint64_t id) {
   const auto asked = [&](const Question& question) { return question.rank == rank && question.id == id; };
   for (auto& [key, questions] : getters_) std::erase_if(questions, asked);
   std::erase_if(getters_, [](const auto& entry) { return entry.second.empty(); });
-  for (auto& [topic, gather] : gathers_) std::erase_if(gather.askers, asked);
+  take_back(rank, id);
+}
+
+void Meeting::take_back(int rank, std::optional<std::uint64_t> id) {
+  const auto theirs = [&](const Question& question) {
+    return question.rank == rank && id.value_or(question.id) == question.id;
+  };
+  for (auto& [topic, gather] : gathers_) {
+    if (std::erase_if(gather.askers, theirs) > 0 || !id) gather.values[static_cast<std::size_t>(rank)].reset();
+  }
+  std::erase_if(gathers_, [](const auto& entry) {
+    return std::none_of(entry.second.values.begin(), entry.second.values.end(),
+                        [](const auto& v) { return v.has_value(); });
+  });
 }
 
 MeetingAnswers Meeting::go(int rank, Gone how) {
   gone_[static_cast<std::size_t>(rank)] = how;
   for (auto& [key, questions] : getters_) std::erase_if(questions, [&](const Question& q) { return q.rank == rank; });
+  take_back(rank, std::nullopt);
   MeetingAnswers answers;
   for (auto& [topic, gather] : gathers_) {
-    std::erase_if(gather.askers, [&](const Question& q) { return q.rank == rank; });
     if (fail_if_hopeless(topic, gather, answers)) gather.askers.clear();
   }
   if (how != Gone::died) return answers;

@@ -23,12 +23,18 @@ using MeetingAnswers = std::vector<MeetingAnswer>;
 
 class Meeting {
  public:
-  explicit Meeting(int size) : gone_(static_cast<std::size_t>(size)), present_(static_cast<std::size_t>(size)) {}
+  explicit Meeting(int size, std::string generation = "")
+      : generation_(std::move(generation)),
+        gone_(static_cast<std::size_t>(size)),
+        present_(static_cast<std::size_t>(size)) {}
 
   int size() const { return static_cast<int>(gone_.size()); }
+  const std::string& generation() const { return generation_; }
+  // Whether this rank may still meet all the others here: it has not been here, and nobody has gone.
+  bool open_to(int rank) const;
   // False when that rank is here already, or was.
   bool enter(int rank);
-  // No rank will come back: the meeting can be forgotten.
+  // Nobody is here, and nobody will come: the meeting can be forgotten.
   bool over() const;
 
   MeetingAnswers set(std::string_view key, std::string_view value);
@@ -47,14 +53,18 @@ class Meeting {
   };
   struct Gather {
     std::vector<std::optional<std::string>> values;
+    std::vector<bool> came;  // also who has given up since
     std::vector<Question> askers;
   };
 
   MeetingAnswers go(int rank, Gone how);
+  // Forgets what a rank gave to gathers that were not complete; only of those whose question this is, if one is given.
+  void take_back(int rank, std::optional<std::uint64_t> id);
   // Fails the askers of a gather that a gone rank has not joined; true if there is such a rank.
   bool fail_if_hopeless(std::string_view topic, const Gather& gather, MeetingAnswers& answers) const;
   std::optional<int> someone_dead() const;
 
+  std::string generation_;
   std::vector<Gone> gone_;
   std::vector<bool> present_;
   std::map<std::string, std::string, std::less<>> values_;

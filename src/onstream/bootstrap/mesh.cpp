@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/bootstrap/mesh_connect.hpp"
 #include "onstream/bootstrap/mesh_ledger.hpp"
 #include "onstream/bootstrap/mesh_link.hpp"
-#include "onstream/bootstrap/quiet_thread.hpp"
 #include "onstream/bootstrap/socket.hpp"
 
 namespace onstream {

@@ -15,6 +15,7 @@
 #include "onstream/bootstrap/socket.hpp"
 #include "onstream/bootstrap/store_protocol.hpp"
 #include "onstream/bootstrap/store_server.hpp"
+#include "onstream/device/process_id.hpp"
 
 namespace onstream {
 namespace {
@@ -22,14 +23,6 @@ namespace {
 using store_protocol::Kind;
 
 constexpr double kSendLimitS = 60.0;  // the server always reads; only a stopped process takes longer
-
-// How many stores this process has made for (address, port, secret) as this rank. Ranks may be threads of one process.
-std::uint64_t next_world(const Launch& launch, int port) {
-  static std::mutex mutex;
-  static auto* const counts = new std::map<std::string, std::uint64_t>;
-  const std::lock_guard lock(mutex);
-  return ++(*counts)[concat(Endpoint{launch.address, port}.describe(), '/', launch.secret, '/', launch.rank)];
-}
 
 std::string list_of(const std::vector<std::uint32_t>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -52,7 +45,6 @@ class Store::Implementation {
       endpoint_.port = server_->port();
     }
     try {
-      world_ = next_world(launch, endpoint_.port);
       join(deadline);
     } catch (...) {
       if (server_) server_->release();
@@ -109,9 +101,10 @@ class Store::Implementation {
     send(Kind::gather, wire::Packer().u64(id).text(topic).text(mine));
     const std::optional<wire::Frame> answer = await(id, Kind::gathered, deadline);
     if (!answer) {
+      const std::string absent = absent_from(topic);
       send(Kind::cancel, wire::Packer().u64(id));
-      fail(ErrorCode::timeout, absent_from(topic), " of ", launch_.size, " did not come to ", topic, " within ",
-           limit_s, " s (bootstrap_timeout_s) at ", endpoint_.describe(),
+      fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not come to ", topic, " within ", limit_s,
+           " s (bootstrap_timeout_s) at ", endpoint_.describe(),
            "; check that they started and see their own errors. If they have died, the others make their world "
            "from the launch without them (docs/failure.md)");
     }
@@ -146,7 +139,8 @@ class Store::Implementation {
   bool introduce(Deadline deadline, std::string& why) {
     store_protocol::Hello hello;
     hello.client_nonce = random_bytes(store_protocol::kNonceBytes);
-    hello.world = world_;
+    hello.generation = launch_.generation;
+    hello.process = process_id();
     hello.rank = static_cast<std::uint32_t>(launch_.rank);
     hello.size = static_cast<std::uint32_t>(launch_.size);
     std::optional<wire::Frame> answer;
@@ -163,7 +157,7 @@ class Store::Implementation {
       if (!challenge || challenge->kind != Kind::challenge) return false;
       server_nonce = wire::Unpacker(challenge->body).text();
       wire::Packer body;
-      body.text(hello.client_nonce).u64(hello.world).u32(hello.rank).u32(hello.size);
+      body.text(hello.client_nonce).text(hello.generation).u64(hello.process).u32(hello.rank).u32(hello.size);
       body.text(store_protocol::client_proof(launch_.secret, server_nonce, hello));
       send_all(socket_, wire::encode(Kind::hello, body.body()), deadline);
       why = "the server did not accept this rank's secret; all ranks must be started with the same ONSTREAM_SECRET";
@@ -238,7 +232,6 @@ class Store::Implementation {
 
   const Launch launch_;
   Endpoint endpoint_;
-  std::uint64_t world_ = 0;
   std::shared_ptr<StoreServer> server_;  // of rank 0
 
   std::mutex mutex_;  // one question at a time

@@ -1,4 +1,5 @@
-// The store: a small key-value server in rank 0's process, over TCP, where the ranks of a job meet.
+// The store: a small key-value server in rank 0's process, where the ranks of a job meet: at a Unix-domain name, or
+// over TCP.
 //
 // Every connection starts with proof of the job's secret; anything malformed is dropped without an answer. The store is
 // used at start-up and by collective set-up calls, never by ops. All waits have deadlines.

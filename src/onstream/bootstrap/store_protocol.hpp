@@ -1,13 +1,14 @@
 // What the store's client and server say to each other: the kinds of frames, their bodies, and the proof of the secret.
 //
 //   server: challenge {nonce}                                        at once after accepting
-//   client: hello {nonce, world, rank, size, proof}                  anything else: dropped without an answer
+//   client: hello {nonce, generation, process, rank, size, proof}    anything else: dropped without an answer
 //   server: welcome {proof}, or failed {0, error} and the end        the server proves the secret too
 //   client: set {key, value} · get {id, key} · gather {id, topic, value} · missing {id, topic} · cancel {id} · bye {}
 //   server: value {id, value} · gathered {id, count, values} · absent {id, count, ranks} · failed {id, error}
 //
-// `world` counts the stores that a rank has made with one address, port and secret. Keys of different worlds never
-// meet, so a world destroyed and made again finds no stale key.
+// The server chooses the meeting: the oldest of the job's generation (Launch::without) in which this rank has not been
+// and that nobody has left. So ranks that gave up, or died, and come again meet the others whatever each has tried
+// before, and a world destroyed and made again finds no stale key. `process` tells two processes that claim one rank.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ constexpr std::size_t kNonceBytes = 32;
 
 struct Hello {
   std::string client_nonce;
-  std::uint64_t world = 0;
+  std::string generation;
+  std::uint64_t process = 0;  // process_id()
   std::uint32_t rank = 0;
   std::uint32_t size = 0;
 };
@@ -49,7 +51,7 @@ inline std::string prove(std::string_view secret, std::string_view purpose, std:
                          const Hello& hello) {
   wire::Packer signed_text;
   signed_text.text(purpose).text(server_nonce).text(hello.client_nonce);
-  signed_text.u64(hello.world).u32(hello.rank).u32(hello.size);
+  signed_text.text(hello.generation).u64(hello.process).u32(hello.rank).u32(hello.size);
   return hmac_sha256(secret, signed_text.body());
 }
 

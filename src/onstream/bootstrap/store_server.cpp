@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "onstream/base/error.hpp"
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 
 namespace onstream {
 namespace {
@@ -96,14 +96,15 @@ bool StoreServer::finished() {
 void StoreServer::serve() {
   constexpr int kHousekeepingMs = 1000;
   while (!finished()) {
-    std::vector<pollfd> polled = {{listener_.get(), POLLIN, 0}, {waker_.get(), POLLIN, 0}};
+    const bool deaf = !deaf_until_.passed();
+    std::vector<pollfd> polled = {{deaf ? -1 : listener_.get(), POLLIN, 0}, {waker_.get(), POLLIN, 0}};
     std::vector<Client*> owners;
     for (Client& client : clients_) {
       const int wants = client.out.empty() ? POLLIN : POLLIN | POLLOUT;
       polled.push_back({client.socket.get(), static_cast<short>(wants), 0});
       owners.push_back(&client);
     }
-    poll_some(polled, kHousekeepingMs);
+    poll_some(polled, deaf ? milliseconds_left(deaf_until_, kHousekeepingMs) : kHousekeepingMs);
 
     if (polled[1].revents != 0) drain(waker_);
     for (std::size_t i = 0; i < owners.size(); ++i) attend(*owners[i], polled[i + 2].revents);
@@ -117,7 +118,12 @@ void StoreServer::serve() {
 void StoreServer::accept_strangers() {
   while (true) {
     Fd socket = accept_one(listener_);
-    if (!socket.valid()) return;
+    if (!socket.valid()) {
+      // A connection that cannot be taken stays, and poll() would tell of it again at once.
+      constexpr double kDeafS = 0.05;
+      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) deaf_until_ = Deadline(kDeafS);
+      return;
+    }
     if (endpoint_.is_unix() && credentials_of(socket).uid != ::geteuid()) continue;
     const auto stranger = [](const Client& client) { return !client.proved; };
     if (static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), stranger)) >= kMaxStrangers)
@@ -153,14 +159,14 @@ void StoreServer::attend(Client& client, short events) {
 
 void StoreServer::hear(Client& client, const wire::Frame& frame) {
   if (!client.proved) return welcome(client, frame);
-  Meeting& meeting = meetings_.at(client.world);
+  Meeting& meeting = meetings_.at(client.meeting);
   wire::Unpacker body(frame.body);
   if (frame.kind == Kind::bye) return close(client, &Meeting::leave);
   if (frame.kind == Kind::set) {
     const std::string_view key = body.text();
     const std::string_view value = body.text();
     body.end();
-    return deliver(client.world, meeting.set(key, value));
+    return deliver(client.meeting, meeting.set(key, value));
   }
   const std::uint64_t id = body.u64();
   if (frame.kind == Kind::cancel) {
@@ -171,11 +177,11 @@ void StoreServer::hear(Client& client, const wire::Frame& frame) {
   if (frame.kind == Kind::gather) {
     const std::string_view value = body.text();
     body.end();
-    return deliver(client.world, meeting.gather(client.rank, id, name, value));
+    return deliver(client.meeting, meeting.gather(client.rank, id, name, value));
   }
   body.end();
-  if (frame.kind == Kind::get) return deliver(client.world, meeting.get(client.rank, id, name));
-  if (frame.kind == Kind::missing) return deliver(client.world, meeting.missing(client.rank, id, name));
+  if (frame.kind == Kind::get) return deliver(client.meeting, meeting.get(client.rank, id, name));
+  if (frame.kind == Kind::missing) return deliver(client.meeting, meeting.missing(client.rank, id, name));
   fail(ErrorCode::invalid_argument, "a store client sent a frame of unknown kind ", static_cast<int>(frame.kind));
 }
 
@@ -184,7 +190,8 @@ void StoreServer::welcome(Client& client, const wire::Frame& frame) {
   wire::Unpacker body(frame.body);
   store_protocol::Hello hello;
   hello.client_nonce = body.text();
-  hello.world = body.u64();
+  hello.generation = body.text();
+  hello.process = body.u64();
   hello.rank = body.u32();
   hello.size = body.u32();
   const std::string_view proof = body.text();
@@ -196,19 +203,37 @@ void StoreServer::welcome(Client& client, const wire::Frame& frame) {
   if (hello.size == 0 || hello.size > kMaxRanks || hello.rank >= hello.size)
     return refuse(client, concat("rank ", hello.rank, " of ", hello.size, " is not possible"));
   const int size = static_cast<int>(hello.size);
-  Meeting& meeting = meetings_.try_emplace(hello.world, size).first->second;
+  if (claimed_by_another(hello))
+    return refuse(client, concat("two processes say that they are rank ", hello.rank, " of ", size,
+                                 "; give each process its own rank"));
+  const std::uint64_t number = meeting_for(hello);
+  Meeting& meeting = meetings_.at(number);
   if (meeting.size() != size)
     return refuse(client, concat("rank ", hello.rank, " says that the job has ", size, " ranks, others said ",
                                  meeting.size(), "; start all ranks with the same size"));
-  if (!meeting.enter(static_cast<int>(hello.rank)))
-    return refuse(client, concat("two processes say that they are rank ", hello.rank, " of ", size,
-                                 "; give each process its own rank"));
+  (void)meeting.enter(static_cast<int>(hello.rank));
   client.proved = true;
-  client.world = hello.world;
+  client.meeting = number;
+  client.process = hello.process;
   client.rank = static_cast<int>(hello.rank);
   client.reader.allow(wire::kMaxBodyBytes);
   const std::string answer = store_protocol::server_proof(secret_, client.nonce, hello);
   client.out += wire::encode(Kind::welcome, wire::Packer().text(answer).body());
+}
+
+std::uint64_t StoreServer::meeting_for(const store_protocol::Hello& hello) {
+  for (const auto& [number, meeting] : meetings_)
+    if (meeting.generation() == hello.generation && meeting.open_to(static_cast<int>(hello.rank))) return number;
+  meetings_.emplace(++last_meeting_, Meeting(static_cast<int>(hello.size), hello.generation));
+  return last_meeting_;
+}
+
+// Of several worlds of one process each has a client here.
+bool StoreServer::claimed_by_another(const store_protocol::Hello& hello) const {
+  return std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
+    return client.proved && client.rank == static_cast<int>(hello.rank) && client.process != hello.process &&
+           meetings_.at(client.meeting).generation() == hello.generation;
+  });
 }
 
 void StoreServer::refuse(Client& client, const std::string& why) {
@@ -219,10 +244,10 @@ void StoreServer::refuse(Client& client, const std::string& why) {
   client.closing = true;
 }
 
-void StoreServer::deliver(std::uint64_t world, const MeetingAnswers& answers) {
+void StoreServer::deliver(std::uint64_t meeting, const MeetingAnswers& answers) {
   for (const MeetingAnswer& answer : answers)
     for (Client& client : clients_)
-      if (client.proved && client.socket.valid() && client.world == world && client.rank == answer.rank)
+      if (client.proved && client.socket.valid() && client.meeting == meeting && client.rank == answer.rank)
         client.out += answer.frame;
 }
 
@@ -246,8 +271,8 @@ void StoreServer::close(Client& client, MeetingAnswers (Meeting::*how)(int)) {
   client.out.clear();
   if (!client.proved) return;
   client.proved = false;
-  const auto meeting = meetings_.find(client.world);
-  deliver(client.world, (meeting->second.*how)(client.rank));
+  const auto meeting = meetings_.find(client.meeting);
+  deliver(client.meeting, (meeting->second.*how)(client.rank));
   if (meeting->second.over()) meetings_.erase(meeting);
 }
 

@@ -46,7 +46,8 @@ class StoreServer {
     Deadline proof_deadline{10.0};
     bool proved = false;
     bool closing = false;  // close when `out` is empty
-    std::uint64_t world = 0;
+    std::uint64_t meeting = 0;
+    std::uint64_t process = 0;
     int rank = -1;
   };
 
@@ -57,7 +58,10 @@ class StoreServer {
   void hear(Client& client, const wire::Frame& frame);
   void welcome(Client& client, const wire::Frame& frame);
   void refuse(Client& client, const std::string& why);
-  void deliver(std::uint64_t world, const MeetingAnswers& answers);
+  // Where a rank of this generation belongs (store_protocol.hpp); a new one if there is none yet.
+  std::uint64_t meeting_for(const store_protocol::Hello& hello);
+  bool claimed_by_another(const store_protocol::Hello& hello) const;
+  void deliver(std::uint64_t meeting, const MeetingAnswers& answers);
   void flush(Client& client);
   void close(Client& client, MeetingAnswers (Meeting::*how)(int));
   void report_drained();
@@ -69,7 +73,9 @@ class StoreServer {
 
   // Of the serving thread.
   std::list<Client> clients_;
-  std::map<std::uint64_t, Meeting> meetings_;
+  std::map<std::uint64_t, Meeting> meetings_;  // by number, the oldest first
+  std::uint64_t last_meeting_ = 0;
+  Deadline deaf_until_{0};  // no new connections before: there was no descriptor for one
 
   std::mutex mutex_;
   std::condition_variable drained_changed_;

@@ -87,7 +87,7 @@ Error unpack_error(Unpacker& unpacker) {
   const std::uint32_t code = unpacker.u32();
   const std::string text(unpacker.text());
   unpacker.end();
-  const bool known = code <= static_cast<std::uint32_t>(ErrorCode::closed);
+  const bool known = code <= static_cast<std::uint32_t>(ErrorCode::unmapped);
   return Error(known ? static_cast<ErrorCode>(code) : ErrorCode::aborted, text);
 }
 

@@ -6,7 +6,10 @@
 // a moment for it, as what is released while a driver shuts down may crash.
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
@@ -20,6 +23,7 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream {
@@ -40,10 +44,14 @@ class Disposal {
   Disposal(const Disposal&) = delete;
   Disposal& operator=(const Disposal&) = delete;
 
+  // A forked child has one of its own: the thread, and what was handed over, stay with its parent.
   static Disposal& of_process() {
-    static auto* const it = new Disposal;
-    static const AtEnd at_end{it};
-    return *it;
+    static std::atomic<Disposal*> current = new Disposal;
+    static const AtEnd at_end;
+    Disposal* it = current.load(std::memory_order_acquire);  // pairs with the exchange
+    if (it->owner_ == ::getpid()) return *it;
+    auto own = std::make_unique<Disposal>();
+    return current.compare_exchange_strong(it, own.get(), std::memory_order_acq_rel) ? *own.release() : *it;
   }
 
   // Blocks until all that was handed over is released. False at the deadline.
@@ -56,7 +64,7 @@ class Disposal {
   void hand_over(std::shared_ptr<const void> thing, Events after = {}) noexcept {
     try {
       const std::lock_guard lock(mutex_);
-      if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+      if (!thread_.joinable()) thread_ = quiet_thread([this] { work(); });
       arrived_.emplace_back();  // moved into it only now: this thread must not be the last owner
       arrived_.back() = {std::move(after), std::move(thing)};
       ++open_;
@@ -74,10 +82,10 @@ class Disposal {
   };
 
   struct AtEnd {
-    Disposal* disposal;
+    AtEnd() = default;
     ~AtEnd() {
       constexpr double kMomentS = 1;
-      static_cast<void>(disposal->finish(kMomentS));
+      static_cast<void>(of_process().finish(kMomentS));
     }
   };
 
@@ -115,6 +123,7 @@ class Disposal {
     }
   }
 
+  const pid_t owner_ = ::getpid();
   std::mutex mutex_;
   std::condition_variable news_;
   std::vector<Entry> arrived_;

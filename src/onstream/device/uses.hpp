@@ -4,6 +4,8 @@
 // it needs by itself (Device::retain). Thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,8 +25,7 @@ class Uses {
   std::shared_ptr<Event> note(Stream stream) {
     if (device_->capturing(stream)) return nullptr;
     std::shared_ptr<Event> event = device_->record(stream);
-    const std::lock_guard lock(mutex_);
-    newest_[stream.handle] = event;
+    note(stream, event);
     return event;
   }
 
@@ -32,6 +33,13 @@ class Uses {
   void note(Stream stream, std::shared_ptr<Event> behind) {
     const std::lock_guard lock(mutex_);
     newest_[stream.handle] = std::move(behind);
+    if (newest_.size() > enough_) forget_done();
+  }
+
+  // Streams that it has an event of.
+  std::size_t streams() const {
+    const std::lock_guard lock(mutex_);
+    return newest_.size();
   }
 
   std::vector<std::shared_ptr<Event>> unfinished() const {
@@ -56,9 +64,17 @@ class Uses {
   }
 
  private:
+  // Streams come and go, also such as nobody tells of.
+  void forget_done() {
+    constexpr std::size_t kFew = 64;
+    std::erase_if(newest_, [](const auto& one) { return one.second->done(); });
+    enough_ = std::max(kFew, 2 * newest_.size());
+  }
+
   std::shared_ptr<Device> device_;
   mutable std::mutex mutex_;
   std::map<void*, std::shared_ptr<Event>> newest_;  // by stream
+  std::size_t enough_ = 64;                         // of them, until done ones are forgotten
 };
 
 }  // namespace onstream

@@ -62,10 +62,22 @@ struct Search {
   }
 };
 
-std::string listed(const std::vector<std::int64_t>& numbers) {
+template <class Number>
+std::string listed(const std::vector<Number>& numbers) {
   std::string text;
-  for (std::int64_t number : numbers) text += concat(text.empty() ? "" : " x ", number);
+  for (const Number number : numbers) text += concat(text.empty() ? "" : " x ", number);
   return text;
+}
+
+// Ranks in all. Throws for what is no grid.
+std::int64_t size_of(const std::vector<int>& grid) {
+  std::int64_t size = 1;
+  for (const int ranks : grid) {
+    require(ranks >= 1, "a grid of ", listed(grid), " ranks: there must be at least one along every dimension");
+    size *= ranks;
+    require(size <= std::numeric_limits<int>::max(), "a grid of ", listed(grid), " has more ranks than there can be");
+  }
+  return size;
 }
 
 }  // namespace
@@ -83,6 +95,8 @@ std::vector<int> choose_grid(int size, const std::vector<std::int64_t>& shape) {
 }
 
 std::vector<int> coordinates_of(int rank, const std::vector<int>& grid) {
+  const std::int64_t size = size_of(grid);
+  require(rank >= 0 && rank < size, "rank ", rank, " is not in a grid of ", listed(grid), " ranks");
   std::vector<int> coordinates(grid.size());
   for (std::size_t d = grid.size(); d-- > 0;) {
     coordinates[d] = rank % grid[d];
@@ -92,9 +106,15 @@ std::vector<int> coordinates_of(int rank, const std::vector<int>& grid) {
 }
 
 int rank_at(std::vector<int> coordinates, const std::vector<int>& grid, const std::vector<bool>& periodic) {
+  size_of(grid);
+  require(coordinates.size() == grid.size(), "there are ", coordinates.size(), " coordinates for a grid of ",
+          listed(grid), " ranks");
+  require(periodic.empty() || periodic.size() == grid.size(), "periodic has ", periodic.size(),
+          " entries for a grid of ", listed(grid), " ranks; give one a dimension, or none");
   int rank = 0;
   for (std::size_t d = 0; d < grid.size(); ++d) {
-    if (d < periodic.size() && periodic[d]) coordinates[d] = (coordinates[d] % grid[d] + grid[d]) % grid[d];
+    if (d < periodic.size() && periodic[d])
+      coordinates[d] = static_cast<int>((std::int64_t{coordinates[d] % grid[d]} + grid[d]) % grid[d]);
     if (coordinates[d] < 0 || coordinates[d] >= grid[d]) return -1;
     rank = rank * grid[d] + coordinates[d];
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/device/disposal.hpp"
 
 namespace onstream {
@@ -29,6 +29,17 @@ struct CopyThread::Page {
 
   std::shared_ptr<Memory> slots;
   std::shared_ptr<Memory> answers;
+};
+
+// What a graph keeps.
+struct CopyThread::OfGraph {
+  ~OfGraph() {
+    const std::lock_guard lock(freed->mutex);
+    freed->slots.push_back(slot);
+  }
+  std::shared_ptr<Page> page;
+  std::shared_ptr<Freed> freed;
+  const CopySlot* slot;
 };
 
 CopyThread::~CopyThread() {
@@ -55,6 +66,7 @@ Copier CopyThread::take(std::uint64_t lead) {
       }
     });
   }
+  take_back();
   const auto is_free = [](const Entry& entry) {
     return !entry.in_use && (entry.retired == nullptr || entry.retired->done());
   };
@@ -71,6 +83,14 @@ Copier CopyThread::take(std::uint64_t lead) {
   return copier;
 }
 
+void CopyThread::take_back() {
+  const std::lock_guard lock(freed_->mutex);
+  for (Entry& entry : entries_) {
+    if (std::ranges::count(freed_->slots, entry.copier.slot) > 0) entry.in_use = false;
+  }
+  freed_->slots.clear();
+}
+
 void CopyThread::add_page() {
   const auto page = std::make_shared<Page>(*device_);
   for (std::size_t i = 0; i < kSlots; ++i) entries_.push_back({page->copier(i), 0, nullptr, false, page});
@@ -83,7 +103,7 @@ void CopyThread::give_back(const Copier& copier, Stream stream) {
   const auto entry =
       std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
   if (captured) {
-    device_->retain(stream, entry->page);
+    device_->retain(stream, std::shared_ptr<const OfGraph>(new OfGraph{entry->page, freed_, copier.slot}));
   } else {
     entry->retired = std::move(event);
     entry->in_use = false;

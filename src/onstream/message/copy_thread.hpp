@@ -26,11 +26,17 @@ class CopyThread {
 
   // A slot for one op to be enqueued now, whose kernel writes the first `lead` bytes itself.
   Copier take(std::uint64_t lead);
-  // After the op was enqueued on `stream`: the slot serves another op once this one has passed. A captured op keeps it.
+  // After the op was enqueued on `stream`: the slot serves another op once this one has passed, and that of a
+  // captured op once its graph is over.
   void give_back(const Copier& copier, Stream stream);
 
  private:
   struct Page;  // the memory of several slots and of their answers
+  struct Freed {
+    std::mutex mutex;
+    std::vector<const CopySlot*> slots;
+  };
+  struct OfGraph;
   struct Entry {
     Copier copier;
     std::uint64_t issued = 0;
@@ -39,6 +45,7 @@ class CopyThread {
     std::shared_ptr<Page> page;
   };
   void add_page();
+  void take_back();
   void serve();
   bool serve(Entry& entry);
 
@@ -46,6 +53,7 @@ class CopyThread {
   std::function<void(const std::string&)> on_failure_;
   std::mutex mutex_;
   std::vector<Entry> entries_;
+  std::shared_ptr<Freed> freed_ = std::make_shared<Freed>();  // by graphs, which may outlive this object
   Stream stream_;
   std::thread thread_;
   std::condition_variable news_;  // an op that will ask is on its way

@@ -89,6 +89,7 @@ class Messages::Implementation {
     return body;
   }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane);
+  void begin(const std::shared_ptr<Request>& request, bool captured);
 
   // --- on_stream.cpp ---
   std::shared_ptr<Request> isend_at(Moment moment, const Outgoing& message, Stream stream);

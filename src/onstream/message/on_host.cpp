@@ -54,6 +54,7 @@ std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message
   if (!on_host_) return isend_at(Moment::now, message, streams_.sends());
   SendRoute route = route_send(message, lane::Completion::posted);
   auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
+  begin(request, false);
   lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
   body.ticket = request->slot.ticket;
   request->bounce = route.bounce;
@@ -72,7 +73,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
   if (!on_host_) return irecv(destination, bytes, peer, options, streams_.receives());
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
-  outstanding_.add(request);
+  begin(request, false);
   if (route.bounce != nullptr) request->copy_back = destination;
   request->bounce = route.bounce;
   auto body = recv_body<lane::Post>(route, bytes, request->lane);

@@ -46,7 +46,7 @@ std::shared_ptr<Request> Messages::Implementation::isend_at(Moment moment, const
   SendRoute route = route_send(message, lane::Completion::posted);
   copy_small(route, message, moment, stream);
   auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
-  request->captured = device_->capturing(stream);
+  begin(request, device_->capturing(stream));
   post_send(route, request, message.source, stream);
   note_use(request, stream);
   return request;
@@ -56,16 +56,24 @@ std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::s
                                                                           Stream stream) {
   const bool captured = device_->capturing(stream);
   std::vector<std::shared_ptr<Request>> requests;
+  std::vector<SendRoute> routes;
+  requests.reserve(messages.size());
+  routes.reserve(messages.size());
+  for (const Outgoing& message : messages) {  // may throw: nothing is posted then
+    routes.push_back(route_send(message, lane::Completion::posted));
+    requests.push_back(make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane)));
+  }
   lane::SendMany many;
   const auto flush = [&] {
     if (many.count > 0) launch(*device_, lane::send_many_kernel(), many, grids_.send_many(many), stream);
     many.count = 0;
   };
-  for (const Outgoing& message : messages) {
-    const lane::View& to = view(message.peer, message.options.lane);
-    SendRoute route = route_send(message, lane::Completion::posted);
-    auto request = make_request(OpKind::send, message.bytes, to);
-    request->captured = captured;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const Outgoing& message = messages[i];
+    const SendRoute& route = routes[i];
+    const auto& request = requests[i];
+    const lane::View& to = request->lane;
+    begin(request, captured);
     const bool joins = !captured && message.bytes <= route.ring_max && route.bounce == nullptr;
     const bool same_lane = many.count > 0 && many.common.lane.peer == to.peer && many.common.lane.lane == to.lane &&
                            many.common.ring_max == route.ring_max;
@@ -76,7 +84,6 @@ std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::s
       if (many.count == 0) many.common = send_body(route, message.bytes, to, lane::Completion::posted);
       many.items[many.count++] = {route.source, message.bytes, request->slot.ticket};
     }
-    requests.push_back(std::move(request));
   }
   flush();
   note_use(stream);
@@ -90,8 +97,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
                                                          const MessageOptions& options, Stream stream) {
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
-  request->captured = device_->capturing(stream);
-  if (!request->captured) outstanding_.add(request);
+  begin(request, device_->capturing(stream));
   if (route.bounce != nullptr) request->copy_back = destination;
   request->bounce = route.bounce;
   auto body = recv_body<lane::Post>(route, bytes, request->lane);

@@ -21,11 +21,12 @@ class Outstanding {
  public:
   Outstanding(std::size_t queues, std::size_t limit) : queues_(queues), limit_(limit) {}
 
-  // Before `request` is posted in its queue. Throws invalid_argument when there is no room.
+  // Before `request` is posted in its queue: opens its ticket. Throws invalid_argument when there is no room.
   void add(const std::shared_ptr<Request>& request) {
     Queue& queue = queues_.at(request->queue);
     const std::lock_guard lock(mutex_);
     make_room(queue, "irecv", request->lane.peer, request->lane.lane);
+    Tickets::open(request->slot);
     queue.open.push_back(request);
     queue.count.store(queue.open.size(), std::memory_order_relaxed);
   }

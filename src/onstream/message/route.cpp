@@ -91,9 +91,14 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
-void Router::add_relay(SendRoute& route, int peer) {
+Relays::One& Router::relay_to(int peer) {
   const std::lock_guard lock(relays_->mutex);
-  Relays::One& relay = relays_->of_peer[peer];
+  return relays_->of_peer[peer];
+}
+
+void Router::add_relay(SendRoute& route, int peer) {
+  Relays::One& relay = relay_to(peer);
+  const std::lock_guard lock(relay.mutex);
   if (relay.memory == nullptr) {
     relay.memory = fabric_.device()->allocate(lane::Relay::kBytes, MemoryKind::device);
     relay.peer_address = fabric_.expose(relay.memory->data(), lane::Relay::kBytes, peer).value_or(0);

@@ -44,10 +44,11 @@ struct RecvRoute {
 // One relay a peer (lane_share.hpp), made with the first message that may need it. Kernels use them.
 struct Relays {
   struct One {
+    std::mutex mutex;  // held while the peer is asked to map it: it holds up the messages to that peer alone
     std::shared_ptr<Memory> memory;
     std::uint64_t peer_address = 0;
   };
-  std::mutex mutex;
+  std::mutex mutex;  // guards the map
   std::map<int, One> of_peer;
 };
 
@@ -68,6 +69,7 @@ class Router {
   Path effective(Path path) const;
   MemoryInfo look_at(const void* address, std::size_t bytes) const;
   void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
+  Relays::One& relay_to(int peer);
   void add_relay(SendRoute& route, int peer);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
 

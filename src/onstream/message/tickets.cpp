@@ -44,8 +44,11 @@ Tickets::Slot Tickets::take() {
   free_.pop_back();
   slot.ticket.use += 1;
   HostGroup::store_relaxed(slot.ticket.received, 0);
-  HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::pending));
   return slot;
+}
+
+void Tickets::open(const Slot& slot) {
+  HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::pending));
 }
 
 bool Tickets::settled(const Left& left) {

@@ -28,8 +28,11 @@ class Tickets {
 
   explicit Tickets(std::shared_ptr<Device> device);
 
-  // A pending ticket. Grows the pool when it is empty, which allocates.
+  // A ticket, settled until it is opened. Grows the pool when it is empty, which allocates.
   Slot take();
+  // Before its op is enqueued: pending from now on. That of a captured op each replay opens itself (lane::Reopen), so
+  // that a graph which is never launched leaves none open.
+  static void open(const Slot& slot);
 
   // What a request leaves behind.
   struct Left {

@@ -293,8 +293,7 @@ Status Context::wait_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
   implementation_->one_sided_.fabric().check();
   if (implementation_->cpu_touches(word)) {
-    return finish_wait(
-        wait_until(HostGroup(0, 1), implementation_->waits_, [&] { return is_met(HostGroup(0, 1), step); }));
+    return wait_for([&] { return is_met(HostGroup(0, 1), step); });
   }
   return implementation_->one_sided_.wait(step);
 }

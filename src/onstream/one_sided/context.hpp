@@ -131,7 +131,7 @@ class Context {
   // Until ready() says so, in rounds that burn, then yield, then sleep.
   template <class Ready>
   Status wait_for(const Ready& ready) {
-    return finish_wait(wait_until(HostGroup(0, 1), host_waits(), ready));
+    return finish_wait(wait_for_peer(HostGroup(0, 1), host_waits(), one_sided::kAnyRank, ready));
   }
 
   // --- atomics: done, at the target, when they return the old value ---

@@ -71,16 +71,19 @@ ONSTREAM_BOTH bool compares_as(Compare compare, T word, T value) {
   return compares<WordOf<T>, Signed>(compare, kSign, bits_of(word), bits_of(value));
 }
 
+// Whom a wait for a word is for: it ends when every other rank has left.
+constexpr std::int64_t kAnyRank = -1;
+
 // Waits in the calling thread; leaves a fault if that does not end with ok.
 template <class Group, class T>
 ONSTREAM_BODY Status wait_for_word(const Group& group, const WaitView& view, const T* word, Compare compare, T value) {
-  const Status status = wait_until(group, view, [&] {
+  const Status status = wait_for_peer(group, view, kAnyRank, [&] {
     return compares_as<T>(compare, value_of<T>(group.load_acquire(word_at(word))), value);  // pairs with signal()
   });
   if (status != Status::ok) {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(OpKind::wait);
-    fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
+    fault.peer = static_cast<std::uint64_t>(one_sided::kAnyRank);
     fault.bytes = sizeof(T);
     fault.extra = static_cast<std::uint64_t>(bits_of(value));
     report(group, view, status, fault);
@@ -216,7 +219,7 @@ struct SegmentView {
   ONSTREAM_BODY Status wait_line(const Scope& scope, const Line* line, std::uint32_t tag, std::uint64_t* value) const {
     Line held{};
     const auto whole = [&](const Line& seen) { return seen.low >> 32 == tag && seen.high >> 32 == tag; };
-    const Status status = wait_until(scope, waits, [&] {
+    const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, [&] {
       held = scope.load_line(line);
       return whole(held);
     });
@@ -256,7 +259,7 @@ struct SegmentView {
     *found = count;
     if (!one_sided::has_one(count, left_out)) return Status::ok;
     const Group group{};
-    const Status status = wait_until(group, waits, [&] {
+    const Status status = wait_for_peer(group, waits, one_sided::kAnyRank, [&] {
       *found = test_any<T>(words, count, left_out, compare, value, first);
       return *found != count;
     });
@@ -296,7 +299,7 @@ struct SegmentView {
   // Until `ready()`, in the calling thread: for conditions of the caller's own. It must acquire what it looks at.
   template <class Scope, class Ready>
   ONSTREAM_BODY Status wait_for(const Scope& scope, const Ready& ready) const {
-    const Status status = wait_until(scope, waits, ready);
+    const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, ready);
     if (status != Status::ok) tell(scope, status, 0, 0);
     return status;
   }
@@ -378,7 +381,7 @@ struct SegmentView {
   ONSTREAM_BODY void tell(const Scope& scope, Status status, std::uint64_t word_bytes, std::uint64_t value) const {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(OpKind::wait);
-    fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
+    fault.peer = static_cast<std::uint64_t>(one_sided::kAnyRank);
     fault.bytes = word_bytes;
     fault.extra = value;
     report(scope, waits, status, fault);

@@ -34,7 +34,7 @@ Errand* Helper::slot(int peer) const {
   return reinterpret_cast<Errand*>(slots_->peer(peer) + stride_ * static_cast<std::size_t>(fabric_.rank()));
 }
 
-// Looks without rest for a moment after each request, then less and less often.
+// Looks without rest for a moment after each request, then every 50 us (HostGroup::pause).
 void Helper::serve() {
   constexpr std::uint32_t kSpins = 256;
   try {

@@ -10,8 +10,9 @@
 #include <cstdint>
 #include <memory>
 #include <thread>
+#include <utility>
 
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/one_sided/step.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -42,8 +43,11 @@ class Helper {
   std::byte* data(int peer) const { return reinterpret_cast<std::byte*>(slot(peer) + 1); }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::uint64_t* lock(int peer) const { return locks_of_peers() + peer; }
+  // What steps touch here: for a graph, which may outlive this object.
+  std::shared_ptr<const void> memory() const { return std::make_shared<const Memories>(slots_, locks_); }
 
  private:
+  using Memories = std::pair<std::shared_ptr<Segment>, std::shared_ptr<Memory>>;
   std::uint64_t* locks_of_peers() const { return reinterpret_cast<std::uint64_t*>(locks_->data()); }
   void serve();
   bool look();

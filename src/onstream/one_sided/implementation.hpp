@@ -21,6 +21,9 @@ namespace one_sided {
 Step wait_step(const void* word, const Until& until);
 }  // namespace one_sided
 
+// Whether work just given to a stream runs now, or belongs to the graph that the stream is captured into.
+enum class Noted { enqueued, captured };
+
 class OneSidedImplementation {
  public:
   explicit OneSidedImplementation(std::shared_ptr<Fabric> fabric);
@@ -54,7 +57,7 @@ class OneSidedImplementation {
   WaitView host_waits() const;
   Status finish_wait(Status status, const std::string& what);
   // After work was enqueued: keeps what it needs, and makes the world's end wait for it.
-  void note(Stream stream);
+  Noted note(Stream stream);
   std::shared_ptr<Memory> table_of(const void* values, std::size_t bytes);
   // How to copy from or to this buffer: by kernel or by copy engine.
   one_sided::StepKind copy_kind(const void* local, std::size_t bytes) const;

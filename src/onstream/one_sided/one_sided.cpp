@@ -162,11 +162,14 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
   fabric_->check();
   if (steps.empty()) return;
   enqueue(steps, stream);
-  note(stream);
+  (void)note(stream);
 }
 
-void OneSidedImplementation::note(Stream stream) {
-  if (uses_.note(stream) == nullptr) device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+Noted OneSidedImplementation::note(Stream stream) {
+  if (uses_.note(stream) != nullptr) return Noted::enqueued;
+  device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
+  if (helper_ != nullptr) device_->retain(stream, helper_->memory());
+  return Noted::captured;
 }
 
 void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
@@ -196,12 +199,8 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
 Status OneSidedImplementation::wait_here(const Step& step) {
   const HostGroup group(0, 1);
   const WaitView view = fabric_->wait_view();
-  const Status status = wait_until(group, view, [&] { return one_sided::is_met(group, step); });
-  if (status == Status::timeout) {
-    fabric_->abort(concat("a wait of the host for a word of ", step.width, " B passed its deadline of ",
-                          fabric_->parameters().timeout_s, " s (timeout_s)"));
-  }
-  return status;
+  const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
+  return finish_wait(status, concat("a wait of the host for a word of ", step.width, " B"));
 }
 
 Status OneSidedImplementation::wait(const Step& step) {

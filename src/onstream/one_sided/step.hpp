@@ -30,7 +30,7 @@ struct Step {
   std::uint8_t width = 8;  // of the word: 4 or 8; of a store also fewer
   Compare compare = Compare::eq;
   Sign sign = Sign::unsigned_word;
-  std::int32_t peer = -1;  // for a fault
+  std::int32_t peer = -1;  // whom a wait is for; -1: any rank
   std::uint64_t target = 0;
   std::uint64_t source = 0;
   std::uint64_t bytes = 0;
@@ -60,8 +60,9 @@ ONSTREAM_BODY bool is_claimed(const Group& group, const Step& step) {
 // Waits in the calling thread; leaves a fault if that ends otherwise.
 template <class Group>
 ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step& step) {
-  const Status status = wait_until(
-      group, view, [&] { return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step); });
+  const Status status = wait_for_peer(group, view, step.peer, [&] {
+    return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step);
+  });
   if (status != Status::ok) {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(OpKind::wait);

@@ -107,7 +107,7 @@ void OneSidedImplementation::walk(void* to, const Layout& to_layout, const void*
   const int most = on_host_ ? 1 : max_blocks_;
   const Grid grid{static_cast<int>(std::clamp<std::size_t>(blocks, 1, static_cast<std::size_t>(most))), kThreads};
   launch(*device_, one_sided::walk_kernel(), body, grid, stream);
-  note(stream);
+  (void)note(stream);
 }
 
 WaitView OneSidedImplementation::host_waits() const {
@@ -120,6 +120,8 @@ WaitView OneSidedImplementation::host_waits() const {
 Status OneSidedImplementation::finish_wait(Status status, const std::string& what) {
   if (status == Status::timeout) {
     fabric_->abort(concat(what, " passed its deadline of ", fabric_->parameters().timeout_s, " s (timeout_s)"));
+  } else if (status == Status::aborted && !fabric_->failure() && fabric_->has_left(one_sided::kAnyRank)) {
+    fabric_->abort(concat("every other rank left the world, and ", what, " of rank ", rank(), " still waited"));
   }
   return status;
 }

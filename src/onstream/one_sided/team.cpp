@@ -73,7 +73,7 @@ void Team::barrier(Stream stream) {
   constexpr int kWarp = 32;
   const int threads = std::clamp((size() + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
   launch(one_sided_.device(), one_sided::barrier_kernel(), one_sided::Barrier{stream_}, {1, threads}, stream);
-  one_sided_.note(stream);
+  if (one_sided_.note(stream) == Noted::captured) one_sided_.device().retain(stream, shared_from_this());
 }
 
 Status Team::meet() {

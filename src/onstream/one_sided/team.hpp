@@ -6,7 +6,7 @@
 // and may be used side by side; of each kind one at a time on a rank.
 //
 // Calls that say so are collective over the team: all members make them in the same order. A team must outlive its
-// enqueued barriers; a graph that holds one must not be launched after it. A team is of no use after its world.
+// enqueued barriers; a graph keeps the teams that it has barriers of. A team is of no use after its world.
 #pragma once
 
 #include <array>

@@ -132,8 +132,11 @@ struct Receive {
     const auto [drained, head] = load_pair(group, &lane.receiving->drained);
     const auto [number, returned] = load_pair(group, &lane.receiving->posted);
     if (group.sync_or(drained != number)) return queue_up(group, number);
-    if (capacity > offer_min && peer_destination != 0) {
+    const bool large = capacity > offer_min;
+    if (large && peer_destination != 0) {
       take_offered(group, {number, head, returned});
+    } else if (large && group.blocks() > 1) [[unlikely]] {
+      take_otherwise(group, {number, head, returned}, 0);
     } else {
       take_small(group, {number, head, returned});
     }
@@ -146,7 +149,7 @@ struct Receive {
     std::uint64_t returned;
   };
 
-  // A message of just the size that is expected, in the ring. What can be known before it comes is.
+  // One block. A message of just the size that is expected, in the ring. What can be known before it comes is.
   template <class Group>
   ONSTREAM_BODY void take_small(const Group& group, const Counters& now) const {
     const std::uint64_t size = static_cast<std::uint64_t>(group.size());

@@ -59,9 +59,9 @@ void Plan::launch(Stream stream) {
   const auto copy_all = [&](const std::vector<plan::CopyCommand>& copies) {
     for (const plan::CopyCommand& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
   };
-  const plan::Slot* slot = it.resources->slots != nullptr ? &it.resources->slots->of(stream) : nullptr;
+  const auto slot = it.resources->slots != nullptr ? it.resources->slots->of(stream) : nullptr;
   const auto operate = [&](std::vector<WordOp> plan::Slot::* part) {
-    if (slot != nullptr && !(slot->*part).empty()) device.operate(slot->*part, stream);
+    if (slot != nullptr && !((*slot).*part).empty()) device.operate((*slot).*part, stream);
   };
   // The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
   for (const auto& range : it.prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
@@ -90,7 +90,8 @@ void Plan::launch(Stream stream) {
   if (auto event = it.fabric->note_use(stream)) {
     it.launches.note(stream, std::move(event));
   } else {
-    device.retain(stream, it.resources);
+    using Kept = std::pair<std::shared_ptr<plan::Resources>, std::shared_ptr<const plan::Slot>>;
+    device.retain(stream, std::make_shared<const Kept>(it.resources, slot));  // the slot goes first
   }
 }
 

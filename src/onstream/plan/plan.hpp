@@ -13,7 +13,8 @@
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
 // what they use of it, and the segments that ops put, signal and wait in. Buffers stay the caller's, until the last
-// launch or graph is over.
+// launch or graph is over. A graph that is replayed after its world's end finds no peer and ends; but copies of path
+// memop ask nobody, and go into the peer's buffer all the same.
 #pragma once
 
 #include <cstdint>

@@ -31,11 +31,23 @@ Slots::Slots(std::shared_ptr<Device> device_of_all, std::shared_ptr<Watch> watch
 }
 
 std::uint32_t* Slots::new_pulse() {
+  if (!free_pulses_.empty()) {
+    std::uint32_t* const pulse = free_pulses_.back();
+    free_pulses_.pop_back();
+    return pulse;
+  }
   if (pages_.empty() || taken_ == kPulses) {
     pages_.push_back(device_->allocate(kPulses * sizeof(std::uint32_t), MemoryKind::pinned));
     taken_ = 0;
   }
   return reinterpret_cast<std::uint32_t*>(pages_.back()->data()) + taken_++;
+}
+
+// Its graph is over.
+void Slots::give_back(std::uint32_t* pulse) {
+  HostGroup::store_release(pulse, std::uint32_t{0});
+  const std::lock_guard lock(mutex_);
+  free_pulses_.push_back(pulse);
 }
 
 Slot Slots::make(std::uint32_t* pulse) const {
@@ -54,14 +66,19 @@ Slot Slots::make(std::uint32_t* pulse) const {
   return slot;
 }
 
-const Slot& Slots::of(Stream stream) {
+std::shared_ptr<const Slot> Slots::of(Stream stream) {
   const bool captured = device_->capturing(stream);
   const std::lock_guard lock(mutex_);
-  const auto known = by_stream_.find(stream.handle);
-  if (!captured && known != by_stream_.end()) return *known->second;
-  slots_.push_back(make(new_pulse()));
-  if (!captured) by_stream_[stream.handle] = &slots_.back();
-  return slots_.back();
+  if (!captured) {
+    std::shared_ptr<const Slot>& known = by_stream_[stream.handle];
+    if (known == nullptr) known = std::make_shared<const Slot>(make(new_pulse()));
+    return known;
+  }
+  std::uint32_t* pulse = new_pulse();
+  return {new Slot(make(pulse)), [this, pulse](const Slot* slot) {
+            delete slot;
+            give_back(pulse);
+          }};
 }
 
 std::size_t Slots::operations() const {

@@ -1,12 +1,12 @@
 // Slots: the stream memory operations of path memop, made ready for each stream that launches a plan.
 //
-// Launches on one stream follow each other and share a slot; a captured launch has one of its own for good, as replays
-// of a graph never overlap. So a pulse word has one writer at a time, and the watch sees every launch that waits, also
-// when a wrong program lets two run at once. Slots live as long as the plan, its launches and its graphs. Thread-safe.
+// Launches on one stream follow each other and share a slot; a captured launch has one of its own as long as its graph
+// lives, as replays of a graph never overlap. So a pulse word has one writer at a time, and the watch sees every launch
+// that waits, also when a wrong program lets two run at once. Slots live as long as the plan, its launches and its
+// graphs. Thread-safe.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,12 +33,14 @@ class Slots {
   // Throws unsupported if the device's streams cannot wait for words. The words' memory stays the caller's.
   Slots(std::shared_ptr<Device> device, std::shared_ptr<Watch> watch, Words words, Between between);
 
-  // Valid as long as this object. The first call for a stream, and each in a capture, makes one.
-  const Slot& of(Stream stream);
+  // The first call for a stream, and each in a capture, makes one; the latter is the graph's, to be let go of with it,
+  // but before this object.
+  std::shared_ptr<const Slot> of(Stream stream);
   std::size_t operations() const;  // of one launch
 
  private:
   std::uint32_t* new_pulse();
+  void give_back(std::uint32_t* pulse);
   Slot make(std::uint32_t* pulse) const;
 
   std::shared_ptr<Device> device_;
@@ -48,8 +50,8 @@ class Slots {
   std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<Memory>> pages_;
   std::size_t taken_ = 0;  // pulses of the last page
-  std::map<void*, const Slot*> by_stream_;
-  std::deque<Slot> slots_;  // let go of before the pages
+  std::vector<std::uint32_t*> free_pulses_;
+  std::map<void*, std::shared_ptr<const Slot>> by_stream_;  // let go of before the pages
 };
 
 }  // namespace onstream::plan

@@ -75,6 +75,12 @@ std::vector<Board::Collected> Board::collect() {
   while (has_news()) {
     const std::uint64_t index = taken_.load(std::memory_order_relaxed);
     const Fault& fault = slot(index);
+    const std::uint64_t number = HostGroup::load_acquire(&fault.ready) - 1;
+    if (number != index) {
+      // Written over before it was read. The ring still holds this one, the last, and those before it.
+      taken_.store(number + 1 - kFaultSlots, std::memory_order_release);
+      continue;
+    }
     FaultReport report;
     report.rank = rank_;
     report.status = static_cast<Status>(HostGroup::load_relaxed(&fault.status));
@@ -85,9 +91,7 @@ std::vector<Board::Collected> Board::collect() {
     report.extra = HostGroup::load_relaxed(&fault.extra);
     report.plan = HostGroup::load_relaxed(&fault.plan);
     news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0});
-    // A slot written over before it was read holds a later number: the ring's oldest is the one after it.
-    const std::uint64_t number = HostGroup::load_relaxed(&fault.ready);
-    taken_.store(number == index + 1 ? number : number - kFaultSlots + 1, std::memory_order_release);
+    taken_.store(index + 1, std::memory_order_release);
   }
   return news;
 }

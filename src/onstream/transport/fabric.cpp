@@ -63,10 +63,12 @@ class Fabric::Implementation {
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
             [board = board_](int peer) { return board->has_left(peer); })) {
-    mesh_.on("abort", [this](int, const std::string& reason, Fd) {
-      fail_world(reason);
-      return std::string();
-    });
+    for (const Cause cause : {Cause::failure, Cause::interrupt}) {
+      mesh_.on(topic_of(cause), [this, cause](int, const std::string& reason, Fd) {
+        fail_world(reason, cause);
+        return std::string();
+      });
+    }
     mesh_.on("fault", [this](int, const std::string& bytes, Fd) {
       const std::lock_guard lock(mutex_);
       foreign_.push_back(unpack_fault(bytes));
@@ -132,12 +134,21 @@ class Fabric::Implementation {
 
   std::shared_ptr<Event> note_use(Stream stream) { return uses_.note(stream); }
 
+  // Throws the story if the world has failed, beginning with what has come to nothing by that.
+  void check_for(std::string_view topic, std::string_view what_it_did_not) {
+    try {
+      check();
+    } catch (const Error& error) {
+      fail(error.code(), "rank ", launch_.rank, ": ", topic, " did not ", what_it_did_not, ": ", error.what());
+    }
+  }
+
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
-    check();
+    check_for(topic, "start");
     try {
       return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
     } catch (const Error& error) {
-      check();  // the world's own story says more, if it has failed
+      check_for(topic, "end");  // the world's own story says more, if it has failed
       if (error.code() != ErrorCode::timeout) throw;
       late(concat(error.what(), " (parameter timeout_s)"));
     }
@@ -190,9 +201,11 @@ class Fabric::Implementation {
   }
 
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
-    require_same("the allocation of a segment", "a segment is the same on every rank, but", "asks for",
-                 concat(bytes, " B of ", name_of(kind), " memory"));
-    require(bytes > 0, "a segment needs at least one byte");
+    const auto mine = [&] {
+      require(bytes > 0, "a segment needs at least one byte");
+      return concat(bytes, " B of ", name_of(kind), " memory");
+    };
+    require_same(agree("the allocation of a segment", mine), "a segment is the same on every rank, but", "asks for");
     auto made = std::make_shared<MappedSegment>(
         SegmentMaker{*device_, reach_, launch_.rank, launch_.size, ++segments_made_,
                      mapped == Mapped::by_path && parameters_.path == "stage" ? "parameter path is stage" : "", mapped,
@@ -210,14 +223,13 @@ class Fabric::Implementation {
     const std::string mine = mapped == nullptr ? std::string("no segment")
                              : mapped->freed() ? concat("segment ", mapped->number(), ", which was freed before")
                                                : concat("segment ", mapped->number());
-    require_same("the end of a segment", "a segment is freed by every rank at once, but", "frees", mine);
+    require_same(all_gather("the end of a segment", mine), "a segment is freed by every rank at once, but", "frees");
     require(mapped != nullptr && !mapped->freed(), "free: ", mine);
     mapped->release();
   }
 
   // Throws, naming who does what, unless every rank does the same.
-  void require_same(std::string_view topic, std::string_view rule, std::string_view verb, std::string_view mine) {
-    const std::vector<std::string> said = all_gather(topic, mine);
+  void require_same(const std::vector<std::string>& said, std::string_view rule, std::string_view verb) const {
     std::string differing;
     for (int rank = 0; rank < launch_.size; ++rank) {
       const std::string& other = said[static_cast<std::size_t>(rank)];
@@ -228,17 +240,27 @@ class Fabric::Implementation {
 
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<Segment>& weak : segments_) {
-      auto segment = weak.lock();
-      if (segment == nullptr || !segment->direct(peer)) continue;
+    for (const std::shared_ptr<Segment>& segment : living_segments()) {
+      if (!segment->direct(peer)) continue;
       const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
       if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
     }
     return nullptr;
   }
 
-  void fail_world(const std::string& reason) {
+  // Whoever lets go of the last handle frees memory, which may wait for kernels: never with the mutex held.
+  std::vector<std::shared_ptr<Segment>> living_segments() {
+    std::vector<std::shared_ptr<Segment>> living;
+    const std::lock_guard lock(mutex_);
+    for (const std::weak_ptr<Segment>& weak : segments_) {
+      if (auto segment = weak.lock()) living.push_back(std::move(segment));
+    }
+    return living;
+  }
+
+  static const char* topic_of(Cause cause) { return cause == Cause::interrupt ? "interrupt" : "abort"; }
+
+  void fail_world(const std::string& reason, Cause cause = Cause::failure) {
     {
       const std::lock_guard lock(mutex_);
       if (reason_.empty()) {
@@ -248,17 +270,17 @@ class Fabric::Implementation {
           const bool dead = std::find(dead_.begin(), dead_.end(), peer) != dead_.end();
           if (peer != launch_.rank && !dead && !mesh_.alive(peer)) left_.push_back(peer);
         }
-        log(LogLevel::error, "the world failed: ", reason);
+        log(cause == Cause::interrupt ? LogLevel::debug : LogLevel::error, "the world failed: ", reason);
       }
     }
     board_->set_abort();
     mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
-  void abort(const std::string& reason) {
-    fail_world(reason);
+  void abort(const std::string& reason, Cause cause = Cause::failure) {
+    fail_world(reason, cause);
     for (int peer = 0; peer < launch_.size; ++peer) {
-      if (peer != launch_.rank) mesh_.notify(peer, "abort", reason);
+      if (peer != launch_.rank) mesh_.notify(peer, topic_of(cause), reason);
     }
   }
 
@@ -418,7 +440,7 @@ std::vector<std::string> Fabric::agree(std::string_view topic, const std::functi
 }
 void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
 void Fabric::require_same(std::string_view rule, std::string_view verb, std::string_view mine) {
-  implementation_->require_same(concat("agreement: ", rule), rule, verb, mine);
+  implementation_->require_same(all_gather(concat("agreement: ", rule), mine), rule, verb);
 }
 std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
   return implementation_->segment(bytes, kind, mapped);
@@ -441,7 +463,10 @@ std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
-std::shared_ptr<const void> Fabric::wait_memory() const { return implementation_->board_; }
+std::shared_ptr<const void> Fabric::wait_memory() const {
+  using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
+  return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
+}
 std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
@@ -455,7 +480,7 @@ std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
   }
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
-void Fabric::abort(const std::string& reason) { implementation_->abort("aborted: " + reason); }
+void Fabric::abort(const std::string& reason, Cause cause) { implementation_->abort("aborted: " + reason, cause); }
 void Fabric::check() const { implementation_->check(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {

@@ -107,10 +107,10 @@ class Fabric {
   // For ops with one peer: they also end, as aborted, once that peer has left and what it sent before has been looked
   // at.
   WaitView wait_view(int peer) const;
-  // Whether a peer said goodbye. What it sent before is still there.
+  // Whether a peer said goodbye; -1: all of them. What it sent before is still there.
   bool has_left(int peer) const;
-  // Keeps alive what wait_view() points to: for work that may run after the world's end (a graph). Not the world
-  // itself.
+  // Keeps alive what kernels of this world touch beside what they are given: what wait_view() points to, and the memory
+  // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.
   std::shared_ptr<const void> wait_memory() const;
 
   // After work of this world was enqueued on a stream: the world's end waits for it. Gives the event behind that work,
@@ -121,8 +121,10 @@ class Fabric {
   // it; that does not keep the world.
   std::shared_ptr<Watch> watch() const;
 
-  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
-  void abort(const std::string& reason);
+  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays. An interrupt is the
+  // user's own doing, and often every rank's at once: it is logged at debug level only.
+  enum class Cause { failure, interrupt };
+  void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world has failed. Cheap: one load.
   void check() const;
   std::optional<Failure> failure() const;

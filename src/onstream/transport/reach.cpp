@@ -50,13 +50,13 @@ std::string Reach::map_for(int peer, const std::string& payload, Fd fd) {
   {
     // Two threads of the owner may ask at once; the first mapping is in use already.
     const std::lock_guard lock(mutex_);
-    const auto known = imported_.find({peer, record.id});
-    if (known != imported_.end()) return bytes_of(reinterpret_cast<std::uint64_t>(known->second->data()));
+    const auto known = imports_->mappings.find({peer, record.id});
+    if (known != imports_->mappings.end()) return bytes_of(reinterpret_cast<std::uint64_t>(known->second->data()));
   }
   std::shared_ptr<Mapping> mapping = device_->import_memory(record, std::move(fd));
   const auto address = reinterpret_cast<std::uint64_t>(mapping->data());
   const std::lock_guard lock(mutex_);
-  imported_[{peer, record.id}] = std::move(mapping);
+  imports_->mappings[{peer, record.id}] = std::move(mapping);
   return bytes_of(address);
 }
 
@@ -71,10 +71,10 @@ void Reach::withdraw(const MemoryInfo& info, int peer) { mesh_.notify(peer, "the
 
 std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  const auto found = imported_.find({peer, id});
-  if (found == imported_.end()) return nullptr;
+  const auto found = imports_->mappings.find({peer, id});
+  if (found == imports_->mappings.end()) return nullptr;
   std::shared_ptr<Mapping> mapping = std::move(found->second);
-  imported_.erase(found);
+  imports_->mappings.erase(found);
   return mapping;
 }
 
@@ -133,7 +133,7 @@ ReachStatistics Reach::statistics() {
     out.exposed += 1;
     out.exposed_bytes += entry.bytes;
   }
-  for (const auto& [key, mapping] : imported_) {
+  for (const auto& [key, mapping] : imports_->mappings) {
     out.imported += 1;
     out.imported_bytes += mapping->bytes();
   }
@@ -157,18 +157,24 @@ void Reach::forget_overlaps(const MemoryInfo& info, int peer) {
   for (const std::uint64_t id : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
 }
 
+// The driver is asked without the mutex: sends wait for that one.
 void Reach::sweep() {
-  std::vector<std::pair<int, std::uint64_t>> gone;
+  std::vector<std::pair<std::pair<int, std::byte*>, std::uint64_t>> gone;
   {
     const std::lock_guard lock(mutex_);
-    for (auto entry = exposed_.begin(); entry != exposed_.end();) {
-      const bool lives = device_->inspect(entry->second.base).id == entry->second.id;
-      if (!lives) gone.emplace_back(entry->first.first, entry->second.id);
-      if (!lives) counts_.stale += 1;
-      entry = lives ? std::next(entry) : exposed_.erase(entry);
-    }
+    for (const auto& [key, entry] : exposed_) gone.emplace_back(key, entry.id);
   }
-  for (const auto& [peer, id] : gone) mesh_.notify(peer, "the end of a buffer", bytes_of(id));
+  std::erase_if(gone, [&](const auto& one) { return device_->inspect(one.first.second).id == one.second; });
+  for (const auto& [key, id] : gone) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto entry = exposed_.find(key);
+      if (entry == exposed_.end() || entry->second.id != id) continue;  // another thread was faster
+      exposed_.erase(entry);
+      counts_.stale += 1;
+    }
+    mesh_.notify(key.first, "the end of a buffer", bytes_of(id));
+  }
 }
 
 std::string Reach::attach_for(int peer, const std::string& payload) {
@@ -177,7 +183,7 @@ std::string Reach::attach_for(int peer, const std::string& payload) {
   std::shared_ptr<Attachment> attachment = device_->attach(record, mesh_.pid(peer));
   const std::lock_guard lock(mutex_);
   // Two threads of the owner may ask at once; the first answer is in use already.
-  return bytes_of(attachments_.try_emplace(peer, std::move(attachment)).first->second->base());
+  return bytes_of(imports_->attachments.try_emplace(peer, std::move(attachment)).first->second->base());
 }
 
 Reach::Attached Reach::ask_to_attach(int peer) {

@@ -51,6 +51,10 @@ class Reach {
   // What `peer` offered, taken out: from now on the caller keeps it mapped.
   std::shared_ptr<Mapping> take(int peer, std::uint64_t id);
 
+  // Keeps mapped what is mapped here of other ranks' memory, but for what they free: for work that may run after the
+  // world's end.
+  std::shared_ptr<const void> mapped() const { return imports_; }
+
  private:
   struct Exposed {
     std::byte* base;
@@ -65,6 +69,11 @@ class Reach {
     std::uint64_t base = 0;
     std::string reason;
   };
+  // Of other ranks. The mutex guards it while this object lives.
+  struct Imports {
+    std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> mappings;  // by peer and id
+    std::map<int, std::shared_ptr<Attachment>> attachments;                      // to the processes of peers that asked
+  };
   std::string map_for(int peer, const std::string& payload, Fd fd);
   std::optional<std::uint64_t> refuse(const MemoryInfo& info);
   std::string attach_for(int peer, const std::string& payload);
@@ -78,11 +87,10 @@ class Reach {
   bool may_attach_;
   Disposal disposal_;  // of mappings whose owner has freed the memory
   std::mutex mutex_;
-  ReachStatistics counts_;                                                      // of look-ups
-  std::map<std::pair<int, std::byte*>, Exposed> exposed_;                       // by peer and base
-  std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> imported_;  // by peer and id
-  std::map<int, Attached> attached_by_;                                         // peers that were asked
-  std::map<int, std::shared_ptr<Attachment>> attachments_;                      // to the processes of peers that asked
+  ReachStatistics counts_;                                 // of look-ups
+  std::map<std::pair<int, std::byte*>, Exposed> exposed_;  // by peer and base
+  std::map<int, Attached> attached_by_;                    // peers that were asked
+  std::shared_ptr<Imports> imports_ = std::make_shared<Imports>();
 };
 
 }  // namespace onstream

@@ -5,7 +5,7 @@
 #include <chrono>
 
 #include "onstream/base/clock.hpp"
-#include "onstream/bootstrap/quiet_thread.hpp"
+#include "onstream/base/quiet_thread.hpp"
 #include "onstream/device/group.hpp"
 
 namespace onstream {

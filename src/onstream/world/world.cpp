@@ -121,7 +121,7 @@ void World::synchronize(Stream stream) {
   check();
 }
 
-void World::abort(const std::string& reason) { fabric_->abort(reason); }
+void World::abort(const std::string& reason, Fabric::Cause cause) { fabric_->abort(reason, cause); }
 
 void World::check() const {
   fabric_->check();

@@ -1,7 +1,8 @@
 // World: the set of ranks of a job and everything they share. The door of the library.
 //
 // Several worlds may exist at once, and one may be destroyed and made again. Destruction is not collective, but a world
-// must outlive the work enqueued through it; the destructor waits for that work, bounded by the deadline. Replays of a
+// must outlive the work enqueued through it; the destructor waits for that work, bounded by the deadline. Its Plans and
+// PlanBuilders keep the Fabric: the other ranks hear of the end once they are gone too. Replays of a
 // graph are enqueued through a device, not through a world: synchronize their stream first, or what they still wait for
 // ends when the world does.
 //
@@ -100,7 +101,7 @@ class World {
   // --- the job ---
   void barrier();                   // the hosts of all ranks
   void synchronize(Stream stream);  // waits for the stream, then check()
-  void abort(const std::string& reason);
+  void abort(const std::string& reason, Fabric::Cause cause = Fabric::Cause::failure);
   // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.
   void check() const;

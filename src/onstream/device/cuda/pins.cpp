@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <condition_variable>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -16,35 +18,16 @@ struct Range {
   std::uintptr_t end = 0;
 };
 
-class Run {
- public:
-  Run(Gpu& gpu, Range range) : gpu_(gpu), range_(range) {
-    const ControlPath path(gpu_);
-    check(cudaHostRegister(reinterpret_cast<void*>(range.begin), range.end - range.begin,
-                           cudaHostRegisterPortable | cudaHostRegisterMapped),
-          "pinning ", range.end - range.begin, " B of host memory at ", reinterpret_cast<void*>(range.begin));
-  }
-  ~Run() {
-    try {
-      const ControlPath path(gpu_);
-      static_cast<void>(cudaHostUnregister(reinterpret_cast<void*>(range_.begin)));
-      forget_error();
-    } catch (...) {
-      // Only while the process ends: CUDA is gone already.
-    }
-  }
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
-  Range range() const { return range_; }
-
- private:
-  Gpu& gpu_;
-  Range range_;
+struct Run {
+  Gpu* gpu = nullptr;
+  std::uintptr_t end = 0;
+  int holders = 0;  // 0: it is being unregistered
 };
 
 struct List {
   std::mutex mutex;
-  std::map<std::uintptr_t, std::weak_ptr<Run>> runs;  // by begin
+  std::condition_variable gone;        // a run is unregistered
+  std::map<std::uintptr_t, Run> runs;  // by begin
 };
 
 List& list() {
@@ -59,53 +42,106 @@ Range pages_of(const void* address, std::size_t bytes) {
   return {begin / page * page, (begin + bytes + page - 1) / page * page};
 }
 
-// The living run that holds `at`, or else in `next` where the following one begins. With the list's mutex held.
-std::shared_ptr<Run> run_at(std::uintptr_t at, std::uintptr_t& next) {
+// The run that holds `at`, or the end of the list. With the list's mutex held.
+std::map<std::uintptr_t, Run>::iterator run_at(std::uintptr_t at) {
   auto& runs = list().runs;
-  next = UINTPTR_MAX;
-  for (auto entry = runs.begin(); entry != runs.end();) {
-    const std::shared_ptr<Run> run = entry->second.lock();
-    if (run == nullptr) {
-      entry = runs.erase(entry);
-      continue;
-    }
-    if (run->range().begin <= at && at < run->range().end) return run;
-    if (run->range().begin > at) {
-      next = run->range().begin;
-      break;
-    }
-    ++entry;
-  }
-  return nullptr;
+  const auto next = runs.upper_bound(at);
+  if (next == runs.begin()) return runs.end();
+  const auto before = std::prev(next);
+  return at < before->second.end ? before : runs.end();
 }
+
+// Without a holder yet. With the list's mutex held.
+void add_run(Gpu& gpu, Range range) {
+  const ControlPath path(gpu);
+  check(cudaHostRegister(reinterpret_cast<void*>(range.begin), range.end - range.begin,
+                         cudaHostRegisterPortable | cudaHostRegisterMapped),
+        "pinning ", range.end - range.begin, " B of host memory at ", reinterpret_cast<void*>(range.begin));
+  list().runs[range.begin] = {&gpu, range.end, 0};
+}
+
+// Without the mutex: CUDA may wait for running kernels here, and those for whoever asks about other memory meanwhile.
+void unregister(Gpu& gpu, std::uintptr_t begin) {
+  try {
+    const ControlPath path(gpu);
+    static_cast<void>(cudaHostUnregister(reinterpret_cast<void*>(begin)));
+    forget_error();
+  } catch (...) {
+    // Only while the process ends: CUDA is gone already.
+  }
+}
+
+// The runs that one buffer touches.
+class Hold {
+ public:
+  Hold() = default;
+  ~Hold() {
+    for (const std::uintptr_t begin : begins_) let_go(begin);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  // What follows does not throw then.
+  void make_room() { begins_.reserve(begins_.size() + 1); }
+  void add(std::map<std::uintptr_t, Run>::iterator run) {
+    begins_.push_back(run->first);
+    run->second.holders += 1;
+  }
+
+ private:
+  static void let_go(std::uintptr_t begin) {
+    List& all = list();
+    std::unique_lock lock(all.mutex);
+    Run& run = all.runs.at(begin);
+    if (--run.holders > 0) return;
+    lock.unlock();
+    unregister(*run.gpu, begin);  // the entry stays, so that nobody registers its pages before CUDA has let go of them
+    lock.lock();
+    all.runs.erase(begin);
+    all.gone.notify_all();
+  }
+
+  std::vector<std::uintptr_t> begins_;
+};
 
 }  // namespace
 
 std::shared_ptr<void> pin(Gpu& gpu, const void* address, std::size_t bytes) {
-  auto held = std::make_shared<std::vector<std::shared_ptr<Run>>>();
+  List& all = list();
+  const auto hold = std::make_shared<Hold>();
   const Range wanted = pages_of(address, bytes);
-  const std::lock_guard lock(list().mutex);
+  std::unique_lock lock(all.mutex);
   for (std::uintptr_t at = wanted.begin; at < wanted.end;) {
-    std::uintptr_t next = 0;
-    std::shared_ptr<Run> run = run_at(at, next);
-    if (run == nullptr) {
-      run = std::make_shared<Run>(gpu, Range{at, next < wanted.end ? next : wanted.end});
-      list().runs[at] = run;
+    hold->make_room();
+    auto run = run_at(at);
+    if (run == all.runs.end()) {
+      const auto next = all.runs.upper_bound(at);
+      add_run(gpu, {at, next != all.runs.end() && next->first < wanted.end ? next->first : wanted.end});
+      run = run_at(at);
+    } else if (run->second.holders == 0) {
+      all.gone.wait(lock);
+      continue;
     }
-    at = run->range().end;
-    held->push_back(std::move(run));
+    at = run->second.end;
+    hold->add(run);
   }
-  return held;
+  return hold;
 }
 
 std::optional<std::span<std::byte>> pinned_around(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
+  const List& all = list();
   const std::lock_guard lock(list().mutex);
-  std::uintptr_t next = 0;
-  const std::shared_ptr<Run> run = run_at(at, next);
-  if (run == nullptr) return std::nullopt;
-  Range range = run->range();
-  while (const std::shared_ptr<Run> after = run_at(range.end, next)) range.end = after->range().end;
+  const auto held_at = [&](std::uintptr_t where) {
+    const auto run = run_at(where);
+    return run != all.runs.end() && run->second.holders > 0 ? run : list().runs.end();
+  };
+  const auto run = held_at(at);
+  if (run == all.runs.end()) return std::nullopt;
+  Range range{run->first, run->second.end};
+  for (auto after = held_at(range.end); after != all.runs.end(); after = held_at(range.end)) {
+    range.end = after->second.end;
+  }
   return std::span(reinterpret_cast<std::byte*>(range.begin), range.end - range.begin);
 }
 

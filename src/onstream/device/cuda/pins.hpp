@@ -1,7 +1,8 @@
 // Pins: plain host memory registered with CUDA, so that kernels may access it at its own address.
 //
 // CUDA registers whole pages, each once, while buffers of malloc share pages. So this is one list for the process, of
-// runs of pages; a buffer holds all runs that it touches, and a run is given back with its last holder.
+// runs of pages; a buffer holds all runs that it touches, and a run is given back with its last holder. CUDA may wait
+// for running kernels then; meanwhile pin() waits for these pages alone.
 #pragma once
 
 #include <cstddef>

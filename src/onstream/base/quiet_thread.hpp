@@ -12,13 +12,17 @@ namespace onstream {
 template <class Function>
 std::thread quiet_thread(Function function) {
   // A thread inherits the mask of its creator; blocking only inside would leave a moment without it.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread(std::move(function));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  struct Blocked {
+    Blocked() {
+      sigset_t all;
+      sigfillset(&all);
+      pthread_sigmask(SIG_SETMASK, &all, &before);
+    }
+    ~Blocked() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }  // also where there is no thread to be had
+    sigset_t before;
+  };
+  const Blocked blocked;
+  return std::thread(std::move(function));
 }
 
 }  // namespace onstream

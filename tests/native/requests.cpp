@@ -1,0 +1,161 @@
+// What ops and requests hold, and when they give that back.
+#include "onstream/message/request.hpp"
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "onstream/base/clock.hpp"
+#include "onstream/device/disposal.hpp"
+#include "onstream/device/uses.hpp"
+#include "onstream/message/copy_thread.hpp"
+#include "onstream/plan/slots.hpp"
+#include "own_stream.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+// Tickets are taken from where they were given back last, so the same one comes again if nothing keeps it.
+const void* ticket_of(const std::shared_ptr<Request>& request) { return request->slot.ticket.status; }
+
+}  // namespace
+
+CASE(a_receive_that_is_refused_keeps_no_ticket) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 1;
+    run_ranks(1, parameters, [](World& world) {
+      TestBuffer buffer(world, 64);
+      const auto posted = world.irecv(buffer.data(), 64, 0, {});
+      auto sent = world.isend(buffer.data(), 64, 0, {1, Path::automatic});
+      CHECK(world.wait(sent) == Status::ok);
+      const void* const ticket = ticket_of(sent);
+      sent.reset();
+      for (int i = 0; i < 3; ++i) CHECK_THROWS((void)world.irecv(buffer.data(), 64, 0, {}), "are posted on lane 0");
+      const auto next = world.isend(buffer.data(), 64, 0, {});
+      CHECK(ticket_of(next) == ticket);
+      CHECK(world.wait(posted) == Status::ok);
+    });
+  }
+}
+
+CASE(a_graph_that_is_never_launched_keeps_no_ticket) {
+  on_all_devices(1, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 64);
+    world.device().begin_capture(own);
+    auto request = world.irecv(buffer.data(), 64, 0, {}, own);
+    world.wait(request, own);
+    auto graph = world.device().end_capture(own);
+    const void* const ticket = ticket_of(request);
+    const std::weak_ptr<Request> gone = request;
+    request.reset();
+    graph.reset();
+    const Deadline deadline(5);
+    while (!gone.expired() && !deadline.passed()) std::this_thread::yield();
+    CHECK(gone.expired());
+    CHECK(Disposal::of_process().finish(5));
+    const auto next = world.isend(buffer.data(), 64, 0, {});
+    CHECK(ticket_of(next) == ticket);
+  });
+}
+
+CASE(messages_that_cannot_all_be_posted_are_none_of_them) {
+  on_all_devices(2, [](World& world) {
+    OwnStream own(world);
+    TestBuffer buffer(world, 300000);
+    if (world.rank() == 0) {
+      const std::vector<Outgoing> messages = {
+          {buffer.data(), 300000, 1, {}}, {buffer.data(), 64, 1, {}}, {buffer.data(), 64, 1, {99, Path::automatic}}};
+      CHECK_THROWS((void)world.isend_all(messages, own), "lane 99 does not exist");
+      world.send(buffer.data(), 8, 1, {}, own);
+      world.synchronize(own);
+    } else {
+      std::size_t received = 0;
+      CHECK(world.recv(buffer.data(), 300000, 0, {}, &received) == Status::ok);
+      CHECK(received == 8);
+    }
+    world.barrier();
+  });
+}
+
+// An empty graph that keeps what `capture` retains is let go of; waits until `came_back` says so.
+void let_a_graph_go(Device& device, Stream stream, const std::function<void()>& capture,
+                    const std::function<bool()>& came_back) {
+  device.begin_capture(stream);
+  capture();
+  device.end_capture(stream).reset();
+  const Deadline deadline(5);
+  bool back = false;
+  while (!back && !deadline.passed()) {
+    CHECK(Disposal::of_process().finish(5));
+    back = came_back();
+  }
+  CHECK(back);
+}
+
+CASE(the_slot_of_a_captured_copy_comes_back_with_its_graph) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream own(world);
+    CopyThread copies(world.fabric()->device(), [](const std::string&) {});
+    const CopySlot* captured = nullptr;
+    const auto capture = [&] {
+      const Copier copier = copies.take(0);
+      captured = copier.slot;
+      copies.give_back(copier, own);
+    };
+    let_a_graph_go(world.device(), own, capture, [&] {
+      const Copier copier = copies.take(0);
+      copies.give_back(copier, own);
+      return copier.slot == captured;
+    });
+    world.synchronize(own);
+  });
+}
+
+CASE(the_pulse_of_a_captured_launch_comes_back_with_its_graph) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream own(world);
+    const std::shared_ptr<Device> device = world.fabric()->device();
+    const auto memory = world.allocate(64, MemoryKind::pinned);
+    auto* const word = reinterpret_cast<std::uint32_t*>(memory->data());
+    plan::Words words;
+    words.receive(word, word + 1, {});
+    const auto slots = std::make_shared<plan::Slots>(device, world.fabric()->watch(), words, plan::Between::kernels);
+    const void* captured = nullptr;
+    const auto capture = [&] {
+      const auto slot = slots->of(own);
+      captured = slot->closing.at(0).word;
+      using Kept = std::pair<std::shared_ptr<plan::Slots>, std::shared_ptr<const plan::Slot>>;
+      device->retain(own, std::make_shared<const Kept>(slots, slot));
+    };
+    const OwnStream other(world);
+    let_a_graph_go(*device, own, capture, [&] {
+      device->begin_capture(other);
+      const void* const pulse = slots->of(other)->closing.at(0).word;
+      device->end_capture(other).reset();
+      return pulse == captured;
+    });
+  });
+}
+
+CASE(streams_whose_work_is_done_are_forgotten) {
+  on_all_devices(1, [](World& world) {
+    constexpr std::size_t kStreams = 300;
+    Uses uses(world.fabric()->device());
+    std::vector<std::unique_ptr<OwnStream>> streams;
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      streams.push_back(std::make_unique<OwnStream>(world));
+      (void)uses.note(*streams.back());
+      world.synchronize(*streams.back());
+    }
+    CHECK(uses.streams() < kStreams / 2);
+  });
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
