@@ -108,9 +108,7 @@ class OnstreamLibrary final : public Library {
   }
 
   void synchronize(Stream stream) override { world_->synchronize(stream); }
-  void begin_case() override {
-    plans_.clear();
-  }
+  void begin_case() override { plans_.clear(); }
   void abort(const std::string& reason) override { world_->abort(reason); }
 
   std::string heading() const override {
@@ -217,7 +215,7 @@ class OnstreamLibrary final : public Library {
   Buffer word_in_;
   std::vector<std::shared_ptr<Request>> requests_;
   std::map<std::tuple<std::size_t, std::size_t, int>, std::shared_ptr<Plan>>
-      plans_;                                   // by span and source; of path memop
+      plans_;  // by span and source; of path memop
 };
 
 }  // namespace

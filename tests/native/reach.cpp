@@ -100,7 +100,11 @@ CASE(memory_that_was_freed_and_allocated_again_is_registered_again) {
     // Every round's memory was new to the peer, also where the address was not.
     CHECK(counts(world).misses >= before.misses + kRounds);
     const Deadline deadline(10);
-    while (counts(world).stale < before.stale + kRounds && !deadline.passed()) std::this_thread::yield();
+    const auto all_swept = [&] {
+      const ReachStatistics now = counts(world);
+      return now.stale >= before.stale + kRounds && now.exposed <= before.exposed + 2;
+    };
+    while (!all_swept() && !deadline.passed()) std::this_thread::yield();
     CHECK(counts(world).stale >= before.stale + kRounds);
     CHECK(counts(world).exposed <= before.exposed + 2);
     world.barrier();

@@ -116,7 +116,9 @@ def test_the_readme_table_has_a_column_for_each_library_and_memory() -> None:
         row("onstream", "bidirectional", "host", 8, 1e-6),
         row("onstream", "ping-pong", "host", 12345, 1e-6),
     ])  # fmt: skip
-    assert table.markdown_of(result, "bench/results/x.json") == [
+    lines = table.markdown_of(result, "bench/results/x.json")
+    figures, bars_of_it = lines[:6], lines[6:]
+    assert figures == [
         "Messages between 2 processes on A CPU, 2 cores, 2026-01-02: median of 5 rounds of 10 samples; commit "
         "cccccccccc, Open MPI 5.0.11 ([all figures](bench/results/x.json)).",
         "",
@@ -125,6 +127,8 @@ def test_the_readme_table_has_a_column_for_each_library_and_memory() -> None:
         "| ping-pong, one way | the host waits for each | 8 B | 90 ns | 100 ns |",
         "| pipelined | the host waits for each | 1 MiB | 52.43 GB/s | - |",
     ]
+    assert bars_of_it[:3] == ["", "| what | bar | reached | |", "|---|---|---|---|"]
+    assert bars_of_it[3].endswith("| <= 1 x the better peer | 0.9 x Open MPI |  |")
 
 
 def test_the_readme_table_tells_bars_what_was_reached_and_who_was_not_there() -> None:

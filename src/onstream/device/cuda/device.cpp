@@ -146,10 +146,7 @@ class CudaDevice final : public Device {
   SmallCopies small_copies() const override { return smalls_.how(); }
   MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
   std::uint64_t frees() const override { return own_removals(); }
-  std::shared_ptr<void> pin(const void* address, std::size_t bytes) override {
-    const bool plain = inspect(address).kind == MemoryKind::host || cuda::pinned_around(address).has_value();
-    return plain ? cuda::pin(gpu_, address, bytes) : nullptr;
-  }
+  std::shared_ptr<void> pin(const void* address, std::size_t bytes) override { return cuda::pin(gpu_, address, bytes); }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return cuda::import_memory(gpu_, record, std::move(fd));

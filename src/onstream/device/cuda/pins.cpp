@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "onstream/device/cuda/check.hpp"
+#include "onstream/device/cuda/memory.hpp"
 
 namespace onstream::cuda {
 namespace {
@@ -111,6 +112,8 @@ std::shared_ptr<void> pin(Gpu& gpu, const void* address, std::size_t bytes) {
   const auto hold = std::make_shared<Hold>();
   const Range wanted = pages_of(address, bytes);
   std::unique_lock lock(all.mutex);
+  // With the mutex held: what another thread pins meanwhile, or lets go, must not pass for memory of CUDA's.
+  if (run_at(wanted.begin) == all.runs.end() && !is_plain(gpu, address)) return nullptr;
   for (std::uintptr_t at = wanted.begin; at < wanted.end;) {
     hold->make_room();
     auto run = run_at(at);

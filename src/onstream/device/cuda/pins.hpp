@@ -14,6 +14,7 @@
 
 namespace onstream::cuda {
 
+// Null for memory that needs no pin, because it is CUDA's or registered with it by someone else.
 std::shared_ptr<void> pin(Gpu& gpu, const void* address, std::size_t bytes);
 
 // The pinned pages around an address, across neighbouring runs; nothing if pin() did not register it.
