@@ -9,6 +9,8 @@
 #   startup           seconds and device memory of a world of 4 and of 8 ranks (GPUs are shared where they are fewer)
 #   aggregation       operations one by one against all at once
 #   ping-kernel-pong  driven by the host against ordered on the stream
+#   one_sided         puts, gets, signals and barriers from kernels, streams and hosts; and a get from a busy rank
+#   one_sided-N       the barriers with all N GPUs, where there are more than two
 #   paths             size by path
 #   sweep             1 B to 1 GiB with the peers, for the plots; only if there is time for it
 # At the end a short table says what the bars ask for and what was reached. A part that fails, or for which no time is
@@ -83,6 +85,10 @@ run_part() {
     startup) part startup 30 startup --ranks 4,8 --samples 5 ;;
     aggregation) part aggregation 25 aggregation --vs "$grouping" --rounds 1 ${quick[@]+"${quick[@]}"} ;;
     ping-kernel-pong) part ping-kernel-pong 25 ping-kernel-pong ;;
+    one_sided)
+      part one_sided 40 one_sided --vs "$vs" ${quick[@]+"${quick[@]}"}
+      ((gpus > 2)) && part "one_sided-$gpus" 20 one_sided --ranks "$gpus" --vs none ${quick[@]+"${quick[@]}"}
+      ;;
     paths) part paths 45 paths --limit-s 40 ${quick[@]+"${quick[@]}"} ;;
     sweep)
       if (($(left_s) < sweep_s)); then
@@ -92,7 +98,7 @@ run_part() {
       start_s=$(left_s)
       message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured
       ;;
-    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, paths, sweep" ;;
+    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, paths, sweep" ;;
   esac
 }
 
@@ -107,7 +113,7 @@ if [[ ! -x .venv/bin/onstream || ! -x $build/bench/bench_message ]]; then
 fi
 
 began=$SECONDS
-parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong paths sweep}
+parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided paths sweep}
 [[ ${FAST:-0} == 1 ]] && parts=headline
 for name in $parts; do
   run_part "$name"

@@ -213,13 +213,6 @@ class Failure:
 
     def __repr__(self) -> str: ...
 
-class SegmentBlocks:
-    """A segment's parts, one a rank."""
-
-    def local(self) -> Block: ...
-
-    def peer(self, rank: int) -> Block: ...
-
 class World:
     """
     The ranks of a job and all they share. Use onstream.World, which adds arrays.
@@ -262,8 +255,11 @@ class World:
     def stream(self) -> Stream:
         """A new stream of this world's device."""
 
-    def barrier(self) -> None:
-        """Blocks until every rank's host has come here."""
+    def barrier(self, *, stream: object | None = None) -> None:
+        """
+        Blocks until every rank's host has come here. With a stream it does not block: the stream goes on once every
+        rank's stream has come, and sees what each had stored before; may be captured. Collective.
+        """
 
     def synchronize(self, stream: object | None = None) -> None:
         """
@@ -297,8 +293,6 @@ class World:
         memory that cannot leave its process; stale: freed since). exposed: what peers map of this rank now; imported:
         what this rank maps of peers. lane_bytes, segment_bytes: device memory of the library's own.
         """
-
-    def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
 
     def _all_gather(self, topic: str, mine: str) -> list[str]: ...
 
@@ -343,6 +337,34 @@ class World:
 
     @overload
     def irecv(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
+
+    def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
+
+class SegmentBlocks:
+    """A segment's parts, one a rank, and the one-sided ops on them."""
+
+    def local(self) -> Block: ...
+
+    def peer(self, rank: int) -> Block: ...
+
+    def direct(self, rank: int) -> bool: ...
+
+    def why_not(self, rank: int) -> str: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def put(self, array: object, rank: int, offset: int, signal: int | None, value: int, op: str, stream: object | None) -> None: ...
+
+    def get(self, array: object, rank: int, offset: int, stream: object | None) -> None: ...
+
+    def signal(self, rank: int, offset: int, value: int, op: str, stream: object | None) -> None: ...
+
+    def wait(self, offset: int, value: int, compare: str, stream: object | None) -> None: ...
+
+    def atomic(self, op: str, rank: int, offset: int, value: int, expected: int, width: int) -> int: ...
+
+    def free(self) -> None: ...
 
 class OpTime:
     """Where the time of one operation of a plan went, on the device's clock."""

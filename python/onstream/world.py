@@ -159,23 +159,101 @@ class World(_core.World, Collectives):
 
 
 class Segment:
-    """Symmetric memory of a world. Views keep it alive."""
+    """Symmetric memory of a world: a part on every rank, which every rank puts to, gets from, and signals in.
+
+    Offsets are bytes into a part. put(), get(), signal() and wait() are ordered on `stream`, where they do not block
+    and may be captured; without a stream they go by the array, as World.send() does, and block for a host array.
+    signal() and wait() without a stream block. The peer takes no part. Words are unsigned integers of 8 bytes, at
+    offsets that are multiples of 8. Views keep the memory alive, until free().
+    """
 
     def __init__(self, blocks: _core.SegmentBlocks) -> None:
         self._blocks = blocks
+
+    @property
+    def nbytes(self) -> int:
+        """Of each rank's part."""
+        return self._blocks.nbytes
 
     def local(self, dtype: Any = "uint8") -> Any:
         """This rank's part as a 1-dimensional array."""
         return _whole(self._blocks.local(), dtype)
 
     def peer(self, rank: int, dtype: Any = "uint8") -> Any:
-        """A peer's part as a 1-dimensional array that this rank's device addresses: where a plan's put() goes."""
+        """A peer's part as a 1-dimensional array that this rank's device addresses: numpy, torch or cupy, as local().
+
+        For the program's own kernels, and where a plan's put() goes. Raises UnsupportedError, with the reason, where
+        this rank's device cannot reach it; put() and get() can all the same.
+        """
         return _whole(self._blocks.peer(rank), dtype)
+
+    def direct(self, rank: int) -> bool:
+        """Whether peer() works; else why_not() tells the reason."""
+        return self._blocks.direct(rank)
+
+    def why_not(self, rank: int) -> str:
+        """Why this rank's device does not reach a peer's part; empty where it does."""
+        return self._blocks.why_not(rank)
+
+    def put(
+        self,
+        array: Any,
+        rank: int,
+        *,
+        offset: int = 0,
+        signal: int | None = None,
+        value: int = 1,
+        op: str = "add",
+        stream: Any = None,
+    ) -> None:
+        """Copies a contiguous array into rank's part at `offset`.
+
+        With `signal`, the offset of a word there, the word is then changed by `value` (op "add" or "set"): who waits
+        for it sees the array's bytes behind it.
+        """
+        word = None if signal is None else _integer(signal, "signal")
+        self._blocks.put(
+            array, _integer(rank, "rank"), _integer(offset, "offset"), word, _integer(value, "value"), op, stream
+        )
+
+    def get(self, array: Any, rank: int, *, offset: int = 0, stream: Any = None) -> None:
+        """Fills a contiguous array from rank's part at `offset`."""
+        self._blocks.get(array, _integer(rank, "rank"), _integer(offset, "offset"), stream)
+
+    def signal(self, rank: int, *, offset: int, value: int = 1, op: str = "add", stream: Any = None) -> None:
+        """Changes the word at `offset` of rank's part: adds `value`, or sets it (op="set")."""
+        self._blocks.signal(_integer(rank, "rank"), _integer(offset, "offset"), _integer(value, "value"), op, stream)
+
+    def wait(self, *, offset: int, value: int, compare: str = "ge", stream: Any = None) -> None:
+        """Waits until the word at `offset` of this rank's part compares with `value`: eq, ne, gt, ge, lt or le."""
+        self._blocks.wait(_integer(offset, "offset"), _integer(value, "value"), compare, stream)
+
+    def atomic(self, op: str, rank: int, *, offset: int, value: int = 0, expected: int = 0, width: int = 8) -> int:
+        """Changes a word of 4 or 8 bytes of rank's part at once, and returns what it was. Blocks.
+
+        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`).
+        """
+        return self._blocks.atomic(
+            op,
+            _integer(rank, "rank"),
+            _integer(offset, "offset"),
+            _integer(value, "value"),
+            _integer(expected, "expected"),
+            _integer(width, "width"),
+        )
+
+    def free(self) -> None:
+        """Frees every rank's part now; views of it must not be used any more. Collective."""
+        self._blocks.free()
 
 
 def init(*, launch: _core.Launch | None = None, **parameters: Any) -> World:
     """Joins the job: a World with these parameters. Collective."""
     return World(launch=launch, **parameters)
+
+
+def _integer(value: Any, name: str) -> int:
+    return _arrays.integer_of(value, name)
 
 
 def _whole(block: _core.Block, dtype: Any) -> Any:

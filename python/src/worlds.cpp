@@ -15,6 +15,7 @@
 #include "bind.hpp"
 #include "errors.hpp"
 #include "onstream/base/error.hpp"
+#include "segments.hpp"
 #include "waiting.hpp"
 
 namespace onstream::python {
@@ -55,6 +56,13 @@ std::string PyWorld::device() const {
   return device.kind() == DeviceKind::host ? "host" : concat("cuda:", device.index());
 }
 
+MemoryKind kind_from(const std::string& name) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host}) {
+    if (name == name_of(kind)) return kind;
+  }
+  fail(ErrorCode::invalid_argument, "kind='", name, "' is none of device, pinned, managed, host");
+}
+
 namespace {
 
 std::map<std::string, std::uint64_t> statistics_of(const PyWorld& world) {
@@ -69,13 +77,6 @@ std::map<std::string, std::uint64_t> statistics_of(const PyWorld& world) {
 }
 
 using WorldHandle = nb::handle_t<PyWorld>;
-
-MemoryKind kind_from(const std::string& name) {
-  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host}) {
-    if (name == name_of(kind)) return kind;
-  }
-  fail(ErrorCode::invalid_argument, "kind='", name, "' is none of device, pinned, managed, host");
-}
 
 // --- messages ---
 
@@ -230,29 +231,6 @@ std::string place_of(PyWorld& self, std::uintptr_t address) {
   return info.kind == MemoryKind::device ? concat("cuda:", info.device_index) : name_of(info.kind);
 }
 
-struct PySegment {
-  std::shared_ptr<Device> device;
-  int size;  // of the world
-  std::shared_ptr<Segment> segment;
-  MemoryKind kind;
-
-  Block part(std::byte* address) const {
-    return {segment, address, segment->bytes(), cpu_can_touch(*device, kind), device->index()};
-  }
-  Block local() const { return part(segment->local()); }
-  Block peer(int rank) const {
-    require(rank >= 0 && rank < size, "rank ", rank, " is not in this world of ", size, " ranks");
-    return part(segment->peer(rank));
-  }
-};
-
-PySegment make_segment(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
-  const auto world = self.open();
-  const MemoryKind kind = kind_from(kind_name);
-  auto segment = run_interruptible([world, bytes, kind] { return world->segment(bytes, kind); });
-  return {world->fabric()->device(), world->size(), std::move(segment), kind};
-}
-
 // --- the job ---
 
 void synchronize(PyWorld& self, nb::handle stream) {
@@ -267,6 +245,14 @@ void synchronize(PyWorld& self, nb::handle stream) {
     world->device().synchronize(*choice.stream);
   }
   self.state()->check();
+}
+
+void barrier(PyWorld& self, nb::handle stream) {
+  const auto world = self.open();
+  const StreamChoice choice = choose_stream(stream, std::nullopt, world->device());
+  if (!choice.stream) return run_interruptible([world] { world->barrier(); });
+  const auto team = run_interruptible([world] { return world->team(); });  // made the first time, by all ranks
+  team->barrier(*choice.stream);
 }
 
 std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, const std::string& mine) {
@@ -382,9 +368,6 @@ void bind_messages(nb::class_<PyWorld>& world) {
 void bind_worlds(nb::module_& m) {
   bind_launch(m);
   bind_failures(m);
-  nb::class_<PySegment>(m, "SegmentBlocks", "A segment's parts, one a rank.")
-      .def("local", &PySegment::local)
-      .def("peer", &PySegment::peer, nb::arg("rank"));
   nb::class_<PyWorld> world(m, "World", "The ranks of a job and all they share. Use onstream.World, which adds arrays.",
                             nb::dynamic_attr(), nb::is_weak_referenceable());
   world
@@ -411,9 +394,10 @@ void bind_worlds(nb::module_& m) {
       .def(
           "stream", [](const PyWorld& self) { return new PyStream(self.open()->fabric()->device(), self.state()); },
           nb::rv_policy::take_ownership, "A new stream of this world's device.")
-      .def(
-          "barrier", [](const PyWorld& self) { run_interruptible([world = self.open()] { world->barrier(); }); },
-          "Blocks until every rank's host has come here.")
+      .def("barrier", &barrier, nb::kw_only(), nb::arg("stream") = nb::none(),
+           "Blocks until every rank's host has come here. With a stream it does not block: the stream goes on once "
+           "every\n"
+           "rank's stream has come, and sees what each had stored before; may be captured. Collective.")
       .def("synchronize", &synchronize, nb::arg("stream") = nb::none(),
            "Blocks until the stream's work has finished, then raises if the world has failed.")
       .def(
@@ -440,9 +424,9 @@ void bind_worlds(nb::module_& m) {
            "memory that cannot leave its process; stale: freed since). exposed: what peers map of this rank now; "
            "imported:\n"
            "what this rank maps of peers. lane_bytes, segment_bytes: device memory of the library's own.")
-      .def("_segment", &make_segment, nb::arg("nbytes"), nb::arg("kind"))
       .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));
   bind_messages(world);
+  bind_segments(m, world);
 }
 
 }  // namespace onstream::python

@@ -31,4 +31,7 @@ class PyWorld {
   std::shared_ptr<WorldState> state_;
 };
 
+// "device", "pinned", "managed" or "host". Throws invalid_argument for other words.
+MemoryKind kind_from(const std::string& name);
+
 }  // namespace onstream::python

@@ -93,9 +93,16 @@ class PlainSegment : public Segment {
       : parts_(std::move(parts)), rank_(rank), bytes_(bytes) {}
   std::byte* local() const override { return peer(rank_); }
   std::byte* peer(int rank) const override { return parts_[static_cast<std::size_t>(rank)]; }
+  std::uint64_t address_at(int rank) const override { return reinterpret_cast<std::uint64_t>(peer(rank)); }
+  bool direct(int) const override { return true; }
+  const std::string& why_not(int) const override { return nothing_; }
+  bool direct_everywhere() const override { return true; }
   std::size_t bytes() const override { return bytes_; }
+  MemoryKind kind() const override { return MemoryKind::device; }
+  std::uint64_t number() const override { return 1; }
 
  private:
+  std::string nothing_;
   std::vector<std::byte*> parts_;
   int rank_;
   std::size_t bytes_;

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onstream.bench import aggregation, lines, message, paths, ping_kernel_pong, programs, report, startup
+from onstream.bench import aggregation, lines, message, one_sided, paths, ping_kernel_pong, programs, report, startup
 from onstream.bench.cases import Case
 from onstream.errors import Error, InvalidArgumentError
 
@@ -173,7 +173,39 @@ def test_setup_bars_are_below_not_at_their_limit() -> None:
     )
 
 
-def test_every_kind_of_result_has_a_page_and_lines(tmp_path: Path, paths_result: dict[str, Any]) -> None:
+# --- one-sided ---
+
+
+@pytest.fixture(scope="module")
+def one_sided_result() -> dict[str, Any]:
+    return one_sided.measure(one_sided.Settings(samples=2, quick=True))
+
+
+def test_one_sided_measures_every_case_directly_and_some_through_the_helper(one_sided_result: dict[str, Any]) -> None:
+    rows = one_sided_result["rows"]
+    assert {row["case"] for row in rows if row["path"] == "auto"} == set(one_sided.TITLES)
+    staged = {"stream-put-signal", "host-put-quiet", "idle-get", "busy-get"}
+    assert {row["case"] for row in rows if row["path"] == "stage"} == staged
+    assert all(0 < row["min_s"] <= row["median_s"] for row in rows)
+    text = "\n".join(lines.lines_of_any(one_sided_result))
+    assert "get from a rank whose kernel and CPU are busy" in text
+
+
+def test_of_many_ranks_one_sided_measures_barriers() -> None:
+    result = one_sided.measure(one_sided.Settings(ranks=3, samples=1, quick=True))
+    assert {row["case"] for row in result["rows"]} == {"stream-barrier", "host-barrier"}
+
+
+def test_a_one_sided_case_that_is_unknown_is_told_those_that_are() -> None:
+    program = programs.Program("bench_one_sided", programs.as_ranks(programs.native("bench_one_sided"), 2, ()))
+    finished = programs.execute(program, ("--device", "host", "host-pull"), 60)
+    assert finished.error is not None
+    assert "unknown case host-pull; there are kernel-put-wait" in str(finished.error)
+
+
+def test_every_kind_of_result_has_a_page_and_lines(
+    tmp_path: Path, paths_result: dict[str, Any], one_sided_result: dict[str, Any]
+) -> None:
     small = message.Settings(
         modes=("ping-pong", "ring", "ring-plan"), sizes=(0, 8, 4096), rounds=1, samples=1, quick=True
     )
@@ -183,6 +215,7 @@ def test_every_kind_of_result_has_a_page_and_lines(tmp_path: Path, paths_result:
         aggregation.measure(message.Settings(memories=("device",), rounds=1, samples=1, quick=True), counts=(2,)),
         ping_kernel_pong.measure(ping_kernel_pong.Settings(kernel_us=(0,), batches=2, samples=1)),
         startup.measure(startup.Settings(ranks=(2,), samples=1)),
+        one_sided_result,
     ]
     assert {result["kind"] for result in results} == set(report.SECTIONS) == set(lines.KINDS)
     for number, result in enumerate(results):
@@ -192,7 +225,7 @@ def test_every_kind_of_result_has_a_page_and_lines(tmp_path: Path, paths_result:
     again = [message.load(tmp_path / f"{number}.json") for number in range(len(results))]
     report.write(again, tmp_path / "folder" / "page.html")
     page = (tmp_path / "folder" / "page.html").read_text()
-    for title in ("Messages", "Paths", "Aggregation", "Ping-kernel-pong", "Start-up and memory"):
+    for title in ("Messages", "Paths", "Aggregation", "Ping-kernel-pong", "Start-up and memory", "One-sided"):
         assert f"<h2>{title}</h2>" in page
 
 

@@ -271,6 +271,35 @@ def startup_command(
     _finish(startup.measure(settings, say=_say), json_file, html)
 
 
+@bench_app.command("one_sided")
+def one_sided_command(
+    device: DeviceOption = "host",
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Two, or any number for the barriers.")] = 2,
+    samples: Samples = 10,
+    vs: Annotated[
+        str, typer.Option(help="Peers in the same run: of nvshmem, mpi, openmpi, mpich; auto: all; none.")
+    ] = "auto",
+    quick: Annotated[bool, typer.Option(help="A twentieth of the ops: shows that it works.")] = False,
+    limit_s: Limit = 300.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Times puts, gets, signals and barriers: from kernels, on streams and by hosts; and a get from a busy rank."""
+    from . import one_sided, peers
+
+    settings = one_sided.Settings(
+        device=device,
+        ranks=ranks,
+        samples=min(samples, 3) if quick else samples,
+        vs=tuple(
+            name for name in peers.names_from(vs, device) if name in one_sided.PEERS
+        ),  # the others have nothing alike
+        quick=quick,
+        limit_s=limit_s,
+    )
+    _finish(one_sided.measure(settings, say=_say), json_file, html)
+
+
 @bench_app.command("report")
 def report_command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Results that --json wrote.")],

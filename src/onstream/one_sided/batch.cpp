@@ -106,6 +106,35 @@ void Batch::signal(const Signal& signal) {
   write(word, target, signal.value, signal.width, signal.op);
 }
 
+void Batch::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old,
+                   std::uint64_t expected) {
+  const std::uint64_t target = word.window.at(word.rank, word.offset, width);
+  check_word("atomic", target, width);
+  require(old != nullptr || op != AtomicOp::compare_swap, "atomic: compare_swap needs a word for the old value");
+  if (old != nullptr) {
+    check_word("atomic", address_of(old), width);
+    one_sided_->check_kernel_access("atomic", old);
+  }
+  if (op == AtomicOp::compare_swap) add(store_step(address_of(old), expected, width));
+  if (asks_helper(word)) return atomic_by_helper(op, word.rank, target, width, value, old);
+  Step step = store_step(target, value, width);
+  step.kind = StepKind::atomic;
+  step.compare = static_cast<Compare>(op);
+  step.peer = word.rank;
+  step.bytes = address_of(old);
+  add(step);
+}
+
+void Batch::atomic_by_helper(AtomicOp op, int peer, std::uint64_t target, std::size_t width, std::uint64_t value,
+                             void* old) {
+  const std::uint64_t data = address_of(one_sided_->helper().data(peer));
+  claim_helper(peer);
+  if (op == AtomicOp::compare_swap) add_copy(data, address_of(old), width, peer, address_of(old));
+  ask_helper(peer, {static_cast<std::uint64_t>(Work::atomic), target, one_sided::packed(op, width), value});
+  if (old != nullptr) add_copy(address_of(old), data, width, peer, address_of(old));
+  release_helper(peer);
+}
+
 void Batch::wait(const void* word, const Until& until) {
   one_sided_->check_kernel_access("wait", word);
   add(wait_step(word, until));

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "onstream/one_sided/device.hpp"
 #include "onstream/one_sided/step.hpp"
 #include "onstream/one_sided/window.hpp"
 
@@ -26,11 +27,6 @@ struct Remote {
   int rank = 0;
   std::size_t offset = 0;
 };
-
-using one_sided::Compare;
-using one_sided::Sign;
-
-enum class SignalOp { set, add };
 
 // A word of a window that tells its owner something.
 struct Signal {
@@ -60,6 +56,10 @@ class Batch {
   void put_now(const Remote& to, const void* source, std::size_t bytes);
   // After everything before it in the batch has arrived.
   void signal(const Signal& signal);
+  // After everything before it in the batch has arrived. The old value goes to `old`, a word of the same width in
+  // memory of this rank that kernels access, or nowhere if that is null; compare_swap needs it, for the expected value.
+  void atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old = nullptr,
+              std::uint64_t expected = 0);
   // Waits for a word of this rank's memory. What was put before the word was set is seen behind the wait.
   void wait(const void* word, const Until& until);
   // Stores a word of this rank's memory, as a signal to itself or to its host.
@@ -79,6 +79,7 @@ class Batch {
   void add(const one_sided::Step& step);
   void add_copy(std::uint64_t target, std::uint64_t source, std::size_t bytes, int peer, std::uint64_t local);
   void write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
+  void atomic_by_helper(AtomicOp op, int peer, std::uint64_t target, std::size_t width, std::uint64_t value, void* old);
   static bool asks_helper(const Remote& place);
   void claim_helper(int peer);
   void ask_helper(int peer, const one_sided::Errand& request);

@@ -4,22 +4,13 @@
 #include <cstring>
 
 #include "onstream/base/error.hpp"
+#include "onstream/one_sided/kernels.hpp"
 
 namespace onstream::one_sided {
 
 namespace {
 
 constexpr std::size_t kLine = 64;
-
-template <class Word>
-void write_word(std::uint64_t address, std::uint64_t value, Work work) {
-  const std::atomic_ref<Word> word(*reinterpret_cast<Word*>(address));
-  if (work == Work::add) {
-    word.fetch_add(static_cast<Word>(value), std::memory_order_acq_rel);
-  } else {
-    word.store(static_cast<Word>(value), std::memory_order_release);  // pairs with the acquire of a wait for it
-  }
-}
 
 }  // namespace
 
@@ -77,34 +68,54 @@ void Helper::perform(Errand& request, std::byte* data) {
     case Work::get: return move(data, reinterpret_cast<const void*>(request.address), request.bytes);
     case Work::store:
     case Work::add:
-      if (request.bytes == sizeof(std::uint64_t))
-        return write_word<std::uint64_t>(request.address, request.value, work);
-      if (request.bytes == sizeof(std::uint32_t))
-        return write_word<std::uint32_t>(request.address, request.value, work);
-      std::memcpy(reinterpret_cast<void*>(request.address), &request.value, request.bytes);
+    case Work::atomic: return change(request, data);
   }
+}
+
+// Words in a GPU's memory are changed by a kernel: the CPU cannot, and its atomics would not be theirs.
+void Helper::change(const Errand& request, std::byte* data) {
+  const auto work = static_cast<Work>(request.work);
+  Step step;
+  step.target = request.address;
+  step.source = request.value;
+  step.width = static_cast<std::uint8_t>(request.bytes);
+  step.kind = work == Work::add ? StepKind::add : StepKind::store;
+  if (work == Work::atomic) {
+    step.kind = StepKind::atomic;
+    step.compare = static_cast<Compare>(op_of(request.bytes));
+    step.width = width_of(request.bytes);
+    step.bytes = reinterpret_cast<std::uint64_t>(data);
+  }
+  FewSteps body;
+  body.wait = fabric_.wait_view();
+  body.count = 1;
+  body.steps[0] = step;
+  if (!on_gpu(reinterpret_cast<const void*>(request.address))) return body(HostGroup(0, 1));
+  launch(*device_, few_steps_kernel(), body, {1, 32}, stream_);
+  device_->synchronize(stream_);
+}
+
+bool Helper::on_gpu(const void* address) const {
+  return device_->kind() == DeviceKind::cuda && device_->inspect(address).kind == MemoryKind::device;
 }
 
 void Helper::move(void* destination, const void* source, std::size_t bytes) {
   const auto whole_word = [&](std::size_t width) {
     return bytes == width && (reinterpret_cast<std::uintptr_t>(destination) % width) == 0;
   };
-  const MemoryInfo to = device_->inspect(destination);
-  const MemoryInfo from = device_->inspect(source);
-  const auto on_gpu = [&](const MemoryInfo& info) {
-    return device_->kind() == DeviceKind::cuda && info.kind == MemoryKind::device;
-  };
-  if (on_gpu(to) || on_gpu(from)) {
+  if (on_gpu(destination) || on_gpu(source)) {
     device_->copy(destination, source, bytes, stream_);
     device_->synchronize(stream_);
   } else if (whole_word(sizeof(std::uint32_t)) || whole_word(sizeof(std::uint64_t))) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, source, bytes);
-    const auto address = reinterpret_cast<std::uint64_t>(destination);
-    if (bytes == sizeof value) {
-      write_word<std::uint64_t>(address, value, Work::store);
+    // Whoever looks at the word sees it whole.
+    if (bytes == sizeof(std::uint64_t)) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, source, bytes);
+      HostGroup::store_release(static_cast<std::uint64_t*>(destination), value);
     } else {
-      write_word<std::uint32_t>(address, value, Work::store);
+      std::uint32_t value = 0;
+      std::memcpy(&value, source, bytes);
+      HostGroup::store_release(static_cast<std::uint32_t*>(destination), value);
     }
   } else {
     std::memcpy(destination, source, bytes);

@@ -18,15 +18,20 @@
 
 namespace onstream::one_sided {
 
-enum class Work : std::uint64_t { none = 0, put, get, store, add };
+enum class Work : std::uint64_t { none = 0, put, get, store, add, atomic };
 
 // Written by the asking rank; `work` last, and cleared by the target.
 struct alignas(64) Errand {
   std::uint64_t work = 0;
   std::uint64_t address = 0;  // in the target's address space
-  std::uint64_t bytes = 0;    // of a put or get; the width of a store or add
-  std::uint64_t value = 0;    // of a store or add
+  std::uint64_t bytes = 0;    // of a put or get; the width of a store or add; packed() of an atomic
+  std::uint64_t value = 0;    // of a store, add or atomic
 };
+
+// An atomic's op and width. Its expected value comes, and its old value goes, where bytes do.
+constexpr std::uint64_t packed(AtomicOp op, std::size_t width) { return static_cast<std::uint64_t>(op) << 8 | width; }
+constexpr AtomicOp op_of(std::uint64_t packed) { return static_cast<AtomicOp>(packed >> 8); }
+constexpr std::uint8_t width_of(std::uint64_t packed) { return static_cast<std::uint8_t>(packed); }
 
 class Helper {
  public:
@@ -47,6 +52,8 @@ class Helper {
   void serve();
   bool look();
   void perform(Errand& request, std::byte* data);
+  void change(const Errand& request, std::byte* data);
+  bool on_gpu(const void* address) const;
   void move(void* destination, const void* source, std::size_t bytes);
 
   Fabric& fabric_;

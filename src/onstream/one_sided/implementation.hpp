@@ -1,13 +1,18 @@
 // What OneSided and Batch share: the device, the helper, and how a list of steps is cut into launches.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <string>
 
 #include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/one_sided/helper.hpp"
 #include "onstream/one_sided/one_sided.hpp"
+#include "onstream/one_sided/segments.hpp"
+#include "onstream/one_sided/team.hpp"
 
 namespace onstream {
 
@@ -16,6 +21,9 @@ namespace one_sided {
 Step wait_step(const void* word, const Until& until);
 }  // namespace one_sided
 
+// Whether work just given to a stream runs now, or belongs to the graph that the stream is captured into.
+enum class Noted { enqueued, captured };
+
 class OneSidedImplementation {
  public:
   explicit OneSidedImplementation(std::shared_ptr<Fabric> fabric);
@@ -23,6 +31,13 @@ class OneSidedImplementation {
 
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
+  void free(const std::shared_ptr<Segment>& segment);
+  Remote symmetric(const void* address, int rank) const;
+  SegmentView view(const Segment& segment);
+  std::shared_ptr<Team> team();
+  // Copies between layouts, on the stream.
+  void walk(void* to, const Layout& to_layout, const void* from, const Layout& from_layout, Stream stream);
   void run(std::span<const one_sided::Step> steps, Stream stream);
   void run(std::span<const one_sided::Step> steps);
   Status wait(const one_sided::Step& step);
@@ -31,6 +46,19 @@ class OneSidedImplementation {
   // --- for Batch ---
   one_sided::Helper& helper();
   int rank() const { return fabric_->rank(); }
+
+  // --- for Context and Team ---
+  Fabric& fabric() const { return *fabric_; }
+  Device& device() const { return *device_; }
+  bool on_host() const { return on_host_; }
+  bool cpu_reaches(MemoryKind kind) const { return on_host_ || kind != MemoryKind::device; }
+  const one_sided::Segments& segments() const { return *segments_; }
+  // For waits of the CPU, which tells of them itself.
+  WaitView host_waits() const;
+  Status finish_wait(Status status, const std::string& what);
+  // After work was enqueued: keeps what it needs, and makes the world's end wait for it.
+  Noted note(Stream stream);
+  std::shared_ptr<Memory> table_of(const void* values, std::size_t bytes);
   // How to copy from or to this buffer: by kernel or by copy engine.
   one_sided::StepKind copy_kind(const void* local, std::size_t bytes) const;
   void check_kernel_access(const char* what, const void* address) const;
@@ -52,6 +80,10 @@ class OneSidedImplementation {
   StreamPool streams_;
   Uses uses_;
   std::unique_ptr<one_sided::Helper> helper_;  // from the first window that needs it
+  std::shared_ptr<one_sided::Segments> segments_ = std::make_shared<one_sided::Segments>();
+  std::map<std::uint64_t, std::shared_ptr<Memory>> tables_;  // of views, by segment
+  std::mutex mutex_;                                         // guards the tables
+  std::shared_ptr<Team> team_;
 };
 
 }  // namespace onstream

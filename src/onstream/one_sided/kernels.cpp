@@ -1,5 +1,6 @@
 #include "onstream/one_sided/kernels.hpp"
 
+#include "onstream/one_sided/bodies.hpp"
 #include "onstream/one_sided/step.hpp"
 
 namespace onstream::one_sided {
@@ -16,6 +17,14 @@ const Kernel& few_steps_kernel() {
 }
 const Kernel& many_steps_kernel() {
   static const Kernel kernel{"one_sided_many", host_entry<ManySteps>, ONSTREAM_CUDA_ADDRESS(many_steps)};
+  return kernel;
+}
+const Kernel& barrier_kernel() {
+  static const Kernel kernel{"one_sided_barrier", host_entry<Barrier>, ONSTREAM_CUDA_ADDRESS(barrier)};
+  return kernel;
+}
+const Kernel& walk_kernel() {
+  static const Kernel kernel{"one_sided_walk", host_entry<Walk>, ONSTREAM_CUDA_ADDRESS(walk)};
   return kernel;
 }
 

@@ -1,12 +1,14 @@
 #include "onstream/one_sided/kernels.hpp"
 
 #include "onstream/device/cuda/entry.cuh"
+#include "onstream/one_sided/bodies.hpp"
 #include "onstream/one_sided/step.hpp"
 
 namespace onstream::one_sided {
 
 CudaAddresses cuda_addresses() {
-  return {reinterpret_cast<const void*>(&cuda_entry<FewSteps>), reinterpret_cast<const void*>(&cuda_entry<ManySteps>)};
+  return {reinterpret_cast<const void*>(&cuda_entry<FewSteps>), reinterpret_cast<const void*>(&cuda_entry<ManySteps>),
+          reinterpret_cast<const void*>(&cuda_entry<Barrier>), reinterpret_cast<const void*>(&cuda_entry<Walk>)};
 }
 
 }  // namespace onstream::one_sided

@@ -7,12 +7,16 @@ namespace onstream::one_sided {
 
 const Kernel& few_steps_kernel();
 const Kernel& many_steps_kernel();
+const Kernel& barrier_kernel();
+const Kernel& walk_kernel();
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; kernels.cu.
 struct CudaAddresses {
   const void* few_steps;
   const void* many_steps;
+  const void* barrier;
+  const void* walk;
 };
 CudaAddresses cuda_addresses();
 #endif

@@ -50,6 +50,8 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
       uses_(device_) {
   device_->load(one_sided::few_steps_kernel());
   device_->load(one_sided::many_steps_kernel());
+  device_->load(one_sided::barrier_kernel());
+  device_->load(one_sided::walk_kernel());
 }
 
 // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
@@ -160,9 +162,14 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
   fabric_->check();
   if (steps.empty()) return;
   enqueue(steps, stream);
-  if (uses_.note(stream) != nullptr) return;
+  (void)note(stream);
+}
+
+Noted OneSidedImplementation::note(Stream stream) {
+  if (uses_.note(stream) != nullptr) return Noted::enqueued;
   device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
   if (helper_ != nullptr) device_->retain(stream, helper_->memory());
+  return Noted::captured;
 }
 
 void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
@@ -193,14 +200,7 @@ Status OneSidedImplementation::wait_here(const Step& step) {
   const HostGroup group(0, 1);
   const WaitView view = fabric_->wait_view();
   const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
-  if (status == Status::timeout) {
-    fabric_->abort(concat("a wait of the host for a word of ", step.width, " B passed its deadline of ",
-                          fabric_->parameters().timeout_s, " s (timeout_s)"));
-  } else if (status == Status::aborted && !fabric_->failure()) {
-    fabric_->abort(concat("every other rank left the world, and the host of rank ", fabric_->rank(),
-                          " still waited for a word of ", step.width, " B"));
-  }
-  return status;
+  return finish_wait(status, concat("a wait of the host for a word of ", step.width, " B"));
 }
 
 Status OneSidedImplementation::wait(const Step& step) {
@@ -226,6 +226,16 @@ std::shared_ptr<Window> OneSided::window(void* address, std::size_t bytes) {
 std::shared_ptr<Window> OneSided::window(std::shared_ptr<Segment> segment) {
   return implementation_->window(std::move(segment));
 }
+
+std::shared_ptr<Segment> OneSided::segment(std::size_t bytes, MemoryKind kind) {
+  return implementation_->segment(bytes, kind);
+}
+void OneSided::free(const std::shared_ptr<Segment>& segment) { implementation_->free(segment); }
+Remote OneSided::symmetric(const void* address, int rank) const { return implementation_->symmetric(address, rank); }
+SegmentView OneSided::view(const Segment& segment) const { return implementation_->view(segment); }
+std::shared_ptr<Team> OneSided::team() { return implementation_->team(); }
+Fabric& OneSided::fabric() const { return implementation_->fabric(); }
+bool OneSided::cpu_reaches(MemoryKind kind) const { return implementation_->cpu_reaches(kind); }
 
 void OneSided::run(const Batch& batch, Stream stream) { implementation_->run(batch.steps(), stream); }
 void OneSided::run(const Batch& batch) { implementation_->run(batch.steps()); }
@@ -277,6 +287,51 @@ void OneSided::put_signal(const Remote& to, const void* source, std::size_t byte
 void OneSided::signal(const Signal& signal) {
   Batch batch(*this);
   batch.signal(signal);
+  run(batch);
+}
+
+void OneSided::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old,
+                      std::uint64_t expected, Stream stream) {
+  Batch batch(*this);
+  batch.atomic(op, word, width, value, old, expected);
+  run(batch, stream);
+}
+
+namespace {
+
+// The address of a window's place that `layout` is laid from, once all that it touches is checked.
+std::byte* place_of(const char* what, const Remote& place, const Layout& layout) {
+  const auto offset = static_cast<std::int64_t>(place.offset);
+  require(offset + layout.lowest() >= 0, what, ": the layout reaches ", -(offset + layout.lowest()),
+          " B in front of rank ", place.rank, "'s part");
+  const auto first = static_cast<std::size_t>(offset + layout.lowest());
+  const std::uint64_t at =
+      place.window.at(place.rank, first, static_cast<std::size_t>(layout.highest() - layout.lowest()));
+  if (!place.window.direct(place.rank)) {
+    fail(ErrorCode::unsupported, what, ": rank ", place.rank, "'s part is not reached directly (",
+         place.window.why_not(place.rank), "), and its owner moves whole runs of bytes only; put each run");
+  }
+  return reinterpret_cast<std::byte*>(static_cast<std::int64_t>(at) - layout.lowest());
+}
+
+}  // namespace
+
+void OneSided::put(const Remote& to, const Layout& to_layout, const void* source, const Layout& source_layout,
+                   Stream stream) {
+  std::byte* const there = place_of("put", to, to_layout);
+  implementation_->check_kernel_access("put", source);
+  implementation_->walk(there, to_layout, source, source_layout, stream);
+}
+void OneSided::get(void* destination, const Layout& to_layout, const Remote& from, const Layout& from_layout,
+                   Stream stream) {
+  const std::byte* const there = place_of("get", from, from_layout);
+  implementation_->check_kernel_access("get", destination);
+  implementation_->walk(destination, to_layout, there, from_layout, stream);
+}
+
+void OneSided::copy(void* destination, const void* source, std::size_t bytes) {
+  Batch batch(*this);
+  batch.copy(destination, source, bytes);
   run(batch);
 }
 

@@ -12,9 +12,12 @@
 #include <cstddef>
 #include <memory>
 
+#include "onstream/layout/layout.hpp"
 #include "onstream/one_sided/batch.hpp"
 
 namespace onstream {
+
+class Team;
 
 class OneSided {
  public:
@@ -25,7 +28,26 @@ class OneSided {
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
 
+  // --- symmetric memory ---
+  // Collective. Parts that a rank cannot map (private memory, parameter path `stage`) are reached through their owners.
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
+  // Collective: frees every rank's part at once. Waits for the one-sided ops of this rank; whatever else uses the
+  // segment must have finished, on every rank.
+  void free(const std::shared_ptr<Segment>& segment);
+  // The place in rank's part that `address` is in this rank's part of a segment. Throws invalid_argument when it is in
+  // none. The window inside lives as long as the segment.
+  Remote symmetric(const void* address, int rank) const;
+  // For kernels. Throws unsupported where this rank cannot load and store every part.
+  SegmentView view(const Segment& segment) const;
+  // The team of all ranks; collective the first time.
+  std::shared_ptr<Team> team();
+
   // --- ordered on a stream ---
+  void atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old,
+              std::uint64_t expected, Stream stream);
+  // Between layouts of equal bytes(); memory that kernels access on both sides, and a part that is reached directly.
+  void put(const Remote& to, const Layout& to_layout, const void* source, const Layout& source_layout, Stream stream);
+  void get(void* destination, const Layout& to_layout, const Remote& from, const Layout& from_layout, Stream stream);
   void put(const Remote& to, const void* source, std::size_t bytes, Stream stream);
   void get(void* destination, const Remote& from, std::size_t bytes, Stream stream);
   void put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal, Stream stream);
@@ -42,9 +64,16 @@ class OneSided {
   void run(const Batch& batch);
   // ok, timeout or aborted.
   Status wait(const void* word, const Until& until);
+  // Between two buffers of this rank, of any kind.
+  void copy(void* destination, const void* source, std::size_t bytes);
+
+  Fabric& fabric() const;
+  // Whether the CPU may touch memory of this kind.
+  bool cpu_reaches(MemoryKind kind) const;
 
  private:
   friend class Batch;
+  friend class Context;
   std::unique_ptr<OneSidedImplementation> implementation_;
 };
 

@@ -9,22 +9,21 @@
 #include <cstdint>
 
 #include "onstream/device/wait.hpp"
+#include "onstream/one_sided/atomics.hpp"
+#include "onstream/one_sided/compare.hpp"
 
 namespace onstream::one_sided {
 
 enum class StepKind : std::uint8_t {
-  copy,   // `bytes` from `source` to `target`
-  store,  // `source` itself, into the word or the fewer bytes at `target`, after all earlier steps
-  add,    // `source` itself, to the word at `target`, after all earlier steps
-  wait,   // until the word at `target` compares with `source` as asked
-  claim,  // until the 8-byte word at `target`, in this rank's device memory, was 0 and is now `source`
-  engine  // as copy, between any kinds of memory, by the copy engine: a list of its own, and no kernel
+  copy,    // `bytes` from `source` to `target`
+  store,   // `source` itself, into the word or the fewer bytes at `target`, after all earlier steps
+  add,     // `source` itself, to the word at `target`, after all earlier steps
+  wait,    // until the word at `target` compares with `source` as asked
+  atomic,  // an AtomicOp by `source` on the word at `target`, after all earlier steps; the old value goes to `bytes`,
+           // the address of a word of this rank or 0, which holds the expected value of a compare-and-swap before
+  claim,   // until the 8-byte word at `target`, in this rank's device memory, was 0 and is now `source`
+  engine   // as copy, between any kinds of memory, by the copy engine: a list of its own, and no kernel
 };
-
-// What a wait compares, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
-enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
-
-enum class Sign : std::uint8_t { unsigned_word, signed_word };
 
 struct Step {
   StepKind kind = StepKind::copy;
@@ -35,27 +34,9 @@ struct Step {
   std::uint64_t target = 0;
   std::uint64_t source = 0;
   std::uint64_t bytes = 0;
+
+  ONSTREAM_BOTH AtomicOp op() const { return static_cast<AtomicOp>(compare); }  // of an atomic step
 };
-
-template <class Number>
-ONSTREAM_BOTH bool holds(Compare compare, Number word, Number value) {
-  switch (compare) {
-    case Compare::eq: return word == value;
-    case Compare::ne: return word != value;
-    case Compare::gt: return word > value;
-    case Compare::ge: return word >= value;
-    case Compare::lt: return word < value;
-    case Compare::le: return word <= value;
-    default: return (word & value) != 0;
-  }
-}
-
-template <class Word, class Signed>
-ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
-  if (compare == Compare::reached) return static_cast<Signed>(word - value) >= 0;
-  if (sign == Sign::unsigned_word) return holds<Word>(compare, word, value);
-  return holds<Signed>(compare, static_cast<Signed>(word), static_cast<Signed>(value));
-}
 
 // Whether the wait's condition holds now. Acquires: what was stored before the word is seen after it.
 template <class Group>
@@ -115,9 +96,12 @@ struct Steps {
       bool failed = false;
       if (group.rank() == 0 && waits) {
         failed = await(group, wait, step) != Status::ok;
+      } else if (group.rank() == 0 && fenced && resets(i)) {
+        reset(group, step);
       } else if (group.rank() == 0) {
-        if (!fenced) group.fence();  // pairs with the acquire of whoever waits for the word
-        write(group, step);
+        // Pairs with the acquire of whoever waits for the word. A store of a word brings its own.
+        if (!fenced && !releases(step)) group.fence();
+        step.kind == StepKind::atomic ? change(group, step) : write(group, step);
       }
       if (group.sync_or(failed)) return;
       fenced = fenced || !waits;
@@ -130,6 +114,24 @@ struct Steps {
   template <class Word>
   ONSTREAM_BODY static bool is_word(const Step& step) {
     return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
+  }
+
+  ONSTREAM_BODY static bool releases(const Step& step) {
+    return step.kind == StepKind::store && step.width >= sizeof(std::uint32_t);
+  }
+
+  // Whether a step gives back the word that the step before it waited for: all that there was to be told was told to
+  // this rank, so nothing has to be waited for first.
+  ONSTREAM_BODY bool resets(int i) const {
+    return i > 0 && releases(steps[i]) && steps[i - 1].kind == StepKind::wait && steps[i - 1].target == steps[i].target;
+  }
+  template <class Group>
+  ONSTREAM_BODY static void reset(const Group& group, const Step& step) {
+    if (step.width == 8) {
+      group.store_relaxed(reinterpret_cast<std::uint64_t*>(step.target), step.source);
+    } else {
+      group.store_relaxed(reinterpret_cast<std::uint32_t*>(step.target), static_cast<std::uint32_t>(step.source));
+    }
   }
 
   // Words of 4 and 8 bytes go whole: whoever looks at them sees the old value or the new one.
@@ -149,7 +151,21 @@ struct Steps {
     group.copy(reinterpret_cast<void*>(step.target), reinterpret_cast<const void*>(step.source), step.bytes);
   }
 
-  // One thread.
+  // One thread each.
+  template <class Group>
+  ONSTREAM_CALL static void change(const Group& group, const Step& step) {
+    std::uint64_t expected = 0;
+    auto* wide = reinterpret_cast<std::uint64_t*>(step.bytes);
+    auto* narrow = reinterpret_cast<std::uint32_t*>(step.bytes);
+    if (step.op() == AtomicOp::compare_swap) expected = step.width == 8 ? *wide : *narrow;
+    const std::uint64_t old = apply(group, step.op(), step.target, step.width, step.source, expected);
+    if (step.bytes == 0) return;
+    if (step.width == 8) {
+      group.store_relaxed(wide, old);
+    } else {
+      group.store_relaxed(narrow, static_cast<std::uint32_t>(old));
+    }
+  }
   template <class Group>
   ONSTREAM_BODY static void write(const Group& group, const Step& step) {
     if (step.width == 8) {

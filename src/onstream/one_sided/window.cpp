@@ -74,9 +74,11 @@ Window::Window(Fabric& fabric, void* address, std::size_t bytes) {
 Window::Window(const Fabric& fabric, std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
   require(segment_ != nullptr, "window: the segment is null");
   for (int rank = 0; rank < fabric.size(); ++rank) {
-    const auto here = reinterpret_cast<std::uint64_t>(segment_->peer(rank));
-    parts_.push_back({segment_->bytes(), here, 0, ""});
+    const bool direct = segment_->direct(rank);
+    const auto here = direct ? reinterpret_cast<std::uint64_t>(segment_->peer(rank)) : 0;
+    parts_.push_back({segment_->bytes(), here, segment_->address_at(rank), segment_->why_not(rank)});
   }
+  needs_helper_ = !segment_->direct_everywhere();
 }
 
 const Window::Part& Window::part(int rank) const {
@@ -87,6 +89,7 @@ const Window::Part& Window::part(int rank) const {
 
 std::uint64_t Window::at(int rank, std::size_t offset, std::size_t bytes) const {
   const Part& whole = part(rank);
+  if (segment_ != nullptr) static_cast<void>(segment_->address_at(rank));  // throws once the segment was freed
   require(offset <= whole.bytes && bytes <= whole.bytes - offset, "window: ", bytes, " B at offset ", offset,
           " are not within the ", whole.bytes, " B of rank ", rank, "'s part");
   return (whole.here != 0 ? whole.here : whole.there) + offset;

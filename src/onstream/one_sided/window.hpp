@@ -31,7 +31,7 @@ class Window {
   bool needs_helper() const { return needs_helper_; }
 
   // Address of [offset, offset + bytes) of rank's part: as this rank sees it if direct(), else as its owner does.
-  // Throws invalid_argument, with the values, if that is not within the part.
+  // Throws invalid_argument, with the values, if that is not within the part; closed once its segment was freed.
   std::uint64_t at(int rank, std::size_t offset, std::size_t bytes) const;
 
  private:

@@ -200,31 +200,48 @@ class Fabric::Implementation {
     return values;
   }
 
-  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind) {
-    const std::vector<std::string> asked = agree("the allocation of a segment", [&] {
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
+    const auto mine = [&] {
       require(bytes > 0, "a segment needs at least one byte");
-      return concat(bytes, " B of ", name_of(kind));
-    });
-    std::string differing;
-    for (int rank = 0; rank < launch_.size; ++rank) {
-      const std::string& other = asked[static_cast<std::size_t>(rank)];
-      if (other != asked[0]) differing += concat(differing.empty() ? "" : ", ", "rank ", rank, " asks for ", other);
-    }
-    require(differing.empty(), "a segment is the same on every rank, but rank 0 asks for ", asked[0], " and ",
-            differing);
+      return concat(bytes, " B of ", name_of(kind), " memory");
+    };
+    require_same(agree("the allocation of a segment", mine), "a segment is the same on every rank, but", "asks for");
     auto made = std::make_shared<MappedSegment>(
-        *device_, reach_, launch_.rank, launch_.size, bytes, kind,
-        [this](const std::function<std::string()>& id) { return agree("the mapping of a segment", id); });
-    if (kind == MemoryKind::device) device_bytes_ += made->bytes();
+        SegmentMaker{*device_, reach_, launch_.rank, launch_.size, ++segments_made_,
+                     mapped == Mapped::by_path && parameters_.path == "stage" ? "parameter path is stage" : "", mapped,
+                     device_bytes_},
+        bytes, kind,
+        [this](const std::function<std::string()>& notice) { return agree("the mapping of a segment", notice); });
     const std::lock_guard lock(mutex_);
     std::erase_if(segments_, [](const std::weak_ptr<Segment>& segment) { return segment.expired(); });
     segments_.push_back(made);
     return made;
   }
 
+  void free(const std::shared_ptr<Segment>& segment) {
+    const auto mapped = std::dynamic_pointer_cast<MappedSegment>(segment);
+    const std::string mine = mapped == nullptr ? std::string("no segment")
+                             : mapped->freed() ? concat("segment ", mapped->number(), ", which was freed before")
+                                               : concat("segment ", mapped->number());
+    require_same(all_gather("the end of a segment", mine), "a segment is freed by every rank at once, but", "frees");
+    require(mapped != nullptr && !mapped->freed(), "free: ", mine);
+    mapped->release();
+  }
+
+  // Throws, naming who does what, unless every rank does the same.
+  void require_same(const std::vector<std::string>& said, std::string_view rule, std::string_view verb) const {
+    std::string differing;
+    for (int rank = 0; rank < launch_.size; ++rank) {
+      const std::string& other = said[static_cast<std::size_t>(rank)];
+      if (other != said[0]) differing += concat(differing.empty() ? "" : ", ", "rank ", rank, " ", verb, " ", other);
+    }
+    require(differing.empty(), rule, " rank 0 ", verb, " ", said[0], " and ", differing);
+  }
+
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(address);
     for (const std::shared_ptr<Segment>& segment : living_segments()) {
+      if (!segment->direct(peer)) continue;
       const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
       if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
     }
@@ -385,7 +402,7 @@ class Fabric::Implementation {
   Mesh& mesh_;
   Reach reach_;
   std::shared_ptr<Watch> watch_;
-  std::atomic<std::size_t> device_bytes_ = 0;
+  std::shared_ptr<std::atomic<std::size_t>> device_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   int block_limit_ = 1;
 
  private:
@@ -398,6 +415,7 @@ class Fabric::Implementation {
   std::vector<int> left_;                            // before the failure
   std::map<std::uint64_t, std::string> plan_names_;  // by number, for faults
   std::vector<std::weak_ptr<Segment>> segments_;
+  std::atomic<std::uint64_t> segments_made_ = 0;
   std::vector<FaultReport> fatal_;    // of this rank: they failed the world
   std::vector<FaultReport> foreign_;  // of the other ranks
   std::vector<FaultReport> faults_;   // of this rank: they failed one op each
@@ -421,9 +439,13 @@ std::vector<std::string> Fabric::agree(std::string_view topic, const std::functi
   return implementation_->agree(topic, mine);
 }
 void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
-std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind) {
-  return implementation_->segment(bytes, kind);
+void Fabric::require_same(std::string_view rule, std::string_view verb, std::string_view mine) {
+  implementation_->require_same(all_gather(concat("agreement: ", rule), mine), rule, verb);
 }
+std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
+  return implementation_->segment(bytes, kind, mapped);
+}
+void Fabric::free(const std::shared_ptr<Segment>& segment) { implementation_->free(segment); }
 std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
   try {
     return implementation_->reach_.expose(address, bytes, peer);
@@ -467,6 +489,6 @@ std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
 void Fabric::name_plan(std::uint64_t number, const std::string& name) { implementation_->name_plan(number, name); }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }
-std::size_t Fabric::device_bytes() const { return implementation_->device_bytes_; }
+std::size_t Fabric::device_bytes() const { return *implementation_->device_bytes_; }
 
 }  // namespace onstream

@@ -26,14 +26,30 @@
 
 namespace onstream {
 
-// Symmetric memory: every rank allocates it together, zeroed, and can address every peer's part.
+// Symmetric memory: every rank allocates it together, zeroed, and can address every peer's part that its device
+// reaches. A part lives until its owner's last handle goes, or Fabric::free(); peers may use it no longer.
 class Segment {
  public:
   virtual ~Segment() = default;
+  // All three throw closed once the segment was freed.
   virtual std::byte* local() const = 0;
-  virtual std::byte* peer(int rank) const = 0;  // rank's part in this rank's address space; local() for itself
+  // rank's part in this rank's address space; local() for itself. Throws unsupported, saying why, where this rank
+  // cannot load and store it.
+  virtual std::byte* peer(int rank) const = 0;
+  // The address that rank itself has for its part. Never to be followed by another.
+  virtual std::uint64_t address_at(int rank) const = 0;
+
+  virtual bool direct(int rank) const = 0;                 // whether peer() works, now
+  virtual const std::string& why_not(int rank) const = 0;  // "" where it does
+  virtual bool direct_everywhere() const = 0;              // every rank reaches every part; the same on every rank
   virtual std::size_t bytes() const = 0;
+  virtual MemoryKind kind() const = 0;
+  virtual std::uint64_t number() const = 0;  // of this world's segments, from 1; the same on every rank
 };
+
+// Which parts of a segment peers map. by_path: all that can be mapped, but none if parameter path is `stage`, and the
+// segment is made all the same. always: all, or no segment is made.
+enum class Mapped { always, by_path };
 
 class Fabric {
  public:
@@ -55,10 +71,16 @@ class Fabric {
   // they met, naming them, with the code of the first, and the world goes on.
   std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine);
   void barrier(std::string_view topic);
+  // Collective: throws invalid_argument, on every rank, naming who does what, unless all ranks do `mine`: "a segment is
+  // the same on every rank, but rank 0 asks for ... and rank 2 asks for ...".
+  void require_same(std::string_view rule, std::string_view verb, std::string_view mine);
 
-  // Collective: symmetric memory of `bytes` on every rank. Throws invalid_argument, on every rank, naming the ranks
-  // whose sizes or kinds differ.
-  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
+  // Collective: symmetric memory of `bytes` on every rank. Throws, on every rank, invalid_argument naming the ranks
+  // whose sizes or kinds differ, and what a rank says that has no such memory.
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind, Mapped mapped = Mapped::always);
+  // Collective: frees every rank's part at once, whoever still holds the handle. Throws invalid_argument, on every
+  // rank, naming who frees which segment if they differ. Work that uses it must have finished on every rank.
+  void free(const std::shared_ptr<Segment>& segment);
 
   // The living segment in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) const;
@@ -85,7 +107,7 @@ class Fabric {
   // For ops with one peer: they also end, as aborted, once that peer has left and what it sent before has been looked
   // at.
   WaitView wait_view(int peer) const;
-  // Whether a peer said goodbye. What it sent before is still there.
+  // Whether a peer said goodbye; -1: all of them. What it sent before is still there.
   bool has_left(int peer) const;
   // Keeps alive what kernels of this world touch beside what they are given: what wait_view() points to, and the memory
   // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.

@@ -1,7 +1,14 @@
-// How symmetric memory is made: every rank allocates, offers its part to all, and takes what was offered.
+// How symmetric memory is made: every rank allocates, offers its part to all, tells how that went, and takes what was
+// offered.
+//
+// The memory, and a mapping of every peer's part, live until release() or the last handle's end. A rank that has no
+// memory, or that a peer cannot map where it must, fails the making on every rank alike.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "onstream/transport/fabric.hpp"
@@ -9,48 +16,62 @@
 
 namespace onstream {
 
+// What a segment is made with.
+struct SegmentMaker {
+  Device& device;
+  Reach& reach;
+  int rank;
+  int size;
+  std::uint64_t number;
+  std::string unmapped_why;  // not empty: no peer is to map anything, and why
+  Mapped mapped;
+  std::shared_ptr<std::atomic<std::size_t>> device_bytes;  // the account
+};
+
 class MappedSegment : public Segment {
  public:
-  // Collective; `agree` is the fabric's for this segment's topic: memory, or a peer's map, may be missing on one rank.
-  template <class Agree>
-  MappedSegment(Device& device, Reach& reach, int rank, int size, std::size_t bytes, MemoryKind kind,
-                const Agree& agree)
-      : rank_(rank), peers_(static_cast<std::size_t>(size)) {
-    MemoryInfo info;
-    int offered = 0;
-    const auto make = [&] {
-      memory_ = device.allocate(bytes, kind);
-      info = device.inspect(memory_->data());
-      for (; offered < size; ++offered) {
-        if (offered != rank) (void)reach.offer(info, offered);
-      }
-      return std::to_string(info.id);
-    };
-    std::vector<std::string> ids;
-    try {
-      ids = agree(make);
-    } catch (const Error&) {
-      for (int peer = 0; peer < offered; ++peer) {
-        if (peer != rank) reach.withdraw(info, peer);
-      }
-      throw;
-    }
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer != rank)
-        peers_[static_cast<std::size_t>(peer)] = reach.take(peer, std::stoull(ids[static_cast<std::size_t>(peer)]));
-    }
-  }
+  // The fabric's, for this segment: memory, or a peer's map, may be missing on one rank.
+  using Agree = std::function<std::vector<std::string>(const std::function<std::string()>&)>;
 
-  std::byte* local() const override { return memory_->data(); }
-  std::byte* peer(int rank) const override {
-    return rank == rank_ ? memory_->data() : peers_.at(static_cast<std::size_t>(rank))->data();
-  }
-  std::size_t bytes() const override { return memory_->bytes(); }
+  // Collective.
+  MappedSegment(const SegmentMaker& maker, std::size_t bytes, MemoryKind kind, const Agree& agree);
+  ~MappedSegment() override;
+  MappedSegment(const MappedSegment&) = delete;
+  MappedSegment& operator=(const MappedSegment&) = delete;
+
+  std::byte* local() const override { return peer(rank_); }
+  std::byte* peer(int rank) const override;
+  std::uint64_t address_at(int rank) const override;
+  bool direct(int rank) const override { return !freed() && part(rank).here != nullptr; }
+  const std::string& why_not(int rank) const override { return part(rank).why_not; }
+  bool direct_everywhere() const override { return direct_everywhere_; }
+  std::size_t bytes() const override { return bytes_; }
+  MemoryKind kind() const override { return kind_; }
+  std::uint64_t number() const override { return number_; }
+
+  bool freed() const { return freed_.load(std::memory_order_acquire); }
+  // Lets memory and mappings go. No op may use them any more.
+  void release();
 
  private:
-  std::shared_ptr<Memory> memory_;
+  struct Part {
+    std::byte* here = nullptr;
+    std::uint64_t there = 0;
+    std::shared_ptr<Mapping> mapping;
+    std::string why_not;
+  };
+  const Part& part(int rank) const;
+  void take_part(const SegmentMaker& maker, int rank, const std::string& told);
+
+  std::size_t bytes_;
+  MemoryKind kind_;
   int rank_;
-  std::vector<std::shared_ptr<Mapping>> peers_;
+  std::uint64_t number_;
+  std::shared_ptr<std::atomic<std::size_t>> device_bytes_;
+  std::shared_ptr<Memory> memory_;
+  std::vector<Part> parts_;
+  bool direct_everywhere_ = true;
+  std::atomic<bool> freed_ = false;
 };
 
 }  // namespace onstream

@@ -52,7 +52,9 @@ void World::register_memory(const void* address, std::size_t bytes) {
   }
 }
 
-std::shared_ptr<Segment> World::segment(std::size_t bytes, MemoryKind kind) { return fabric_->segment(bytes, kind); }
+std::shared_ptr<Segment> World::segment(std::size_t bytes, MemoryKind kind) { return one_sided_->segment(bytes, kind); }
+void World::free(const std::shared_ptr<Segment>& segment) { one_sided_->free(segment); }
+std::shared_ptr<Team> World::team() const { return one_sided_->team(); }
 
 void World::send(const void* source, std::size_t bytes, int peer, const MessageOptions& options, Stream stream) {
   messages_->send(source, bytes, peer, options, stream);

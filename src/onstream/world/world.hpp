@@ -22,7 +22,10 @@
 #include "onstream/collective/collective.hpp"
 #include "onstream/halo/halo.hpp"
 #include "onstream/message/message.hpp"
+#include "onstream/one_sided/context.hpp"
+#include "onstream/one_sided/heap.hpp"
 #include "onstream/one_sided/one_sided.hpp"
+#include "onstream/one_sided/team.hpp"
 #include "onstream/plan/plan.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -49,7 +52,11 @@ class World {
   // Makes the allocation that holds [address, address + bytes) known to every peer now, so that no later call has to.
   // Optional: the first message from or to it does the same. Throws with the reason if peers cannot reach it.
   void register_memory(const void* address, std::size_t bytes);
-  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind = MemoryKind::device);  // collective
+  // Symmetric memory, zeroed: any number, on device and host memory side by side. Collective; throws, on every rank, if
+  // the ranks differ, naming them, or if one has no memory. The handle's end frees this rank's part; free() all at
+  // once.
+  std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind = MemoryKind::device);
+  void free(const std::shared_ptr<Segment>& segment);
 
   // --- messages, ordered on a stream ---
   // See message.hpp for what each promises.
@@ -86,6 +93,7 @@ class World {
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
   OneSided& one_sided() const;
+  std::shared_ptr<Team> team() const;  // of all ranks; collective the first time
 
   // --- collectives ---
   // Of all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp.

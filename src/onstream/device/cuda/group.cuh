@@ -43,6 +43,14 @@ class CudaGroup {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }
 
+  ONSTREAM_BODY static std::uint32_t load_relaxed(const std::uint32_t* word) {
+    std::uint32_t value;
+    asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+  }
+  ONSTREAM_BODY static void store_relaxed(std::uint32_t* word, std::uint32_t value) {
+    asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+  }
   ONSTREAM_BODY static std::uint32_t load_acquire(const std::uint32_t* word) {
     std::uint32_t value;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
@@ -67,6 +75,36 @@ class CudaGroup {
                      static_cast<unsigned long long>(value));
   }
 
+  // What CUDA's atomics call a word.
+  ONSTREAM_BODY static unsigned* plain(std::uint32_t* word) { return word; }
+  ONSTREAM_BODY static unsigned long long* plain(std::uint64_t* word) {
+    return reinterpret_cast<unsigned long long*>(word);
+  }
+  template <class Word>
+  ONSTREAM_BODY static Word fetch_add_system(Word* word, Word value) {
+    return static_cast<Word>(atomicAdd_system(plain(word), value));
+  }
+  template <class Word>
+  ONSTREAM_BODY static Word fetch_and_system(Word* word, Word value) {
+    return static_cast<Word>(atomicAnd_system(plain(word), value));
+  }
+  template <class Word>
+  ONSTREAM_BODY static Word fetch_or_system(Word* word, Word value) {
+    return static_cast<Word>(atomicOr_system(plain(word), value));
+  }
+  template <class Word>
+  ONSTREAM_BODY static Word fetch_xor_system(Word* word, Word value) {
+    return static_cast<Word>(atomicXor_system(plain(word), value));
+  }
+  template <class Word>
+  ONSTREAM_BODY static Word swap_system(Word* word, Word value) {
+    return static_cast<Word>(atomicExch_system(plain(word), value));
+  }
+  template <class Word>
+  ONSTREAM_BODY static Word compare_swap_system(Word* word, Word expected, Word value) {
+    return static_cast<Word>(atomicCAS_system(plain(word), expected, value));
+  }
+
   ONSTREAM_BODY static Line load_line(const Line* line) {
     Line value;
     asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
@@ -81,6 +119,7 @@ class CudaGroup {
 
   // Acquire-release is what passing messages needs; a sequentially consistent fence costs more.
   ONSTREAM_BODY static void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+  ONSTREAM_BODY static void fence_all() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
   ONSTREAM_BODY static std::uint64_t now_ns() {
     std::uint64_t value;
@@ -145,7 +184,7 @@ class CudaGroup {
          parts);
   }
 
- private:
+ protected:
   // This thread's 16-byte words in the first flights of a part. Few instructions: they run between two trips to memory.
   struct Words {
     ONSTREAM_BODY Words(const CudaGroup& group, std::size_t bytes, std::uint32_t part, std::uint32_t parts)

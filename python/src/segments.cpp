@@ -1,0 +1,186 @@
+#include "segments.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <utility>
+
+#include "arguments.hpp"
+#include "blocks.hpp"
+#include "errors.hpp"
+#include "onstream/base/error.hpp"
+#include "waiting.hpp"
+
+namespace onstream::python {
+
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);  // signals are words of 8 bytes
+
+Compare compare_from(const std::string& name) {
+  static constexpr std::pair<const char*, Compare> kNames[] = {{"eq", Compare::eq}, {"ne", Compare::ne},
+                                                               {"gt", Compare::gt}, {"ge", Compare::ge},
+                                                               {"lt", Compare::lt}, {"le", Compare::le}};
+  for (const auto& [word, compare] : kNames) {
+    if (name == word) return compare;
+  }
+  fail(ErrorCode::invalid_argument, "compare='", name, "' is none of eq, ne, gt, ge, lt, le");
+}
+
+SignalOp signal_op_from(const std::string& name) {
+  if (name == "add") return SignalOp::add;
+  if (name == "set") return SignalOp::set;
+  fail(ErrorCode::invalid_argument, "op='", name, "' is none of add, set");
+}
+
+AtomicOp atomic_op_from(const std::string& name) {
+  static constexpr std::pair<const char*, AtomicOp> kNames[] = {
+      {"fetch", AtomicOp::fetch}, {"set", AtomicOp::set},
+      {"add", AtomicOp::add},     {"and", AtomicOp::bit_and},
+      {"or", AtomicOp::bit_or},   {"xor", AtomicOp::bit_xor},
+      {"swap", AtomicOp::swap},   {"compare_swap", AtomicOp::compare_swap}};
+  for (const auto& [word, op] : kNames) {
+    if (name == word) return op;
+  }
+  fail(ErrorCode::invalid_argument, "op='", name, "' is none of fetch, set, add, and, or, xor, swap, compare_swap");
+}
+
+struct PySegment {
+  nb::object owner;  // a weak reference to the Python World, for errors that name its device
+  std::shared_ptr<WorldState> state;
+  std::shared_ptr<Device> device;
+  std::shared_ptr<Segment> segment;
+  MemoryKind kind;
+
+  Block part(std::byte* address) const {
+    return {segment, address, segment->bytes(), cpu_can_touch(*device, kind), device->index()};
+  }
+  Block local() const { return part(segment->local()); }
+  Block peer(int rank) const { return part(segment->peer(rank)); }
+  std::shared_ptr<World> open() const { return state->open(); }
+  // Throws invalid_argument unless [offset, offset + bytes) lies within a part.
+  std::byte* at(std::size_t offset, std::size_t bytes) const {
+    const std::size_t all = segment->bytes();
+    require(offset <= all && bytes <= all - offset, bytes, " B at offset ", offset, " are not within the ", all,
+            " B of the segment");
+    return segment->local() + offset;
+  }
+  Remote remote(std::size_t offset, std::size_t bytes, int rank) const {
+    return open()->one_sided().symmetric(at(offset, bytes), rank);
+  }
+};
+
+// On a stream, or with the host waiting.
+void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, std::optional<Hold> hold) {
+  const auto world = self.open();
+  if (choice.stream) {
+    {
+      const nb::gil_scoped_release release;
+      world->one_sided().run(batch, *choice.stream);
+    }
+    self.state->keep(choice, Hold(nb::find(self)));
+    if (hold) self.state->keep(choice, std::move(*hold));
+    return;
+  }
+  const auto wait_for_it = [&] {
+    world->one_sided().run(batch);
+    return true;
+  };
+  interruptible(wait_for_it, [&] {
+    world->abort(concat("rank ", world->rank(), " was interrupted during a one-sided op"), Fabric::Cause::interrupt);
+  });
+}
+
+StreamChoice choose(const PySegment& self, nb::handle stream, std::optional<Stream> natural) {
+  return choose_op_stream(stream, natural, self.open()->device(), *self.state);
+}
+
+void put(PySegment& self, nb::handle array, int rank, std::size_t offset, std::optional<std::size_t> signal,
+         std::uint64_t value, const std::string& op, nb::handle stream) {
+  MessageBuffer buffer = message_buffer(array, Access::read, self.owner());
+  Batch batch(self.open()->one_sided());
+  batch.put(self.remote(offset, buffer.bytes, rank), buffer.address, buffer.bytes);
+  if (signal) batch.signal({self.remote(*signal, kWord, rank), signal_op_from(op), value, kWord});
+  run(self, batch, choose(self, stream, buffer.natural), std::move(buffer.hold));
+}
+
+void get(PySegment& self, nb::handle array, int rank, std::size_t offset, nb::handle stream) {
+  MessageBuffer buffer = message_buffer(array, Access::write, self.owner());
+  Batch batch(self.open()->one_sided());
+  batch.get(buffer.address, self.remote(offset, buffer.bytes, rank), buffer.bytes);
+  run(self, batch, choose(self, stream, buffer.natural), std::move(buffer.hold));
+}
+
+void signal(PySegment& self, int rank, std::size_t offset, std::uint64_t value, const std::string& op,
+            nb::handle stream) {
+  Batch batch(self.open()->one_sided());
+  batch.signal({self.remote(offset, kWord, rank), signal_op_from(op), value, kWord});
+  run(self, batch, choose(self, stream, std::nullopt), std::nullopt);
+}
+
+void wait(PySegment& self, std::size_t offset, std::uint64_t value, const std::string& compare, nb::handle stream) {
+  const auto world = self.open();
+  const void* const word = self.at(offset, kWord);
+  const Until until{compare_from(compare), value, kWord, Sign::unsigned_word};
+  const StreamChoice choice = choose(self, stream, std::nullopt);
+  if (choice.stream) {
+    const nb::gil_scoped_release release;
+    return world->one_sided().wait(word, until, *choice.stream);
+  }
+  const Status status = interruptible([&] { return world->one_sided().wait(word, until); }, [] {});
+  if (status == Status::ok) return;
+  self.state->check();
+  fail(ErrorCode::aborted, "rank ", world->rank(), ": a wait for a word of a segment ended as ", name_of(status));
+}
+
+std::uint64_t atomic(PySegment& self, const std::string& op, int rank, std::size_t offset, std::uint64_t value,
+                     std::uint64_t expected, std::size_t width) {
+  const auto world = self.open();
+  const AtomicOp what = atomic_op_from(op);
+  require(width == 4 || width == 8, "width=", width, ": a word has 4 or 8 bytes");
+  std::byte* const word = self.at(offset, width);
+  const nb::gil_scoped_release release;
+  Context context(world->one_sided());
+  if (width == 8) return context.atomic(what, reinterpret_cast<std::uint64_t*>(word), value, expected, rank);
+  return context.atomic(what, reinterpret_cast<std::uint32_t*>(word), static_cast<std::uint32_t>(value),
+                        static_cast<std::uint32_t>(expected), rank);
+}
+
+void free_segment(PySegment& self) {
+  run_interruptible([world = self.open(), segment = self.segment] { world->free(segment); });
+}
+
+PySegment make_segment(nb::handle_t<PyWorld> handle, std::size_t bytes, const std::string& kind_name) {
+  auto& self = nb::cast<PyWorld&>(handle);
+  const auto world = self.open();
+  const MemoryKind kind = kind_from(kind_name);
+  auto segment = run_interruptible([world, bytes, kind] { return world->segment(bytes, kind); });
+  return {nb::weakref(handle), self.state(), world->fabric()->device(), std::move(segment), kind};
+}
+
+}  // namespace
+
+void bind_segments(nb::module_& m, nb::class_<PyWorld>& world) {
+  nb::class_<PySegment>(m, "SegmentBlocks", "A segment's parts, one a rank, and the one-sided ops on them.")
+      .def("local", &PySegment::local)
+      .def("peer", &PySegment::peer, nb::arg("rank"))
+      .def(
+          "direct", [](const PySegment& self, int rank) { return self.segment->direct(rank); }, nb::arg("rank"))
+      .def(
+          "why_not", [](const PySegment& self, int rank) { return self.segment->why_not(rank); }, nb::arg("rank"))
+      .def_prop_ro("nbytes", [](const PySegment& self) { return self.segment->bytes(); })
+      .def("put", &put, nb::arg("array"), nb::arg("rank"), nb::arg("offset"), nb::arg("signal").none(),
+           nb::arg("value"), nb::arg("op"), nb::arg("stream").none())
+      .def("get", &get, nb::arg("array"), nb::arg("rank"), nb::arg("offset"), nb::arg("stream").none())
+      .def("signal", &signal, nb::arg("rank"), nb::arg("offset"), nb::arg("value"), nb::arg("op"),
+           nb::arg("stream").none())
+      .def("wait", &wait, nb::arg("offset"), nb::arg("value"), nb::arg("compare"), nb::arg("stream").none())
+      .def("atomic", &atomic, nb::arg("op"), nb::arg("rank"), nb::arg("offset"), nb::arg("value"), nb::arg("expected"),
+           nb::arg("width"))
+      .def("free", &free_segment);
+  world.def("_segment", &make_segment, nb::arg("nbytes"), nb::arg("kind"));
+}
+
+}  // namespace onstream::python

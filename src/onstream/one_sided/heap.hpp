@@ -1,0 +1,96 @@
+// Heap: symmetric memory in pieces - malloc, calloc, realloc, aligned and free - on segments.
+//
+// Every call that says so is collective: all ranks make it with the same values, in the same order, and get the same
+// place in every rank's part. Nothing is communicated for that but a check, which names who differs (parameter
+// heap_check; with `off` a wrong program corrupts memory, and a call is local unless the heap grows). With the check
+// on, all ranks have the memory when the call returns; with it off a barrier is the caller's. Not thread-safe; not to
+// outlive its world.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "onstream/one_sided/first_fit.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream {
+
+class OneSided;
+
+struct HeapOptions {
+  std::size_t bytes = std::size_t{64} << 20;  // of its first segment
+  // A further segment, of this size or that of the piece asked for if it is larger, when no segment has room. 0: never.
+  std::size_t grow_bytes = 0;
+  MemoryKind kind = MemoryKind::device;
+};
+
+// Where in a heap an address lies.
+struct HeapPlace {
+  std::shared_ptr<Segment> segment;
+  std::size_t offset = 0;  // in the segment's part of every rank
+  std::size_t left = 0;    // bytes from there to the part's end
+};
+
+class Heap {
+ public:
+  static constexpr std::size_t kAlignment = 64;       // of every piece, unless more is asked for
+  static constexpr std::size_t kMaxAlignment = 4096;  // that of a segment on every device
+
+  Heap(OneSided& one_sided, const HeapOptions& options);  // collective
+  ~Heap();  // lets its segments go; free() them first if peers may use them
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // Collective. Throws system when the heap is full and may not grow (full() tells which of the two). What the piece
+  // holds is not known; that of allocate_zeroed() is zero on every rank.
+  void* allocate(std::size_t bytes, std::size_t alignment = kAlignment);
+  void* allocate_zeroed(std::size_t bytes, std::size_t alignment = kAlignment);
+  // As realloc: keeps what fits, where it is if it can. `address` null: allocate. Nothing happens if it throws.
+  void* reallocate(void* address, std::size_t bytes);
+  // Null is free already. Throws invalid_argument for what is no piece of this heap.
+  void free(void* address);
+  // Frees all segments on every rank at once; the heap is of no use after it.
+  void close();
+
+  // Not collective. The room that a piece needs is not there and cannot be made.
+  bool full_for(std::size_t bytes, std::size_t alignment = kAlignment) const;
+  // Where this rank's `address` lies; nothing if not in this heap.
+  std::optional<HeapPlace> place(const void* address) const;
+  // The same place in rank's part, as this rank addresses it. Throws as Segment::peer(), and for a foreign address.
+  std::byte* peer(const void* address, int rank) const;
+  // Bytes of the piece that begins there, as asked for.
+  std::optional<std::size_t> bytes_at(const void* address) const;
+
+  std::size_t bytes() const;
+  std::size_t used() const;
+  std::size_t pieces() const;
+  const std::vector<std::shared_ptr<Segment>>& segments() const { return segments_; }
+  MemoryKind kind() const { return options_.kind; }
+
+ private:
+  struct Piece {
+    std::size_t segment;
+    std::size_t offset;
+  };
+  std::optional<Piece> find(std::size_t bytes, std::size_t alignment);
+  std::optional<Piece> piece_of(const void* address) const;
+  Piece claim(std::size_t bytes, std::size_t alignment);
+  void add_segment(std::size_t bytes);
+  std::byte* address_of(const Piece& piece) const;
+  void zero(std::byte* begin, std::size_t bytes);
+  // Throws, naming the ranks, unless all make this very call; where the check is on, a barrier.
+  void agree(const std::string& call) const;
+  std::string where(const void* address) const;
+
+  OneSided& one_sided_;
+  HeapOptions options_;
+  std::vector<std::shared_ptr<Segment>> segments_;
+  std::vector<FirstFit> rooms_;  // of each segment
+  std::shared_ptr<Memory> zeroes_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,181 @@
+#include "onstream/one_sided/team.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "onstream/base/error.hpp"
+#include "onstream/one_sided/bodies.hpp"
+#include "onstream/one_sided/implementation.hpp"
+#include "onstream/one_sided/kernels.hpp"
+#include "onstream/one_sided/team_words.hpp"
+
+namespace onstream {
+
+using one_sided::TeamWords;
+
+namespace {
+
+TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, TeamWords::Kind kind, int slot,
+                   const std::vector<int>& members, std::vector<std::shared_ptr<Memory>>& tables) {
+  const int mine = one_sided.rank();
+  TeamView view;
+  view.waits = kind == TeamWords::Kind::host ? one_sided.host_waits() : one_sided.fabric().wait_view();
+  view.size = static_cast<std::int32_t>(members.size());
+  view.rank = static_cast<std::int32_t>(std::ranges::find(members, mine) - members.begin());
+  view.flags = words.flags(kind, slot, mine);
+  view.number = words.number(kind, slot, mine);
+  std::vector<std::uint64_t*> theirs;
+  for (const int member : members) theirs.push_back(words.flags(kind, slot, member) + view.rank);
+  if (view.size <= TeamView::kInline) {
+    std::ranges::copy(members, view.ranks);
+    std::ranges::copy(theirs, view.theirs);
+    return view;
+  }
+  tables.push_back(one_sided.table_of(theirs.data(), theirs.size() * sizeof(theirs[0])));
+  view.further = reinterpret_cast<std::uint64_t* const*>(tables.back()->data());
+  tables.push_back(one_sided.table_of(members.data(), members.size() * sizeof(members[0])));
+  view.further_ranks = reinterpret_cast<const std::int32_t*>(tables.back()->data());
+  return view;
+}
+
+}  // namespace
+
+Team::Team(OneSidedImplementation& one_sided, std::shared_ptr<TeamWords> words, int slot, std::vector<int> members)
+    : one_sided_(one_sided), words_(std::move(words)), slot_(slot), members_(std::move(members)) {
+  const auto view_of = [&](TeamWords::Kind kind) {
+    return team_view(one_sided_, *words_, kind, slot_, members_, tables_);
+  };
+  stream_ = view_of(TeamWords::Kind::stream);
+  kernel_ = view_of(TeamWords::Kind::kernel);
+  host_ = view_of(TeamWords::Kind::host);
+  rank_ = host_.rank;
+}
+
+Team::~Team() { words_->release(slot_); }
+
+int Team::world_rank(int member) const {
+  require(member >= 0 && member < size(), "team: there is no member ", member, "; this team has members 0 to ",
+          size() - 1);
+  return members_[static_cast<std::size_t>(member)];
+}
+
+std::optional<int> Team::member_of(int world_rank) const {
+  const auto found = std::ranges::find(members_, world_rank);
+  if (found == members_.end()) return std::nullopt;
+  return static_cast<int>(found - members_.begin());
+}
+
+TeamView Team::view() const { return kernel_; }
+
+void Team::barrier(Stream stream) {
+  one_sided_.fabric().check();
+  constexpr int kWarp = 32;
+  const int threads = std::clamp((size() + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
+  launch(one_sided_.device(), one_sided::barrier_kernel(), one_sided::Barrier{stream_}, {1, threads}, stream);
+  if (one_sided_.note(stream) == Noted::captured) one_sided_.device().retain(stream, shared_from_this());
+}
+
+Status Team::meet() {
+  const Status status = host_.barrier(HostGroup(0, 1));
+  if (status == Status::ok || one_sided_.fabric().failure()) return status;
+  const std::uint64_t number = HostGroup::load_relaxed(host_.number);
+  std::string missing;
+  bool left = false;
+  for (int member = 0; member < size(); ++member) {
+    const bool came = static_cast<std::int64_t>(HostGroup::load_acquire(host_.flags + member) - number) >= 0;
+    if (member == rank_ || came) continue;
+    left = left || one_sided_.fabric().has_left(world_rank(member));
+    missing += concat(missing.empty() ? "rank " : ", rank ", world_rank(member));
+  }
+  if (status == Status::aborted && !left) return status;  // interrupted
+  one_sided_.fabric().abort(
+      concat("a barrier of the hosts of ", size(), " ranks: ", missing,
+             status == Status::timeout
+                 ? concat(" did not come within ", one_sided_.fabric().parameters().timeout_s, " s (timeout_s)")
+                 : std::string(" left the world")));
+  return status;
+}
+
+void Team::sync() {
+  one_sided_.fabric().check();
+  if (meet() == Status::ok) return;
+  one_sided_.fabric().check();
+  fail(ErrorCode::aborted, "a barrier of the hosts of ", size(), " ranks was interrupted");
+}
+
+std::vector<Team::Words> Team::exchange(const Words& mine) {
+  for (const int member : members_) {
+    std::uint64_t* const to = words_->exchanged(slot_, member, rank_);
+    for (std::size_t i = 0; i < kExchangeWords; ++i) HostGroup::store_relaxed(to + i, mine[i]);
+  }
+  sync();
+  std::vector<Words> all(members_.size());
+  for (int member = 0; member < size(); ++member) {
+    const std::uint64_t* const from = words_->exchanged(slot_, one_sided_.rank(), member);
+    for (std::size_t i = 0; i < kExchangeWords; ++i) {
+      all[static_cast<std::size_t>(member)][i] = HostGroup::load_relaxed(from + i);
+    }
+  }
+  sync();  // all have read before anyone writes again
+  return all;
+}
+
+// Two rounds: who is in which team, then that all members' words are clean.
+std::shared_ptr<Team> Team::split(int colour, int key) {
+  const auto as_word = [](int value) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)); };
+  const std::vector<Words> all = exchange({as_word(colour), as_word(key), words_->free_slots(), 0});
+  std::vector<int> chosen;
+  std::uint64_t free = ~std::uint64_t{0};
+  for (int member = 0; member < size(); ++member) {
+    if (all[static_cast<std::size_t>(member)][0] != as_word(colour)) continue;
+    chosen.push_back(member);
+    free &= all[static_cast<std::size_t>(member)][2];
+  }
+  std::ranges::stable_sort(
+      chosen, {}, [&](int member) { return static_cast<std::int64_t>(all[static_cast<std::size_t>(member)][1]); });
+  // Members of one colour see the same words, so they choose the same slot.
+  const int slot = free == 0 || colour == kNone ? -1 : std::countr_zero(free);
+  if (slot >= 0) {
+    words_->claim(slot);
+    words_->zero(one_sided_.device(), slot);
+  }
+  sync();
+  if (colour == kNone) return nullptr;
+  if (slot < 0) {
+    fail(ErrorCode::system, "split: all words for teams are in use by its members' ", words_->slots(),
+         " teams; let some teams go, or raise parameter teams");
+  }
+  std::vector<int> members;
+  for (const int member : chosen) members.push_back(world_rank(member));
+  return std::shared_ptr<Team>(new Team(one_sided_, words_, slot, std::move(members)));
+}
+
+std::shared_ptr<Team> Team::split_strided(int first, int step, int count) {
+  const std::int64_t last = first + static_cast<std::int64_t>(step) * (count - 1);
+  require(count >= 1 && first >= 0 && first < size() && last >= 0 && last < size() && (step != 0 || count == 1),
+          "split_strided: members ", first, ", ", first + step, ", ... ", count, " of them, of a team of ", size());
+  for (int i = 0; i < count; ++i) {
+    if (first + step * i == rank_) return split(0, i);
+  }
+  return split(kNone, 0);
+}
+
+std::pair<std::shared_ptr<Team>, std::shared_ptr<Team>> Team::split_2d(int width) {
+  require(width >= 1, "split_2d: rows of ", width, " members; at least 1");
+  std::shared_ptr<Team> row = split(rank_ / width, rank_ % width);
+  std::shared_ptr<Team> column = split(rank_ % width, rank_ / width);
+  return {std::move(row), std::move(column)};
+}
+
+std::shared_ptr<Team> OneSidedImplementation::team() {
+  if (team_ != nullptr) return team_;
+  auto words = std::make_shared<TeamWords>(*fabric_);
+  words->claim(0);
+  std::vector<int> all(static_cast<std::size_t>(fabric_->size()));
+  std::iota(all.begin(), all.end(), 0);
+  team_ = std::shared_ptr<Team>(new Team(*this, std::move(words), 0, std::move(all)));
+  return team_;
+}
+
+}  // namespace onstream

@@ -1,0 +1,46 @@
+#include "onstream/one_sided/team_words.hpp"
+
+#include <cstring>
+
+namespace onstream::one_sided {
+
+namespace {
+
+constexpr std::size_t kLine = 128;  // words of two slots share no cache line
+
+std::size_t in_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+TeamWords::TeamWords(Fabric& fabric)
+    : size_(fabric.size()),
+      rank_(fabric.rank()),
+      slots_(static_cast<int>(fabric.parameters().teams)),
+      flag_bytes_(in_lines((static_cast<std::size_t>(size_) + 1) * sizeof(std::uint64_t))),
+      host_bytes_(flag_bytes_ + in_lines(static_cast<std::size_t>(size_) * kExchangeBytes)),
+      free_(slots_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << slots_) - 1),
+      host_(fabric.segment(static_cast<std::size_t>(slots_) * host_bytes_, MemoryKind::pinned)),
+      device_(fabric.segment(static_cast<std::size_t>(slots_) * 2 * flag_bytes_, MemoryKind::device)),
+      zeroes_(fabric.device()->allocate(2 * flag_bytes_, MemoryKind::device)) {}
+
+std::uint64_t* TeamWords::flags(Kind kind, int slot, int rank) const {
+  const auto index = static_cast<std::size_t>(slot);
+  std::byte* const at = kind == Kind::host ? host_->peer(rank) + index * host_bytes_
+                                           : device_->peer(rank) + (2 * index + (kind == Kind::kernel)) * flag_bytes_;
+  return reinterpret_cast<std::uint64_t*>(at);
+}
+
+std::uint64_t* TeamWords::exchanged(int slot, int rank, int member) const {
+  std::byte* const slot_begin = host_->peer(rank) + static_cast<std::size_t>(slot) * host_bytes_;
+  return reinterpret_cast<std::uint64_t*>(slot_begin + flag_bytes_ + static_cast<std::size_t>(member) * kExchangeBytes);
+}
+
+void TeamWords::zero(Device& device, int slot) {
+  std::memset(flags(Kind::host, slot, rank_), 0, host_bytes_);
+  const Stream stream = device.create_stream();
+  device.copy(flags(Kind::stream, slot, rank_), zeroes_->data(), 2 * flag_bytes_, stream);
+  device.synchronize(stream);
+  device.destroy_stream(stream);
+}
+
+}  // namespace onstream::one_sided

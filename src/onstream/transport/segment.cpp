@@ -1,0 +1,136 @@
+#include "onstream/transport/segment.hpp"
+
+#include <charconv>
+#include <string_view>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream {
+
+namespace {
+
+// What a rank tells the others about its part, in lines: its id; its address; then for every peer why that one does not
+// map it, or nothing.
+struct Notice {
+  std::uint64_t id = 0;
+  std::uint64_t address = 0;
+  std::vector<std::string> refused;
+
+  std::string text() const {
+    std::string lines = concat(id, '\n', address, '\n');
+    for (const std::string& why : refused) lines += concat(one_line(why), '\n');
+    return lines;
+  }
+
+  static Notice from(std::string_view text) {
+    Notice notice;
+    notice.id = number(next(text));
+    notice.address = number(next(text));
+    while (!text.empty()) notice.refused.emplace_back(next(text));
+    return notice;
+  }
+
+ private:
+  static std::string one_line(std::string text) {
+    for (char& letter : text) letter = letter == '\n' ? ' ' : letter;
+    return text;
+  }
+  static std::string_view next(std::string_view& text) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    return line;
+  }
+  static std::uint64_t number(std::string_view text) {
+    std::uint64_t value = 0;
+    std::from_chars(text.data(), text.data() + text.size(), value);
+    return value;
+  }
+};
+
+// Why `peer` does not map the part; nothing if it does now. Throws that where it must.
+std::string offer(const SegmentMaker& maker, const MemoryInfo& info, int peer) {
+  if (!maker.unmapped_why.empty()) return maker.unmapped_why;
+  if (maker.mapped == Mapped::by_path && !info.exportable) {
+    return concat(name_of(info.kind), " memory is private to its process");
+  }
+  try {
+    (void)maker.reach.offer(info, peer);
+    return "";
+  } catch (const Error& error) {
+    if (maker.mapped == Mapped::always || error.code() != ErrorCode::unsupported) throw;
+    return error.what();
+  }
+}
+
+}  // namespace
+
+MappedSegment::MappedSegment(const SegmentMaker& maker, std::size_t bytes, MemoryKind kind, const Agree& agree)
+    : bytes_(bytes), kind_(kind), rank_(maker.rank), number_(maker.number), device_bytes_(maker.device_bytes) {
+  MemoryInfo info;
+  std::vector<int> offered;
+  const auto make = [&] {
+    memory_ = maker.device.allocate(bytes, kind);
+    info = maker.device.inspect(memory_->data());
+    Notice notice{info.id, reinterpret_cast<std::uint64_t>(memory_->data()), {}};
+    for (int peer = 0; peer < maker.size; ++peer) {
+      notice.refused.push_back(peer == maker.rank ? "" : offer(maker, info, peer));
+      if (peer != maker.rank && notice.refused.back().empty()) offered.push_back(peer);
+    }
+    return notice.text();
+  };
+  std::vector<std::string> told;
+  try {
+    told = agree(make);
+  } catch (const Error&) {
+    for (const int peer : offered) maker.reach.withdraw(info, peer);
+    throw;
+  }
+  for (int rank = 0; rank < maker.size; ++rank) take_part(maker, rank, told[static_cast<std::size_t>(rank)]);
+  if (kind_ == MemoryKind::device) *device_bytes_ += bytes_;
+}
+
+void MappedSegment::take_part(const SegmentMaker& maker, int rank, const std::string& told) {
+  const Notice notice = Notice::from(told);
+  Part part;
+  part.there = notice.address;
+  part.why_not = notice.refused.at(static_cast<std::size_t>(rank_));
+  if (rank == rank_) part.here = memory_->data();
+  if (rank != rank_ && part.why_not.empty()) part.mapping = maker.reach.take(rank, notice.id);
+  if (part.mapping != nullptr) part.here = part.mapping->data();
+  parts_.push_back(std::move(part));
+  for (const std::string& why : notice.refused) direct_everywhere_ = direct_everywhere_ && why.empty();
+}
+
+MappedSegment::~MappedSegment() { release(); }
+
+void MappedSegment::release() {
+  if (freed_.exchange(true, std::memory_order_acq_rel)) return;
+  if (kind_ == MemoryKind::device) *device_bytes_ -= bytes_;
+  for (Part& part : parts_) part.mapping.reset();
+  memory_.reset();
+}
+
+const MappedSegment::Part& MappedSegment::part(int rank) const {
+  require(rank >= 0 && rank < static_cast<int>(parts_.size()), "segment ", number_, ": rank ", rank,
+          " does not exist; there are ranks 0 to ", parts_.size() - 1);
+  return parts_[static_cast<std::size_t>(rank)];
+}
+
+std::byte* MappedSegment::peer(int rank) const {
+  const Part& its = part(rank);
+  if (freed()) fail(ErrorCode::closed, "segment ", number_, " of ", bytes_, " B was freed");
+  if (its.here == nullptr) {
+    fail(ErrorCode::unsupported, "rank ", rank_, " cannot load and store rank ", rank, "'s part of segment ", number_,
+         ": ", its.why_not, "; put, get and signals reach it through its owner");
+  }
+  return its.here;
+}
+
+std::uint64_t MappedSegment::address_at(int rank) const {
+  const Part& its = part(rank);
+  if (freed()) fail(ErrorCode::closed, "segment ", number_, " of ", bytes_, " B was freed");
+  return its.there;
+}
+
+}  // namespace onstream

@@ -1,0 +1,316 @@
+// Teams: barriers of streams and hosts, new teams by colour, stride and rows, and stream-issued ops on segments.
+#include "onstream/one_sided/team.hpp"
+
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "check.hpp"
+#include "onstream/device/disposal.hpp"
+#include "own_stream.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+std::uint64_t read(World& world, const void* word) {
+  std::uint64_t value = 0;
+  world.one_sided().copy(&value, word, sizeof value);
+  return value;
+}
+
+// Each member stores a number at the next one, meets, reads its own, meets: what a barrier must order.
+void barriers_on(World& world, Team& team, std::byte* mine, Stream stream, std::uint64_t times) {
+  const int next = team.world_rank((team.rank() + 1) % team.size());
+  OneSided& one_sided = world.one_sided();
+  const TestBuffer got(world, 8 * times);
+  for (std::uint64_t i = 0; i < times; ++i) {
+    Batch batch(one_sided);
+    const std::uint64_t value = 100 * i + static_cast<std::uint64_t>(team.rank());
+    batch.put_now(one_sided.symmetric(mine, next), &value, sizeof value);
+    one_sided.run(batch, stream);
+    team.barrier(stream);
+    one_sided.get(got.data() + 8 * i, one_sided.symmetric(mine, world.rank()), 8, stream);
+    team.barrier(stream);
+  }
+  world.synchronize(stream);
+  const std::vector<unsigned char> bytes = got.read();
+  for (std::uint64_t i = 0; i < times; ++i) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + 8 * i, sizeof value);
+    CHECK(value == 100 * i + static_cast<std::uint64_t>((team.rank() + team.size() - 1) % team.size()));
+  }
+}
+
+}  // namespace
+
+CASE(a_barrier_on_streams_orders_what_is_around_it) {
+  for (const int size : {1, 2, 3, 4, 5, 9}) {  // 9: more than travel in a kernel's arguments
+    on_all_devices(size, [](World& world) {
+      const auto segment = world.segment(64);
+      const OwnStream stream(world);
+      barriers_on(world, *world.team(), segment->local(), stream, 20);
+    });
+  }
+}
+
+CASE(a_captured_barrier_means_the_same_at_every_replay) {
+  for (const int size : {1, 2, 4}) {
+    on_all_devices(size, [](World& world) {
+      constexpr std::uint64_t kReplays = 30;
+      const auto segment = world.segment(64);
+      auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
+      const auto team = world.team();
+      const OwnStream stream(world);
+      OneSided& one_sided = world.one_sided();
+      const int next = (world.rank() + 1) % world.size();
+      world.device().begin_capture(stream);
+      one_sided.signal({one_sided.symmetric(words, next), SignalOp::add, 1, 8}, stream);
+      team->barrier(stream);
+      // The neighbour's count has come: it is added to a sum of its own.
+      one_sided.get(words + 1, one_sided.symmetric(words, world.rank()), 8, stream);
+      team->barrier(stream);
+      const auto graph = world.device().end_capture(stream);
+      for (std::uint64_t i = 1; i <= kReplays; ++i) {
+        world.device().launch(graph, stream);
+        if (i % 10 != 0) continue;
+        world.synchronize(stream);
+        CHECK(read(world, words + 1) == i);
+        team->barrier(stream);  // not captured, in between; nobody runs ahead of who still reads
+      }
+      world.synchronize(stream);
+    });
+  }
+}
+
+// Whoever replays a barrier when its world is gone must not hang, nor touch memory that went with it.
+CASE(a_captured_barrier_outlives_its_world_and_ends_at_once) {
+  for (const std::string& device_spec : device_specs()) {
+    const std::string address = meeting_place();
+    std::array<std::string, 2> wrong;
+    const auto rank_main = [&](int rank) {
+      try {
+        auto world = World::create(launch_of(rank, 2, address), quick(device_spec));
+        const std::shared_ptr<Device> device = world->fabric()->device();
+        const OwnStream stream(*device);
+        auto team = world->team();
+        device->begin_capture(stream);
+        team->barrier(stream);
+        const auto graph = device->end_capture(stream);
+        device->launch(graph, stream);
+        device->synchronize(stream);
+        world->barrier();
+        team.reset();
+        world.reset();
+        CHECK(Disposal::of_process().finish(5));
+        device->launch(graph, stream);
+        const Deadline deadline(5);
+        while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);
+        CHECK(device->idle(stream));
+      } catch (const std::exception& error) {
+        wrong[static_cast<std::size_t>(rank)] = error.what();
+      }
+    };
+    std::thread other(rank_main, 1);
+    rank_main(0);
+    other.join();
+    CHECK(wrong[0] + wrong[1] == "");
+  }
+}
+
+CASE(hosts_meet_and_exchange_words) {
+  for (const int size : {1, 2, 5}) {
+    on_all_devices(size, [](World& world) {
+      const auto team = world.team();
+      CHECK(team->size() == world.size() && team->rank() == world.rank());
+      for (std::uint64_t round = 0; round < 50; ++round) {
+        const auto mine = static_cast<std::uint64_t>(team->rank());
+        const std::vector<Team::Words> all = team->exchange({mine, round, mine * round, 7});
+        for (std::uint64_t member = 0; member < all.size(); ++member) {
+          CHECK((all[member] == Team::Words{member, round, member * round, 7}));
+        }
+      }
+    });
+  }
+}
+
+CASE(teams_are_split_by_colour_and_ordered_by_key) {
+  on_all_devices(5, [](World& world) {
+    const auto all = world.team();
+    const OwnStream stream(world);
+    const auto segment = world.segment(64);
+    // 0 2 4 in falling order; 1 and 3 in rising; then nobody but 1 and 4.
+    const bool even = world.rank() % 2 == 0;
+    const auto half = all->split(even ? 3 : 8, even ? -world.rank() : world.rank());
+    CHECK(half->size() == (even ? 3 : 2));
+    CHECK(half->world_rank(0) == (even ? 4 : 1) && half->member_of(world.rank()) == half->rank());
+    CHECK(half->member_of(even ? 1 : 0) == std::nullopt);
+    CHECK_THROWS((void)half->world_rank(3), "there is no member 3");
+    barriers_on(world, *half, segment->local(), stream, 10);
+    const auto pair = all->split(world.rank() == 1 || world.rank() == 4 ? 0 : Team::kNone, 0);
+    CHECK((pair != nullptr) == (world.rank() == 1 || world.rank() == 4));
+    if (pair) barriers_on(world, *pair, segment->local() + 8, stream, 10);
+    // A team of a team.
+    const auto alone = half->split(half->rank(), 0);
+    CHECK(alone->size() == 1 && alone->world_rank(0) == world.rank());
+    alone->sync();
+    all->sync();
+  });
+}
+
+CASE(teams_are_split_by_stride_and_in_two_dimensions) {
+  on_all_devices(5, [](World& world) {
+    const auto all = world.team();
+    const auto odd = all->split_strided(1, 2, 2);
+    CHECK((odd != nullptr) == (world.rank() == 1 || world.rank() == 3));
+    const auto back = all->split_strided(4, -1, 3);
+    CHECK((back != nullptr) == (world.rank() >= 2));
+    if (back) CHECK(back->world_rank(0) == 4 && back->world_rank(2) == 2);
+    CHECK_THROWS((void)all->split_strided(3, 2, 2), "split_strided: members 3, 5");
+    const auto [row, column] = all->split_2d(2);  // 0 1 / 2 3 / 4
+    CHECK(row->size() == (world.rank() == 4 ? 1 : 2) && column->size() == (world.rank() % 2 == 0 ? 3 : 2));
+    CHECK(row->rank() == world.rank() % 2 && column->rank() == world.rank() / 2);
+    row->sync();
+    column->sync();
+    all->sync();
+  });
+}
+
+CASE(words_of_teams_that_went_are_used_again_and_their_number_is_bounded) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.teams = 3;
+    run_ranks(3, parameters, [](World& world) {
+      const auto all = world.team();
+      const OwnStream stream(world);
+      const auto segment = world.segment(64);
+      for (int round = 0; round < 6; ++round) {
+        const auto pair = all->split(world.rank() < 2 ? 0 : Team::kNone, round % 2 == 0 ? world.rank() : -world.rank());
+        if (pair) barriers_on(world, *pair, segment->local(), stream, static_cast<std::uint64_t>(1 + round % 3));
+        const auto three = all->split(0, 0);
+        barriers_on(world, *three, segment->local(), stream, 2);
+      }
+      const auto second = all->split(0, 0);
+      const auto third = all->split(0, 0);
+      CHECK_THROWS((void)all->split(0, 0), "raise parameter teams");
+      all->sync();
+    });
+  }
+}
+
+CASE(a_member_that_does_not_come_is_named_at_the_deadline) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 0.4;
+    run_ranks(3, parameters, [](World& world) {
+      const auto team = world.team();
+      const OwnStream stream(world);
+      if (world.rank() != 1) {
+        team->barrier(stream);
+        CHECK_THROWS(world.synchronize(stream), "to which rank 1 did not come");
+      } else {
+        CHECK_THROWS(for (;;) world.check(), "failed");
+      }
+    });
+    run_ranks(3, parameters, [](World& world) {
+      const auto team = world.team();
+      if (world.rank() != 1) {
+        CHECK_THROWS(team->sync(), "rank 1 did not come within 0.4 s");
+      } else {
+        CHECK_THROWS(for (;;) world.check(), "rank 1 did not come");
+      }
+    });
+  }
+}
+
+CASE(a_member_that_leaves_ends_the_barrier_of_the_others) {
+  on_all_devices(2, [](World& world) {
+    const auto team = world.team();
+    world.barrier();
+    if (world.rank() == 1) return;
+    CHECK_THROWS(team->sync(), "rank 1 left the world");
+  });
+}
+
+CASE(streams_change_words_atomically) {
+  for (const std::string& device : device_specs()) {
+    for (const char* path : {"auto", "stage"}) {
+      Parameters parameters = quick(device);
+      parameters.path = path;
+      run_ranks(3, parameters, [](World& world) {
+        constexpr int kReplays = 10;
+        const auto segment = world.segment(64);
+        auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
+        const auto team = world.team();
+        const OwnStream stream(world);
+        OneSided& one_sided = world.one_sided();
+        const TestBuffer old(world, 64);
+        const auto at = [&](std::uint64_t* word, int rank) { return one_sided.symmetric(word, rank); };
+        world.device().begin_capture(stream);
+        one_sided.atomic(AtomicOp::add, at(words, 0), 8, 5, nullptr, 0, stream);
+        one_sided.atomic(AtomicOp::bit_or, at(words + 1, 0), 4, 1u << world.rank(), nullptr, 0, stream);
+        const auto graph = world.device().end_capture(stream);
+        for (int i = 0; i < kReplays; ++i) world.device().launch(graph, stream);
+        team->barrier(stream);
+        one_sided.atomic(AtomicOp::fetch, at(words, 0), 8, 0, old.data(), 0, stream);
+        one_sided.atomic(AtomicOp::fetch, at(words + 1, 0), 4, 0, old.data() + 8, 0, stream);
+        if (world.rank() == 0) {
+          one_sided.atomic(AtomicOp::set, at(words + 2, 2), 8, 40, nullptr, 0, stream);
+          one_sided.atomic(AtomicOp::compare_swap, at(words + 2, 2), 8, 41, old.data() + 16, 40, stream);
+          one_sided.atomic(AtomicOp::compare_swap, at(words + 2, 2), 8, 42, old.data() + 24, 40, stream);
+          one_sided.atomic(AtomicOp::swap, at(words + 2, 2), 8, 50, old.data() + 32, 0, stream);
+        }
+        world.synchronize(stream);
+        std::uint64_t got[8];
+        std::memcpy(got, old.read().data(), sizeof got);
+        CHECK(got[0] == 5 * kReplays * 3 && got[1] == 7);
+        if (world.rank() == 0) CHECK(got[2] == 40 && got[3] == 41 && got[4] == 41);
+        team->sync();
+        if (world.rank() == 2) CHECK(read(world, words + 2) == 50);
+        Batch batch(one_sided);
+        CHECK_THROWS(batch.atomic(AtomicOp::compare_swap, at(words, 0), 8, 1), "needs a word for the old value");
+        CHECK_THROWS(batch.atomic(AtomicOp::add, at(words, 0), 2, 1), "4 or 8 bytes, not 2");
+        CHECK_THROWS((void)one_sided.symmetric(&batch, 0), "in no segment");
+      });
+    }
+  }
+}
+
+CASE(streams_put_and_get_layouts) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::int64_t kSide = 40;
+    const auto segment = world.segment(kSide * kSide * 8);
+    const auto team = world.team();
+    const OwnStream stream(world);
+    OneSided& one_sided = world.one_sided();
+    TestBuffer column(world, kSide * 8);
+    column.write(pattern(kSide * 8, static_cast<unsigned>(world.rank())));
+    const Layout tall = Layout::strided(8, {kSide}, {kSide * 8});
+    const Layout plain = Layout::contiguous(kSide * 8);
+    const int other = 1 - world.rank();
+    one_sided.put(one_sided.symmetric(segment->local() + 24, other), tall, column.data(), plain, stream);
+    team->barrier(stream);
+    TestBuffer back(world, kSide * 8);
+    one_sided.get(back.data(), plain, one_sided.symmetric(segment->local() + 24, other), tall, stream);
+    world.synchronize(stream);
+    CHECK(back.read() == pattern(kSide * 8, static_cast<unsigned>(world.rank())));
+    std::vector<unsigned char> matrix(kSide * kSide * 8);
+    one_sided.copy(matrix.data(), segment->local(), matrix.size());
+    const std::vector<unsigned char> theirs = pattern(kSide * 8, static_cast<unsigned>(other));
+    for (std::int64_t i = 0; i < kSide; ++i) {
+      const auto row = matrix.begin() + i * kSide * 8;
+      CHECK(std::equal(row + 24, row + 32, theirs.begin() + i * 8) && row[16] == 0 && row[32] == 0);
+    }
+    CHECK_THROWS(
+        one_sided.put(one_sided.symmetric(segment->local() + 8 * kSide, other), tall, column.data(), plain, stream),
+        "not within");
+    CHECK_THROWS(
+        one_sided.put(one_sided.symmetric(segment->local(), other), tall, column.data(), Layout::contiguous(8), stream),
+        "layouts of equal bytes");
+    team->sync();
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

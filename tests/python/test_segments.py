@@ -1,0 +1,152 @@
+"""Segments from Python: addresses of peers, put, get, signals, waits, atomics and barriers; on hosts and on streams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from memories import DEVICES
+
+import onstream
+
+SIZES = (1, 2, 4)
+
+
+def run(size: int, body: Callable[[onstream.World], Any], **parameters: Any) -> list[Any]:
+    return onstream.run_threads(size, body, **{"device": "host", "timeout_s": 10, **parameters})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("path", ["auto", "stage"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_ring_of_puts_and_gets(size: int, path: str, device: str) -> None:
+    def body(world: onstream.World) -> None:
+        segment = world.segment(8 * 100, "pinned")
+        right, left = (world.rank + 1) % size, (world.rank - 1) % size
+        mine = np.arange(90, dtype="i8") + 1000 * world.rank
+        segment.put(mine, right, offset=80)
+        world.barrier()
+        assert (segment.local("i8")[10:] == np.arange(90) + 1000 * left).all()
+        back = np.empty_like(mine)
+        segment.get(back, right, offset=80)
+        assert (back == mine).all()
+        world.barrier()
+
+    run(size, body, path=path, device=device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_wait_sees_what_was_put_before_the_signal(device: str) -> None:
+    def body(world: onstream.World) -> None:
+        segment = world.segment(4096 + 8, "pinned")
+        other = 1 - world.rank
+        for turn in range(1, 20):
+            segment.put(np.full(4096, turn, "u1"), other, signal=4096, value=turn, op="set")
+            segment.wait(offset=4096, value=turn)
+            assert (segment.local()[:4096] == turn).all()
+            world.barrier()
+
+    run(2, body, device=device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_streams_take_ops_and_barriers_and_graphs_replay_them(device: str) -> None:
+    def body(world: onstream.World) -> int:
+        segment = world.segment(64, "pinned")
+        stream = world.stream()
+        world.barrier(stream=stream)
+        right = (world.rank + 1) % world.size
+        with world.capture(stream) as graph:
+            segment.signal(right, offset=0, value=2)
+            world.barrier(stream=stream)
+            segment.wait(offset=0, value=2, compare="ge")
+        for _ in range(10):
+            graph.launch(stream)
+        world.synchronize(stream)
+        return int(segment.local("u8")[0])
+
+    assert run(3, body, device=device) == [20, 20, 20]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("path", ["auto", "stage"])
+def test_atomics_of_all_ranks_lose_nothing(path: str, device: str) -> None:
+    def body(world: onstream.World) -> tuple[int, ...]:
+        segment = world.segment(64)
+        for _ in range(20):
+            segment.atomic("add", 0, offset=8, value=3)
+        segment.atomic("or", 0, offset=16, value=1 << world.rank, width=4)
+        world.barrier()
+        if world.rank == 0:
+            assert segment.atomic("swap", 1, offset=24, value=7) == 0
+            assert segment.atomic("compare_swap", 1, offset=24, value=9, expected=7) == 7
+        world.barrier()
+        fetched = [segment.atomic("fetch", rank, offset=offset) for rank, offset in ((0, 8), (0, 16), (1, 24))]
+        world.barrier()
+        return tuple(fetched)
+
+    assert run(2, body, path=path, device=device) == [(120, 3, 9)] * 2
+
+
+def test_a_peer_that_is_not_reached_says_why() -> None:
+    def body(world: onstream.World) -> None:
+        segment = world.segment(64)
+        other = 1 - world.rank
+        assert segment.nbytes == 64
+        assert segment.direct(world.rank)
+        assert not segment.direct(other)
+        assert segment.why_not(other) == "parameter path is stage"
+        with pytest.raises(onstream.UnsupportedError, match="cannot load and store"):
+            segment.peer(other)
+        world.barrier()
+
+    run(2, body, path="stage")
+
+
+def test_a_freed_segment_is_of_no_use() -> None:
+    def body(world: onstream.World) -> None:
+        segment = world.segment(64)
+        world.barrier()
+        segment.free()
+        with pytest.raises(onstream.Error, match="was freed"):
+            segment.put(np.zeros(8, "u1"), 0)
+        with pytest.raises(onstream.Error, match="was freed"):
+            segment.local()
+        world.barrier()
+
+    run(2, body)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("segment.put(np.zeros(9, 'u1'), 0, offset=56)", "9 B at offset 56 are not within the 64 B"),
+        ("segment.put(np.zeros(8, 'u1'), 1)", "rank 1"),
+        ("segment.get(np.zeros(8, 'u1'), -1)", "rank -1"),
+        ("segment.put(np.zeros(8, 'u1'), 0, signal=60)", "8 B at offset 60"),
+        ("segment.signal(0, offset=4)", "not aligned"),
+        ("segment.signal(0, offset=0, op='sub')", "op='sub' is none of add, set"),
+        ("segment.wait(offset=0, value=0, compare='near')", "compare='near' is none of eq"),
+        ("segment.atomic('nand', 0, offset=0)", "op='nand' is none of fetch"),
+        ("segment.atomic('add', 0, offset=0, width=2)", "width=2"),
+        ("segment.put(np.zeros(8, 'u1'), 0, offset='x')", "offset is 'x' of type str"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_value(call: str, words: str) -> None:
+    def body(world: onstream.World) -> None:
+        segment = world.segment(64)
+        with pytest.raises((onstream.Error, TypeError, ValueError), match=words.replace("(", r"\(")):
+            eval(call, {"segment": segment, "np": np})
+
+    run(1, body)
+
+
+def test_a_wait_in_vain_ends_at_the_deadline() -> None:
+    def body(world: onstream.World) -> None:
+        segment = world.segment(64)
+        with pytest.raises(onstream.Error, match="deadline"):
+            segment.wait(offset=0, value=5, compare="eq")
+
+    onstream.run_threads(1, body, device="host", timeout_s=0.3)
