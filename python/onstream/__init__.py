@@ -33,6 +33,7 @@ from ._core import (
     parameters,
     rank_at,
 )
+from .collectives import Team
 from .errors import (
     AbortedError,
     ClosedError,
@@ -73,6 +74,7 @@ __all__ = [
     "Segment",
     "Stream",
     "SystemError",
+    "Team",
     "TimeoutError",
     "TruncatedError",
     "UnmappedError",

@@ -475,6 +475,46 @@ def coordinates_of(rank: int, grid: Sequence[int]) -> list[int]:
 def rank_at(coordinates: Sequence[int], grid: Sequence[int], periodic: Sequence[bool]) -> int:
     """The rank at a place of a grid; -1 outside a non-periodic one."""
 
+class CollectiveCall:
+    """
+    A collective as the library takes it. Use World.all_reduce() and so on.
+    """
+
+    def __init__(self, kind: str, input: int, output: int, count: int, type: str) -> None: ...
+
+    def set_options(self, op: str, root: int, channel: int, algorithm: str) -> None: ...
+
+    def set_factor(self, factor: float, int_factor: int) -> None: ...
+
+    def set_counts(self, send_counts: Sequence[int], send_offsets: Sequence[int], receive_counts: Sequence[int], receive_offsets: Sequence[int]) -> None: ...
+
+class Team:
+    """
+    The ranks that do collectives together. Use World.team(), or World itself.
+    """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def ranks(self) -> list[int]: ...
+
+    def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
+        """
+        On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
+        """
+
+    def explain(self, call: CollectiveCall) -> str: ...
+
+def world_team(world: World) -> Team:
+    """The team of all ranks."""
+
+def make_team(world: World, ranks: Sequence[int], channels: int) -> Team:
+    """Collective over the world."""
+
 class DeviceRow:
     """A device of this machine."""
 
