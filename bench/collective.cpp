@@ -4,7 +4,7 @@
 //     --device SPEC     host, cuda, cuda:N
 //     --memory KIND     of the buffers: device, pinned, managed, host
 //     --samples N
-//     --library NAME    onstream, or nccl with --file, which the loader gets
+//     --library NAME    onstream, or nccl with --file, which the loader gets; --plain: its buffers are not registered
 //     --set NAME=VALUE  a parameter of onstream; may be repeated
 //
 // Several processes under any launcher. Every sample starts with a barrier of the hosts and is timed by rank 0's steady
@@ -47,6 +47,7 @@ Setting setting_from(int argc, char** argv) {
       .count("--samples", setting.samples, 1, 100'000)
       .text("--library", setting.library)
       .text("--file", setting.setup.file)
+      .flag("--plain", [&] { setting.setup.plain = true; })
       .setting("--set", setting.parameters)
       .others([&](const std::string& word) { setting.cases.push_back(bench::collective_case_from(word)); })
       .read(argc, argv);
@@ -221,13 +222,15 @@ class Runner {
   Stream stream_;
 };
 
-void run_cases(const Setting& setting) {
+int run_cases(const Setting& setting) {
   const std::unique_ptr<CollectiveLibrary> library = open(setting);
+  bool good = true;
   try {
     Runner runner(*library);
     if (library->rank() == 0) std::cout << library->heading() << std::endl;
     for (const CollectiveCase& c : setting.cases) {
       const auto result = runner.run(c, setting.samples);
+      good = good && result.wrong == 0;
       if (result.wrong > 0) {
         std::fprintf(stderr, "bench_collective: rank %d: %zu elements of %s are wrong\n", library->rank(), result.wrong,
                      bench::text_of(c).c_str());
@@ -242,14 +245,14 @@ void run_cases(const Setting& setting) {
     library->abort(error.what());  // so that the other ranks end too
     throw;
   }
+  return good ? 0 : 1;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    run_cases(setting_from(argc, argv));
-    return 0;
+    return run_cases(setting_from(argc, argv));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_collective: %s\n", error.what());
     return 1;

@@ -36,7 +36,8 @@ struct CollectiveSetup {
   std::string device;
   MemoryKind memory = MemoryKind::device;
   std::size_t largest = 0;
-  std::string file;  // of the library, when it is not onstream
+  std::string file;    // of the library, when it is not onstream
+  bool plain = false;  // NCCL: buffers are not registered with it
 };
 
 std::unique_ptr<CollectiveLibrary> open_onstream_collectives(const CollectiveSetup& setup,

@@ -93,7 +93,8 @@ class NcclCollectives final : public CollectiveLibrary {
         nccl_(object_),
         launch_(setup.launch),
         store_(setup.launch, Deadline(kMeetS)),
-        device_(open_device(setup.device, setup.launch.local_rank)) {
+        device_(open_device(setup.device, setup.launch.local_rank)),
+        plain_(setup.plain) {
     nccl_.check(nccl_.get_version(&version_), "ncclGetVersion");
     UniqueId id{};
     if (launch_.rank == 0) {
@@ -178,9 +179,10 @@ class NcclCollectives final : public CollectiveLibrary {
     if (version_ >= kHasWindows) {
       int (*window)(Communicator, void*, std::size_t, void**, int) = nullptr;
       object_.find(window, "ncclCommWindowRegister");
-      windows_ = window(communicator_, memory, bytes, &handle, kSymmetric) == 0;
+      windows_ = !plain_ && window(communicator_, memory, bytes, &handle, kSymmetric) == 0;
     }
-    if (!windows_) registered_ = nccl_.reg(communicator_, memory, bytes, &handle) == 0 && registered_;
+    if (plain_) registered_ = false;
+    if (!windows_ && !plain_) registered_ = nccl_.reg(communicator_, memory, bytes, &handle) == 0 && registered_;
     return static_cast<std::byte*>(memory);
   }
 
@@ -192,6 +194,7 @@ class NcclCollectives final : public CollectiveLibrary {
   int version_ = 0;
   Communicator communicator_ = nullptr;
   std::vector<std::byte*> buffers_;
+  bool plain_;
   bool windows_ = false;
   bool registered_ = true;
 };

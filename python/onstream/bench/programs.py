@@ -23,7 +23,9 @@ from .cases import Case
 
 RUN_TIMEOUT_S = 540.0
 KILL_AFTER_S = 5.0
-OWN_WORD = re.compile(r"(?:^|\] )(?:bench_\w+|mpi_peer|mpi_one_sided): ")  # how our native programs begin a failure
+OWN_WORD = re.compile(
+    r"(?:^|\] )(?:bench_\w+|mpi_peer|mpi_one_sided|mpi_collectives): "
+)  # how our native programs begin a failure
 
 
 @dataclass(frozen=True)

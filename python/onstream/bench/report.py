@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from . import one_sided, paths
+from . import collective, one_sided, paths
 from .cases import RINGS
-from .lines import changes_of, figure, setup_verdict
+from .lines import changes_of, collective_verdicts, figure, lines_of_any, setup_verdict, short_how
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
 from .plot import Line, Plot, Point, Rule, svg
@@ -401,6 +401,51 @@ def _one_sided(result: dict[str, Any]) -> Iterator[str]:
     yield f"<article>{_table(head, body, words=4)}</article></section>"
 
 
+def _collectives(result: dict[str, Any]) -> Iterator[str]:
+    heading, *_ = lines_of_any(result)
+    yield f"<section><h2>Collectives</h2><p>{html.escape(heading)}. Bands: quartiles of all samples.</p>"
+    yield _verdicts(collective_verdicts(result))
+    for kind in dict.fromkeys(row["kind"] for row in result["rows"]):
+        rows = [row for row in result["rows"] if row["kind"] == kind]
+        yield f"<article><h3>{html.escape(kind)}</h3>"
+        series: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            label = f"{collective.TITLES[row['who']]}, {row['type']}, {row['submission']}"
+            series.setdefault(label, []).append(row)
+        drawn = {label: [row for row in points if row["bytes"]] for label, points in series.items() if len(points) > 1}
+        times = [Line(label, n % 8, tuple(map(_time_point, points))) for n, (label, points) in enumerate(drawn.items())]
+        rates = [Line(label, n % 8, tuple(map(_bus_point, points))) for n, (label, points) in enumerate(drawn.items())]
+        if times:
+            items = "".join(_legend_item(line.label, line.colour) for line in times)
+            yield f'<ul class="legend">{items}</ul>'
+            time = svg(Plot(f"{kind}: time", "time of one", size_tick, time_tick, tuple(times)))
+            bus = svg(Plot(f"{kind}: bus bandwidth", "bus bandwidth", size_tick, rate_tick, tuple(rates)))
+            yield f'<div class="pair"><figure>{time}</figure><figure>{bus}</figure></div>'
+        head = ["library", "type", "submission", "algorithm", "size", "time", "algbw", "busbw", "wrong"]
+        body = [
+            [
+                html.escape(collective.TITLES[row["who"]]),
+                row["type"],
+                row["submission"],
+                html.escape(short_how(row["how"])),
+                size_text(row["bytes"]),
+                time_text(row["median_s"]),
+                rate_text(row["algorithm_bytes_per_s"]),
+                rate_text(row["bus_bytes_per_s"]),
+                str(row["wrong"]),
+            ]
+            for row in rows
+        ]
+        yield f"{_table(head, body, words=4)}</article>"
+    yield "</section>"
+
+
+def _bus_point(row: dict[str, Any]) -> Point:
+    factor = row["bus_bytes_per_s"] * row["median_s"]
+    note = f"{size_text(row['bytes'])}, {rate_text(row['bus_bytes_per_s'])}"
+    return Point(row["bytes"], row["bus_bytes_per_s"], factor / row["p75_s"], factor / row["p25_s"], note)
+
+
 # --- parts ---
 
 
@@ -431,4 +476,5 @@ SECTIONS = {
     "startup": _startup,
     "ping-kernel-pong": _ping_kernel_pong,
     "one_sided": _one_sided,
+    "collective": _collectives,
 }

@@ -1,0 +1,312 @@
+"""`onstream bench collective`: every kind of collective, with NCCL's columns: time, algorithm and bus bandwidth, errors.
+
+bench/collective.cpp runs onstream, and NCCL (`nccl`: with its symmetric windows where it has them; `nccl-plain`: without
+registration); bench/mpi_collectives.c runs MPI between hosts. Programs alternate, round by round. `bytes` is what NCCL's
+tests print: the vector of all_reduce, reduce, broadcast and scan; all that a rank gathers, scatters or exchanges of the
+others. Bus bandwidth is NCCL's too: comparable with a link's, whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ..errors import Error, InvalidArgumentError
+from . import environment, mpi, peers, programs
+from .cases import GIB, KIB, MAX_MESSAGES, MIB, SAMPLE_BYTES, SIZES
+from .message import Say, preamble
+from .mpi import PeerMissing
+from .programs import Program
+from .samples import summarize
+
+KINDS = (
+    "all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter", "scan", "barrier",
+)  # fmt: skip
+DEFAULT_KINDS = ("all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast", "barrier")
+NCCL_KINDS = ("all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast", "reduce")
+MPI_TYPES = ("float32", "float64", "int32", "int64", "uint8")
+REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan")
+TITLES = {**peers.TITLES, "nccl-plain": "NCCL, not registered"}
+PEERS = ("nccl", "nccl-plain", *mpi.MPIS)
+DEFAULT_SIZES = {
+    "host": (8, KIB, 64 * KIB, MIB),
+    "cuda": (8, 64, KIB, 32 * KIB, 256 * KIB, MIB, 2 * MIB, 16 * MIB, 256 * MIB, GIB),
+}
+MOST_WINDOW = 50  # collectives in one graph
+MOST_CROWDED = 1000  # repetitions on the host where ranks share cores
+MOST_CROWDED_MPICH = 20  # it never gives its core away: an op takes milliseconds then
+
+
+@dataclass(frozen=True)
+class Case:
+    """Printed as bench/collective_case.hpp reads it."""
+
+    kind: str
+    type: str
+    submission: str
+    bytes: int
+    iterations: int
+    window: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.type}:sum:{self.submission}:{self.bytes}:{self.iterations}:{self.window}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    device: str = "host"
+    ranks: int = 4
+    kinds: tuple[str, ...] = DEFAULT_KINDS
+    types: tuple[str, ...] = ()  # empty: float32; and float64 and int64 of the shortest vector
+    sizes: tuple[int, ...] = ()
+    submissions: tuple[str, ...] = ()
+    memory: str = "device"
+    algorithm: str = "auto"
+    vs: tuple[str, ...] = ()
+    rounds: int = 3
+    samples: int = 10
+    quick: bool = False
+    limit_s: float = 300.0
+
+    def resolved(self) -> Settings:
+        if self.device not in SIZES:
+            raise InvalidArgumentError(f"device is '{self.device}'; there are {', '.join(SIZES)}")
+        if self.ranks < 1:
+            raise InvalidArgumentError(f"a collective needs at least one rank, not {self.ranks}")
+        submissions = self.submissions or (("host",) if self.device == "host" else ("captured",))
+        return replace(self, sizes=self.sizes or DEFAULT_SIZES[self.device], submissions=submissions)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Of one kind: at most so many us, at least so many GB/s of bus bandwidth, or times the better peer."""
+
+    device: str
+    kind: str
+    type: str
+    bytes: int
+    submission: str
+    limit: float
+    unit: str  # us, GB/s, x
+    peer: str = ""
+
+
+def _h200(kind: str, size: int, limit: float, unit: str, peer: str, element: str = "float32") -> Bar:
+    return Bar("cuda", kind, element, size, "captured", limit, unit, peer)
+
+
+# On cuda for 4 H200 without multicast.
+BARS = (
+    Bar("host", "all_reduce", "float32", 8, "host", 1.0, "x"),
+    Bar("host", "all_reduce", "float32", MIB, "host", 1.0, "x"),
+    Bar("host", "all_to_all", "float32", MIB, "host", 1.0, "x"),
+    _h200("all_reduce", 8, 2.4, "us", "3.65"),
+    _h200("all_reduce", 8, 2.4, "us", "7.8", "float64"),
+    _h200("all_reduce", 8, 2.4, "us", "", "int64"),
+    _h200("all_reduce", 32 * KIB, 3.9, "us", "6.4"),
+    _h200("all_reduce", 256 * KIB, 6.5, "us", "8.9"),
+    _h200("all_reduce", MIB, 9.5, "us", "12.7"),
+    _h200("all_reduce", 2 * MIB, 15, "us", "20.2"),
+    _h200("all_reduce", 16 * MIB, 80, "us", "92"),
+    _h200("all_reduce", 256 * MIB, 350, "GB/s", "340"),
+    _h200("all_reduce", GIB, 360, "GB/s", "357"),
+    _h200("all_to_all", 64, 2.4, "us", "6.3"),
+    _h200("all_to_all", 256 * KIB, 5, "us", "8.3"),
+    _h200("all_to_all", 2 * MIB, 12, "us", "14"),
+    _h200("all_to_all", GIB, 360, "GB/s", "358"),
+    _h200("all_gather", 32, 2.4, "us", "7.2"),
+    _h200("reduce_scatter", 32, 2.4, "us", "7.2"),
+    _h200("broadcast", 8, 2.4, "us", "7.2"),
+    Bar("cuda", "all_gather", "float32", GIB, "captured", 1.0, "x"),
+    Bar("cuda", "reduce_scatter", "float32", GIB, "captured", 1.0, "x"),
+    Bar("cuda", "broadcast", "float32", GIB, "captured", 1.0, "x"),
+    _h200("barrier", 0, 2.2, "us", "5.3"),
+)
+HARDWARE, HARDWARE_RANKS = "H200", 4
+
+
+@dataclass
+class Contender:
+    who: str
+    program: Program
+    cases: list[Case]
+    words: tuple[str, ...] = ()
+    heading: dict[str, Any] = field(default_factory=dict)
+    rounds_s: dict[Case, list[list[float]]] = field(default_factory=dict)
+    lines: dict[Case, dict[str, Any]] = field(default_factory=dict)
+
+
+def cases_of(settings: Settings) -> list[Case]:
+    """Sizes are rounded up to whole elements, of every rank where a kind divides them."""
+    cases: dict[Case, None] = {}
+    for kind in settings.kinds:
+        for submission in settings.submissions:
+            for size in (0,) if kind == "barrier" else settings.sizes:
+                for element in _types(settings, kind, size):
+                    cases[_case(settings, kind, element, submission, size)] = None
+    return list(cases)
+
+
+def _types(settings: Settings, kind: str, size: int) -> tuple[str, ...]:
+    if settings.types:
+        return settings.types
+    return ("float32", "float64", "int64") if kind in REDUCTIONS and size == min(settings.sizes) else ("float32",)
+
+
+def _case(settings: Settings, kind: str, element: str, submission: str, size: int) -> Case:
+    if kind in ("all_to_all", "all_gather", "reduce_scatter", "gather", "scatter"):
+        least = settings.ranks * 8
+        size = (size + least - 1) // least * least
+    most = MAX_MESSAGES[(settings.device, submission)]
+    count = max(4, min(most, SAMPLE_BYTES[settings.device] // max(1, size * settings.ranks)))
+    if _crowded(settings):
+        count = min(count, MOST_CROWDED)
+    if settings.quick:
+        count = max(2, count // 20)
+    window = min(count, MOST_WINDOW) if submission == "captured" else 1
+    return Case(kind, element, submission, size, max(1, count // window), window)
+
+
+def names_from(text: str, device: str) -> tuple[str, ...]:
+    """Reads --vs; auto has both kinds of NCCL's buffers."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    plain = any(word in ("nccl-plain", "auto") for word in words) and device == "cuda"
+    named = peers.names_from(",".join(word for word in words if word != "nccl-plain"), device)
+    chosen = tuple(name for name in named if name in PEERS)  # the others have no collectives here
+    return (*chosen, "nccl-plain") if plain or "nccl-plain" in words else chosen
+
+
+def _crowded(settings: Settings) -> bool:
+    return settings.device == "host" and settings.ranks > (os.cpu_count() or 1)
+
+
+def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
+    settings = wanted.resolved()
+    where = environment.collect()
+    cases = cases_of(settings)
+    program = programs.native("bench_collective")
+    options = ("--device", settings.device, "--memory", settings.memory)
+    own = Program("bench_collective", programs.as_ranks(program, settings.ranks, options))
+    words = ("--set", f"collective_algorithm={settings.algorithm}")
+    contenders = [Contender("onstream", own, cases, words)]
+    missing: dict[str, str] = {}
+    for name in settings.vs:
+        try:
+            say(f"preparing {name}")
+            contenders.append(_peer(name, settings, cases))
+        except PeerMissing as error:
+            missing[name] = str(error)
+            say(f"without {TITLES[name]}: {error}")
+    for number in range(settings.rounds):
+        first = number % len(contenders)
+        for contender in contenders[first:] + contenders[:first]:
+            if contender.who in missing:
+                continue
+            say(f"round {number + 1} of {settings.rounds}: {contender.who}")
+            failure = _run(contender, settings)
+            if failure is None:
+                continue
+            if contender.who == "onstream":
+                raise failure
+            missing[contender.who] = f"it ended early in round {number + 1}: {failure}"
+            say(missing[contender.who])
+    result: dict[str, Any] = {
+        **preamble("collective", where, asdict(settings)),
+        "device": contenders[0].heading["device"],
+        "device_kind": contenders[0].heading["device_kind"],
+        "ranks": settings.ranks,
+        "onstream": contenders[0].heading,
+        "peers": {one.who: one.heading for one in contenders[1:] if one.heading},
+        "peers_missing": missing,
+        "rows": [_row(one, case) for one in contenders for case in one.cases if case in one.rounds_s],
+    }
+    result["verdicts"] = judge(result)
+    return result
+
+
+def _peer(name: str, settings: Settings, cases: list[Case]) -> Contender:
+    if name in mpi.MPIS:
+        if settings.device != "host":
+            raise PeerMissing("MPI's collectives are measured between hosts")
+        source = programs.source_folder() / "mpi_collectives.c"
+        program = mpi.build(mpi.MPIS[name], source, programs.build_folder() / "peers", ranks=settings.ranks)
+        most = MOST_CROWDED_MPICH if name == "mpich" and _crowded(settings) else 1_000_000
+        chosen = [
+            replace(case, submission="host", iterations=min(most, case.iterations * case.window), window=1)
+            for case in cases
+            if case.type in MPI_TYPES
+        ]
+        return Contender(name, program, list(dict.fromkeys(chosen)))
+    if settings.device != "cuda":
+        raise PeerMissing(f"{TITLES[name]} works between GPUs, and the device is {settings.device}")
+    file = peers.find_library("nccl", "libnccl.so.2", "nvidia-nccl-cu13")
+    plain = ("--plain",) if name == "nccl-plain" else ()
+    options = ("--device", settings.device, "--library", "nccl", "--file", file, *plain)
+    start = programs.as_ranks(programs.native("bench_collective"), settings.ranks, options)
+    variables = {"NCCL_NVLS_ENABLE": os.environ.get("NCCL_NVLS_ENABLE", "0")}
+    return Contender(name, Program(name, start, variables), [case for case in cases if case.kind in NCCL_KINDS])
+
+
+def _run(contender: Contender, settings: Settings) -> Error | None:
+    words = ("--samples", str(settings.samples), *contender.words, *map(str, contender.cases))
+    finished = programs.execute(contender.program, words, settings.limit_s)
+    by_name = {str(case): case for case in contender.cases}
+    for line in programs.rows_of(contender.program.name, finished.out):
+        case = by_name.get(line.get("case", ""))
+        if case is None:
+            contender.heading.update(line)
+            continue
+        contender.lines[case] = line
+        contender.rounds_s.setdefault(case, []).append(line["samples_s"])
+    if finished.error is None and len(contender.lines) < len(contender.cases):
+        lost = [name for name, case in by_name.items() if case not in contender.lines]
+        return Error(f"{contender.program.name} printed no samples of {', '.join(lost)}")
+    return finished.error
+
+
+def _row(contender: Contender, case: Case) -> dict[str, Any]:
+    line = contender.lines[case]
+    summary = summarize(contender.rounds_s[case])
+    rate = case.bytes / summary.median_s
+    return {
+        "who": contender.who,
+        **asdict(case),
+        **asdict(summary),
+        "algorithm_bytes_per_s": rate,
+        "bus_bytes_per_s": rate * line["bus_factor"],
+        "wrong": line["wrong"],
+        "how": line["how"],
+    }
+
+
+def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """One verdict for every bar whose case the result has; absolute ones on the hardware they were stated for."""
+    verdicts = []
+    for bar in BARS:
+        if bar.device != result["device_kind"]:
+            continue
+        if bar.unit != "x" and (HARDWARE not in result["device"] or result["ranks"] != HARDWARE_RANKS):
+            continue
+        alike = [
+            row for row in result["rows"] if (row["kind"], row["type"], row["bytes"]) == (bar.kind, bar.type, bar.bytes)
+        ]
+        ours = [row for row in alike if row["who"] == "onstream" and row["submission"] == bar.submission]
+        others = [row for row in alike if row["who"] != "onstream"]
+        if not ours or (bar.unit == "x" and not others):
+            continue
+        best = min(others, key=lambda row: float(row["median_s"]), default=None)
+        if bar.unit == "x":
+            assert best is not None
+            value = ours[0]["median_s"] / best["median_s"]
+        else:
+            value = ours[0]["median_s"] * 1e6 if bar.unit == "us" else ours[0]["bus_bytes_per_s"] / 1e9
+        verdicts.append({
+            **asdict(bar),
+            "value": value,
+            "holds": value >= bar.limit if bar.unit == "GB/s" else value <= bar.limit,
+            "median_s": ours[0]["median_s"],
+            "against": best["who"] if best else None,
+            "peer_median_s": best["median_s"] if best else None,
+        })  # fmt: skip
+    return verdicts
