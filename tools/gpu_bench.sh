@@ -11,6 +11,7 @@
 #   ping-kernel-pong  driven by the host against ordered on the stream
 #   one_sided         puts, gets, signals and barriers from kernels, streams and hosts; and a get from a busy rank
 #   one_sided-N       the barriers with all N GPUs, where there are more than two
+#   collective        every kind with all GPUs, beside NCCL with and without registered buffers
 #   paths             size by path
 #   sweep             1 B to 1 GiB with the peers, for the plots; only if there is time for it
 # At the end a short table says what the bars ask for and what was reached. A part that fails, or for which no time is
@@ -89,6 +90,11 @@ run_part() {
       part one_sided 40 one_sided --vs "$vs" ${quick[@]+"${quick[@]}"}
       ((gpus > 2)) && part "one_sided-$gpus" 20 one_sided --ranks "$gpus" --vs none ${quick[@]+"${quick[@]}"}
       ;;
+    collective)
+      local peers=none
+      [[ $vs == *nccl* ]] && peers=nccl,nccl-plain
+      part collective 60 collective --ranks "$gpus" --vs "$peers" --rounds 2 --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
+      ;;
     paths) part paths 45 paths --limit-s 40 ${quick[@]+"${quick[@]}"} ;;
     sweep)
       if (($(left_s) < sweep_s)); then
@@ -98,7 +104,7 @@ run_part() {
       start_s=$(left_s)
       message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured
       ;;
-    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, paths, sweep" ;;
+    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, collective, paths, sweep" ;;
   esac
 }
 
@@ -113,7 +119,7 @@ if [[ ! -x .venv/bin/onstream || ! -x $build/bench/bench_message ]]; then
 fi
 
 began=$SECONDS
-parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided paths sweep}
+parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided collective paths sweep}
 [[ ${FAST:-0} == 1 ]] && parts=headline
 for name in $parts; do
   run_part "$name"

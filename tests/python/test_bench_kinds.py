@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onstream.bench import aggregation, lines, message, one_sided, paths, ping_kernel_pong, programs, report, startup
+from onstream.bench import (
+    aggregation,
+    collective,
+    lines,
+    message,
+    one_sided,
+    paths,
+    ping_kernel_pong,
+    programs,
+    report,
+    startup,
+)
 from onstream.bench.cases import Case
 from onstream.errors import Error, InvalidArgumentError
 
@@ -216,6 +227,7 @@ def test_every_kind_of_result_has_a_page_and_lines(
         ping_kernel_pong.measure(ping_kernel_pong.Settings(kernel_us=(0,), batches=2, samples=1)),
         startup.measure(startup.Settings(ranks=(2,), samples=1)),
         one_sided_result,
+        collective.measure(collective.Settings(ranks=2, kinds=("all_reduce",), sizes=(8, 64), rounds=1, quick=True)),
     ]
     assert {result["kind"] for result in results} == set(report.SECTIONS) == set(lines.KINDS)
     for number, result in enumerate(results):
@@ -225,7 +237,15 @@ def test_every_kind_of_result_has_a_page_and_lines(
     again = [message.load(tmp_path / f"{number}.json") for number in range(len(results))]
     report.write(again, tmp_path / "folder" / "page.html")
     page = (tmp_path / "folder" / "page.html").read_text()
-    for title in ("Messages", "Paths", "Aggregation", "Ping-kernel-pong", "Start-up and memory", "One-sided"):
+    for title in (
+        "Messages",
+        "Paths",
+        "Aggregation",
+        "Ping-kernel-pong",
+        "Start-up and memory",
+        "One-sided",
+        "Collectives",
+    ):
         assert f"<h2>{title}</h2>" in page
 
 
@@ -248,3 +268,39 @@ def test_the_gpu_script_runs_its_parts_within_its_limit_and_names_what_it_left_o
     )  # fmt: skip
     assert short.returncode == 1
     assert "paths: no time was left" in short.stdout
+
+
+def test_collectives_are_measured_and_checked_with_nccls_columns() -> None:
+    settings = collective.Settings(
+        ranks=3, kinds=("all_reduce", "all_to_all", "barrier"), sizes=(8, 4096), rounds=1, samples=2, quick=True
+    )
+    result = collective.measure(settings)
+    assert {(row["kind"], row["bytes"], row["type"]) for row in result["rows"]} == {
+        ("all_reduce", 8, "float32"), ("all_reduce", 8, "float64"), ("all_reduce", 8, "int64"),
+        ("all_reduce", 4096, "float32"), ("all_to_all", 24, "float32"), ("all_to_all", 4104, "float32"),
+        ("barrier", 0, "float32"),
+    }  # fmt: skip
+    assert all(row["wrong"] == 0 for row in result["rows"])
+    first = result["rows"][0]
+    assert first["bus_bytes_per_s"] == pytest.approx(first["algorithm_bytes_per_s"] * 4 / 3, rel=1e-4)  # 2 (n - 1) / n
+    text = "\n".join(lines.lines_of_any(result))
+    assert "busbw" in text
+    assert "lines" in text
+    assert "Collectives" in report.page([result])
+    assert "bus bandwidth" in report.page([result])
+
+
+def test_a_bar_of_collectives_is_judged_against_the_better_peer() -> None:
+    def row(who: str, seconds: float) -> dict[str, Any]:
+        return {
+            "who": who, "kind": "all_reduce", "type": "float32", "bytes": 8, "submission": "host", "median_s": seconds,
+            "bus_bytes_per_s": 1.0,
+        }  # fmt: skip
+
+    rows = [row("onstream", 2e-6), row("openmpi", 4e-6), row("mpich", 3e-6)]
+    (verdict,) = collective.judge({"device_kind": "host", "device": "a CPU", "ranks": 4, "rows": rows})
+    assert verdict["against"] == "mpich"
+    assert verdict["holds"]
+    assert verdict["value"] == pytest.approx(2 / 3)
+    rows[0]["median_s"] = 5e-6
+    assert not collective.judge({"device_kind": "host", "device": "a CPU", "ranks": 4, "rows": rows})[0]["holds"]

@@ -35,7 +35,7 @@ DEFAULT_SIZES = {
 }
 MOST_WINDOW = 50  # collectives in one graph
 MOST_CROWDED = 1000  # repetitions on the host where ranks share cores
-MOST_CROWDED_MPICH = 20  # it never gives its core away: an op takes milliseconds then
+MOST_CROWDED_MPICH = 4  # it never gives its core away: an op takes milliseconds to seconds then
 
 
 @dataclass(frozen=True)
