@@ -340,6 +340,11 @@ class World:
 
     def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
 
+    def team(self) -> Team:
+        """
+        The team of all ranks. Collective the first time, and allocates then: not in a capture.
+        """
+
 class SegmentBlocks:
     """A segment's parts, one a rank, and the one-sided ops on them."""
 
@@ -365,6 +370,42 @@ class SegmentBlocks:
     def atomic(self, op: str, rank: int, offset: int, value: int, expected: int, width: int) -> int: ...
 
     def free(self) -> None: ...
+
+class Team:
+    """Ranks that meet. Use World.team(), and split that."""
+
+    @property
+    def rank(self) -> int:
+        """Of this process, in the team."""
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def members(self) -> list[int]:
+        """Their ranks in the world, in the team's order."""
+
+    def split(self, colour: int | None, key: int = 0) -> Team | None:
+        """
+        Members of one colour, 0 or more, become a team, ordered by key, then by rank; None: in no team, and gets None.
+        Collective over this team, as all splits are.
+        """
+
+    def split_strided(self, first: int, step: int, count: int) -> Team | None:
+        """
+        Members first, first + step, ..., `count` of them; the others get None.
+        """
+
+    def split_2d(self, width: int) -> tuple[Team, Team]:
+        """
+        Members as rows of `width`: this process's row and its column. The last row may be shorter.
+        """
+
+    def barrier(self, *, stream: object | None = None) -> None:
+        """
+        Blocks until every member's host has come here. With a stream it does not block, and may be captured: the
+        stream goes on once every member's has come, and sees what each had stored before. Collective.
+        """
 
 class OpTime:
     """Where the time of one operation of a plan went, on the device's clock."""
