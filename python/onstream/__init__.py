@@ -24,7 +24,6 @@ from ._core import (
     PlanOp,
     Request,
     Stream,
-    Team,
     choose_grid,
     coordinates_of,
     devices,
@@ -34,6 +33,7 @@ from ._core import (
     parameters,
     rank_at,
 )
+from .collectives import Team
 from .errors import (
     AbortedError,
     ClosedError,

@@ -340,11 +340,6 @@ class World:
 
     def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
 
-    def team(self) -> Team:
-        """
-        The team of all ranks. Collective the first time, and allocates then: not in a capture.
-        """
-
 class SegmentBlocks:
     """A segment's parts, one a rank, and the one-sided ops on them."""
 
@@ -370,42 +365,6 @@ class SegmentBlocks:
     def atomic(self, op: str, rank: int, offset: int, value: int, expected: int, width: int) -> int: ...
 
     def free(self) -> None: ...
-
-class Team:
-    """Ranks that meet. Use World.team(), and split that."""
-
-    @property
-    def rank(self) -> int:
-        """Of this process, in the team."""
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def members(self) -> list[int]:
-        """Their ranks in the world, in the team's order."""
-
-    def split(self, colour: int | None, key: int = 0) -> Team | None:
-        """
-        Members of one colour, 0 or more, become a team, ordered by key, then by rank; None: in no team, and gets None.
-        Collective over this team, as all splits are.
-        """
-
-    def split_strided(self, first: int, step: int, count: int) -> Team | None:
-        """
-        Members first, first + step, ..., `count` of them; the others get None.
-        """
-
-    def split_2d(self, width: int) -> tuple[Team, Team]:
-        """
-        Members as rows of `width`: this process's row and its column. The last row may be shorter.
-        """
-
-    def barrier(self, *, stream: object | None = None) -> None:
-        """
-        Blocks until every member's host has come here. With a stream it does not block, and may be captured: the
-        stream goes on once every member's has come, and sees what each had stored before. Collective.
-        """
 
 class OpTime:
     """Where the time of one operation of a plan went, on the device's clock."""
@@ -517,6 +476,46 @@ def coordinates_of(rank: int, grid: Sequence[int]) -> list[int]:
 
 def rank_at(coordinates: Sequence[int], grid: Sequence[int], periodic: Sequence[bool]) -> int:
     """The rank at a place of a grid; -1 outside a non-periodic one."""
+
+class CollectiveCall:
+    """
+    A collective as the library takes it. Use World.all_reduce() and so on.
+    """
+
+    def __init__(self, kind: str, input: int, output: int, count: int, type: str) -> None: ...
+
+    def set_options(self, op: str, root: int, channel: int, algorithm: str) -> None: ...
+
+    def set_factor(self, factor: float, int_factor: int) -> None: ...
+
+    def set_counts(self, send_counts: Sequence[int], send_offsets: Sequence[int], receive_counts: Sequence[int], receive_offsets: Sequence[int]) -> None: ...
+
+class Team:
+    """
+    The ranks that do collectives together. Use World.team(), or World itself.
+    """
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def ranks(self) -> list[int]: ...
+
+    def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
+        """
+        On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
+        """
+
+    def explain(self, call: CollectiveCall) -> str: ...
+
+def world_team(world: World) -> Team:
+    """The team of all ranks."""
+
+def make_team(world: World, ranks: Sequence[int], channels: int) -> Team:
+    """Collective over the world."""
 
 class DeviceRow:
     """A device of this machine."""

@@ -1,8 +1,8 @@
 """World: the ranks of a job and everything they share. The door of the library in Python.
 
-Messages (send, recv, isend, irecv), barrier, abort and failure come from the compiled base class; here are arrays,
-segments, plans, halos and captures. Calls that wait for other ranks release the GIL, end at a deadline (parameter
-timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
+Messages (send, recv, isend, irecv), barrier, abort and failure come from the compiled base class, collectives from
+collectives.py; here are arrays, segments, plans, halos and captures. Calls that wait for other ranks release the GIL,
+end at a deadline (parameter timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
 ends by an exception, the other ranks hear of it at once instead of waiting for a rank that is gone.
 """
 
@@ -17,12 +17,13 @@ from types import TracebackType
 from typing import Any
 
 from . import _arrays, _core, plans
+from .collectives import Collectives, Team
 from .errors import Error
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
-class World(_core.World):
+class World(_core.World, Collectives):
     """The ranks of a job. Every parameter (`onstream info`) is a keyword; None leaves its default.
 
     Who this rank is comes from the launcher (onstream run, torchrun, mpirun, srun), or from `launch`. Blocks until all
@@ -34,7 +35,12 @@ class World(_core.World):
             raise TypeError(f"launch is {launch!r} of type {type(launch).__name__}, but must be an onstream.Launch")
         settings = {name: _text(value) for name, value in parameters.items() if value is not None}
         super().__init__(launch, settings)
+        self._members = _core.world_team(self)
         _open_worlds.add(self)
+
+    @property
+    def _home(self) -> World:  # no attribute: a world that refers to itself would not end when it is dropped
+        return self
 
     def __enter__(self) -> World:
         return self
@@ -91,6 +97,16 @@ class World(_core.World):
                 first = first or error
         if first is not None:
             raise first
+
+    # --- collectives: see collectives.py ---
+
+    def team(self, ranks: Iterable[int], *, channels: int = 1) -> Team:
+        """The ranks that do collectives together, numbered in this order. Collective over the world.
+
+        Every rank names the ranks of its own team, or none.
+        """
+        members = [_arrays.integer_of(rank, "ranks") for rank in ranks]
+        return Team(self, _core.make_team(self, members, _arrays.integer_of(channels, "channels")))
 
     # --- plans ---
 

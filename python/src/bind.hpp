@@ -11,12 +11,13 @@ namespace onstream::python {
 
 namespace nb = nanobind;
 
-void bind_errors(nb::module_& m);    // errors.cpp: Error and Status become Python exceptions
-void bind_blocks(nb::module_& m);    // blocks.cpp: onstream's memory, and DLPack import
-void bind_streams(nb::module_& m);   // streams.cpp: Stream, Graph
-void bind_requests(nb::module_& m);  // requests.cpp: Request
-void bind_worlds(nb::module_& m);    // worlds.cpp: Launch, World, Segment, failures
-void bind_plans(nb::module_& m);     // plans.cpp: PlanBuilder, Plan, halo helpers
-void bind_info(nb::module_& m);      // info.cpp: devices, parameters, launcher
+void bind_errors(nb::module_& m);       // errors.cpp: Error and Status become Python exceptions
+void bind_blocks(nb::module_& m);       // blocks.cpp: onstream's memory, and DLPack import
+void bind_streams(nb::module_& m);      // streams.cpp: Stream, Graph
+void bind_requests(nb::module_& m);     // requests.cpp: Request
+void bind_worlds(nb::module_& m);       // worlds.cpp: Launch, World, Segment, failures
+void bind_plans(nb::module_& m);        // plans.cpp: PlanBuilder, Plan, halo helpers
+void bind_collectives(nb::module_& m);  // collectives.cpp: CollectiveCall, Team
+void bind_info(nb::module_& m);         // info.cpp: devices, parameters, launcher
 
 }  // namespace onstream::python

@@ -16,7 +16,6 @@
 #include "errors.hpp"
 #include "onstream/base/error.hpp"
 #include "segments.hpp"
-#include "teams.hpp"
 #include "waiting.hpp"
 
 namespace onstream::python {
@@ -428,7 +427,6 @@ void bind_worlds(nb::module_& m) {
       .def("_all_gather", &all_gather, nb::arg("topic"), nb::arg("mine"));
   bind_messages(world);
   bind_segments(m, world);
-  bind_teams(m, world);
 }
 
 }  // namespace onstream::python

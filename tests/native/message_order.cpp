@@ -2,8 +2,12 @@
 #include "onstream/message/message.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <span>
+#include <thread>
 
 #include "check.hpp"
+#include "onstream/base/clock.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 
@@ -73,7 +77,119 @@ void post_many_with_waits_enqueued(World& world) {
   world.barrier();
 }
 
+// Both ranks' sends are posted before any receive is, and both wait for their sends first.
+void wait_for_sends_first(World& world, const MessageOptions& options, const std::vector<std::size_t>& sizes,
+                          const std::function<void(std::span<const std::shared_ptr<Request>>)>& await) {
+  const int peer = 1 - world.rank();
+  std::vector<std::unique_ptr<TestBuffer>> buffers;
+  std::vector<std::shared_ptr<Request>> sends;
+  std::vector<std::shared_ptr<Request>> receives;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    buffers.push_back(std::make_unique<TestBuffer>(world, sizes[i]));
+    buffers.back()->write(pattern(sizes[i], static_cast<unsigned>(2 * i) + static_cast<unsigned>(world.rank())));
+    sends.push_back(world.isend(buffers.back()->data(), sizes[i], peer, options));
+  }
+  world.barrier();
+  const std::size_t first = buffers.size();
+  for (const std::size_t bytes : sizes) {
+    buffers.push_back(std::make_unique<TestBuffer>(world, bytes));
+    receives.push_back(world.irecv(buffers.back()->data(), bytes, peer, options));
+  }
+  await(sends);
+  await(receives);
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    CHECK(buffers[first + i]->read() == pattern(sizes[i], static_cast<unsigned>(2 * i) + static_cast<unsigned>(peer)));
+  }
+  world.barrier();
+}
+
+const std::vector<std::size_t> kAlsoLarge = {8, 300000, 4097, 1 << 20, 70001};
+
 }  // namespace
+
+CASE(ranks_may_wait_for_their_sends_before_their_receives) {
+  on_all_devices(2, [](World& world) {
+    const OwnStream own(world);
+    for (const Path path : {Path::automatic, Path::store}) {
+      wait_for_sends_first(world, {3, path}, kAlsoLarge, [&](auto requests) {
+        for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+      });
+      wait_for_sends_first(world, {3, path}, kAlsoLarge, [&](auto requests) {
+        for (const auto& request : requests) world.wait(request, own);
+        world.synchronize(own);
+      });
+      wait_for_sends_first(world, {3, path}, kAlsoLarge, [&](auto requests) {
+        world.wait_all(requests, own);
+        world.synchronize(own);
+      });
+      wait_for_sends_first(world, {3, path}, kAlsoLarge, [&](auto requests) {
+        for (const auto& request : requests) {
+          const Deadline deadline(10);
+          while (world.test(request) == Status::pending && !deadline.passed()) std::this_thread::yield();
+          CHECK(world.test(request) == Status::ok);
+        }
+      });
+    }
+  });
+}
+
+// A wait for a send and the wait for its receive begin at about the same time: one of them moves the data, once.
+CASE(a_message_is_moved_once_whoever_waits_first) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kLarge = 200000;
+    const int peer = 1 - world.rank();
+    TestBuffer out(world, kLarge);
+    TestBuffer in(world, kLarge);
+    const std::vector<unsigned char> nothing(kLarge, 0);
+    for (unsigned round = 0; round < 60; ++round) {
+      const bool sends = round % 2 == static_cast<unsigned>(world.rank());
+      const OwnStream own(world);
+      if (sends) {
+        out.write(pattern(kLarge, round));
+        const auto request = world.isend(out.data(), kLarge, peer, {0, Path::store}, own);
+        world.synchronize(own);
+        world.barrier();
+        const std::uint64_t until_ns = now_ns() + round * 500;
+        while (now_ns() < until_ns) continue;
+        world.wait(request, own);
+        CHECK(world.wait(request) == Status::ok);
+        world.synchronize(own);
+        out.write(nothing);
+      } else {
+        world.barrier();
+        const auto request = world.irecv(in.data(), kLarge, peer, {0, Path::store}, own);
+        CHECK(world.wait(request) == Status::ok);
+        CHECK(in.read() == pattern(kLarge, round));
+        in.write(nothing);
+      }
+      world.barrier();
+      CHECK(in.read() == nothing);
+    }
+  });
+}
+
+CASE(captured_waits_for_sends_may_come_first_too) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kLarge = 300000;
+    const int peer = 1 - world.rank();
+    const OwnStream own(world);
+    TestBuffer out(world, kLarge);
+    TestBuffer in(world, kLarge);
+    world.device().begin_capture(own);
+    const auto send = world.isend(out.data(), kLarge, peer, {}, own);
+    const auto receive = world.irecv(in.data(), kLarge, peer, {}, own);
+    world.wait(send, own);
+    world.wait(receive, own);
+    const auto graph = world.device().end_capture(own);
+    for (unsigned round = 0; round < 20; ++round) {
+      out.write(pattern(kLarge, 2 * round + static_cast<unsigned>(world.rank())));
+      world.device().launch(graph, own);
+      world.synchronize(own);
+      CHECK(in.read() == pattern(kLarge, 2 * round + static_cast<unsigned>(peer)));
+    }
+    world.barrier();
+  });
+}
 
 CASE(posted_sends_before_posted_receives_complete_in_any_wait_order) {
   on_all_devices(2, [](World& world) { exchange_posted(world, {8, 100000, 0, 4096, 5000, 1 << 20, 1}); });

@@ -26,6 +26,17 @@ const char* name_of(OpKind kind) {
     case OpKind::signal: return "signal";
     case OpKind::wait: return "wait";
     case OpKind::plan: return "plan";
+    case OpKind::all_reduce: return "all_reduce";
+    case OpKind::broadcast: return "broadcast";
+    case OpKind::all_gather: return "all_gather";
+    case OpKind::reduce_scatter: return "reduce_scatter";
+    case OpKind::gather: return "gather";
+    case OpKind::scatter: return "scatter";
+    case OpKind::all_to_all: return "all_to_all";
+    case OpKind::all_gather_v: return "all_gather_v";
+    case OpKind::all_to_all_v: return "all_to_all_v";
+    case OpKind::scan: return "scan";
+    case OpKind::exclusive_scan: return "exclusive_scan";
     case OpKind::barrier: return "barrier";
   }
   return "unknown";

@@ -18,8 +18,31 @@ enum class [[nodiscard]] Status : std::uint64_t {
 const char* name_of(Status status);
 
 // What an operation was, in a fault record and in messages to people.
-enum class OpKind : std::uint64_t { none = 0, send, recv, put, get, reduce, signal, wait, plan, barrier };
+enum class OpKind : std::uint64_t {
+  none = 0,
+  send,
+  recv,
+  put,
+  get,
+  reduce,  // to one rank; a collective, as are those from barrier on
+  signal,
+  wait,
+  plan,
+  barrier,
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  gather,
+  scatter,
+  all_to_all,
+  all_gather_v,
+  all_to_all_v,
+  scan,
+  exclusive_scan,
+};
 
 const char* name_of(OpKind kind);
+constexpr bool is_collective(OpKind kind) { return kind == OpKind::reduce || kind >= OpKind::barrier; }
 
 }  // namespace onstream

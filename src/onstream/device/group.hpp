@@ -12,6 +12,8 @@
 //   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
 //   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
+//   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
+//     sees the other
 //   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it slept)
 //   interrupted()   whether this thread shall give its wait up; asked after a sleep
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
@@ -144,6 +146,7 @@ class HostGroup {
   }
 
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  static void fence_all() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   static std::uint64_t now_ns() { return onstream::now_ns(); }
   static bool interrupted() { return interrupt_hook != nullptr && interrupt_hook(); }
 

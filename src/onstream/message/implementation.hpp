@@ -108,10 +108,12 @@ class Messages::Implementation {
   void check_request(const std::shared_ptr<Request>& request) const;
   void check_host_may_ask(const std::shared_ptr<Request>& request) const;
   void order_after_op(const Request& request, Stream stream);
+  void order_after_wait(const Request& request, Stream stream) const;
   void launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream);
   void launch_await(const Request& request, Look look, Stream stream) const;
   void await_inline(const Request& request, Look look) const;
   lane::AwaitSend await_send(const Request& request, Look look) const;
+  lane::AwaitLargeSend await_large_send(const Request& request, Look look) const;
   lane::AwaitReceive await_receive(const Request& request, Look look) const;
   void advance(const Request& request, Look look);
   void settle_unasked();

@@ -56,9 +56,9 @@ void Messages::Implementation::load_kernels() {
   using Way = lane::Send::Way;
   for (const Kernel* kernel :
        {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
-        &lane::await_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
-        &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(), &lane::await_send_many_kernel(),
-        &lane::exchange_kernel(), &plan::kernel(), &plan::brief_kernel()}) {
+        &lane::await_send_kernel(), &lane::await_large_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(),
+        &lane::await_receive_kernel(), &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(),
+        &lane::await_send_many_kernel(), &lane::exchange_kernel(), &plan::kernel(), &plan::brief_kernel()}) {
     device_->load(*kernel);
   }
 }

@@ -64,6 +64,7 @@ std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message
   } else if (route.copy_first) {
     std::copy_n(static_cast<const std::byte*>(message.source), message.bytes, route.bounce->data());
   }
+  if (message.bytes > route.ring_max) request->source = body.source;
   body(kCaller);
   return request;
 }

@@ -115,6 +115,7 @@ void Messages::Implementation::post_send(const SendRoute& route, const std::shar
   lane::Send body = send_body(route, request->bytes, request->lane, lane::Completion::posted);
   body.ticket = request->slot.ticket;
   request->bounce = route.bounce;
+  if (request->bytes > route.ring_max) request->source = route.source;
   if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, kOneWarp, stream);
   if (route.prefetch) prefetch(source, request->bytes, stream);
   if (route.copy_first) host_copies_.fill(*route.bounce, source, request->bytes, stream);

@@ -24,6 +24,7 @@ class Request {
   Stream posted_on;       // captured: the stream of its op, and the point behind it
   std::shared_ptr<Event> posted;
   std::shared_ptr<Memory> bounce;  // stands in for a buffer that kernels or peers cannot reach
+  const void* source = nullptr;    // isend too large for the ring: what its wait may push
   void* copy_back = nullptr;       // irecv through a bounce buffer: where the data finally goes
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;

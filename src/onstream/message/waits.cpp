@@ -1,5 +1,6 @@
 // Waits for requests: on a stream, where a kernel waits, and by the host, which then has the data at its final place
-// and the result. A wait for a receive completes what was posted before it on its lane.
+// and the result. A wait for a receive completes what was posted before it on its lane; a wait for a large send pushes
+// it once its receive is posted. So no rank waits for another rank's wait.
 #include <algorithm>
 
 #include "onstream/base/error.hpp"
@@ -93,13 +94,25 @@ void Messages::Implementation::order_after_op(const Request& request, Stream str
   device_->wait(stream, request.posted);
 }
 
+// The waits of one request share a crew, so they run one after the other.
+void Messages::Implementation::order_after_wait(const Request& request, Stream stream) const {
+  const bool under_way = request.last_wait != nullptr && !request.last_wait->done();
+  if (under_way && !device_->capturing(stream)) device_->wait(stream, request.last_wait);
+}
+
 // Requests that go together, or one.
 void Messages::Implementation::launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  for (const auto& request : requests) order_after_wait(*request, stream);
   if (requests.front()->kind == OpKind::send && requests.size() > 1) {
     lane::AwaitSendMany many;
-    many.common = await_send(*requests.front(), Look::wait);
-    for (const auto& request : requests) many.items[many.count++] = {nullptr, request->bytes, request->slot.ticket};
-    return launch(*device_, lane::await_send_many_kernel(), many, kOneWarp, stream);
+    many.common = await_large_send(*requests.front(), Look::wait);
+    std::size_t largest = 0;
+    for (const auto& request : requests) {
+      many.items[many.count++] = {request->source, request->bytes, request->slot.ticket};
+      if (request->source != nullptr) largest = std::max(largest, request->bytes);
+    }
+    const Grid grid = largest > 0 ? grids_.receive(largest, 0) : kOneWarp;
+    return launch(*device_, lane::await_send_many_kernel(), many, grid, stream);
   }
   const auto posted_before = [](const auto& one, const auto& other) { return one->order < other->order; };
   const std::shared_ptr<Request>& last = *std::ranges::max_element(requests, posted_before);
@@ -108,16 +121,22 @@ void Messages::Implementation::launch_awaits(std::span<const std::shared_ptr<Req
 }
 
 void Messages::Implementation::launch_await(const Request& request, Look look, Stream stream) const {
-  if (request.kind == OpKind::send) {
+  if (request.kind == OpKind::send && request.source == nullptr) {
     return launch(*device_, lane::await_send_kernel(), await_send(request, look), kOneWarp, stream);
+  }
+  if (request.kind == OpKind::send) {
+    return launch(*device_, lane::await_large_send_kernel(), await_large_send(request, look),
+                  grids_.receive(request.bytes, 0), stream);
   }
   launch(*device_, lane::await_receive_kernel(), await_receive(request, look),
          grids_.receive(request.bytes, static_cast<std::size_t>(fabric_->parameters().ll_max_bytes)), stream);
 }
 
 void Messages::Implementation::await_inline(const Request& request, Look look) const {
-  if (request.kind == OpKind::send) {
+  if (request.kind == OpKind::send && request.source == nullptr) {
     await_send(request, look)(HostGroup(0, 1));
+  } else if (request.kind == OpKind::send) {
+    await_large_send(request, look)(HostGroup(0, 1));
   } else {
     await_receive(request, look)(HostGroup(0, 1));
   }
@@ -126,6 +145,10 @@ void Messages::Implementation::await_inline(const Request& request, Look look) c
 lane::AwaitSend Messages::Implementation::await_send(const Request& request, Look look) const {
   return {fabric_->wait_view(request.lane.peer), request.lane, request.bytes, look == Look::once ? 1 : 0,
           request.slot.ticket};
+}
+
+lane::AwaitLargeSend Messages::Implementation::await_large_send(const Request& request, Look look) const {
+  return {await_send(request, look), request.source, request.slot.crew};
 }
 
 lane::AwaitReceive Messages::Implementation::await_receive(const Request& request, Look look) const {
@@ -137,7 +160,9 @@ lane::AwaitReceive Messages::Implementation::await_receive(const Request& reques
 void Messages::Implementation::advance(const Request& request, Look look) {
   if (status_of(request) != Status::pending) return;
   if (on_host_) return await_inline(request, look);
+  if (look == Look::once && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
   const StreamPool::Lease stream = streams_.lease();
+  order_after_wait(request, stream.get());
   launch_await(request, look, stream.get());
   device_->synchronize(stream.get());
 }
@@ -163,7 +188,7 @@ void Messages::Implementation::settle_unasked() {
       const lane::View& of_many = many.common.lane;
       const bool same_lane = left->sent_on->peer == of_many.peer && left->sent_on->lane == of_many.lane;
       if (!same_lane || many.count == lane::kMostItems) flush();
-      if (many.count == 0) many.common = body_of(*left);
+      if (many.count == 0) many.common = {body_of(*left)};
       many.items[many.count++] = {nullptr, left->bytes, left->slot.ticket};
     }
     flush();

@@ -29,7 +29,8 @@ enum class Header : std::uint64_t {
   data = 1,  // the payload follows in the ring
   push = 2,  // large: the sender waits for a posting, then writes into the destination, and each of its blocks leaves
              // an arrival; line 1 holds the source address
-  pull = 3,  // large: the receiver loads from the source address in line 1, then acks
+  pull = 3,  // large: the receiver loads from the source address in line 1, then acks. The wait of a posted one may
+             // push it after all (lane_late.hpp)
   stage =
       4,  // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
   chunk = 5,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
@@ -81,6 +82,7 @@ struct alignas(64) Sending {
   std::uint64_t finished = 0;  // blocks of the running op that are through, and kLost for each that gave up
   std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
   std::uint64_t chunks = 0;    // staged chunks offered, ever
+  std::uint64_t lock = 0;      // held by the wait that pushes (lane_late.hpp)
 };
 
 // Receiver's memory, the receiver's own.
@@ -147,8 +149,8 @@ struct View {
   Posting* postings = nullptr;
   Posting* peer_postings = nullptr;
   // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused; behind them
-  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; and the
-  // refusals (lane_refusals.hpp).
+  // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; the
+  // refusals (lane_refusals.hpp); and who copies the peer's messages that were left to me (lane_late.hpp).
   std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;
@@ -162,7 +164,8 @@ constexpr std::uint64_t kArrivalBlocks = 256;
 constexpr std::uint64_t kRefusals = 63;  // and their count
 
 ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receives + 1; }
-ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return receives + kArrivals + 1 + kRefusals; }
+ONSTREAM_BOTH std::uint64_t late_at(std::uint64_t receives) { return receives + kArrivals + 1 + kRefusals; }
+ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return late_at(receives) + 2 * receives; }
 
 // Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
 struct Place {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "onstream/plan/lane_crew.hpp"
+#include "onstream/plan/lane_late.hpp"
 #include "onstream/plan/lane_ring.hpp"
 #include "onstream/plan/lane_taker.hpp"
 
@@ -43,7 +44,7 @@ class Intake {
         if (group.rank() == 0) group.fence();  // what was written before is there for what runs after this op
         head_ += 1;
         return Status::ok;
-      case Header::pull: return take_pull(group, target, bytes, seen.address);
+      case Header::pull: return take_left(group, target, seen);
       default: return take_announced(group, target, seen);
     }
   }
@@ -77,6 +78,18 @@ class Intake {
     }
     acknowledge(group, target.number, Status::truncated);
     return Status::truncated;
+  }
+
+  // The sender's wait may bring it, where a posting said that it fits.
+  template <class Group>
+  ONSTREAM_BODY Status take_left(const Group& group, const Target& target, const Seen& seen) {
+    if ((target.offered != 0 || Group::kForeign) && seen.bytes() <= target.capacity) {
+      bool brought = false;
+      const Status status = was_brought(group, wait_, lane_, target.number, brought);
+      if (brought) head_ += 1;
+      if (brought || status != Status::ok) return status;
+    }
+    return take_pull(group, target, seen.bytes(), seen.address);
   }
 
   template <class Group>

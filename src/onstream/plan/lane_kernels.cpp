@@ -26,6 +26,11 @@ const Kernel& await_send_kernel() {
   static const Kernel kernel{"lane_await_send", host_entry<AwaitSend>, ONSTREAM_CUDA_ADDRESS(await_send)};
   return kernel;
 }
+const Kernel& await_large_send_kernel() {
+  static const Kernel kernel{"lane_await_large_send", host_entry<AwaitLargeSend>,
+                             ONSTREAM_CUDA_ADDRESS(await_large_send)};
+  return kernel;
+}
 const Kernel& receive_kernel() {
   static const Kernel kernel{"lane_receive", host_entry<Receive>, ONSTREAM_CUDA_ADDRESS(receive)};
   return kernel;

@@ -1,5 +1,5 @@
-// The kernels of eager messages: the bodies of lane_send.hpp, lane_recv.hpp and lane_many.hpp, ready to launch on any
-// device.
+// The kernels of eager messages: the bodies of lane_send.hpp, lane_await_send.hpp, lane_recv.hpp and lane_many.hpp,
+// ready to launch on any device.
 #pragma once
 
 #include "onstream/device/kernel.hpp"
@@ -10,6 +10,7 @@ namespace onstream::lane {
 // Each takes the body of the same name as its argument.
 const Kernel& send_kernel(Send::Way way);
 const Kernel& await_send_kernel();
+const Kernel& await_large_send_kernel();
 const Kernel& receive_kernel();
 const Kernel& post_kernel();
 const Kernel& deliver_kernel();
@@ -26,6 +27,7 @@ struct CudaAddresses {
   const void* send_direct;
   const void* send_posted;
   const void* await_send;
+  const void* await_large_send;
   const void* receive;
   const void* post;
   const void* deliver;

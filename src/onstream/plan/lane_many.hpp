@@ -2,6 +2,7 @@
 // list travels in the kernel's arguments, so it needs no memory of its own.
 #pragma once
 
+#include "onstream/plan/lane_await_send.hpp"
 #include "onstream/plan/lane_send.hpp"
 
 namespace onstream::lane {
@@ -34,20 +35,28 @@ struct SendMany {
   }
 };
 
-// One thread waits for one after the other.
+// Waits for one after the other. The source is null for those that travel in the ring.
 struct AwaitSendMany {
-  AwaitSend common;
+  AwaitLargeSend common;
   std::int32_t count = 0;
   Item items[kMostItems];
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    AwaitSend one = common;
+    Fetcher fetcher(common.wait, common.crew);
+    if (group.block() != 0) return fetcher.help(group);
+    AwaitLargeSend one = common;
     for (int i = 0; i < count; ++i) {
+      one.source = items[i].source;
       one.bytes = items[i].bytes;
       one.ticket = items[i].ticket;
-      one(group);
+      if (one.source != nullptr) {
+        one.see_to(group, fetcher);
+      } else {
+        one.AwaitSend::operator()(group);
+      }
     }
+    fetcher.dismiss(group);
   }
 };
 

@@ -1,5 +1,5 @@
-// The sending end of a lane, as kernel bodies: Send (ordered: ends when the buffer may be reused; or posted: ends at
-// once) and AwaitSend (the wait of a posted send). Protocol and memory: lane.hpp.
+// The sending end of a lane, as kernel bodies: Send, ordered (ends when the buffer may be reused) or posted (ends at
+// once; its wait is in lane_await_send.hpp). Protocol and memory: lane.hpp.
 #pragma once
 
 #include "onstream/plan/copy_slot.hpp"
@@ -391,87 +391,6 @@ struct SendPosted : Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     post(group);
-  }
-};
-
-// Waits for a posted send, or looks once.
-struct AwaitSend {
-  WaitView wait;
-  View lane;
-  std::uint64_t bytes = 0;
-  std::int32_t look_once = 0;
-  Ticket ticket;
-
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
-    if (group.rank() != 0 || settled(group)) return;
-    Ack ack;
-    Status status = Status::ok;
-    if constexpr (Group::kForeign) status = lend_hand(group);
-    if (look_once != 0) {
-      if (status == Status::ok && !ended(group, ack)) return;
-    } else {
-      if (status == Status::ok) {
-        status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket) || settled(group); });
-      }
-      if (status == Status::ok) status = wait_until(group, wait, [&] { return ended(group, ack); });
-    }
-    conclude(group, status, ack);
-  }
-
-  // Settles the ticket if the message has ended, and does nothing for the message. One thread.
-  template <class Group>
-  ONSTREAM_BODY void glance(const Group& group) const {
-    Ack ack;
-    if (!settled(group) && ended(group, ack)) conclude(group, Status::ok, ack);
-  }
-
- private:
-  struct Ack {
-    std::uint64_t number = 0;  // of the message
-    std::uint64_t word = 0;
-  };
-
-  template <class Group>
-  ONSTREAM_BODY bool settled(const Group& group) const {
-    return static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending;
-  }
-
-  template <class Group>
-  ONSTREAM_BODY bool ended(const Group& group, Ack& ack) const {
-    // Not numbered: it has not run yet, or went through the ring. A pushed one is settled and never acked.
-    if (!is_numbered(group, ticket)) return settled(group);
-    ack.number = group.load_relaxed(&ticket.numbered->number);
-    ack.word = group.load_acquire(lane.acks + (ack.number & (lane.receives - 1)));  // pairs with Receive's ack
-    return ack.word / 2 >= ack.number + 1 || settled(group);
-  }
-
-  template <class Group>
-  ONSTREAM_BODY void conclude(const Group& group, Status status, const Ack& ack) const {
-    if (settled(group)) return;
-    if (status == Status::ok && ack.word > (ack.number + 1) * 2) {
-      status = refusal_of(group, refusals_of(lane.acks, lane.receives), ack.number);
-    }
-    // A message refused is reported by the receiver, which tells this rank's host.
-    if (loses_lane(status)) report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
-    settle(group, ticket, status, bytes);
-  }
-
-  // The sender's part of a shared message, as soon as the op has run that posted it.
-  template <class Group>
-  ONSTREAM_BODY Status lend_hand(const Group& group) const {
-    const auto has_run = [&] {
-      return is_numbered(group, ticket) || static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending;
-    };
-    if (look_once == 0) {
-      const Status status = wait_for_self(group, wait, has_run);
-      if (status != Status::ok) return status;
-    }
-    if (!is_numbered(group, ticket)) return Status::ok;
-    Lender lender(wait, lane, group.load_relaxed(&ticket.numbered->number), bytes);
-    if (!lender.is_open(group)) return Status::ok;
-    const Status status = look_once != 0 ? lender.lend(group, Lender::Reach::all) : lender.see_through(group);
-    return loses_lane(status) ? status : Status::ok;  // the rest is in the ack
   }
 };
 

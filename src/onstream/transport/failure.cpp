@@ -13,8 +13,13 @@ std::string what_of(const FaultReport& fault) {
     const std::string asked = fault.peer >= 0 ? concat(" that rank ", fault.peer, "'s helper is to clear") : "";
     return concat("wait for a word of ", fault.bytes, " B", asked, ", compared with ", fault.extra, ",");
   }
-  if (fault.op == OpKind::barrier)
+  if (fault.op == OpKind::barrier && fault.peer >= 0)
     return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");
+  if (is_collective(fault.op)) {
+    const std::string whom = fault.peer >= 0 ? concat(", waiting for rank ", fault.peer, ",") : "";
+    return concat(name_of(fault.op), " of ", fault.bytes, " B", whom, " (number ", fault.extra, " on channel ",
+                  fault.lane, ")");
+  }
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);
@@ -82,6 +87,10 @@ std::string describe(const FaultReport& fault) {
       if (fault.op == OpKind::recv) {
         return concat(what, " exceeds the ", fault.extra,
                       " receives that one lane may have outstanding; wait for some, or raise lane_receives");
+      }
+      if (is_collective(fault.op)) {
+        return concat(what, " found another collective of its channel running; collectives that run at once need ",
+                      "channels of their own");
       }
       return what + " found its plan already running; launch it again only after the earlier launch";
     default: return concat(what, " ended with ", name_of(fault.status));

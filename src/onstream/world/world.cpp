@@ -22,6 +22,7 @@ std::shared_ptr<World> World::create(const Launch& launch, const Parameters& par
 
 World::World(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)),
+      collective_(std::make_unique<Collective>(fabric_)),
       messages_(std::make_unique<Messages>(fabric_)),
       one_sided_(std::make_unique<OneSided>(fabric_)) {}
 
@@ -105,6 +106,8 @@ std::shared_ptr<Window> World::window(std::shared_ptr<Segment> segment) {
   return one_sided_->window(std::move(segment));
 }
 OneSided& World::one_sided() const { return *one_sided_; }
+
+Collective& World::collective() const { return *collective_; }
 
 PlanBuilder World::plan(std::string name) { return PlanBuilder(fabric_, std::move(name)); }
 

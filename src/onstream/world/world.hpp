@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "onstream/collective/collective.hpp"
 #include "onstream/halo/halo.hpp"
 #include "onstream/message/message.hpp"
 #include "onstream/one_sided/context.hpp"
@@ -94,6 +95,11 @@ class World {
   OneSided& one_sided() const;
   std::shared_ptr<Team> team() const;  // of all ranks; collective the first time
 
+  // --- collectives ---
+  // Of all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp.
+  // collective().among(ranks) has those of a team.
+  Collective& collective() const;
+
   // --- plans ---
   PlanBuilder plan(std::string name);
   std::shared_ptr<Plan> halo(void* array, const HaloSpec& spec, std::string name = "halo");  // collective
@@ -120,6 +126,7 @@ class World {
  private:
   explicit World(std::shared_ptr<Fabric> fabric);
   std::shared_ptr<Fabric> fabric_;
+  std::unique_ptr<Collective> collective_;  // first: its kernels are loaded before the messages' barrier
   std::unique_ptr<Messages> messages_;
   std::unique_ptr<OneSided> one_sided_;
 };

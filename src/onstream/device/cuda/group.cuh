@@ -119,6 +119,7 @@ class CudaGroup {
 
   // Acquire-release is what passing messages needs; a sequentially consistent fence costs more.
   ONSTREAM_BODY static void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+  ONSTREAM_BODY static void fence_all() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
   ONSTREAM_BODY static std::uint64_t now_ns() {
     std::uint64_t value;

@@ -1,0 +1,46 @@
+// The library under measurement, as the collective bench sees it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "collective_case.hpp"
+#include "onstream/bootstrap/launch.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream {
+struct Parameters;
+}
+
+namespace onstream::bench {
+
+class CollectiveLibrary {
+ public:
+  virtual ~CollectiveLibrary() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Device& device() const = 0;
+  virtual std::string heading() const = 0;  // a JSON object
+  virtual std::byte* input() const = 0;     // of as many bytes as the largest case
+  virtual std::byte* output() const = 0;
+  virtual void enqueue(const CollectiveCase& c, Stream stream) = 0;
+  virtual void run_host(const CollectiveCase& c) = 0;  // throws unsupported where there is none
+  virtual void barrier(Stream stream) = 0;             // of the hosts
+  virtual void synchronize(Stream stream) = 0;
+  virtual std::string explain(const CollectiveCase&) { return ""; }
+  virtual void abort(const std::string& reason) = 0;
+};
+
+struct CollectiveSetup {
+  Launch launch;
+  std::string device;
+  MemoryKind memory = MemoryKind::device;
+  std::size_t largest = 0;
+  std::string file;  // of the library, when it is not onstream
+};
+
+std::unique_ptr<CollectiveLibrary> open_onstream_collectives(const CollectiveSetup& setup,
+                                                             const Parameters& parameters);
+std::unique_ptr<CollectiveLibrary> open_nccl_collectives(const CollectiveSetup& setup);
+
+}  // namespace onstream::bench

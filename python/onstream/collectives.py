@@ -1,0 +1,294 @@
+"""Collectives over arrays: what World and Team have in common.
+
+Every method is called by all ranks of the team, in the same order on each channel. Arrays are contiguous; element types
+are numpy's and torch's, float16, bfloat16, float8 and complex included, and pairs of value and index (a structured dtype
+of two fields of equal width) for minloc and maxloc. A stream orders a collective as it orders a send (World.send): with
+none, arrays on a GPU use their library's current stream, and for host arrays the call blocks. The kernels themselves read
+and write the arrays, so they must be memory that the world's device can access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _arrays, _core
+from .errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from .world import World
+
+# Where the name of a type differs from the library's own.
+_TYPES = {"float8_e4m3fn": "float8_e4m3", "bool": "uint8"}
+_PAIRS = {("f4", "i4"): "float32_int32", ("f8", "i8"): "float64_int64", ("i4", "i4"): "int32_int32"}
+_PAIRS[("i8", "i8")] = "int64_int64"
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+_FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+_KNOWN = frozenset((*_INTEGERS, *_FLOATS, *_PAIRS.values()))
+
+
+class Collectives:
+    """The collectives of a team of ranks."""
+
+    _members: _core.Team
+
+    @property
+    def _home(self) -> World:
+        raise NotImplementedError
+
+    # --- reductions ---
+
+    def all_reduce(
+        self, array: Any, out: Any = None, *, op: str = "sum", factor: float = 1, channel: int = 0,
+        algorithm: str = "auto", stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """Reduces the arrays of all ranks, element by element, for every rank. Returns `out`, or the array itself.
+
+        Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
+        multiplies this rank's array by its `factor` first.
+        """
+        return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, stream)
+
+    def reduce(
+        self, array: Any, out: Any = None, *, root: int = 0, op: str = "sum", factor: float = 1, channel: int = 0,
+        algorithm: str = "auto", stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """The same for the root alone; on the others `out` stays as it is, and may be left out."""
+        return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, stream)
+
+    def scan(
+        self, array: Any, out: Any = None, *, exclusive: bool = False, op: str = "sum", factor: float = 1,
+        channel: int = 0, algorithm: str = "auto", stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays)."""
+        kind = "exclusive_scan" if exclusive else "scan"
+        return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, stream)
+
+    def reduce_scatter(
+        self, array: Any, out: Any, *, op: str = "sum", factor: float = 1, channel: int = 0, algorithm: str = "auto",
+        stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """Reduces, and leaves to each rank its part: `out` has as many elements as the array has for each rank."""
+        return self._reduce("reduce_scatter", array, out, op, factor, 0, channel, algorithm, stream)
+
+    # --- moves ---
+
+    def broadcast(
+        self, array: Any, *, root: int = 0, channel: int = 0, algorithm: str = "auto", stream: Any = None
+    ) -> Any:
+        """The root's array for all, in place. Returns the array."""
+        span = self._span(array, writable=True)
+        call = self._call("broadcast", span, span, span.nbytes, "uint8", root, channel, algorithm)
+        return self._run(call, (span,), stream, array)
+
+    def all_gather(self, array: Any, out: Any, *, channel: int = 0, algorithm: str = "auto", stream: Any = None) -> Any:
+        """The arrays of all ranks, one after the other, for every rank. Returns `out`."""
+        source, target = self._span(array), self._span(out, writable=True)
+        self._check_size("all_gather", target, source.nbytes * self._members.size, "out")
+        call = self._call("all_gather", source, target, source.nbytes, "uint8", 0, channel, algorithm)
+        return self._run(call, (source, target), stream, out)
+
+    def gather(
+        self, array: Any, out: Any = None, *, root: int = 0, channel: int = 0, algorithm: str = "auto",
+        stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """The same for the root alone; the others may leave `out` out. Returns `out`."""
+        source = self._span(array)
+        target = None if out is None else self._span(out, writable=True)
+        if self._members.rank == root:
+            if target is None:
+                raise InvalidArgumentError("gather: the root needs `out`")
+            self._check_size("gather", target, source.nbytes * self._members.size, "out")
+        call = self._call("gather", source, target, source.nbytes, "uint8", root, channel, algorithm)
+        return self._run(call, (source, target), stream, out)
+
+    def scatter(
+        self, array: Any, out: Any, *, root: int = 0, channel: int = 0, algorithm: str = "auto", stream: Any = None
+    ) -> Any:
+        """A part of the root's array for every rank; the others may give None. Returns `out`."""
+        source = None if array is None else self._span(array)
+        target = self._span(out, writable=True)
+        if self._members.rank == root:
+            if source is None:
+                raise InvalidArgumentError("scatter: the root needs an array")
+            self._check_size("scatter", source, target.nbytes * self._members.size, "array")
+        call = self._call("scatter", source, target, target.nbytes, "uint8", root, channel, algorithm)
+        return self._run(call, (source, target), stream, out)
+
+    def all_to_all(
+        self, array: Any, out: Any = None, *, channel: int = 0, algorithm: str = "auto", stream: Any = None
+    ) -> Any:
+        """Part i of the array goes to rank i, and part i of `out` comes from there. Without `out` in place."""
+        source = self._span(array, writable=out is None)
+        target = source if out is None else self._span(out, writable=True)
+        size = self._members.size
+        if source.nbytes % size != 0 or (source.shape and source.size % size != 0):
+            raise InvalidArgumentError(f"all_to_all: {source.size} elements cannot be dealt to {size} ranks")
+        self._check_size("all_to_all", target, source.nbytes, "out")
+        call = self._call("all_to_all", source, target, source.nbytes // size, "uint8", 0, channel, algorithm)
+        return self._run(call, (source, target), stream, array if out is None else out)
+
+    def all_gather_v(
+        self, array: Any, out: Any, counts: Sequence[int], offsets: Sequence[int] | None = None, *, channel: int = 0,
+        stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """all_gather of arrays of different lengths: `counts` of every rank, and where in `out` each begins.
+
+        In elements of the array. Without offsets one follows the other.
+        """
+        source, target = self._span(array), self._span(out, writable=True)
+        item = source.item_bytes
+        call = self._call("all_gather_v", source, target, source.nbytes, "uint8", 0, channel, "auto")
+        receive = _bytes_of(counts, item, "counts")
+        call.set_counts([], [], receive, _offsets(receive, offsets, item))
+        self._check_reach("all_gather_v", target, receive, _offsets(receive, offsets, item), "out")
+        return self._run(call, (source, target), stream, out)
+
+    def all_to_all_v(
+        self, array: Any, out: Any, send_counts: Sequence[int], receive_counts: Sequence[int], *,
+        send_offsets: Sequence[int] | None = None, receive_offsets: Sequence[int] | None = None, channel: int = 0,
+        stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """all_to_all of parts of different lengths, in elements; what one rank sends another receives."""
+        source, target = self._span(array), self._span(out, writable=True)
+        item = source.item_bytes
+        send, receive = _bytes_of(send_counts, item, "send_counts"), _bytes_of(receive_counts, item, "receive_counts")
+        send_at, receive_at = _offsets(send, send_offsets, item), _offsets(receive, receive_offsets, item)
+        self._check_reach("all_to_all_v", source, send, send_at, "array")
+        self._check_reach("all_to_all_v", target, receive, receive_at, "out")
+        call = self._call("all_to_all_v", source, target, 0, "uint8", 0, channel, "auto")
+        call.set_counts(send, send_at, receive, receive_at)
+        return self._run(call, (source, target), stream, out)
+
+    # --- others ---
+
+    def stream_barrier(self, *, channel: int = 0, stream: Any = None) -> None:
+        """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
+        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
+        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
+        self._members.run(call, [], stream, None)
+
+    def explain_all_reduce(self, array: Any, *, op: str = "sum", algorithm: str = "auto") -> str:
+        """Which algorithm an all_reduce of this array takes and why, and what the others would cost."""
+        span = self._span(array, writable=True)
+        call = self._call("all_reduce", span, span, span.size, _type_of(span, array), 0, 0, algorithm, op)
+        return self._members.explain(call)
+
+    # --- detail ---
+
+    def _reduce(
+        self, kind: str, array: Any, out: Any, op: str, factor: float, root: int, channel: int, algorithm: str,
+        stream: Any,
+    ) -> Any:  # fmt: skip
+        receives = kind != "reduce" or self._members.rank == root
+        source = self._span(array, writable=out is None and receives)
+        type_name = _type_of(source, array)
+        target = source if out is None else self._span(out, writable=receives)
+        count = source.size
+        if kind == "reduce_scatter":
+            if source.size % self._members.size != 0:
+                raise InvalidArgumentError(
+                    f"reduce_scatter: {source.size} elements cannot be dealt to {self._members.size} ranks"
+                )
+            count //= self._members.size
+        if out is not None and receives:
+            self._check_size(kind, target, count * source.item_bytes, "out")
+            if _type_of(target, out) != type_name:
+                raise InvalidArgumentError(f"{kind}: the array is of {type_name}, but `out` of {_type_of(target, out)}")
+        call = self._call(kind, source, target if receives else None, count, type_name, root, channel, algorithm, op)
+        call.set_factor(float(factor), int(factor))
+        return self._run(call, (source, target), stream, array if out is None else out)
+
+    def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
+        span = _arrays.checked_span(array, writable, self._home)
+        if not span.contiguous:
+            raise InvalidArgumentError(
+                f"a collective needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
+                f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it"
+            )
+        return span
+
+    def _check_size(self, kind: str, span: _arrays.Span, wanted: int, name: str) -> None:
+        if span.nbytes != wanted:
+            raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
+
+    def _check_reach(
+        self, kind: str, span: _arrays.Span, counts: Sequence[int], offsets: Sequence[int], name: str
+    ) -> None:
+        end = max((at + count for at, count in zip(offsets, counts, strict=False) if count), default=0)
+        if end > span.nbytes:
+            raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but counts and offsets reach {end}")
+
+    def _call(
+        self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, count: int, type_name: str,
+        root: int, channel: int, algorithm: str, op: str = "sum",
+    ) -> _core.CollectiveCall:  # fmt: skip
+        call = _core.CollectiveCall(
+            kind, 0 if source is None else source.address, 0 if target is None else target.address, count, type_name
+        )
+        call.set_options(op, _arrays.integer_of(root, "root"), _arrays.integer_of(channel, "channel"), algorithm)
+        return call
+
+    def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
+        natural = next((span.stream for span in spans if span is not None and span.stream is not None), None)
+        self._members.run(call, [span.owner for span in spans if span is not None], stream, natural)
+        return result
+
+
+class Team(Collectives):
+    """Some ranks of a world, numbered from 0, that do collectives together. Made by World.team()."""
+
+    def __init__(self, world: World, members: _core.Team) -> None:
+        self._world = world
+        self._members = members
+
+    @property
+    def _home(self) -> World:
+        return self._world
+
+    @property
+    def rank(self) -> int:
+        """This rank's number in the team; -1: not in it."""
+        return self._members.rank
+
+    @property
+    def size(self) -> int:
+        return self._members.size
+
+    @property
+    def ranks(self) -> list[int]:
+        """Which of the world's they are."""
+        return self._members.ranks
+
+    def __repr__(self) -> str:
+        return f"<Team: rank {self.rank} of {self.ranks}>"
+
+
+def _type_of(span: _arrays.Span, array: Any) -> str:
+    dtype = getattr(array, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.names is not None and len(dtype.names) == 2:
+        fields = tuple(dtype[name].str[1:] for name in dtype.names)
+        if fields in _PAIRS and dtype.itemsize == 2 * dtype[0].itemsize:
+            return _PAIRS[fields]
+    name = _TYPES.get(span.dtype, span.dtype)
+    if name not in _KNOWN:
+        raise InvalidArgumentError(
+            f"collectives cannot reduce elements of {span.dtype or 'an untold type'}; they know {', '.join(sorted(_KNOWN))}"
+        )
+    return name
+
+
+def _bytes_of(counts: Sequence[int], item: int, name: str) -> list[int]:
+    sizes = [_arrays.integer_of(count, name) * item for count in counts]
+    if any(size < 0 for size in sizes):
+        raise InvalidArgumentError(f"{name} has a negative entry: {list(counts)}")
+    return sizes
+
+
+def _offsets(sizes: Sequence[int], offsets: Sequence[int] | None, item: int) -> list[int]:
+    if offsets is not None:
+        return _bytes_of(offsets, item, "offsets")
+    return [0, *accumulate(sizes)][: len(sizes)]

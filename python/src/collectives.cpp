@@ -1,0 +1,147 @@
+// Collectives for onstream/collectives.py, which reads arrays and hands their numbers down.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bind.hpp"
+#include "onstream/base/error.hpp"
+#include "streams.hpp"
+#include "waiting.hpp"
+#include "worlds.hpp"
+
+namespace onstream::python {
+namespace {
+
+OpKind kind_from(const std::string& name) {
+  for (auto kind = OpKind::none; kind <= OpKind::exclusive_scan;
+       kind = static_cast<OpKind>(static_cast<std::uint64_t>(kind) + 1)) {
+    if (is_collective(kind) && name == name_of(kind)) return kind;
+  }
+  fail(ErrorCode::invalid_argument, "there is no collective '", name, "'");
+}
+
+struct PyCall {
+  PyCall(const std::string& kind, std::uintptr_t input, std::uintptr_t output, std::size_t count,
+         const std::string& type) {
+    call.kind = kind_from(kind);
+    call.input = reinterpret_cast<const void*>(input);
+    call.output = reinterpret_cast<void*>(output);
+    call.count = count;
+    call.type = element_type_of(type);
+  }
+  CollectiveCall call;
+};
+
+void set_options(PyCall& self, const std::string& op, int root, int channel, const std::string& algorithm) {
+  self.call.op = reduce_op_of(op);
+  self.call.root = root;
+  self.call.channel = channel;
+  self.call.algorithm = algorithm_of(algorithm);
+}
+
+void set_counts(PyCall& self, std::vector<std::size_t> send_counts, std::vector<std::size_t> send_offsets,
+                std::vector<std::size_t> receive_counts, std::vector<std::size_t> receive_offsets) {
+  self.call.send_counts = std::move(send_counts);
+  self.call.send_offsets = std::move(send_offsets);
+  self.call.receive_counts = std::move(receive_counts);
+  self.call.receive_offsets = std::move(receive_offsets);
+}
+
+struct TeamSlot : Closable {
+  std::shared_ptr<Collective> team;  // null: of all ranks, which is the world's own
+  void close() override { team.reset(); }
+};
+
+struct PyTeam {
+  std::shared_ptr<WorldState> state;
+  std::shared_ptr<TeamSlot> slot;
+  bool is_world = true;
+
+  Collective& collective() const {
+    const auto world = state->open();
+    return is_world ? world->collective() : *slot->team;
+  }
+};
+
+PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true}; }
+
+PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
+  auto slot = std::make_shared<TeamSlot>();
+  slot->team =
+      run_interruptible([mine = world.open(), ranks, channels] { return mine->collective().among(ranks, channels); });
+  world.state()->add(slot);
+  return {world.state(), std::move(slot), false};
+}
+
+// Ctrl-C aborts the world: peers may be writing to the arrays.
+void run_blocking(const PyTeam& self, const CollectiveCall& call) {
+  const auto world = self.state->open();
+  Collective& collective = self.collective();
+  const auto on_interrupt = [&] {
+    world->abort(concat("rank ", world->rank(), " was interrupted in a collective ", name_of(call.kind)));
+  };
+  if (world->device().kind() == DeviceKind::host) {
+    interruptible(
+        [&] {
+          collective.run(call);
+          return true;
+        },
+        on_interrupt);
+  } else {
+    self.state->run_and_wait([&](Stream stream) { collective.run(call, stream); }, on_interrupt);
+  }
+  self.state->check();
+}
+
+void run(const PyTeam& self, const PyCall& call, nb::object arrays, nb::handle stream,
+         std::optional<std::uintptr_t> natural) {
+  const auto world = self.state->open();
+  std::optional<Stream> current;
+  if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
+  const StreamChoice choice = choose_op_stream(stream, current, world->device(), *self.state);
+  if (!choice.stream) return run_blocking(self, call.call);
+  {
+    const nb::gil_scoped_release release;
+    self.collective().run(call.call, *choice.stream);
+  }
+  self.state->keep(choice, Hold(std::move(arrays)));
+}
+
+}  // namespace
+
+void bind_collectives(nb::module_& m) {
+  nb::class_<PyCall>(m, "CollectiveCall", "A collective as the library takes it. Use World.all_reduce() and so on.")
+      .def(nb::init<const std::string&, std::uintptr_t, std::uintptr_t, std::size_t, const std::string&>(),
+           nb::arg("kind"), nb::arg("input"), nb::arg("output"), nb::arg("count"), nb::arg("type"))
+      .def("set_options", &set_options, nb::arg("op"), nb::arg("root"), nb::arg("channel"), nb::arg("algorithm"))
+      .def(
+          "set_factor",
+          [](PyCall& self, double factor, std::int64_t int_factor) {
+            self.call.factor = factor;
+            self.call.int_factor = int_factor;
+          },
+          nb::arg("factor"), nb::arg("int_factor"))
+      .def("set_counts", &set_counts, nb::arg("send_counts"), nb::arg("send_offsets"), nb::arg("receive_counts"),
+           nb::arg("receive_offsets"));
+  nb::class_<PyTeam>(m, "Team", "The ranks that do collectives together. Use World.team(), or World itself.")
+      .def_prop_ro("rank", [](const PyTeam& self) { return self.collective().rank(); })
+      .def_prop_ro("size", [](const PyTeam& self) { return self.collective().size(); })
+      .def_prop_ro("ranks", [](const PyTeam& self) { return self.collective().ranks(); })
+      .def("run", &run, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(), nb::arg("natural").none(),
+           "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
+           "blocking.")
+      .def(
+          "explain", [](const PyTeam& self, const PyCall& call) { return self.collective().explain(call.call); },
+          nb::arg("call"));
+  m.def("world_team", &world_team, nb::arg("world"), "The team of all ranks.");
+  m.def("make_team", &make_team, nb::arg("world"), nb::arg("ranks"), nb::arg("channels"), "Collective over the world.");
+}
+
+}  // namespace onstream::python

@@ -1,0 +1,125 @@
+#include "onstream/collective/algorithm.hpp"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "onstream/base/error.hpp"
+#include "onstream/base/text.hpp"
+
+namespace onstream::collective {
+
+namespace {
+
+// Of one device kind: what a collective costs at rest, and what a byte costs. Lines carry half flags.
+struct Costs {
+  double lines_us;
+  double line_round_us;  // what more rounds of lines, or more blocks, add before the bandwidth shows
+  double bulk_us;
+  double line_bytes_per_us;  // of data out of one rank
+  double bulk_bytes_per_us;
+};
+
+const Costs& costs_of(DeviceKind device) {
+  static constexpr Costs host{2.0, 0, 6.0, 700, 4000};
+  static constexpr Costs cuda{2.3, 1.0, 5.5, 165e3, 370e3};
+  return device == DeviceKind::host ? host : cuda;
+}
+
+bool is_v(const CollectiveCall& call) { return call.kind == OpKind::all_to_all_v || call.kind == OpKind::all_gather_v; }
+
+// What one rank sends to one other.
+double message_bytes(const CollectiveCall& call) { return static_cast<double>(call.count * size_of(call.type)); }
+
+double line_base(const Costs& costs, double bytes) {
+  constexpr double kOneRound = 8192;
+  return costs.lines_us + costs.line_round_us * std::min(1.0, bytes / kOneRound);
+}
+
+std::string lines_why_not(const CollectiveCall& call, const Machine& machine) {
+  if (is_v(call)) return "counts that differ from rank to rank are only known to direct";
+  const std::size_t bytes = call.count * size_of(call.type);
+  if (bytes <= machine.slot_bytes) return "";
+  return concat(bytes, " B to each rank do not fit the slots of ", machine.slot_bytes, " B (collective_bytes)");
+}
+double lines_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double bytes = message_bytes(call);
+  return line_base(costs, bytes) + bytes * (machine.size - 1) / costs.line_bytes_per_us;
+}
+
+std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine) {
+  if (call.kind != OpKind::all_reduce) return "it is for all_reduce";
+  const std::size_t part = (call.count * size_of(call.type) / static_cast<std::size_t>(machine.size) / 16 + 1) * 16;
+  if (part <= machine.slot_bytes / 2) return "";
+  return concat("parts of ", part, " B do not fit half a slot of ", machine.slot_bytes, " B (collective_bytes)");
+}
+double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double part = message_bytes(call) / machine.size;
+  constexpr double kSecondTrip = 0.6;
+  return line_base(costs, part) + kSecondTrip + 2 * part * (machine.size - 1) / costs.line_bytes_per_us;
+}
+
+std::string direct_why_not(const CollectiveCall& call, const Machine&) {
+  return call.kind == OpKind::barrier ? "a barrier moves nothing" : "";
+}
+double direct_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double bytes = message_bytes(call);
+  double moved = bytes * (machine.size - 1);
+  if (call.kind == OpKind::all_reduce || call.kind == OpKind::reduce) moved = 2 * moved / machine.size;
+  if (call.kind == OpKind::broadcast) moved = bytes;
+  return costs.bulk_us + moved / costs.bulk_bytes_per_us;
+}
+
+constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
+    {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
+    {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
+    {Algorithm::direct, "from buffer to buffer, or through the stage", direct_why_not, direct_cost},
+}};
+
+}  // namespace
+
+std::span<const AlgorithmRow> algorithms() { return kRows; }
+
+const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
+  const AlgorithmRow* best = nullptr;
+  double best_us = 0;
+  for (const AlgorithmRow& row : kRows) {
+    const std::string why_not = row.why_not(call, machine);
+    if (call.algorithm == row.algorithm) {
+      require(why_not.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", why_not);
+      return row;
+    }
+    if (!why_not.empty()) continue;
+    const double cost_us = row.cost_us(call, machine);
+    if (best == nullptr || cost_us < best_us) {
+      best = &row;
+      best_us = cost_us;
+    }
+  }
+  require(best != nullptr, name_of(call.kind), " of ", call.count, " elements: no algorithm can do it");
+  return *best;
+}
+
+std::string explain(const CollectiveCall& call, const Machine& machine) {
+  const AlgorithmRow& chosen = choose(call, machine);
+  std::ostringstream text;
+  text.precision(3);
+  text << name_of(call.kind) << " of " << call.count << " " << name_of(call.type) << " on " << machine.size
+       << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
+       << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
+  for (const AlgorithmRow& row : kRows) {
+    const std::string why_not = row.why_not(call, machine);
+    text << "\n  " << name_of(row.algorithm) << ": ";
+    if (why_not.empty()) {
+      text << row.cost_us(call, machine) << " us predicted";
+    } else {
+      text << why_not;
+    }
+  }
+  return text.str();
+}
+
+}  // namespace onstream::collective

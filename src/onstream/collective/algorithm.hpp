@@ -1,0 +1,37 @@
+// The algorithms of collectives: one list, each with what it can do and what it is predicted to cost.
+//
+// The prediction is a time at rest plus bytes over a bandwidth; the figures are of one machine of each kind, and only
+// their order matters. An algorithm that cannot do a call says why.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "onstream/collective/call.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream::collective {
+
+// What a choice depends on, apart from the call.
+struct Machine {
+  DeviceKind device = DeviceKind::host;
+  int rank = 0;
+  int size = 1;
+  std::size_t slot_bytes = 0;  // of data in one slot
+};
+
+struct AlgorithmRow {
+  Algorithm algorithm;
+  const char* what;
+  // "" or why it cannot.
+  std::string (*why_not)(const CollectiveCall& call, const Machine& machine);
+  double (*cost_us)(const CollectiveCall& call, const Machine& machine);
+};
+
+std::span<const AlgorithmRow> algorithms();
+// The one that the call names, or the cheapest that can. Throws invalid_argument with the reason.
+const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine);
+// All of them, with their costs or reasons; the chosen one first.
+std::string explain(const CollectiveCall& call, const Machine& machine);
+
+}  // namespace onstream::collective

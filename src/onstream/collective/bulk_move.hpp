@@ -1,0 +1,144 @@
+// Large moves: each rank stores what it has straight into the others' buffers. all_gather, all_to_all, gather, scatter
+// and those with a count for every rank are one list of portions; broadcast goes by way of all ranks, so that the root
+// sends everything once only.
+//
+// Meetings and the stage are as in bulk_reduce.hpp. What a rank posts as its output for a peer is where that peer's
+// data goes.
+#pragma once
+
+#include "onstream/collective/meeting.hpp"
+
+namespace onstream::collective {
+
+// Between this rank and one other, itself too. Offsets are in this rank's own buffers.
+struct Portion {
+  std::uint64_t send_offset = 0;
+  std::uint64_t send_bytes = 0;
+  std::uint64_t receive_offset = 0;
+  std::uint64_t receive_bytes = 0;
+};
+
+template <int kMost>
+struct BulkMove {
+  View view;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t bytes = 0;   // for faults; of a broadcast, all
+  std::uint32_t direct = 0;  // not 0: every peer can address both buffers
+  std::uint32_t rounds = 0;  // of a broadcast, else 0
+  std::uint32_t root = 0;
+  OpKind kind = OpKind::none;
+  Whereabouts at[kMost];
+  Portion portions[kMost];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    Session<Group> session(group, view, {kind, bytes});
+    Meeting<Group> meeting(group, view, session);
+    // The longest that this rank has, for the stage: its chunks are as many on every rank.
+    std::uint64_t longest = 0;
+    for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+      if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
+    }
+    if (!session.failed() && meeting.open(at, longest, direct != 0)) {
+      const Portion& own = portions[view.rank];
+      if (own.send_bytes != 0 && input + own.send_offset != output + own.receive_offset) {
+        group.copy(output + own.receive_offset, input + own.send_offset, own.send_bytes);
+      }
+      if (!meeting.direct()) {
+        run_staged(group, session, meeting, longest);
+      } else if (rounds != 0) {
+        broadcast(group, session, meeting);
+      } else {
+        run_direct(group, session, meeting);
+      }
+    }
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+ private:
+  // Everybody begins with another peer.
+  template <class Group>
+  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    for (std::uint32_t k = 1; k < view.size; ++k) {
+      const std::uint32_t peer = (view.rank + k) % view.size;
+      const Portion& portion = portions[peer];
+      if (portion.send_bytes == 0) continue;
+      group.copy(reinterpret_cast<void*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
+                 portion.send_bytes);
+    }
+    session.meet();
+  }
+
+  // In rounds: the root sends every other rank its shard of the round, and each forwards that of the round before.
+  template <class Group>
+  ONSTREAM_BODY void broadcast(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const std::uint32_t shards = view.size - 1;
+    const std::uint32_t mine = (view.rank + view.size - root - 1) % view.size;
+    const bool is_root = view.rank == root;
+    const std::uint64_t pieces = std::uint64_t{rounds} * shards;
+    const std::uint64_t most = ((bytes + pieces - 1) / pieces + 15) / 16 * 16;
+    for (std::uint32_t round = 0; round < rounds + (shards > 1 ? 1 : 0); ++round) {
+      if (is_root && round < rounds) {
+        for (std::uint32_t shard = 0; shard < shards; ++shard) {
+          const std::uint32_t peer = (root + 1 + shard) % view.size;
+          push(group, meeting, peer, input, std::uint64_t{round} * shards + shard, most);
+        }
+      } else if (!is_root && round > 0) {
+        for (std::uint32_t k = 1; k < shards; ++k) {
+          const std::uint32_t peer = (root + 1 + (mine + k) % shards) % view.size;
+          push(group, meeting, peer, output, std::uint64_t{round - 1} * shards + mine, most);
+        }
+      }
+      if (!session.meet()) return;
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void push(const Group& group, const Meeting<Group>& meeting, std::uint32_t peer, const std::byte* from,
+                          std::uint64_t piece, std::uint64_t most) const {
+    const std::uint64_t place = piece * most;
+    if (place >= bytes) return;
+    auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output));
+    group.copy(to + place, from + place, bytes - place < most ? bytes - place : most);
+  }
+
+  // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage, with a place for each receiver.
+  template <class Group>
+  ONSTREAM_CALL void run_staged(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
+                                std::uint64_t longest) const {
+    for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+      if (rank == view.rank) continue;
+      const std::uint64_t theirs = meeting.posted(rank, PostLine::factor);
+      longest = theirs > longest ? theirs : longest;
+    }
+    const auto blocks = static_cast<std::uint64_t>(group.blocks());
+    const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
+    const std::uint64_t most = region / view.size / 16 * 16;
+    const std::uint64_t place = region * group.block();
+    for (std::uint64_t chunk = group.block(); chunk * most < longest; chunk += blocks) {
+      const std::uint64_t from = chunk * most;
+      auto* const stage = reinterpret_cast<std::byte*>(meeting.stage(view.rank) + place);
+      for (std::uint32_t peer = 0; peer < view.size; ++peer) {
+        const Portion& portion = portions[peer];
+        if (peer == view.rank || portion.send_bytes <= from) continue;
+        group.copy_alone(stage + peer * most, input + portion.send_offset + from,
+                         least(portion.send_bytes - from, most));
+      }
+      if (!session.meet()) return;
+      for (std::uint32_t k = 1; k < view.size; ++k) {
+        const std::uint32_t peer = (view.rank + k) % view.size;
+        const Portion& portion = portions[peer];
+        if (portion.receive_bytes <= from) continue;
+        const auto* theirs = reinterpret_cast<const std::byte*>(meeting.stage(peer) + place);
+        group.copy_alone(output + portion.receive_offset + from, theirs + view.rank * most,
+                         least(portion.receive_bytes - from, most));
+      }
+      if (!session.meet()) return;
+    }
+  }
+
+  ONSTREAM_BODY static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
+};
+
+}  // namespace onstream::collective

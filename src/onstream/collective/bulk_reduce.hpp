@@ -1,0 +1,304 @@
+// Large reductions: each rank loads its share of everybody's data straight from their buffers, adds it up in the order
+// of the ranks, and stores the sum where it is wanted. all_reduce, reduce, reduce_scatter and scan differ in what a
+// share is and in who wants it.
+//
+// Two meetings of all ranks: the posts at the beginning (meeting.hpp), and each block's with the same block of the
+// other ranks at the end, after which buffers are their owners' again. Where some rank cannot address some buffer, the
+// data goes through everybody's stage in chunks, with two meetings each; the sums are the same, bit by bit.
+#pragma once
+
+#include "onstream/collective/meeting.hpp"
+
+namespace onstream::collective {
+
+enum class Share : std::uint32_t {
+  to_all,   // all_reduce: each rank sums one part, all want it
+  to_root,  // reduce: each rank sums one part, the root wants it
+  own,      // reduce_scatter: each rank sums and keeps the part that is its own
+  upward    // scan: each rank sums and keeps everything of the ranks up to itself
+};
+
+template <class Rule, int kMost>
+struct BulkReduce {
+  static constexpr int kGpuPack = 16;
+  static constexpr int kHostPack = 1024;
+
+  View view;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for Share::own
+  Share share = Share::to_all;
+  std::uint32_t root = 0;
+  ReduceOp op = ReduceOp::sum;
+  std::uint32_t direct = 0;  // not 0: every peer can address both buffers
+  std::uint64_t adds = 0;    // the ranks whose data this rank's sums are of
+  Factor factor = 0;
+  OpKind kind = OpKind::none;
+  Whereabouts at[kMost];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    Session<Group> session(group, view, {kind, bytes});
+    Meeting<Group> meeting(group, view, session);
+    if (!session.failed() && meeting.open(at, factor, direct != 0)) {
+      if (meeting.direct()) {
+        run_direct(group, session, meeting);
+      } else {
+        run_staged(group, session, meeting);
+      }
+    }
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+ private:
+  // Buffers of the ranks, or their stages.
+  enum class Place { buffers, stages };
+
+  // Where a share's data is on each rank, and where its sum goes.
+  struct Piece {
+    std::uint64_t bytes = 0;
+    Place from = Place::buffers;
+    Place to = Place::buffers;
+    std::uint64_t in_offset = 0;
+    std::uint64_t out_offset = 0;
+    std::uint64_t wants = 0;  // the ranks that get the sum
+  };
+
+  // Rank's part of so many bytes that are dealt to all ranks, in whole units of 16.
+  ONSTREAM_BODY std::uint64_t part_begin(std::uint64_t whole, std::uint32_t rank) const {
+    const std::uint64_t units = (whole + 15) / 16;
+    const std::uint64_t begin = units * rank / view.size * 16;
+    return begin < whole ? begin : whole;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    Piece piece;
+    piece.bytes = bytes;
+    piece.wants = only(view.rank);
+    if (share == Share::to_all || share == Share::to_root) {
+      piece.in_offset = piece.out_offset = part_begin(bytes, view.rank);
+      piece.bytes = part_begin(bytes, view.rank + 1) - piece.in_offset;
+      piece.wants = share == Share::to_all ? below(view.size) : only(root);
+    } else if (share == Share::own) {
+      piece.in_offset = bytes * view.rank;
+    }
+    const auto blocks = static_cast<std::uint64_t>(group.blocks());
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    add_up(group, meeting, piece, begin, blocks * group.size());
+    session.meet();
+  }
+
+  // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage. The front half of a region has
+  // inputs, the back half sums.
+  template <class Group>
+  ONSTREAM_CALL void run_staged(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const auto blocks = static_cast<std::uint64_t>(group.blocks());
+    const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
+    const std::uint64_t place = region * group.block();
+    const std::uint64_t parts = share == Share::own ? view.size : 1;
+    const std::uint64_t most = region / 2 / parts / 16 * 16;  // of a chunk
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.rank());
+    for (std::uint64_t chunk = group.block(); chunk * most < bytes; chunk += blocks) {
+      const std::uint64_t from = chunk * most;
+      const std::uint64_t length = bytes - from < most ? bytes - from : most;
+      auto* const stage = reinterpret_cast<std::byte*>(meeting.stage(view.rank) + place);
+      for (std::uint64_t part = 0; part < parts; ++part) {
+        group.copy_alone(stage + part * most, input + part * bytes + from, length);
+      }
+      if (!session.meet()) return;
+      Piece piece;
+      piece.bytes = length;
+      piece.from = Place::stages;
+      piece.in_offset = place;
+      piece.out_offset = from;
+      piece.wants = only(view.rank);
+      const bool kept = share == Share::own || share == Share::upward;
+      if (share == Share::own) piece.in_offset += most * view.rank;
+      if (!kept) {
+        const std::uint64_t first = part_begin(length, view.rank);
+        piece.to = Place::stages;
+        piece.in_offset += first;
+        piece.out_offset = place + region / 2 + first;
+        piece.bytes = part_begin(length, view.rank + 1) - first;
+      }
+      add_up(group, meeting, piece, begin, group.size());
+      if (!session.meet()) return;
+      if (kept || (share == Share::to_root && view.rank != root)) continue;
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        const std::uint64_t first = part_begin(length, rank);
+        const auto* sums = reinterpret_cast<const std::byte*>(meeting.stage(rank) + place + region / 2);
+        group.copy_alone(output + from + first, sums + first, part_begin(length, rank + 1) - first);
+      }
+    }
+    // The last sums were read by all before the stage is used again: in the next collective's first meeting.
+  }
+
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+    if (piece.from == Place::stages) return meeting.stage(rank) + piece.in_offset;
+    if (rank == view.rank) return reinterpret_cast<std::uint64_t>(input) + piece.in_offset;
+    return meeting.posted(rank, PostLine::input) + piece.in_offset;
+  }
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+    if (piece.to == Place::stages) return meeting.stage(rank) + piece.out_offset;
+    if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
+    return meeting.posted(rank, PostLine::output) + piece.out_offset;
+  }
+
+  // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
+  template <class Group>
+  ONSTREAM_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
+                            std::uint64_t step) const {
+    if (adds == 0) return;  // an exclusive scan's first rank
+    if constexpr (kSerial<Group>) {
+      add_up_serial(group, meeting, piece);
+    } else if (view.size <= 4) {
+      add_up_few<4, 2>(group, meeting, piece, begin, step);
+    } else if (view.size <= kNear) {
+      add_up_few<kNear, 1>(group, meeting, piece, begin, step);
+    } else {
+      add_up_many(group, meeting, piece, begin, step);
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_BODY Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
+    if (op != ReduceOp::premulsum) return 0;
+    return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
+  }
+
+  // Of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a thread.
+  template <int kRanks, int kPacks, class Group>
+  ONSTREAM_BODY void add_up_few(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
+                                std::uint64_t step) const {
+    constexpr int kBytes = kGpuPack;
+    const std::byte* from[kRanks];
+    std::byte* to[kRanks];
+    std::uint64_t all = 0;  // addresses, for the grain
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kRanks; ++k) {
+      const std::uint32_t rank = static_cast<std::uint32_t>(k);
+      const bool is = rank < view.size;
+      from[k] = reinterpret_cast<const std::byte*>(is && has(adds, rank) ? source(meeting, piece, rank) : 0);
+      to[k] = reinterpret_cast<std::byte*>(is && has(piece.wants, rank) ? target(meeting, piece, rank) : 0);
+      all |= reinterpret_cast<std::uint64_t>(from[k]) | reinterpret_cast<std::uint64_t>(to[k]);
+    }
+    const std::uint32_t grain = grain_of(all);
+    const std::uint64_t packs = (piece.bytes + kBytes - 1) / kBytes;
+    for (std::uint64_t index = begin; index < packs; index += kPacks * step) {
+      Pack<kBytes> in[kPacks][kRanks];
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          in[p][k] = Pack<kBytes>{};
+          if (from[k] != nullptr && place < piece.bytes) {
+            in[p][k] = load_pack<Group, kBytes>(from[k] + place, piece.bytes - place, grain);
+          }
+        }
+      }
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        if (place >= piece.bytes) break;
+        Accumulator<Rule, kBytes> sum;
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          if (from[k] == nullptr) continue;
+          if (op == ReduceOp::premulsum) {
+            in[p][k] = Accumulator<Rule, kBytes>::scaled(in[p][k], factor_of(meeting, static_cast<std::uint32_t>(k)));
+          }
+          if (k == 0) {  // everything begins with the first rank
+            sum.start(in[p][k]);
+          } else {
+            sum.take(op, in[p][k]);
+          }
+        }
+        const Pack<kBytes> result = sum.finish(op, view.size);
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          if (to[k] != nullptr) store_pack<Group, kBytes>(to[k] + place, result, piece.bytes - place, grain);
+        }
+      }
+    }
+  }
+
+  // Of any number of ranks, one after the other.
+  template <class Group>
+  ONSTREAM_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
+                                 std::uint64_t step) const {
+    constexpr int kBytes = kGpuPack;
+    const std::uint64_t packs = (piece.bytes + kBytes - 1) / kBytes;
+    for (std::uint64_t index = begin; index < packs; index += step) {
+      const std::uint64_t place = index * kBytes;
+      const std::uint64_t left = piece.bytes - place;
+      Accumulator<Rule, kBytes> sum;
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (!has(adds, rank)) continue;
+        const std::uint64_t from = source(meeting, piece, rank);
+        Pack<kBytes> pack =
+            load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left, grain_of(from));
+        if (op == ReduceOp::premulsum) pack = Accumulator<Rule, kBytes>::scaled(pack, factor_of(meeting, rank));
+        if (rank == 0) {
+          sum.start(pack);
+        } else {
+          sum.take(op, pack);
+        }
+      }
+      const Pack<kBytes> result = sum.finish(op, view.size);
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (!has(piece.wants, rank)) continue;
+        const std::uint64_t to = target(meeting, piece, rank);
+        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, grain_of(to));
+      }
+    }
+  }
+
+  // The host's one thread: packs as large as a cache likes.
+  template <class Group>
+  void add_up_serial(const Group&, const Meeting<Group>& meeting, const Piece& piece) const {
+    constexpr int kBytes = kHostPack;
+    std::uint64_t from[kMostRanks];
+    std::uint64_t to[kMostRanks];
+    for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+      from[rank] = source(meeting, piece, rank);
+      to[rank] = has(piece.wants, rank) ? target(meeting, piece, rank) : 0;
+    }
+    for (std::uint64_t place = 0; place < piece.bytes; place += kBytes) {
+      Accumulator<Rule, kBytes> sum;
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (has(adds, rank)) {
+          take_serial<kBytes>(sum, rank == 0, from[rank] + place, piece.bytes - place, factor_of(meeting, rank));
+        }
+      }
+      const Pack<kBytes> result = sum.finish(op, view.size);
+      for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+        if (to[rank] == 0) continue;
+        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to[rank]) + place, result, piece.bytes - place, 1);
+      }
+    }
+  }
+
+  // Adds one pack where it lies, or the last, shorter one.
+  template <int kBytes>
+  void take_serial(Accumulator<Rule, kBytes>& sum, bool first, std::uint64_t from, std::uint64_t left,
+                   Factor by) const {
+    const auto* in = reinterpret_cast<const std::byte*>(from);
+    Pack<kBytes> copy;
+    if (op == ReduceOp::premulsum || left < kBytes) {
+      copy = load_pack<HostGroup, kBytes>(in, left, 1);
+      if (op == ReduceOp::premulsum) copy = Accumulator<Rule, kBytes>::scaled(copy, by);
+      in = reinterpret_cast<const std::byte*>(&copy);
+    }
+    if (first) {
+      sum.start(in);
+    } else {
+      sum.take(op, in);
+    }
+  }
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,112 @@
+#include "onstream/collective/call.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream {
+
+using collective::Vector;
+
+namespace {
+
+constexpr std::array<const char*, kAlgorithms> kNames{"auto", "lines", "two_shot", "direct"};
+
+CollectiveCall of(OpKind kind, const Vector& vector) {
+  CollectiveCall call;
+  call.kind = kind;
+  call.input = vector.input;
+  call.output = vector.output;
+  call.count = vector.count;
+  call.type = vector.type;
+  return call;
+}
+
+CollectiveCall of(OpKind kind, const Vector& vector, ReduceOp op) {
+  CollectiveCall call = of(kind, vector);
+  call.op = op;
+  return call;
+}
+
+CollectiveCall of(OpKind kind, const Vector& vector, int root) {
+  CollectiveCall call = of(kind, vector);
+  call.root = root;
+  return call;
+}
+
+// One past the last element of any rank.
+std::size_t extent(const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets) {
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < counts.size() && i < offsets.size(); ++i) {
+    if (counts[i] > 0) end = std::max(end, offsets[i] + counts[i]);
+  }
+  return end;
+}
+
+}  // namespace
+
+const char* name_of(Algorithm algorithm) {
+  const auto index = static_cast<std::size_t>(algorithm);
+  require(index < kNames.size(), "algorithm number ", index, " does not exist");
+  return kNames[index];
+}
+
+Algorithm algorithm_of(const std::string& name) {
+  std::string known;
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (name == kNames[i]) return static_cast<Algorithm>(i);
+    known += concat(i == 0 ? "" : ", ", kNames[i]);
+  }
+  fail(ErrorCode::invalid_argument, "there is no algorithm '", name, "' for collectives; there are ", known);
+}
+
+std::size_t CollectiveCall::input_bytes(int rank, int size) const {
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::size_t one = count * size_of(type);
+  switch (kind) {
+    case OpKind::barrier: return 0;
+    case OpKind::broadcast: return rank == root ? one : 0;
+    case OpKind::scatter: return rank == root ? one * ranks : 0;
+    case OpKind::reduce_scatter:
+    case OpKind::all_to_all: return one * ranks;
+    case OpKind::all_to_all_v: return extent(send_counts, send_offsets) * size_of(type);
+    default: return one;
+  }
+}
+
+std::size_t CollectiveCall::output_bytes(int rank, int size) const {
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::size_t one = count * size_of(type);
+  switch (kind) {
+    case OpKind::barrier: return 0;
+    case OpKind::reduce: return rank == root ? one : 0;
+    case OpKind::gather: return rank == root ? one * ranks : 0;
+    case OpKind::all_gather:
+    case OpKind::all_to_all: return one * ranks;
+    case OpKind::all_gather_v:
+    case OpKind::all_to_all_v: return extent(receive_counts, receive_offsets) * size_of(type);
+    default: return one;
+  }
+}
+
+namespace collective {
+
+CollectiveCall all_reduce(const Vector& vector, ReduceOp op) { return of(OpKind::all_reduce, vector, op); }
+CollectiveCall reduce(const Vector& vector, ReduceOp op, int root) {
+  CollectiveCall call = of(OpKind::reduce, vector, op);
+  call.root = root;
+  return call;
+}
+CollectiveCall scan(const Vector& vector, ReduceOp op) { return of(OpKind::scan, vector, op); }
+CollectiveCall exclusive_scan(const Vector& vector, ReduceOp op) { return of(OpKind::exclusive_scan, vector, op); }
+CollectiveCall reduce_scatter(const Vector& vector, ReduceOp op) { return of(OpKind::reduce_scatter, vector, op); }
+CollectiveCall broadcast(const Vector& vector, int root) { return of(OpKind::broadcast, vector, root); }
+CollectiveCall all_gather(const Vector& vector) { return of(OpKind::all_gather, vector); }
+CollectiveCall gather(const Vector& vector, int root) { return of(OpKind::gather, vector, root); }
+CollectiveCall scatter(const Vector& vector, int root) { return of(OpKind::scatter, vector, root); }
+CollectiveCall all_to_all(const Vector& vector) { return of(OpKind::all_to_all, vector); }
+CollectiveCall barrier() { return of(OpKind::barrier, Vector{}); }
+
+}  // namespace collective
+}  // namespace onstream

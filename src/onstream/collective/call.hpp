@@ -1,0 +1,84 @@
+// A collective, as it is asked for: what the faces make and Collective::run takes.
+//
+// Made by the functions below, one a kind; every rank of the team makes the same call, in the same order on each
+// channel. `count` is in elements. In place: the same address as input and output where the result lies over the
+// input (all_reduce, reduce, broadcast, all_to_all, scan), and input == output + rank * count where it lies beside
+// (all_gather, gather) or is a part of it (reduce_scatter: output == input + rank * count; scatter likewise).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "onstream/base/status.hpp"
+#include "onstream/collective/types.hpp"
+
+namespace onstream {
+
+// How a collective is done. All give the same result for what is not floating point; `lines`, `two_shot`, `direct` also
+// the same bits for what is, on every rank and for every size.
+enum class Algorithm : std::uint32_t {
+  automatic,  // the cheapest by prediction
+  lines,      // everything to everybody, as flagged lines
+  two_shot,   // all_reduce: parts to their owners and sums to all, as flagged lines
+  direct      // from buffer to buffer, or through the stage
+};
+constexpr int kAlgorithms = 4;
+const char* name_of(Algorithm algorithm);
+Algorithm algorithm_of(const std::string& name);
+
+struct CollectiveCall {
+  OpKind kind = OpKind::none;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;  // see each kind
+  ElementType type = ElementType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  double factor = 1;            // premulsum of floating point and complex numbers
+  std::int64_t int_factor = 1;  // premulsum of integers
+  int root = 0;
+  // all_to_all_v and all_gather_v: for each rank of the team, in elements.
+  std::vector<std::size_t> send_counts;
+  std::vector<std::size_t> send_offsets;
+  std::vector<std::size_t> receive_counts;
+  std::vector<std::size_t> receive_offsets;
+
+  int channel = 0;  // collectives of one channel run one after the other, those of different ones may run at once
+  Algorithm algorithm = Algorithm::automatic;
+
+  // What this rank's buffers hold, in bytes.
+  std::size_t input_bytes(int rank, int size) const;
+  std::size_t output_bytes(int rank, int size) const;
+};
+
+namespace collective {
+
+// What most collectives take.
+struct Vector {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  ElementType type = ElementType::uint8;
+};
+
+// `count` elements of every rank, reduced, for every rank; for the root; up to each rank; below each rank (the first
+// rank's output stays as it is).
+CollectiveCall all_reduce(const Vector& vector, ReduceOp op = ReduceOp::sum);
+CollectiveCall reduce(const Vector& vector, ReduceOp op, int root);
+CollectiveCall scan(const Vector& vector, ReduceOp op = ReduceOp::sum);
+CollectiveCall exclusive_scan(const Vector& vector, ReduceOp op = ReduceOp::sum);
+// `count` elements of the result for each rank; the input has size times as many.
+CollectiveCall reduce_scatter(const Vector& vector, ReduceOp op = ReduceOp::sum);
+// `count` elements of the root for all; only the root's input matters.
+CollectiveCall broadcast(const Vector& vector, int root);
+// `count` elements of each rank; the output has size times as many.
+CollectiveCall all_gather(const Vector& vector);
+CollectiveCall gather(const Vector& vector, int root);
+// `count` elements for each rank; the input has size times as many, and so has the output of all_to_all.
+CollectiveCall scatter(const Vector& vector, int root);
+CollectiveCall all_to_all(const Vector& vector);
+CollectiveCall barrier();
+
+}  // namespace collective
+}  // namespace onstream

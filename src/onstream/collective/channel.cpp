@@ -1,0 +1,104 @@
+#include "onstream/collective/channel.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "onstream/base/error.hpp"
+#include "onstream/device/disposal.hpp"
+
+namespace onstream::collective {
+
+namespace {
+
+// Slots of all ranks, twice, in so many bytes; whole pairs of lines, as a unit may be two.
+std::uint64_t slot_lines_of(const Parameters& parameters, std::size_t ranks) {
+  constexpr std::uint64_t kLeast = 64;
+  const auto bytes = static_cast<std::uint64_t>(parameters.collective_bytes);
+  return std::max(kLeast, bytes / (2 * ranks * sizeof(Line)) / 4 * 4);
+}
+
+std::uint64_t stage_bytes_of(const Parameters& parameters, std::size_t ranks) {
+  // Every region of every block has a place for each rank.
+  constexpr std::uint64_t kLeastPlace = 64;
+  const std::uint64_t least = kMostBlocks * 256 * ((2 * ranks * kLeastPlace + 255) / 256);
+  return std::max(least, static_cast<std::uint64_t>(parameters.collective_stage_bytes));
+}
+
+}  // namespace
+
+Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
+    : ground_(let_go_later(std::make_unique<Ground>())) {
+  const Parameters& parameters = fabric.parameters();
+  const std::size_t size = std::max<std::size_t>(1, ranks.size());
+  const std::uint64_t slot_lines = slot_lines_of(parameters, size);
+  const std::uint64_t stage_bytes = stage_bytes_of(parameters, size);
+  const Places places = places_of(static_cast<int>(size), slot_lines, stage_bytes);
+
+  // Segments are the same on every rank, teams need not be.
+  struct Notice {
+    std::uint64_t bytes;
+    std::int64_t blocks;
+    std::array<std::int64_t, 4> same;  // what must be the same on all
+  };
+  const auto blocks = std::min<std::int64_t>(fabric.block_limit(), parameters.collective_blocks);
+  const Notice mine{places.bytes,
+                    blocks,
+                    {parameters.collective_bytes, parameters.collective_stage_bytes, parameters.collective_line_threads,
+                     parameters.collective_block_bytes}};
+  const auto all = fabric.all_gather("the start of collectives", {reinterpret_cast<const char*>(&mine), sizeof mine});
+  std::uint64_t most_bytes = 0;
+  block_limit_ = static_cast<int>(blocks);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    Notice theirs{};
+    require(all[rank].size() == sizeof theirs, "rank ", rank, " starts collectives of another version");
+    std::copy_n(all[rank].data(), sizeof theirs, reinterpret_cast<char*>(&theirs));
+    const auto words = [](const Notice& notice) {
+      return concat("collective_bytes=", notice.same[0], " collective_stage_bytes=", notice.same[1],
+                    " collective_line_threads=", notice.same[2], " collective_block_bytes=", notice.same[3]);
+    };
+    require(theirs.same == mine.same, "the parameters of collectives must be the same on every rank: rank ",
+            fabric.rank(), " has ", words(mine), ", rank ", rank, " has ", words(theirs));
+    most_bytes = std::max(most_bytes, theirs.bytes);
+    block_limit_ = std::min(block_limit_, static_cast<int>(theirs.blocks));
+  }
+
+  Device& device = *fabric.device();
+  ground_->wait_memory = fabric.wait_memory();
+  ground_->shared = fabric.segment(most_bytes, MemoryKind::device);
+  const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
+  ground_->own = device.allocate(sizeof(State) + table, MemoryKind::device);
+
+  std::vector<std::uint64_t> parts;
+  std::vector<std::int32_t> worlds;
+  for (const int rank : ranks) {
+    parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->peer(rank)));
+    worlds.push_back(rank);
+  }
+  std::byte* const own = ground_->own->data();
+  std::byte* const worlds_at = own + sizeof(State) + size * sizeof(std::uint64_t);
+  if (parts.empty()) {  // a rank of no team
+    parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->local()));
+    worlds.push_back(fabric.rank());
+  }
+  const Stream stream = device.create_stream();
+  device.copy(own + sizeof(State), parts.data(), parts.size() * sizeof(std::uint64_t), stream);
+  device.copy(worlds_at, worlds.data(), worlds.size() * sizeof(std::int32_t), stream);
+  device.synchronize(stream);
+  device.destroy_stream(stream);
+
+  view_.state = reinterpret_cast<State*>(own);
+  view_.parts = reinterpret_cast<const std::uint64_t*>(own + sizeof(State));
+  view_.worlds = reinterpret_cast<const std::int32_t*>(worlds_at);
+  view_.rank = static_cast<std::uint32_t>(std::ranges::find(ranks, fabric.rank()) - ranks.begin());
+  view_.size = static_cast<std::uint32_t>(size);
+  view_.slot_lines = static_cast<std::uint32_t>(slot_lines);
+  view_.channel = static_cast<std::uint32_t>(number);
+  view_.stage_bytes = stage_bytes;
+  view_.places = places;
+  view_.wait = fabric.wait_view();
+  fabric.barrier("the memory of collectives");  // nobody writes before all have set theirs up
+}
+
+std::size_t Channel::device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
+
+}  // namespace onstream::collective

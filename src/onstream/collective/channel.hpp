@@ -1,0 +1,44 @@
+// A channel's memory, and the view of it that kernels get. One a team and channel number; see view.hpp for what is in
+// it.
+//
+// Made together by all ranks of the world. Graphs that captured collectives keep its Ground alive, also when the world
+// is gone.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "onstream/collective/view.hpp"
+#include "onstream/device/uses.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::collective {
+
+class Channel {
+ public:
+  // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
+  Channel(Fabric& fabric, const std::vector<int>& ranks, int number);
+
+  const View& view() const { return view_; }
+  int block_limit() const { return block_limit_; }  // the least of all ranks
+  // What a captured collective needs.
+  std::shared_ptr<const void> ground() const { return ground_; }
+  std::size_t device_bytes() const;
+
+  std::mutex mutex;               // held while a collective is enqueued
+  void* last_stream = nullptr;    // where the newest eager collective was enqueued
+  std::shared_ptr<Event> newest;  // behind it
+
+ private:
+  struct Ground {
+    std::shared_ptr<Segment> shared;
+    std::shared_ptr<Memory> own;
+    std::shared_ptr<const void> wait_memory;
+  };
+  std::shared_ptr<Ground> ground_;
+  View view_;
+  int block_limit_ = 1;
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,92 @@
+#include "onstream/collective/checking.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream::collective {
+
+namespace {
+
+constexpr std::size_t kWordsBytes = 256;  // of one rank
+
+bool has_root(OpKind kind) {
+  return kind == OpKind::reduce || kind == OpKind::gather || kind == OpKind::scatter || kind == OpKind::broadcast;
+}
+
+bool has_op(OpKind kind) {
+  return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
+         kind == OpKind::scan || kind == OpKind::exclusive_scan;
+}
+
+std::string words_of(const CollectiveCall& call) {
+  std::string words = name_of(call.kind);
+  if (call.kind == OpKind::barrier) return words;
+  if (call.kind == OpKind::all_gather_v) {
+    words += concat(" of ", name_of(call.type), ", counts");
+    for (const std::size_t count : call.receive_counts) words += concat(" ", count);
+    return words;
+  }
+  if (call.kind == OpKind::all_to_all_v) return words + concat(" of ", name_of(call.type));
+  words += concat(" of ", call.count, " ", name_of(call.type));
+  if (has_op(call.kind)) words += concat(" ", name_of(call.op));
+  if (has_root(call.kind)) words += concat(", root ", call.root);
+  if (call.algorithm != Algorithm::automatic) words += concat(", by ", name_of(call.algorithm));
+  return words;
+}
+
+}  // namespace
+
+Checking::Checking(Device& device, std::vector<int> ranks, int rank, Run run)
+    : ranks_(std::move(ranks)),
+      rank_(rank),
+      run_(std::move(run)),
+      mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(std::uint64_t), MemoryKind::pinned)),
+      all_(device.allocate(kWordsBytes * ranks_.size(), MemoryKind::pinned)) {}
+
+// What this rank does not get as it expects it, or "".
+std::string Checking::wrong_counts(const CollectiveCall& call) {
+  auto* const sends = reinterpret_cast<std::uint64_t*>(mine_->data());
+  for (std::size_t i = 0; i < ranks_.size(); ++i) sends[i] = call.send_counts[i];
+  CollectiveCall exchange = all_to_all({sends, all_->data(), 1, ElementType::uint64});
+  exchange.channel = call.channel;
+  exchange.algorithm = Algorithm::lines;
+  run_(exchange);
+  const auto* const comes = reinterpret_cast<const std::uint64_t*>(all_->data());
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (comes[i] == call.receive_counts[i]) continue;
+    return concat("gets ", comes[i], " elements of rank ", ranks_[i], " and expects ", call.receive_counts[i]);
+  }
+  return "";
+}
+
+void Checking::check(const CollectiveCall& call) {
+  std::string words = words_of(call);
+  if (call.kind == OpKind::all_to_all_v) {
+    const std::string wrong = wrong_counts(call);
+    if (!wrong.empty()) words += ", which " + wrong;
+  }
+  if (words.size() >= kWordsBytes) {  // what is cut off still counts
+    constexpr std::size_t kRoom = 32;
+    const std::size_t digest = std::hash<std::string>{}(words);
+    words = concat(words.substr(0, kWordsBytes - kRoom), "... #", digest);
+  }
+  std::memset(mine_->data(), 0, kWordsBytes);
+  std::memcpy(mine_->data(), words.data(), words.size());
+  CollectiveCall gathers = all_gather({mine_->data(), all_->data(), kWordsBytes, ElementType::uint8});
+  gathers.channel = call.channel;
+  gathers.algorithm = Algorithm::lines;
+  run_(gathers);
+  std::string told;
+  const auto* const all = reinterpret_cast<const char*>(all_->data());
+  bool differ = false;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    const char* const theirs = all + i * kWordsBytes;
+    differ = differ || std::strcmp(theirs, all) != 0 || std::strstr(theirs, ", which ") != nullptr;
+    told += concat("\n  rank ", ranks_[i], ": ", theirs);
+  }
+  require(!differ, "the ranks do not call the same collective on channel ", call.channel, ":", told);
+}
+
+}  // namespace onstream::collective

@@ -1,0 +1,36 @@
+// Checking (parameter collective_check): before a collective runs, all ranks of its team tell each other what they are
+// about to do, by an all_gather on its channel, and all refuse it if they do not agree. Nothing is broken then.
+//
+// The hosts wait for each other at every call. What is captured is checked when it is captured.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onstream/collective/call.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream::collective {
+
+class Checking {
+ public:
+  // Runs a collective on the channel of the checked one, and waits for it.
+  using Run = std::function<void(const CollectiveCall&)>;
+
+  Checking(Device& device, std::vector<int> ranks, int rank, Run run);
+  // Throws invalid_argument, the same on every rank, naming the ranks that differ and how.
+  void check(const CollectiveCall& call);
+
+ private:
+  std::string wrong_counts(const CollectiveCall& call);
+
+  std::vector<int> ranks_;
+  int rank_;
+  Run run_;
+  std::shared_ptr<Memory> mine_;  // pinned: what this rank says
+  std::shared_ptr<Memory> all_;   // and what all say
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,312 @@
+#include "onstream/collective/collective.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "onstream/base/error.hpp"
+#include "onstream/base/log.hpp"
+#include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/checking.hpp"
+#include "onstream/collective/kernels.hpp"
+#include "onstream/collective/launching.hpp"
+#include "onstream/device/streams.hpp"
+#include "onstream/transport/buffer.hpp"
+
+namespace onstream {
+
+using collective::Channel;
+using collective::Launching;
+using collective::Machine;
+
+class Collective::Implementation {
+ public:
+  Implementation(std::shared_ptr<Fabric> fabric, std::vector<int> ranks)
+      : fabric_(std::move(fabric)),
+        device_(fabric_->device()),
+        on_host_(device_->kind() == DeviceKind::host),
+        ranks_(std::move(ranks)),
+        streams_(device_),
+        uses_(device_) {
+    const auto found = std::ranges::find(ranks_, fabric_->rank());
+    rank_ = found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
+  }
+
+  // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
+  ~Implementation() {
+    try {
+      constexpr double kDrainS = 10;
+      if (uses_.done(Deadline(fabric_->parameters().timeout_s))) return;
+      fabric_->abort("the world was destroyed while its collectives were under way");
+      (void)uses_.done(Deadline(kDrainS));
+    } catch (const Error&) {
+      // The device is gone, and the work with it.
+    }
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::vector<int>& ranks() const { return ranks_; }
+  const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
+
+  // Collective over the world.
+  void make_channels(int count) {
+    is_team_ = true;
+    for (int number = 0; number < count; ++number) {
+      channels_.push_back(std::make_unique<Channel>(*fabric_, ranks_, number));
+    }
+  }
+
+  void run(const CollectiveCall& call, Stream stream) {
+    check(call);
+    if (has_nothing_to_do(call) && !checks()) return;
+    Channel& channel = channel_of(call.channel);
+    compare(call);
+    if (has_nothing_to_do(call)) return;
+    const Launching work = prepare(channel, call);
+    const std::lock_guard lock(channel.mutex);
+    enqueue(channel, work, stream);
+  }
+
+  void run(const CollectiveCall& call) {
+    check(call);
+    if (has_nothing_to_do(call) && !checks()) return;
+    Channel& channel = channel_of(call.channel);
+    compare(call);
+    if (has_nothing_to_do(call)) return;
+    run_and_wait(channel, call);
+  }
+
+  std::string explain(const CollectiveCall& call) const {
+    const std::size_t ranks = ranks_.size();
+    const auto slots = static_cast<std::size_t>(fabric_->parameters().collective_bytes) / (4 * ranks);
+    return collective::explain(with_algorithm(call), machine(slots));
+  }
+
+  std::size_t device_bytes() const {
+    const std::lock_guard lock(mutex_);
+    std::size_t bytes = 0;
+    for (const auto& channel : channels_) bytes += channel == nullptr ? 0 : channel->device_bytes();
+    return bytes;
+  }
+
+ private:
+  Machine machine(std::size_t slot_bytes) const { return {device_->kind(), rank_, size(), slot_bytes}; }
+
+  // --- arguments ---
+
+  void check(const CollectiveCall& call) const {
+    fabric_->check();
+    require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
+    require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
+    require(size() <= collective::kMostRanks, name_of(call.kind), " on ", size(), " ranks: a team has at most ",
+            collective::kMostRanks);
+    require(call.root >= 0 && call.root < size(), name_of(call.kind), ": root ", call.root,
+            " does not exist; this team has ranks 0 to ", size() - 1);
+    check_counts(call);
+    const std::size_t in = call.input_bytes(rank_, size());
+    const std::size_t out = call.output_bytes(rank_, size());
+    check_buffer(call, "input", call.input, in);
+    check_buffer(call, "output", call.output, out);
+    check_overlap(call, in, out);
+    if (reduces(call.kind)) {
+      require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
+              name_of(call.type));
+    }
+  }
+
+  static bool reduces(OpKind kind) {
+    return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
+           kind == OpKind::scan || kind == OpKind::exclusive_scan;
+  }
+
+  void check_counts(const CollectiveCall& call) const {
+    const auto one_each = [&](const char* what, const std::vector<std::size_t>& list) {
+      require(list.size() == ranks_.size(), name_of(call.kind), ": ", what, " has ", list.size(),
+              " entries; this team has ", ranks_.size(), " ranks");
+    };
+    if (call.kind == OpKind::all_to_all_v) {
+      one_each("send_counts", call.send_counts);
+      one_each("send_offsets", call.send_offsets);
+    }
+    if (call.kind == OpKind::all_to_all_v || call.kind == OpKind::all_gather_v) {
+      one_each("receive_counts", call.receive_counts);
+      one_each("receive_offsets", call.receive_offsets);
+    }
+    if (call.kind == OpKind::all_gather_v) {
+      const std::size_t mine = call.receive_counts[static_cast<std::size_t>(rank_)];
+      require(call.count == mine, "all_gather_v: this rank gives ", call.count, " elements, but receive_counts[", rank_,
+              "] is ", mine);
+    }
+  }
+
+  void check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const {
+    if (bytes == 0) return;
+    require(address != nullptr, name_of(call.kind), ": the ", what, " of ", bytes, " B is a null pointer");
+    const std::size_t grain = std::min<std::size_t>(8, size_of(call.type));
+    require(reinterpret_cast<std::uintptr_t>(address) % grain == 0, name_of(call.kind), ": the ", what, " at ", address,
+            " is not aligned to the ", grain, " B of its elements");
+    const MemoryInfo info = look_at_buffer(*device_, address, bytes);
+    require(info.kernel_access, name_of(call.kind), ": kernels cannot access the ", name_of(info.kind),
+            " memory of the ", what, " at ", address, "; allocate it with onstream, or pin it");
+  }
+
+  // What may lie over what, see call.hpp.
+  void check_overlap(const CollectiveCall& call, std::size_t in, std::size_t out) const {
+    const auto* input = static_cast<const std::byte*>(call.input);
+    const auto* output = static_cast<const std::byte*>(call.output);
+    if (in == 0 || out == 0 || input == output || input + in <= output || output + out <= input) return;
+    const std::size_t part = call.count * size_of(call.type) * static_cast<std::size_t>(rank_);
+    const bool beside = call.kind == OpKind::all_gather || call.kind == OpKind::gather;
+    const bool within = call.kind == OpKind::reduce_scatter || call.kind == OpKind::scatter;
+    if ((beside && input == output + part) || (within && output == input + part)) return;
+    if (call.kind == OpKind::all_gather_v &&
+        input == output + call.receive_offsets[static_cast<std::size_t>(rank_)] * size_of(call.type)) {
+      return;
+    }
+    fail(ErrorCode::invalid_argument, name_of(call.kind), ": the input of ", in, " B at ", call.input,
+         " and the output of ", out, " B at ", call.output, " overlap, and not as a collective in place");
+  }
+
+  bool checks() const { return fabric_->parameters().collective_check == "on"; }
+
+  // In the checking mode: with what the other ranks call.
+  void compare(const CollectiveCall& call) {
+    if (!checks()) return;
+    const std::lock_guard lock(checking_mutex_);
+    if (checking_ == nullptr) {
+      checking_ = std::make_unique<collective::Checking>(
+          *device_, ranks_, rank_, [this](const CollectiveCall& one) { run_and_wait(channel_of(one.channel), one); });
+    }
+    checking_->check(call);
+  }
+
+  static bool has_nothing_to_do(const CollectiveCall& call) {
+    const bool counts =
+        call.kind != OpKind::barrier && call.kind != OpKind::all_to_all_v && call.kind != OpKind::all_gather_v;
+    return counts && call.count == 0;
+  }
+
+  CollectiveCall with_algorithm(CollectiveCall call) const {
+    const std::string& asked = fabric_->parameters().collective_algorithm;
+    if (call.algorithm != Algorithm::automatic || asked == "auto") return call;
+    const Algorithm algorithm = algorithm_of(asked);
+    const std::size_t ranks = ranks_.size();
+    const auto slots = static_cast<std::size_t>(fabric_->parameters().collective_bytes) / (4 * ranks);
+    for (const collective::AlgorithmRow& row : collective::algorithms()) {
+      if (row.algorithm == algorithm && row.why_not(call, machine(slots)).empty()) call.algorithm = algorithm;
+    }
+    return call;
+  }
+
+  // --- work ---
+
+  Channel& channel_of(int number) {
+    const auto limit =
+        is_team_ ? static_cast<std::int64_t>(channels_.size()) : fabric_->parameters().collective_channels;
+    require(number >= 0 && number < limit, "channel ", number, " does not exist; there are ", limit,
+            is_team_ ? " of this team" : " (collective_channels)");
+    const std::lock_guard lock(mutex_);
+    const auto index = static_cast<std::size_t>(number);
+    if (channels_.size() <= index) channels_.resize(index + 1);
+    if (channels_[index] == nullptr) channels_[index] = std::make_unique<Channel>(*fabric_, ranks_, number);
+    return *channels_[index];
+  }
+
+  Launching prepare(const Channel& channel, const CollectiveCall& call) {
+    const CollectiveCall asked = with_algorithm(call);
+    const std::size_t slot_bytes = channel.view().slot_lines * kLineData;
+    const Algorithm algorithm = collective::choose(asked, machine(slot_bytes)).algorithm;
+    return collective::prepare(*fabric_, channel, ranks_, asked, algorithm);
+  }
+
+  void enqueue(Channel& channel, const Launching& work, Stream stream) {
+    const bool captured = device_->capturing(stream);
+    if (!captured && channel.newest != nullptr && channel.last_stream != stream.handle) {
+      device_->wait(stream, channel.newest);
+    }
+    device_->launch(*work.kernel, work.bytes.data(), work.bytes.size(), work.grid, stream);
+    if (captured) {
+      device_->retain(stream, channel.ground());
+      return;
+    }
+    channel.newest = uses_.note(stream);
+    channel.last_stream = stream.handle;
+  }
+
+  void run_and_wait(Channel& channel, const CollectiveCall& call) {
+    run_and_wait(channel, prepare(channel, call));
+    fabric_->check();
+  }
+
+  void run_and_wait(Channel& channel, const Launching& work) {
+    std::unique_lock lock(channel.mutex);
+    const bool idle = channel.newest == nullptr || channel.newest->done();
+    if (on_host_ && idle) {  // in this thread
+      channel.newest = nullptr;
+      work.kernel->host(work.bytes.data(), work.grid.blocks);
+      return;
+    }
+    const StreamPool::Lease stream = streams_.lease();
+    enqueue(channel, work, stream.get());
+    lock.unlock();
+    device_->synchronize(stream.get());
+  }
+
+  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<Device> device_;
+  bool on_host_;
+  std::vector<int> ranks_;
+  int rank_ = -1;
+  bool is_team_ = false;
+  StreamPool streams_;
+  Uses uses_;
+  std::mutex checking_mutex_;
+  std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
+  mutable std::mutex mutex_;                        // guards the list
+  std::vector<std::unique_ptr<Channel>> channels_;
+};
+
+namespace {
+
+std::vector<int> all_ranks(int size) {
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int rank = 0; rank < size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
+  return ranks;
+}
+
+}  // namespace
+
+Collective::Collective(std::shared_ptr<Fabric> fabric) {
+  for (const Kernel* kernel : collective::all_kernels()) fabric->device()->load(*kernel);
+  const int size = fabric->size();
+  implementation_ = std::make_unique<Implementation>(std::move(fabric), all_ranks(size));
+}
+Collective::Collective(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Collective::~Collective() = default;
+
+int Collective::rank() const { return implementation_->rank(); }
+int Collective::size() const { return implementation_->size(); }
+const std::vector<int>& Collective::ranks() const { return implementation_->ranks(); }
+
+void Collective::run(const CollectiveCall& call, Stream stream) { implementation_->run(call, stream); }
+void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
+std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
+std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
+
+std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
+  const std::shared_ptr<Fabric>& fabric = implementation_->fabric();
+  const std::set<int> different(ranks.begin(), ranks.end());
+  require(different.size() == ranks.size(), "team: a rank is named twice");
+  for (const int rank : ranks) {
+    require(rank >= 0 && rank < fabric->size(), "team: rank ", rank, " does not exist; the world has ranks 0 to ",
+            fabric->size() - 1);
+  }
+  require(ranks.empty() || different.contains(fabric->rank()), "team: rank ", fabric->rank(),
+          " is not among the ranks that it names; a rank of no team names none");
+  require(channels >= 1, "team: at least one channel, not ", channels);
+  auto implementation = std::make_unique<Implementation>(fabric, std::vector<int>(ranks.begin(), ranks.end()));
+  implementation->make_channels(channels);
+  return std::shared_ptr<Collective>(new Collective(std::move(implementation)));
+}
+
+}  // namespace onstream

@@ -1,0 +1,63 @@
+// Collective ops of a team of ranks: of all of a world's (World::collective()), or of some.
+//
+//   world.collective().run(collective::all_reduce({input, output, count, ElementType::float64}), stream);
+//
+// Ordered on the stream, captured or not; or with the host waiting. Every rank of the team makes the same calls in the
+// same order on each channel. Collectives of one channel run one after the other: outside of captures, one that is
+// enqueued on another stream than the one before waits for it. What shall run at once (on several streams, or in graphs
+// that are launched at once) needs channels of its own.
+//
+// A channel's memory is made by its first collective: that call waits for the other ranks' hosts. The same holds for
+// the first collective with a buffer, which peers then map. All later calls enqueue and return.
+//
+// Buffers may be any that kernels can access, and must live until the collective is done. Errors: arguments that cannot
+// work throw Error. A rank that does not come fails the world at the deadline, as everywhere: the fault names the
+// collective, and the rank that it waited for.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "onstream/collective/call.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream {
+
+class Fabric;
+
+class Collective {
+ public:
+  // The team of all ranks. Not collective by itself.
+  explicit Collective(std::shared_ptr<Fabric> fabric);
+  ~Collective();
+  Collective(const Collective&) = delete;
+  Collective& operator=(const Collective&) = delete;
+
+  // This rank's number in the team; -1: not in it. How many they are, and which of the world's.
+  int rank() const;
+  int size() const;
+  const std::vector<int>& ranks() const;
+
+  void run(const CollectiveCall& call, Stream stream);
+  // Returns when this rank's part is done. Throws aborted with the story if the world failed meanwhile.
+  void run(const CollectiveCall& call);
+  // Which algorithm the call takes and why, and what the others would cost.
+  std::string explain(const CollectiveCall& call) const;
+
+  // Those among some ranks. Collective over the world: every rank names the world's ranks of its own team, in the order
+  // in which they shall be numbered (a Team's members()), or none. Teams need not have anything to do with each other.
+  // All channels are made now.
+  std::shared_ptr<Collective> among(std::span<const int> ranks, int channels = 1) const;
+
+  std::size_t device_bytes() const;  // of the channels that there are
+
+ private:
+  class Implementation;
+  explicit Collective(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace onstream

@@ -1,0 +1,74 @@
+#include "onstream/collective/kernels.hpp"
+
+#include "onstream/collective/bulk_move.hpp"
+#include "onstream/collective/bulk_reduce.hpp"
+#include "onstream/collective/per_type.hpp"
+#include "onstream/collective/two_shot.hpp"
+
+namespace onstream::collective {
+
+#ifdef ONSTREAM_WITH_CUDA
+#define ONSTREAM_CUDA_ADDRESS(address) address
+#else
+#define ONSTREAM_CUDA_ADDRESS(address) nullptr
+#endif
+
+namespace {
+
+template <int kType>
+constexpr ElementType element = static_cast<ElementType>(kType);
+
+}  // namespace
+
+const Kernel& reduce_lines_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_reduce_lines", host_entry<ReduceLines<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_lines(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& two_shot_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_two_shot", host_entry<TwoShotLines<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_two_shot(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& bulk_reduce_kernel(ElementType type, Reach reach) {
+  static const auto near = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_bulk_reduce", host_entry<BulkReduce<RuleNumber<kType>, kNear>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_bulk_reduce(element<kType>))};
+  });
+  static const auto far = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_bulk_reduce_far", host_entry<BulkReduce<RuleNumber<kType>, kMostRanks>>, nullptr};
+  });
+  return (reach == Reach::near ? near : far).at(static_cast<std::size_t>(type));
+}
+
+const Kernel& trade_lines_kernel() {
+  static const Kernel kernel{"collective_trade_lines", host_entry<TradeLines>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_trade_lines())};
+  return kernel;
+}
+
+const Kernel& bulk_move_kernel(Reach reach) {
+  static const Kernel near{"collective_bulk_move", host_entry<BulkMove<kNear>>,
+                           ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(Reach::near))};
+  static const Kernel far{"collective_bulk_move_far", host_entry<BulkMove<kMostRanks>>,
+                          ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(Reach::far))};
+  return reach == Reach::near ? near : far;
+}
+
+std::vector<const Kernel*> all_kernels() {
+  std::vector<const Kernel*> all = {&trade_lines_kernel(), &bulk_move_kernel(Reach::near),
+                                    &bulk_move_kernel(Reach::far)};
+  for (int i = 0; i < kElementTypes; ++i) {
+    const auto type = static_cast<ElementType>(i);
+    all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &bulk_reduce_kernel(type, Reach::near)});
+  }
+  return all;
+}
+
+}  // namespace onstream::collective

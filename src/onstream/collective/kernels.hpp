@@ -1,0 +1,34 @@
+// The kernels of collectives: the bodies of lines.hpp, two_shot.hpp, bulk_reduce.hpp and bulk_move.hpp, ready to launch
+// on any device. Those that reduce have one for each element type.
+#pragma once
+
+#include <vector>
+
+#include "onstream/collective/types.hpp"
+#include "onstream/device/kernel.hpp"
+
+namespace onstream::collective {
+
+// How many ranks' addresses the arguments hold: up to kNear, or up to kMostRanks.
+enum class Reach { near, far };
+
+const Kernel& reduce_lines_kernel(ElementType type);  // takes a ReduceLines
+const Kernel& two_shot_kernel(ElementType type);      // a TwoShotLines
+// A BulkReduce. There is no far one for cuda: more ranks take the stage there.
+const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
+const Kernel& trade_lines_kernel();           // a TradeLines
+const Kernel& bulk_move_kernel(Reach reach);  // a BulkMove
+
+// Every kernel, to be loaded.
+std::vector<const Kernel*> all_kernels();
+
+#ifdef ONSTREAM_WITH_CUDA
+// Addresses of the __global__ functions; kernels_*.cu.
+const void* cuda_reduce_lines(ElementType type);
+const void* cuda_two_shot(ElementType type);
+const void* cuda_bulk_reduce(ElementType type);
+const void* cuda_trade_lines();
+const void* cuda_bulk_move(Reach reach);
+#endif
+
+}  // namespace onstream::collective

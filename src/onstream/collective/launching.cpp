@@ -1,0 +1,330 @@
+#include "onstream/collective/launching.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "onstream/base/error.hpp"
+#include "onstream/collective/bulk_move.hpp"
+#include "onstream/collective/bulk_reduce.hpp"
+#include "onstream/collective/kernels.hpp"
+#include "onstream/collective/two_shot.hpp"
+
+namespace onstream::collective {
+
+namespace {
+
+bool reduces(OpKind kind) {
+  switch (kind) {
+    case OpKind::all_reduce:
+    case OpKind::reduce:
+    case OpKind::reduce_scatter:
+    case OpKind::scan:
+    case OpKind::exclusive_scan: return true;
+    default: return false;
+  }
+}
+
+bool is_v(OpKind kind) { return kind == OpKind::all_to_all_v || kind == OpKind::all_gather_v; }
+
+class Preparing {
+ public:
+  Preparing(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call)
+      : fabric_(fabric),
+        channel_(channel),
+        ranks_(ranks),
+        call_(call),
+        rank_(channel.view().rank),
+        size_(channel.view().size),
+        bytes_(call.count * size_of(call.type)),
+        input_(static_cast<const std::byte*>(call.input)),
+        output_(static_cast<std::byte*>(call.output)),
+        on_host_(fabric.device()->kind() == DeviceKind::host) {}
+
+  Launching lines() {
+    if (!reduces(call_.kind)) return trade_lines();
+    Launching out;
+    with_rule([&]<class Rule>() {
+      ReduceLines<Rule> body;
+      fill(body);
+      body.op = call_.op;
+      body.factor = factor();
+      body.adds = call_.kind == OpKind::reduce && !is_root() ? 0 : adds();
+      out.set(reduce_lines_kernel(call_.type), body, line_grid(bytes_, ReduceLines<Rule>::kUnit));
+    });
+    return out;
+  }
+
+  Launching two_shot() {
+    Launching out;
+    with_rule([&]<class Rule>() {
+      TwoShotLines<Rule> body;
+      fill(body);
+      body.op = call_.op;
+      body.factor = factor();
+      constexpr int kUnit = TwoShotLines<Rule>::kUnit;
+      out.set(two_shot_kernel(call_.type), body, line_grid((bytes_ + size_ - 1) / size_, kUnit));
+    });
+    return out;
+  }
+
+  Launching direct() {
+    const bool near = size_ <= kNear;
+    if (!reduces(call_.kind)) return near ? bulk_move<kNear>() : bulk_move<kMostRanks>();
+    // A GPU among many ranks takes the stage: it has no kernel with so many addresses.
+    return near || !on_host_ ? bulk_reduce<kNear>(near) : bulk_reduce<kMostRanks>(true);
+  }
+
+ private:
+  // Calls function.operator()<Rule>() for the call's type.
+  template <class Function>
+  void with_rule(const Function& function) const {
+    with_rule_from<0>(function);
+  }
+  template <int kType, class Function>
+  void with_rule_from(const Function& function) const {
+    if constexpr (kType < kElementTypes) {
+      if (static_cast<int>(call_.type) == kType) {
+        function.template operator()<typename RuleOf<static_cast<ElementType>(kType)>::Rule>();
+      } else {
+        with_rule_from<kType + 1>(function);
+      }
+    }
+  }
+
+  Factor factor() const {
+    switch (call_.type) {
+      case ElementType::int8:
+      case ElementType::uint8:
+      case ElementType::int16:
+      case ElementType::uint16:
+      case ElementType::int32:
+      case ElementType::uint32:
+      case ElementType::int64:
+      case ElementType::uint64: return static_cast<Factor>(call_.int_factor);
+      default: return std::bit_cast<Factor>(call_.factor);
+    }
+  }
+
+  // Ranks whose data this rank's result is of.
+  std::uint64_t adds() const {
+    switch (call_.kind) {
+      case OpKind::scan: return below(rank_ + 1);
+      case OpKind::exclusive_scan: return below(rank_);
+      default: return below(size_);
+    }
+  }
+
+  std::uint32_t root() const { return static_cast<std::uint32_t>(call_.root); }
+  bool is_root() const { return rank_ == root(); }
+
+  Flow flow() const {
+    switch (call_.kind) {
+      case OpKind::reduce:
+      case OpKind::gather: return Flow::to_root;
+      case OpKind::broadcast:
+      case OpKind::scatter: return Flow::from_root;
+      case OpKind::scan:
+      case OpKind::exclusive_scan: return Flow::upward;
+      default: return Flow::all;
+    }
+  }
+
+  static std::uint64_t number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
+
+  template <class Body>
+  void fill(Body& body) const {
+    body.view = channel_.view();
+    body.input = input_;
+    body.output = output_;
+    body.bytes = bytes_;
+    body.flow = flow();
+    body.root = root();
+    body.kind = call_.kind;
+    const bool own_part =
+        call_.kind == OpKind::reduce_scatter || call_.kind == OpKind::scatter || call_.kind == OpKind::all_to_all;
+    body.in_stride = own_part ? bytes_ : 0;
+    body.grain = grain_of(number(input_) | number(output_) | body.in_stride);
+  }
+
+  Launching trade_lines() const {
+    TradeLines body;
+    fill(body);
+    const bool beside =
+        call_.kind == OpKind::gather || call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all;
+    body.out_stride = beside ? bytes_ : 0;
+    body.grain = grain_of(body.grain | body.out_stride);
+    const bool mine = body.flow == Flow::all || is_root();  // this rank's own data is part of its result
+    const bool there = input_ + body.in_stride * rank_ == output_ + body.out_stride * rank_;
+    body.keeps = mine && !there && bytes_ > 0 ? 1 : 0;
+    Launching out;
+    out.set(trade_lines_kernel(), body, line_grid(bytes_, TradeLines::kUnit));
+    return out;
+  }
+
+  // Blocks of few threads, as long as there may be more of them: every instruction is issued for every warp.
+  Grid line_grid(std::size_t bytes, int unit) const {
+    if (on_host_) return {1, 1};
+    const auto threads = static_cast<std::size_t>(fabric_.parameters().collective_line_threads);
+    const auto limit = static_cast<std::size_t>(channel_.block_limit());
+    const std::size_t units =
+        std::max<std::size_t>(1, (bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
+    const std::size_t blocks = std::min(limit, (units + threads - 1) / threads);
+    const std::size_t each = ((units + blocks - 1) / blocks + 31) / 32 * 32;
+    return {static_cast<int>(blocks), static_cast<int>(std::min<std::size_t>(each, kMaxThreads))};
+  }
+
+  // For so many bytes that one rank moves or adds.
+  Grid bulk_grid(std::size_t bytes) const {
+    if (on_host_) return {1, 1};
+    const auto each = static_cast<std::size_t>(fabric_.parameters().collective_block_bytes);
+    const std::size_t blocks =
+        std::clamp<std::size_t>((bytes + each - 1) / each, 1, static_cast<std::size_t>(channel_.block_limit()));
+    return {static_cast<int>(blocks), kMaxThreads};
+  }
+
+  // Where a peer finds this rank's memory; 0 where it is not needed. False: it cannot.
+  bool expose(const void* address, std::size_t bytes, std::uint32_t peer, std::uint64_t& out) {
+    out = 0;
+    if (bytes == 0 || address == nullptr) return true;
+    const auto there = fabric_.expose(address, bytes, ranks_[peer]);
+    if (there) out = *there;
+    return there.has_value();
+  }
+
+  Share share() const {
+    switch (call_.kind) {
+      case OpKind::reduce: return Share::to_root;
+      case OpKind::reduce_scatter: return Share::own;
+      case OpKind::scan:
+      case OpKind::exclusive_scan: return Share::upward;
+      default: return Share::to_all;
+    }
+  }
+
+  template <int kMost>
+  Launching bulk_reduce(bool addresses_fit) {
+    Launching out;
+    with_rule([&]<class Rule>() {
+      BulkReduce<Rule, kMost> body;
+      body.view = channel_.view();
+      body.input = input_;
+      body.output = output_;
+      body.bytes = bytes_;
+      body.share = share();
+      body.root = root();
+      body.op = call_.op;
+      body.adds = adds();
+      body.factor = factor();
+      body.kind = call_.kind;
+      // A scan in place overwrites what higher ranks still read.
+      const bool clobbers = body.share == Share::upward && call_.input == call_.output;
+      body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
+      std::size_t work = bytes_ / size_;
+      if (body.share == Share::own) work = bytes_;
+      if (body.share == Share::upward) work = bytes_;
+      const Reach reach = kMost == kNear ? Reach::near : Reach::far;
+      out.set(bulk_reduce_kernel(call_.type, reach), body, bulk_grid(work));
+    });
+    return out;
+  }
+
+  bool expose_for_reduce(Share share, Whereabouts* at) {
+    const std::size_t in = call_.input_bytes(static_cast<int>(rank_), static_cast<int>(size_));
+    const bool written = share == Share::to_all || (share == Share::to_root && is_root());
+    bool all = true;
+    for (std::uint32_t peer = 0; peer < size_ && all; ++peer) {
+      if (peer == rank_) continue;
+      all = expose(input_, in, peer, at[peer].input) && (!written || expose(output_, bytes_, peer, at[peer].output));
+    }
+    return all;
+  }
+
+  Portion portion(std::uint32_t peer) const {
+    const std::size_t p = peer;
+    const std::size_t element = size_of(call_.type);
+    switch (call_.kind) {
+      case OpKind::all_gather: return {0, bytes_, bytes_ * p, bytes_};
+      case OpKind::all_to_all: return {bytes_ * p, bytes_, bytes_ * p, bytes_};
+      case OpKind::gather: return {0, peer == root() ? bytes_ : 0, bytes_ * p, is_root() ? bytes_ : 0};
+      case OpKind::scatter: return {bytes_ * p, is_root() ? bytes_ : 0, 0, peer == root() ? bytes_ : 0};
+      case OpKind::broadcast: return {0, is_root() ? bytes_ : 0, 0, peer == root() ? bytes_ : 0};
+      case OpKind::all_gather_v:
+        return {0, bytes_, call_.receive_offsets[p] * element, call_.receive_counts[p] * element};
+      default:
+        return {call_.send_offsets[p] * element, call_.send_counts[p] * element, call_.receive_offsets[p] * element,
+                call_.receive_counts[p] * element};
+    }
+  }
+
+  template <int kMost>
+  Launching bulk_move() {
+    BulkMove<kMost> body;
+    body.view = channel_.view();
+    body.input = input_;
+    body.output = output_;
+    body.bytes = bytes_;
+    body.root = root();
+    body.kind = call_.kind;
+    std::size_t work = 0;
+    for (std::uint32_t peer = 0; peer < size_; ++peer) {
+      body.portions[peer] = portion(peer);
+      work += body.portions[peer].send_bytes;
+    }
+    if (call_.kind == OpKind::broadcast && size_ > 1) {
+      constexpr std::size_t kRoundBytes = 1 << 20;
+      constexpr std::size_t kMostRounds = 8;
+      const std::size_t shards = size_ - 1;
+      body.rounds =
+          static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));
+    }
+    // In place, an all_to_all overwrites what it has not sent yet.
+    const bool clobbers =
+        call_.input == call_.output && (call_.kind == OpKind::all_to_all || call_.kind == OpKind::all_to_all_v);
+    body.direct = !clobbers && expose_for_move(body.portions, body.at) ? 1 : 0;
+    // The grid is the same on every rank, which do not all know what the others move.
+    if (call_.kind == OpKind::broadcast || call_.kind == OpKind::gather || call_.kind == OpKind::scatter) work = bytes_;
+    constexpr std::size_t kEnough = std::size_t{1} << 60;
+    if (is_v(call_.kind)) work = kEnough;
+    Launching out;
+    out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(work));
+    return out;
+  }
+
+  bool expose_for_move(const Portion* portions, Whereabouts* at) {
+    for (std::uint32_t peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      const bool from_all = call_.kind == OpKind::broadcast && !is_root();  // ranks forward to each other
+      const std::size_t bytes = from_all ? bytes_ : portions[peer].receive_bytes;
+      const std::byte* const address = bytes > 0 ? output_ + portions[peer].receive_offset : nullptr;
+      if (!expose(address, bytes, peer, at[peer].output)) return false;
+    }
+    return true;
+  }
+
+  Fabric& fabric_;
+  const Channel& channel_;
+  const std::vector<int>& ranks_;
+  const CollectiveCall& call_;
+  std::uint32_t rank_;
+  std::uint32_t size_;
+  std::size_t bytes_;
+  const std::byte* input_;
+  std::byte* output_;
+  bool on_host_;
+};
+
+}  // namespace
+
+Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
+                  Algorithm algorithm) {
+  Preparing preparing(fabric, channel, ranks, call);
+  switch (algorithm) {
+    case Algorithm::lines: return preparing.lines();
+    case Algorithm::two_shot: return preparing.two_shot();
+    default: return preparing.direct();
+  }
+}
+
+}  // namespace onstream::collective

@@ -1,0 +1,290 @@
+// Small collectives by flagged lines: every rank stores what it has into the others' slots, and each takes what it
+// needs from its own. No fence, no second trip; nobody waits for anything but data.
+//
+//   ReduceLines    all_reduce, reduce, reduce_scatter, scan: sums in the order of the ranks
+//   TradeLines     all_gather, broadcast, gather, scatter, all_to_all, barrier: moves
+//
+// A thread has a unit of 8 bytes (16 where elements are) of everybody's data and needs no other thread, so blocks meet
+// nobody. In place is fine: a unit is sent before the same thread overwrites it.
+#pragma once
+
+#include "onstream/collective/packs.hpp"
+#include "onstream/collective/session.hpp"
+
+namespace onstream::collective {
+
+// How many ranks' packs one thread has under way.
+constexpr int kAtOnce = 8;
+
+struct LineWork {
+  View view;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t bytes = 0;      // that one rank sends to one other
+  std::uint64_t in_stride = 0;  // from what goes to one rank to what goes to the next; 0: all get the same
+  Flow flow = Flow::all;
+  std::uint32_t root = 0;
+  std::uint32_t grain = 1;
+  OpKind kind = OpKind::none;
+
+  // Where everybody's slots for this rank's data are, before the parity is known. A table that never changes.
+  struct Held {
+    std::uint64_t parts[kAtOnce];
+  };
+
+  template <class Group>
+  ONSTREAM_BODY Held prepare(const Group&) const {
+    Held held;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) {
+      held.parts[k] = view.parts[static_cast<std::uint32_t>(k) < view.size ? static_cast<std::uint32_t>(k) : 0];
+    }
+    return held;
+  }
+
+  ONSTREAM_BODY std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
+    return rank < static_cast<std::uint32_t>(kAtOnce) ? held.parts[k] : view.parts[rank];
+  }
+
+ protected:
+  // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank.
+  template <int kBytes, class Group, class Load>
+  ONSTREAM_BODY void send(const Group& group, Session<Group>& session, const Held& held, std::uint64_t to,
+                          std::uint64_t unit, const Load& load) const {
+    for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (peer >= view.size || !has(to, peer)) continue;
+        if (!session.may_write(peer)) return;
+        Line* const slot = session.slot(part_of(held, peer, k), view.rank);
+        send_pack<Group, kBytes>(group, slot, unit, load(peer), session.flag());
+      }
+    }
+  }
+
+  // Waits for one unit of the ranks [first, first + kAtOnce) that are in `from`, and gives each to take(peer, pack), in
+  // order; `own` too if it is among them, without waiting. False: failed.
+  template <int kBytes, class Group, class Take>
+  ONSTREAM_BODY bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
+                             std::uint64_t from, std::uint64_t unit, const Take& take) const {
+    Arriving<kBytes> arriving[kAtOnce];
+    const auto missing = [&] {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (has(from, peer)) arriving[k].look(group, session.slot(here, peer), unit);
+      }
+      std::uint64_t absent = 0;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (has(from, peer) && !arriving[k].is_here(session.flag())) absent |= only(peer);
+      }
+      return absent;
+    };
+    if (!session.await_all(missing)) return false;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
+    return true;
+  }
+};
+
+template <class Rule>
+struct ReduceLines : LineWork {
+  static constexpr int kUnit = sizeof(typename Rule::Element) == 16 ? 16 : 8;
+  using Sum = Accumulator<Rule, kUnit>;
+
+  ReduceOp op = ReduceOp::sum;
+  std::uint64_t adds = 0;  // the ranks whose data this rank's result is of
+  Factor factor = 0;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    (*this)(group, prepare(group));
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+    Session<Group> session(group, view, {kind, bytes});
+    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
+    const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    const bool everyone = flow == Flow::all;
+    if (everyone && in_stride == 0 && view.size <= 4) {
+      if (view.size == 2) {
+        run_all<2>(group, session, held, begin, step, units);
+      } else if (view.size == 4) {
+        run_all<4>(group, session, held, begin, step, units);
+      } else {
+        run(group, session, held, begin, step, units);
+      }
+    } else if (everyone && in_stride == 0 && view.size == kAtOnce) {
+      run_all<kAtOnce>(group, session, held, begin, step, units);
+    } else {
+      run(group, session, held, begin, step, units);
+    }
+    session.end(everyone ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
+    const std::uint64_t place = unit * kUnit;
+    Pack<kUnit> pack = load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
+    if (op == ReduceOp::premulsum) pack = Sum::scaled(pack, factor);
+    return pack;
+  }
+
+  // An all_reduce among so many ranks: the number is known to the compiler, and nothing else is asked.
+  template <int kRanks, class Group>
+  ONSTREAM_BODY void run_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
+                             std::uint64_t step, std::uint64_t units) const {
+    Pack<kUnit> own{};
+    if (begin < units) own = load<Group>(begin, 0);
+    if (session.failed()) return;
+    for (std::uint64_t unit = begin; unit < units; unit += step) {
+      if (unit != begin) own = load<Group>(unit, 0);
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        const std::uint32_t peer = static_cast<std::uint32_t>(k);
+        if (peer == view.rank) continue;
+        if (!session.may_write(peer)) return;
+        send_pack<Group, kUnit>(group, session.slot(held.parts[k], view.rank), unit, own, session.flag());
+      }
+    }
+    const std::uint64_t here = view.parts[view.rank];
+    for (std::uint64_t unit = begin; unit < units; unit += step) {
+      if (step < units) own = load<Group>(unit, 0);
+      Arriving<kUnit> arriving[kRanks];
+      const auto missing = [&] {
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, session.slot(here, k), unit);
+        }
+        std::uint64_t absent = 0;
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          const bool awaited = static_cast<std::uint32_t>(k) != view.rank;
+          if (awaited && !arriving[k].is_here(session.flag())) absent |= std::uint64_t{1} << k;
+        }
+        return absent;
+      };
+      if (!session.await_all(missing)) return;
+      Sum sum;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        const Pack<kUnit> pack = static_cast<std::uint32_t>(k) == view.rank ? own : arriving[k].pack();
+        if (k == 0) {
+          sum.start(pack);
+        } else {
+          sum.take(op, pack);
+        }
+      }
+      store(group, unit, sum.finish(op, kRanks));
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
+                         std::uint64_t step, std::uint64_t units) const {
+    if (session.failed()) return;
+    if (flow != Flow::all) session.announce();
+    const std::uint64_t to = receivers(flow, view.rank, view.size, root);
+    const std::uint64_t from = senders(flow, view.rank, view.size, root);
+    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
+      this->template send<kUnit>(group, session, held, to, unit,
+                                 [&](std::uint32_t peer) { return load<Group>(unit, peer); });
+    }
+    const std::uint64_t here = view.parts[view.rank];
+    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
+      Sum sum;
+      bool begun = false;
+      for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+        const auto add = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
+          if (!has(adds, peer)) return;
+          const Pack<kUnit> pack = peer == view.rank ? load<Group>(unit, peer) : arrived.pack();
+          if (begun) {
+            sum.take(op, pack);
+          } else {
+            sum.start(pack);
+            begun = true;
+          }
+        };
+        if (!this->template receive<kUnit>(group, session, here, first, from, unit, add)) return;
+      }
+      if (begun) store(group, unit, sum.finish(op, view.size));
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void store(const Group&, std::uint64_t unit, const Pack<kUnit>& pack) const {
+    store_pack<Group, kUnit>(output + unit * kUnit, pack, bytes - unit * kUnit, grain);
+  }
+};
+
+struct TradeLines : LineWork {
+  static constexpr int kUnit = 8;
+
+  std::uint64_t out_stride = 0;  // in the output, from what came from one rank to what came from the next
+  std::uint32_t keeps = 0;       // not 0: this rank's own data goes to its own output too
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    (*this)(group, prepare(group));
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+    Session<Group> session(group, view, {kind, bytes});
+    run(group, session, held);
+    session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held) const {
+    if (session.failed()) return;
+    if (flow != Flow::all) session.announce();
+    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    // Nothing to move is still told (a barrier).
+    const std::uint64_t units = bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit;
+    const std::uint64_t to = receivers(flow, view.rank, view.size, root);
+    const std::uint64_t from = senders(flow, view.rank, view.size, root);
+    const auto load = [&](std::uint64_t unit, std::uint32_t peer) {
+      const std::uint64_t place = unit * kUnit;
+      return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
+    };
+    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
+      if (in_stride == 0) {
+        Pack<kUnit> own{};
+        if (to != 0 || keeps != 0) own = load(unit, 0);
+        send<kUnit>(group, session, held, to, unit, [&](std::uint32_t) { return own; });
+        if (keeps != 0) store<Group>(unit, view.rank, own);
+      } else {
+        send<kUnit>(group, session, held, to, unit, [&](std::uint32_t peer) { return load(unit, peer); });
+        if (keeps != 0) store<Group>(unit, view.rank, load(unit, view.rank));
+      }
+    }
+    if (from == 0) return;
+    const std::uint64_t here = view.parts[view.rank];
+    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
+      for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+        const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
+          if (has(from, peer)) store<Group>(unit, peer, arrived.pack());
+        };
+        if (!receive<kUnit>(group, session, here, first, from, unit, take)) return;
+      }
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void store(std::uint64_t unit, std::uint32_t peer, const Pack<kUnit>& pack) const {
+    if (bytes == 0) return;
+    const std::uint64_t place = unit * kUnit;
+    store_pack<Group, kUnit>(output + out_stride * peer + place, pack, bytes - place, grain);
+  }
+};
+
+}  // namespace onstream::collective

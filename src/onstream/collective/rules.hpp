@@ -1,0 +1,266 @@
+// How elements are reduced: one rule a type, and the accumulator that applies it to a pack of them.
+//
+// Sixteen and eight bits of floating point accumulate in float and are rounded once, at the end. Everybody adds in the
+// order of the ranks, so that the bits of a result depend on nothing else. Integers wrap. A minimum or maximum with a
+// NaN is NaN. The reduction is looked at once a pack, outside of all loops: the host's compiler makes vector code.
+#pragma once
+
+#include <type_traits>
+
+#include "onstream/collective/number.hpp"
+#include "onstream/collective/types.hpp"
+#include "onstream/device/group.hpp"
+
+namespace onstream::collective {
+
+// So many bytes of elements, in registers or on the stack.
+template <int kBytes>
+struct alignas(kBytes < 16 ? 8 : 16) Pack {
+  static_assert(kBytes % 8 == 0);
+  std::uint64_t words[kBytes / 8];
+};
+
+// What a rank multiplies its input by (premulsum): the bits of a double for floating point and complex numbers, of a
+// 64-bit integer else.
+using Factor = std::uint64_t;
+
+ONSTREAM_BOTH double double_of(std::uint64_t bits) {
+  double value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// A product that the compiler does not merge with a sum behind it: whether it does may differ from kernel to kernel.
+ONSTREAM_BOTH float product(float a, float b) {
+#if defined(__CUDA_ARCH__)
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+ONSTREAM_BOTH double product(double a, double b) {
+#if defined(__CUDA_ARCH__)
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+// Integers: sums and products are made without sign, where overflow wraps.
+template <class T>
+struct IntegerRule {
+  using Element = T;
+  // Small ones would be made int by the language anyway, and could overflow as such.
+  using Wide =
+      std::conditional_t<(sizeof(T) < 4), std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, T>;
+  using Plain = std::make_unsigned_t<Wide>;
+
+  ONSTREAM_BOTH static Wide widen(T value) { return value; }
+  ONSTREAM_BOTH static T narrow(Wide value) { return static_cast<T>(value); }
+  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) {
+    return static_cast<Wide>(static_cast<Plain>(a) + static_cast<Plain>(b));
+  }
+  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) {
+    return static_cast<Wide>(static_cast<Plain>(a) * static_cast<Plain>(b));
+  }
+  ONSTREAM_BOTH static Wide min(Wide a, Wide b) { return b < a ? b : a; }
+  ONSTREAM_BOTH static Wide max(Wide a, Wide b) { return a < b ? b : a; }
+  ONSTREAM_BOTH static Wide band(Wide a, Wide b) { return a & b; }
+  ONSTREAM_BOTH static Wide bor(Wide a, Wide b) { return a | b; }
+  ONSTREAM_BOTH static Wide bxor(Wide a, Wide b) { return a ^ b; }
+  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) { return value / static_cast<Wide>(ranks); }
+  ONSTREAM_BOTH static T scaled(T value, Factor factor) { return narrow(prod(value, static_cast<Wide>(factor))); }
+};
+
+template <class T, class W>
+struct FloatingRule {
+  using Element = T;
+  using Wide = W;
+
+  ONSTREAM_BOTH static Wide widen(T value) {
+    if constexpr (std::is_same_v<T, W>) {
+      return value;
+    } else {
+      return collective::widen(value);
+    }
+  }
+  ONSTREAM_BOTH static T narrow(Wide value) {
+    if constexpr (std::is_same_v<T, W>) {
+      return value;
+    } else {
+      return collective::narrow<T>(value);
+    }
+  }
+  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return a + b; }
+  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) { return product(a, b); }
+  ONSTREAM_BOTH static Wide min(Wide a, Wide b) { return b < a || b != b ? b : a; }
+  ONSTREAM_BOTH static Wide max(Wide a, Wide b) { return a < b || b != b ? b : a; }
+  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) { return value / static_cast<Wide>(ranks); }
+  ONSTREAM_BOTH static T scaled(T value, Factor factor) {
+    return narrow(product(widen(value), static_cast<Wide>(double_of(factor))));
+  }
+};
+
+template <class Real>
+struct ComplexRule {
+  using Element = Complex<Real>;
+  using Wide = Element;
+
+  ONSTREAM_BOTH static Wide widen(Element value) { return value; }
+  ONSTREAM_BOTH static Element narrow(Wide value) { return value; }
+  ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return {a.real + b.real, a.imaginary + b.imaginary}; }
+  ONSTREAM_BOTH static Wide prod(Wide a, Wide b) {
+    return {product(a.real, b.real) - product(a.imaginary, b.imaginary),
+            product(a.real, b.imaginary) + product(a.imaginary, b.real)};
+  }
+  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) {
+    return {value.real / static_cast<Real>(ranks), value.imaginary / static_cast<Real>(ranks)};
+  }
+  ONSTREAM_BOTH static Element scaled(Element value, Factor factor) {
+    const Real by = static_cast<Real>(double_of(factor));
+    return {product(value.real, by), product(value.imaginary, by)};
+  }
+};
+
+template <class Value, class Index>
+struct LocatedRule {
+  using Element = Located<Value, Index>;
+  using Wide = Element;
+
+  ONSTREAM_BOTH static Wide widen(Element pair) { return pair; }
+  ONSTREAM_BOTH static Element narrow(Wide pair) { return pair; }
+  ONSTREAM_BOTH static Wide minloc(Wide a, Wide b) {
+    return b.value < a.value || (b.value == a.value && b.index < a.index) || (b.value != b.value && a.value == a.value)
+               ? b
+               : a;
+  }
+  ONSTREAM_BOTH static Wide maxloc(Wide a, Wide b) {
+    return a.value < b.value || (b.value == a.value && b.index < a.index) || (b.value != b.value && a.value == a.value)
+               ? b
+               : a;
+  }
+};
+
+// The rule of each element type, in the order of ElementType.
+template <ElementType type>
+struct RuleOf;
+#define ONSTREAM_RULE(type, ...)     \
+  template <>                        \
+  struct RuleOf<ElementType::type> { \
+    using Rule = __VA_ARGS__;        \
+  };
+ONSTREAM_RULE(int8, IntegerRule<std::int8_t>)
+ONSTREAM_RULE(uint8, IntegerRule<std::uint8_t>)
+ONSTREAM_RULE(int16, IntegerRule<std::int16_t>)
+ONSTREAM_RULE(uint16, IntegerRule<std::uint16_t>)
+ONSTREAM_RULE(int32, IntegerRule<std::int32_t>)
+ONSTREAM_RULE(uint32, IntegerRule<std::uint32_t>)
+ONSTREAM_RULE(int64, IntegerRule<std::int64_t>)
+ONSTREAM_RULE(uint64, IntegerRule<std::uint64_t>)
+ONSTREAM_RULE(float16, FloatingRule<Float16, float>)
+ONSTREAM_RULE(bfloat16, FloatingRule<BFloat16, float>)
+ONSTREAM_RULE(float32, FloatingRule<float, float>)
+ONSTREAM_RULE(float64, FloatingRule<double, double>)
+ONSTREAM_RULE(float8_e4m3, FloatingRule<Float8E4M3, float>)
+ONSTREAM_RULE(float8_e5m2, FloatingRule<Float8E5M2, float>)
+ONSTREAM_RULE(complex64, ComplexRule<float>)
+ONSTREAM_RULE(complex128, ComplexRule<double>)
+ONSTREAM_RULE(float32_int32, LocatedRule<float, std::int32_t>)
+ONSTREAM_RULE(float64_int64, LocatedRule<double, std::int64_t>)
+ONSTREAM_RULE(int32_int32, LocatedRule<std::int32_t, std::int32_t>)
+ONSTREAM_RULE(int64_int64, LocatedRule<std::int64_t, std::int64_t>)
+#undef ONSTREAM_RULE
+
+// Reduces packs of kBytes, one after the other, in the order in which they are given.
+template <class Rule, int kBytes>
+class Accumulator {
+ public:
+  using Element = typename Rule::Element;
+  using Wide = typename Rule::Wide;
+  static constexpr int kCount = kBytes / static_cast<int>(sizeof(Element));
+  static_assert(kCount > 0, "a pack holds whole elements");
+
+  // Packs in registers, or where they lie: of any alignment on the host.
+  ONSTREAM_BODY void start(const Pack<kBytes>& pack) { start(reinterpret_cast<const std::byte*>(&pack)); }
+  ONSTREAM_BODY void start(const std::byte* in) {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) values_[k] = Rule::widen(element(in, k));
+  }
+
+  ONSTREAM_BODY void take(ReduceOp op, const Pack<kBytes>& pack) {
+    take(op, reinterpret_cast<const std::byte*>(&pack));
+  }
+  ONSTREAM_BODY void take(ReduceOp op, const std::byte* in) {
+    if constexpr (requires(Wide a) { Rule::minloc(a, a); }) {
+      if (op == ReduceOp::minloc) {
+        each(in, [](Wide a, Wide b) { return Rule::minloc(a, b); });
+      } else {
+        each(in, [](Wide a, Wide b) { return Rule::maxloc(a, b); });
+      }
+    } else {
+      // avg and premulsum are sums too.
+      if (op == ReduceOp::sum) return each(in, [](Wide a, Wide b) { return Rule::sum(a, b); });
+      if (op == ReduceOp::prod) return each(in, [](Wide a, Wide b) { return Rule::prod(a, b); });
+      if constexpr (requires(Wide a) { Rule::min(a, a); }) {
+        if (op == ReduceOp::min) return each(in, [](Wide a, Wide b) { return Rule::min(a, b); });
+        if (op == ReduceOp::max) return each(in, [](Wide a, Wide b) { return Rule::max(a, b); });
+      }
+      if constexpr (requires(Wide a) { Rule::bor(a, a); }) {
+        if (op == ReduceOp::band) return each(in, [](Wide a, Wide b) { return Rule::band(a, b); });
+        if (op == ReduceOp::bor) return each(in, [](Wide a, Wide b) { return Rule::bor(a, b); });
+        if (op == ReduceOp::bxor) return each(in, [](Wide a, Wide b) { return Rule::bxor(a, b); });
+      }
+      each(in, [](Wide a, Wide b) { return Rule::sum(a, b); });
+    }
+  }
+
+  // The result for so many ranks.
+  ONSTREAM_BODY Pack<kBytes> finish(ReduceOp op, std::uint32_t ranks) const {
+    Pack<kBytes> pack;
+    auto* const out = reinterpret_cast<std::byte*>(&pack);
+    if constexpr (requires(Wide a) { Rule::average(a, 1u); }) {
+      if (op == ReduceOp::avg) {
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kCount; ++k) put(out, k, Rule::narrow(Rule::average(values_[k], ranks)));
+        return pack;
+      }
+    }
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) put(out, k, Rule::narrow(values_[k]));
+    return pack;
+  }
+
+  // What a rank's own input is before anybody adds it (premulsum).
+  ONSTREAM_BODY static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
+    if constexpr (requires(Element e) { Rule::scaled(e, factor); }) {
+      Pack<kBytes> out;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kCount; ++k) {
+        const Element in = element(reinterpret_cast<const std::byte*>(&pack), k);
+        put(reinterpret_cast<std::byte*>(&out), k, Rule::scaled(in, factor));
+      }
+      return out;
+    } else {
+      return pack;
+    }
+  }
+
+ private:
+  ONSTREAM_BODY static Element element(const std::byte* bytes, int k) {
+    Element value;
+    __builtin_memcpy(&value, bytes + k * static_cast<int>(sizeof(Element)), sizeof(Element));
+    return value;
+  }
+  ONSTREAM_BODY static void put(std::byte* bytes, int k, const Element& value) {
+    __builtin_memcpy(bytes + k * static_cast<int>(sizeof(Element)), &value, sizeof(Element));
+  }
+  template <class Combine>
+  ONSTREAM_BODY void each(const std::byte* in, const Combine& combine) {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) values_[k] = combine(values_[k], Rule::widen(element(in, k)));
+  }
+
+  Wide values_[kCount] = {};
+};
+
+}  // namespace onstream::collective

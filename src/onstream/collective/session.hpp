@@ -1,0 +1,194 @@
+// A session: one block's part in one collective, from the reading of its turn to its end.
+//
+// Every thread makes one, and all of them call end(). In between: where slots are, waits that end, and meetings of the
+// same block of all ranks.
+#pragma once
+
+#include "onstream/collective/view.hpp"
+
+namespace onstream::collective {
+
+template <class Group>
+class Session {
+ public:
+  // Whether everybody hears from everybody in this collective, see view.hpp.
+  enum class Hears { everyone, some };
+
+  ONSTREAM_BODY Session(const Group& group, const View& view, const Name& name)
+      : group_(group), view_(view), name_(name) {
+    const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
+    word_ = turn.low;
+    failed_ = turn.high != 0;
+    // Its answer takes most of a microsecond; end() looks at it.
+    if (watches()) running_ = group.exchange(&view.state->running, 1);
+  }
+
+  ONSTREAM_BODY bool failed() const { return failed_; }
+  ONSTREAM_BODY std::uint64_t epoch() const { return (word_ >> 1) + 1; }
+  ONSTREAM_BODY std::uint32_t flag() const { return flag_of(epoch()); }
+  ONSTREAM_BODY std::uint64_t parity() const { return epoch() & 1; }
+
+  // The slot in `part` that rank `from` writes.
+  ONSTREAM_BODY Line* slot(std::uint64_t part, std::uint32_t from) const {
+    return reinterpret_cast<Line*>(part) + (parity() * view_.size + from) * view_.slot_lines;
+  }
+  ONSTREAM_BODY Line* post(std::uint64_t part, std::uint32_t from) const {
+    return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
+  }
+
+  // For collectives in which some hear from some only: tells all ranks that this one has started.
+  ONSTREAM_BODY void announce() const {
+    if (group_.block() != 0) return;
+    for (std::uint32_t peer = group_.rank(); peer < view_.size; peer += group_.size()) {
+      if (peer == view_.rank) continue;
+      auto* word = reinterpret_cast<std::uint64_t*>(view_.parts[peer] + view_.places.started) + view_.rank;
+      if constexpr (kSerial<Group>) {
+        group_.store_release(word, epoch());  // pairs with may_write
+      } else {
+        group_.store_relaxed(word, epoch());  // all reads of earlier epochs were over when this kernel began
+      }
+    }
+  }
+
+  // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
+  ONSTREAM_BODY bool may_write(std::uint32_t peer) {
+    if ((word_ & 1) != 0 || epoch() == 1) return true;
+    const auto* started = reinterpret_cast<const std::uint64_t*>(view_.parts[view_.rank] + view_.places.started) + peer;
+    const std::uint64_t before = epoch() - 1;
+    return await(peer, [&] { return reached(group_.load_acquire(started), before); });
+  }
+
+  // Waits in the calling thread alone for what `peer` does. False: the world has failed, and so has this collective.
+  template <class Ready>
+  ONSTREAM_BODY bool await(std::uint32_t peer, const Ready& ready) {
+    const auto word = [&] { return word_of_peer(group_, view_.wait, view_.worlds[peer]); };
+    const Status status = wait_on(group_, view_.wait, word, ready);
+    if (status == Status::ok) return true;
+    give_up(status, peer);
+    return false;
+  }
+
+  // The same for several at once; missing() says which ranks' doing is missing, as a set.
+  template <class Missing>
+  ONSTREAM_BODY bool await_all(const Missing& missing) {
+    std::uint64_t absent = 0;
+    const auto word = [&] {
+      std::uint64_t bits = 0;
+      for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
+        if (has(absent, peer)) bits |= word_of_peer(group_, view_.wait, view_.worlds[peer]);
+      }
+      return bits;
+    };
+    const auto ready = [&] {
+      absent = missing();
+      return absent == 0;
+    };
+    const Status status = wait_on(group_, view_.wait, word, ready);
+    if (status == Status::ok) return true;
+    std::uint32_t peer = 0;
+    while (peer + 1 < view_.size && !has(absent, peer)) ++peer;
+    give_up(status, peer);
+    return false;
+  }
+
+  // All threads: whether any of them failed.
+  ONSTREAM_BODY bool agree() {
+    if constexpr (!kSerial<Group>) failed_ = group_.sync_or(failed_);
+    return !failed_;
+  }
+
+  // All threads: this block of every rank has come here, and what it stored before is seen behind. False: failed.
+  ONSTREAM_CALL bool meet() {
+    group_.sync();
+    std::uint64_t* const count = &view_.state->steps[group_.block()];
+    const std::uint64_t step = group_.load_relaxed(count) + 1;
+    const auto* mine = words_of(view_.rank);
+    for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
+      if (peer != view_.rank) group_.store_release(words_of(peer) + view_.rank, step);  // pairs with the acquire below
+    }
+    for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
+      if (peer != view_.rank) await(peer, [&] { return reached(group_.load_acquire(mine + peer), step); });
+    }
+    const bool good = agree();  // also: every thread has read the count
+    if (group_.rank() == 0) group_.store_relaxed(count, step);
+    return good;
+  }
+
+  // All threads, last.
+  ONSTREAM_BODY void end(Hears hears) {
+    if (watches() && running_ != 0) report_overlap();
+    const std::uint64_t past = epoch() % kCleanEvery;
+    if (past < 2 && epoch() >= kCleanEvery) clean();
+    group_.sync();  // every thread has read the turn
+    const std::uint64_t word = epoch() << 1 | (hears == Hears::everyone ? 1 : 0);
+    const int blocks = group_.blocks();
+    for (int i = group_.rank(); group_.block() + i * blocks < kMostBlocks; i += group_.size()) {
+      group_.store_relaxed(&view_.state->turns[group_.block() + i * blocks].word, word);
+    }
+    if (group_.block() == 0 && group_.rank() == 0) group_.store_relaxed(&view_.state->running, 0);
+  }
+
+ private:
+  // The thread that looks whether another collective of the channel runs.
+  ONSTREAM_BODY bool watches() const { return group_.block() == 0 && group_.rank() == group_.size() - 1; }
+
+  ONSTREAM_BODY std::uint64_t* words_of(std::uint32_t rank) const {
+    return reinterpret_cast<std::uint64_t*>(view_.parts[rank] + view_.places.words) + group_.block() * view_.size;
+  }
+
+  ONSTREAM_CALL void give_up(Status status, std::uint32_t peer) {
+    fail_channel();
+    Fault fault;
+    fault.op = static_cast<std::uint64_t>(name_.kind);
+    fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(view_.worlds[peer]));
+    fault.lane = view_.channel;
+    fault.bytes = name_.bytes;
+    fault.extra = epoch();
+    // One thread of the grid speaks for all.
+    if (group_.exchange(&view_.state->cleaned, kSpoken) != kSpoken) report(group_, view_.wait, status, fault);
+  }
+
+  ONSTREAM_CALL void report_overlap() {
+    fail_channel();
+    Fault fault;
+    fault.op = static_cast<std::uint64_t>(name_.kind);
+    fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
+    fault.lane = view_.channel;
+    fault.bytes = name_.bytes;
+    fault.extra = epoch();
+    report(group_, view_.wait, Status::misused, fault);
+  }
+
+  ONSTREAM_BODY void fail_channel() {
+    failed_ = true;
+    for (Turn& turn : view_.state->turns) group_.store_relaxed(&turn.failed, 1);
+  }
+
+  // The last block to come here clears the slots and posts of this parity.
+  ONSTREAM_CALL void clean() {
+    group_.sync();
+    bool last = false;
+    if (group_.rank() == 0) {
+      group_.fence();
+      last = group_.add(&view_.state->cleaned, 1) + 1 == static_cast<std::uint64_t>(group_.blocks());
+    }
+    if (!group_.sync_or(last)) return;
+    const std::uint64_t part = view_.parts[view_.rank];
+    const std::uint64_t slots = std::uint64_t{view_.size} * view_.slot_lines;
+    const std::uint64_t posts = std::uint64_t{view_.size} * kPostLines;
+    for (std::uint64_t i = group_.rank(); i < slots; i += group_.size()) group_.store_line(slot(part, 0) + i, {0, 0});
+    for (std::uint64_t i = group_.rank(); i < posts; i += group_.size()) group_.store_line(post(part, 0) + i, {0, 0});
+    if (group_.rank() == 0) group_.store_relaxed(&view_.state->cleaned, 0);
+  }
+
+  static constexpr std::uint64_t kSpoken = std::uint64_t{1} << 32;
+
+  const Group& group_;
+  const View& view_;
+  Name name_;
+  std::uint64_t word_ = 0;
+  std::uint64_t running_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace onstream::collective

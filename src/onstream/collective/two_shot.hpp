@@ -1,0 +1,96 @@
+// An all_reduce by flagged lines in two shots, for sizes where sending everything to everybody takes too long: each
+// rank gets one part of everybody's data, sums it in the order of the ranks, and sends the sum to all.
+//
+// Nobody meets: a thread has the same unit of every part, sends it, sums its own part's, and takes the others' sums.
+// The first shot uses the front half of the slots, the second the back half.
+#pragma once
+
+#include "onstream/collective/lines.hpp"
+
+namespace onstream::collective {
+
+template <class Rule>
+struct TwoShotLines : LineWork {
+  static constexpr int kUnit = sizeof(typename Rule::Element) == 16 ? 16 : 8;
+  static constexpr std::uint64_t kUnitLines = kUnit / 8;
+  using Sum = Accumulator<Rule, kUnit>;
+
+  ReduceOp op = ReduceOp::sum;
+  Factor factor = 0;
+
+  // Units of one part; the last parts may have less data.
+  static std::uint64_t part_units(std::uint64_t bytes, int size) {
+    const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
+    return (units + static_cast<std::uint64_t>(size) - 1) / static_cast<std::uint64_t>(size);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    (*this)(group, prepare(group));
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+    Session<Group> session(group, view, {kind, bytes});
+    if (!session.failed()) run(group, session, held);
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held) const {
+    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
+    const std::uint64_t each = (units + view.size - 1) / view.size;
+    const std::uint64_t back = view.slot_lines / 2;
+    const std::uint64_t here = view.parts[view.rank];
+    const std::uint64_t others = below(view.size) & ~only(view.rank);
+    for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {
+      send<kUnit>(group, session, held, others, unit,
+                  [&](std::uint32_t peer) { return load<Group>(peer * each + unit); });
+    }
+    for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {
+      const Pack<kUnit> own = load<Group>(view.rank * each + unit);
+      Sum sum;
+      for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+        const auto add = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
+          if (peer >= view.size) return;
+          const Pack<kUnit> pack = peer == view.rank ? own : arrived.pack();
+          if (peer == 0) {
+            sum.start(pack);
+          } else {
+            sum.take(op, pack);
+          }
+        };
+        if (!receive<kUnit>(group, session, here, first, others, unit, add)) return;
+      }
+      const Pack<kUnit> result = sum.finish(op, view.size);
+      send<kUnit>(group, session, held, others, unit + back / kUnitLines, [&](std::uint32_t) { return result; });
+      store<Group>(view.rank * each + unit, result);
+    }
+    for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {
+      for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+        const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
+          if (has(others, peer)) store<Group>(peer * each + unit, arrived.pack());
+        };
+        if (!receive<kUnit>(group, session, here, first, others, unit + back / kUnitLines, take)) return;
+      }
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit) const {
+    const std::uint64_t place = unit * kUnit;
+    Pack<kUnit> pack = load_pack<Group, kUnit>(input + place, place < bytes ? bytes - place : 0, grain);
+    if (op == ReduceOp::premulsum) pack = Sum::scaled(pack, factor);
+    return pack;
+  }
+  template <class Group>
+  ONSTREAM_BODY void store(std::uint64_t unit, const Pack<kUnit>& pack) const {
+    const std::uint64_t place = unit * kUnit;
+    if (place < bytes) store_pack<Group, kUnit>(output + place, pack, bytes - place, grain);
+  }
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,51 @@
+// Element types and reductions of collectives, as the host names them.
+//
+// The arithmetic itself is in number.hpp and rules.hpp; which type takes which reduction, in one place, supports().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace onstream {
+
+// A pair (value and index of the same width, the value first) is for minloc and maxloc alone.
+enum class ElementType : std::uint32_t {
+  int8,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  float8_e4m3,
+  float8_e5m2,
+  complex64,
+  complex128,
+  float32_int32,
+  float64_int64,
+  int32_int32,
+  int64_int64,
+};
+constexpr int kElementTypes = 20;
+
+// avg divides the sum by the number of ranks (integers: towards zero). premulsum multiplies every rank's input by that
+// rank's own factor first. minloc and maxloc keep the lower index of equal values.
+enum class ReduceOp : std::uint32_t { sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, premulsum };
+constexpr int kReduceOps = 11;
+
+const char* name_of(ElementType type);
+const char* name_of(ReduceOp op);
+std::size_t size_of(ElementType type);
+// By the names above. Throws invalid_argument with those that exist.
+ElementType element_type_of(std::string_view name);
+ReduceOp reduce_op_of(std::string_view name);
+// Whether `op` has a meaning for `type`: bits are for integers, order is not for complex numbers.
+bool supports(ElementType type, ReduceOp op);
+
+}  // namespace onstream

@@ -1,0 +1,134 @@
+// What the kernels of collectives share: a channel's memory, and the turns in which they use it.
+//
+// A channel is a queue: its collectives run one after the other, on every rank of the team in the same order. Each has
+// a number, the epoch, that the kernels count themselves in device memory, so that a captured launch means the same at
+// every replay. Every block has its own copy of the count and advances it (a smaller grid advances those of the absent
+// blocks too), so that no block waits for another.
+//
+// Each rank's part of the symmetric memory holds, for every rank that writes there and twice (used by turns, by the
+// parity of the epoch): a slot of flagged lines (plan/line.hpp), and a post, which says where that rank's buffers are;
+// and once: words that tell how far that rank is, and a stage for data of buffers that peers cannot address.
+//
+// Who may write a slot in epoch e? Its reader must be through with e - 2, so it must have started e - 1. If everybody
+// heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, and
+// the writer of e waits for the announcement.
+//
+// A flag is the epoch's low 31 bits and a one: it may come again after 2^31 epochs. So every 2^30 epochs the reader
+// clears what it has read, after the last of its own reads, in two epochs that follow each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "onstream/base/status.hpp"
+#include "onstream/device/group.hpp"
+#include "onstream/device/wait.hpp"
+#include "onstream/plan/line.hpp"
+
+namespace onstream::collective {
+
+constexpr int kMostRanks = 64;    // of a team: sets of ranks are words
+constexpr int kMostBlocks = 128;  // of a kernel
+constexpr int kPostLines = 4;
+constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 30;
+
+// One host thread works for all of a group.
+template <class Group>
+constexpr bool kSerial = Group::kForeign;
+
+// Of one block. Loaded in one access.
+struct alignas(16) Turn {
+  std::uint64_t word = 0;    // epochs that are over, times 2; plus 1 if everybody heard from everybody in the last one
+  std::uint64_t failed = 0;  // not 0: a wait failed, nothing is moved any more
+};
+
+// A rank's own, in its device's memory.
+struct State {
+  Turn turns[kMostBlocks];
+  std::uint64_t steps[kMostBlocks];  // meetings (Session::meet) that a block has had with the same block of all ranks
+  std::uint64_t running = 0;         // not 0 while a collective of this channel runs
+  std::uint64_t cleaned = 0;         // blocks that have come to the clearing
+};
+
+// Where things lie in a rank's part, in bytes. Slots come first.
+struct Places {
+  std::uint64_t posts = 0;
+  std::uint64_t words = 0;    // of Session::meet: one a block and rank
+  std::uint64_t started = 0;  // one a rank
+  std::uint64_t stage = 0;
+  std::uint64_t bytes = 0;  // of all
+};
+
+inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t stage_bytes) {
+  const auto ranks = static_cast<std::uint64_t>(size);
+  Places places;
+  places.posts = 2 * ranks * slot_lines * sizeof(Line);
+  places.words = places.posts + 2 * ranks * kPostLines * sizeof(Line);
+  places.started = places.words + kMostBlocks * ranks * sizeof(std::uint64_t);
+  places.stage = (places.started + ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
+  places.bytes = places.stage + stage_bytes;
+  return places;
+}
+
+// A channel, as kernels see it.
+struct View {
+  State* state = nullptr;
+  const std::uint64_t* parts = nullptr;  // each rank's part, as this rank addresses it
+  std::uint32_t rank = 0;                // in the team
+  std::uint32_t size = 1;
+  std::uint32_t slot_lines = 0;  // of one slot
+  std::uint32_t channel = 0;
+  std::uint64_t stage_bytes = 0;
+  Places places;
+  const std::int32_t* worlds = nullptr;  // each rank's number in the world
+  WaitView wait;
+};
+
+// Who sends to whom.
+enum class Flow : std::uint32_t {
+  all,        // everybody to everybody
+  to_root,    // everybody to the root
+  from_root,  // the root to everybody
+  upward      // everybody to all higher ranks
+};
+
+ONSTREAM_BOTH std::uint64_t below(std::uint32_t rank) {
+  return rank >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << rank) - 1;
+}
+ONSTREAM_BOTH std::uint64_t only(std::uint32_t rank) { return std::uint64_t{1} << rank; }
+ONSTREAM_BOTH bool has(std::uint64_t set, std::uint32_t rank) { return (set >> rank & 1) != 0; }
+
+// Sets of ranks, this one not among them.
+ONSTREAM_BOTH std::uint64_t receivers(Flow flow, std::uint32_t rank, std::uint32_t size, std::uint32_t root) {
+  const std::uint64_t others = below(size) & ~only(rank);
+  switch (flow) {
+    case Flow::all: return others;
+    case Flow::to_root: return rank == root ? 0 : only(root);
+    case Flow::from_root: return rank == root ? others : 0;
+    default: return others & ~below(rank);
+  }
+}
+ONSTREAM_BOTH std::uint64_t senders(Flow flow, std::uint32_t rank, std::uint32_t size, std::uint32_t root) {
+  const std::uint64_t others = below(size) & ~only(rank);
+  switch (flow) {
+    case Flow::all: return others;
+    case Flow::to_root: return rank == root ? others : 0;
+    case Flow::from_root: return rank == root ? 0 : only(root);
+    default: return below(rank);
+  }
+}
+
+ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch) << 1 | 1u; }
+
+// Counters only grow; the difference survives a wrap.
+ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
+  return static_cast<std::int64_t>(counter - target) >= 0;
+}
+
+// What a collective is called in faults.
+struct Name {
+  OpKind kind = OpKind::none;
+  std::uint64_t bytes = 0;
+};
+
+}  // namespace onstream::collective

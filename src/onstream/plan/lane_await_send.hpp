@@ -1,0 +1,175 @@
+// The waits of posted sends, as kernel bodies: AwaitSend, and AwaitLargeSend, which moves the data itself where its
+// receiver has only posted the receive. Protocol and memory: lane.hpp, lane_late.hpp.
+#pragma once
+
+#include "onstream/plan/lane_crew.hpp"
+#include "onstream/plan/lane_late.hpp"
+#include "onstream/plan/lane_lender.hpp"
+
+namespace onstream::lane {
+
+// Waits for a posted send, or looks once.
+struct AwaitSend {
+  WaitView wait;
+  View lane;
+  std::uint64_t bytes = 0;
+  std::int32_t look_once = 0;
+  Ticket ticket;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.rank() != 0 || settled(group)) return;
+    Ack ack;
+    Status status = Status::ok;
+    if constexpr (Group::kForeign) status = lend_hand(group);
+    if (look_once != 0) {
+      if (status == Status::ok && !ended(group, ack)) return;
+    } else {
+      if (status == Status::ok) {
+        status = wait_for_self(group, wait, [&] { return has_run(group); });
+      }
+      if (status == Status::ok) status = wait_until(group, wait, [&] { return ended(group, ack); });
+    }
+    conclude(group, status, ack);
+  }
+
+  // Settles the ticket if the message has ended, and does nothing for the message. One thread.
+  template <class Group>
+  ONSTREAM_BODY void glance(const Group& group) const {
+    Ack ack;
+    if (!settled(group) && ended(group, ack)) conclude(group, Status::ok, ack);
+  }
+
+ protected:
+  struct Ack {
+    std::uint64_t number = 0;  // of the message
+    std::uint64_t word = 0;
+  };
+
+  template <class Group>
+  ONSTREAM_BODY bool settled(const Group& group) const {
+    return static_cast<Status>(group.load_acquire(ticket.status)) != Status::pending;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY bool has_run(const Group& group) const {
+    return is_numbered(group, ticket) || settled(group);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY bool ended(const Group& group, Ack& ack) const {
+    // Not numbered: it has not run yet, or went through the ring. A pushed one is settled and never acked.
+    if (!is_numbered(group, ticket)) return settled(group);
+    ack.number = group.load_relaxed(&ticket.numbered->number);
+    ack.word = group.load_acquire(lane.acks + (ack.number & (lane.receives - 1)));  // pairs with Receive's ack
+    return ack.word / 2 >= ack.number + 1 || settled(group);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void conclude(const Group& group, Status status, const Ack& ack) const {
+    if (settled(group)) return;
+    if (status == Status::ok && ack.word > (ack.number + 1) * 2) {
+      status = refusal_of(group, refusals_of(lane.acks, lane.receives), ack.number);
+    }
+    // A message refused is reported by the receiver, which tells this rank's host.
+    if (loses_lane(status)) report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
+    settle(group, ticket, status, bytes);
+  }
+
+  // The sender's part of a shared message, as soon as the op has run that posted it.
+  template <class Group>
+  ONSTREAM_BODY Status lend_hand(const Group& group) const {
+    if (look_once == 0) {
+      const Status status = wait_for_self(group, wait, [&] { return has_run(group); });
+      if (status != Status::ok) return status;
+    }
+    if (!is_numbered(group, ticket)) return Status::ok;
+    Lender lender(wait, lane, group.load_relaxed(&ticket.numbered->number), bytes);
+    if (!lender.is_open(group)) return Status::ok;
+    const Status status = look_once != 0 ? lender.lend(group, Lender::Reach::all) : lender.see_through(group);
+    return loses_lane(status) ? status : Status::ok;  // the rest is in the ack
+  }
+};
+
+// Waits for a large posted send, or looks once: pushes it itself once its receive is posted, if the receiver has not
+// begun to fetch it. First block; the others help.
+struct AwaitLargeSend : AwaitSend {
+  const void* source = nullptr;
+  Crew* crew = nullptr;  // the request's own: waits of several requests may run at once
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    Fetcher fetcher(wait, crew);
+    if (group.block() != 0) return fetcher.help(group);
+    see_to(group, fetcher);
+    fetcher.dismiss(group);
+  }
+
+  // First block.
+  template <class Group>
+  ONSTREAM_CALL void see_to(const Group& group, Fetcher& fetcher) const {
+    Answered answer{Status::ok, Answer::refused, 0, 0};
+    const bool pushes = group.rank() == 0 && takes_turn(group, answer);
+    if (group.sync_or(pushes)) push(group, fetcher, answer);
+    AwaitSend::operator()(group);
+  }
+
+ private:
+  // Waits until the send has ended or is this wait's to push. One thread.
+  template <class Group>
+  ONSTREAM_CALL bool takes_turn(const Group& group, Answered& answer) const {
+    if (settled(group)) return false;
+    Ack ack;
+    bool locked = false;
+    const auto takes_lock = [&] {
+      if (ended(group, ack)) return true;
+      locked = may_push(group, answer) && group.compare_swap(&lane.sending->lock, 0, 1) == 0;
+      return locked;
+    };
+    Status status = Status::ok;
+    if constexpr (Group::kForeign) status = lend_hand(group);
+    if (look_once != 0) {
+      if (status == Status::ok) (void)takes_lock();
+    } else {
+      if (status == Status::ok) status = wait_for_self(group, wait, [&] { return has_run(group); });
+      if (status == Status::ok) status = wait_until(group, wait, takes_lock);
+    }
+    if (status != Status::ok) conclude(group, status, ack);
+    if (!locked) return false;
+    group.fence();  // the lock's previous holder may have brought this message
+    const std::uint64_t number = group.load_relaxed(&ticket.numbered->number);
+    if (!ended(group, ack) && LatePush(lane, number).begin(group)) return true;
+    group.store_release(&lane.sending->lock, 0);
+    return false;
+  }
+
+  // Whether the receive is there and the message was left to it. One thread.
+  template <class Group>
+  ONSTREAM_BODY bool may_push(const Group& group, Answered& answer) const {
+    if (!is_numbered(group, ticket)) return false;
+    const std::uint64_t number = group.load_relaxed(&ticket.numbered->number);
+    if (!answered(group, lane, number, answer) || bytes > answer.room) return false;
+    if constexpr (Group::kForeign) {
+      const bool shared = Lender(wait, lane, number, bytes).is_open(group);
+      return !shared && (answer.answer == Answer::here || answer.answer == Answer::foreign);
+    }
+    return answer.answer == Answer::here;
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void push(const Group& group, Fetcher& fetcher, Answered& answer) const {
+    const std::uint64_t number = group.load_relaxed(&ticket.numbered->number);
+    if (group.rank() != 0) (void)answered(group, lane, number, answer);
+    const Status status = fetcher.fetch(group, reinterpret_cast<void*>(answer.address), source, bytes);
+    if (group.rank() != 0) return;
+    if (loses_lane(status)) {
+      conclude(group, status, {});
+    } else {
+      LatePush(lane, number).end(group, status);
+    }
+    if (status == Status::ok) settle(group, ticket, Status::ok, bytes);
+    group.store_release(&lane.sending->lock, 0);
+  }
+};
+
+}  // namespace onstream::lane
