@@ -165,12 +165,6 @@ class Collectives:
 
     # --- others ---
 
-    def stream_barrier(self, *, channel: int = 0, stream: Any = None) -> None:
-        """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
-        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
-        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
-        self._members.run(call, [], stream, None)
-
     def explain_all_reduce(self, array: Any, *, op: str = "sum", algorithm: str = "auto") -> str:
         """Which algorithm an all_reduce of this array takes and why, and what the others would cost."""
         span = self._span(array, writable=True)
@@ -262,6 +256,12 @@ class Team(Collectives):
     def ranks(self) -> list[int]:
         """Which of the world's they are."""
         return self._members.ranks
+
+    def barrier(self, *, channel: int = 0, stream: Any = None) -> None:
+        """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
+        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
+        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
+        self._members.run(call, [], stream, None)
 
     def __repr__(self) -> str:
         return f"<Team: rank {self.rank} of {self.ranks}>"

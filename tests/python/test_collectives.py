@@ -110,7 +110,7 @@ def test_a_captured_all_reduce_is_replayed() -> None:
         stream = world.stream()
         with world.capture(stream) as graph:
             world.all_reduce(values)
-            world.stream_barrier()
+            world.barrier(stream=stream)
         for _ in range(5):
             graph.launch(stream)
         world.synchronize(stream)
@@ -128,6 +128,7 @@ def test_teams_have_collectives_of_their_own() -> None:
             assert team.ranks == [0, 2]
             assert team.rank == world.rank // 2
             assert team.all_reduce(np.array([world.rank + 1])).tolist() == [4]
+            team.barrier()
 
     on_threads(3, body)
 
