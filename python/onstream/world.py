@@ -1,8 +1,8 @@
 """World: the ranks of a job and everything they share. The door of the library in Python.
 
-Messages (send, recv, isend, irecv), barrier, abort and failure come from the compiled base class, collectives from
-collectives.py; here are arrays, segments, plans, halos and captures. Calls that wait for other ranks release the GIL,
-end at a deadline (parameter timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
+Messages (send, recv, sendrecv, isend, irecv), barrier, abort and failure come from the compiled base class, collectives
+from collectives.py; here are arrays, segments, plans, halos and captures. Calls that wait for other ranks release the
+GIL, end at a deadline (parameter timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
 ends by an exception, the other ranks hear of it at once instead of waiting for a rank that is gone.
 """
 

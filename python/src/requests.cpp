@@ -126,10 +126,12 @@ void raise_message_fault(WorldState& state, const FaultReport& fault) {
   raise_unless_ok(*world, fault);
 }
 
-void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane) {
-  world.abort(concat("rank ", world.rank(), " was interrupted during a ", name_of(kind), " of ", bytes, " B with rank ",
-                     peer, " on lane ", lane),
-              Fabric::Cause::interrupt);
+std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane) {
+  return concat(name_of(kind), " of ", bytes, " B with rank ", peer, " on lane ", lane);
+}
+
+void abort_interrupted(World& world, const std::string& what) {
+  world.abort(concat("rank ", world.rank(), " was interrupted during a ", what), Fabric::Cause::interrupt);
 }
 
 PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted)
@@ -162,7 +164,7 @@ void PyRequest::wait_on_host() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
     const auto on_interrupt = [&] {
-      abort_interrupted(*world, posted_.kind, posted_.bytes, posted_.peer, posted_.lane);
+      abort_interrupted(*world, message_text(posted_.kind, posted_.bytes, posted_.peer, posted_.lane));
     };
     if (world->device().kind() == DeviceKind::host) {
       finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "holds.hpp"
@@ -71,7 +72,10 @@ struct WorldState {
 void raise_message_fault(WorldState& state, const FaultReport& fault);
 
 // Ends the world because Ctrl-C broke off a message, whose buffer a peer may be using.
-void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane);
+void abort_interrupted(World& world, const std::string& what);
+
+// A message in errors.
+std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane);
 
 // One isend or irecv. Keeps its buffer in place until it has finished, whatever becomes of this object.
 class PyRequest {

@@ -339,6 +339,7 @@ def test_the_launchers_last_words_are_of_the_rank_where_it_began(tmp_path: Path)
         ("irecv(box, 0, tag=3)", "no argument called 'tag'; a tag is a lane here: lane=3"),
         ("send(box)", "there is no peer"),
         ("send(box, 0, 3)", "3 arguments without a name"),
+        ("send(0, field)", r"peer is a numpy.ndarray, but must be a rank, an integer; call send.array, peer,"),
         ("send(box, 0, lane='x')", "lane is 'x' of type str"),
         ("plan().send(box, 1.5)", "peer is 1.5 of type float, but must be an integer"),
         ("halo(field, ghost=1.5)", "ghost is 1.5 of type float"),
