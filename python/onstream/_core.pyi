@@ -75,6 +75,8 @@ class Stream:
     def handle(self) -> int:
         """The device's own handle: a cudaStream_t on cuda."""
 
+    def __repr__(self) -> str: ...
+
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
     def _begin_capture(self) -> None: ...
@@ -90,8 +92,11 @@ class Graph:
 
     def __init__(self) -> None: ...
 
-    def launch(self, stream: object) -> None:
-        """Enqueues everything that was captured. Does not block."""
+    def launch(self, stream: object | None = None) -> None:
+        """
+        Enqueues everything that was captured, on the stream that it was captured on if none is given. Does not
+        block.
+        """
 
 class Request:
     """A message on its way. Made by World.isend() and World.irecv()."""
@@ -263,7 +268,9 @@ class World:
 
     def synchronize(self, stream: object | None = None) -> None:
         """
-        Blocks until the stream's work has finished, then raises if the world has failed.
+        Blocks until the stream's work has finished, then raises if the world has failed or a message did not end
+        well. Without a stream: the work so far of all streams of the world, of others that it has enqueued on, and of
+        the device's default stream.
         """
 
     def abort(self, reason: str, *, interrupt: bool = False) -> None:

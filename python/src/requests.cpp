@@ -58,6 +58,36 @@ void WorldState::keep(const StreamChoice& choice, Hold hold) {
   lent.push_back(std::move(item));
 }
 
+void WorldState::synchronize() {
+  const auto mine = open();
+  Device& device = mine->device();
+  std::vector<nb::object> kept;  // a stream may go meanwhile in another thread
+  for (PyStream* stream : streams) kept.push_back(nb::find(*stream));
+  std::vector<std::shared_ptr<Event>> ends;
+  for (const Lent& one : lent) {
+    if (one.passed != nullptr) ends.push_back(one.passed);
+  }
+  for (const nb::object& one : kept) {
+    auto& stream = nb::cast<PyStream&>(one);
+    if (device.capturing(stream.stream())) continue;
+    stream.seal();
+    const nb::gil_scoped_release release;  // a full queue may wait for a thread that needs the GIL
+    ends.push_back(device.record(stream.stream()));
+  }
+  const auto others = [&] {
+    const nb::gil_scoped_release release;  // asking a GPU may wait
+    return mine->unfinished();
+  }();
+  ends.insert(ends.end(), others.begin(), others.end());
+  poll_until(
+      [&] {
+        std::erase_if(ends, [](const auto& end) { return end->done(); });
+        return ends.empty() && device.idle(Stream{});
+      },
+      spin_us);
+  for (const nb::object& one : kept) nb::cast<PyStream&>(one).release_finished();
+}
+
 void WorldState::reap() {
   const auto mine = open();
   std::vector<Abandoned> over;

@@ -47,6 +47,8 @@ struct WorldState {
   std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
   std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams of our own, for run_and_wait()
 
+  std::vector<PyStream*> streams;  // those of World.stream() that live
+
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
 
   // The open world. Throws closed.
@@ -56,6 +58,9 @@ struct WorldState {
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);
+  // Blocks until all work has finished that was enqueued, until now, on streams of the world, through the world on any
+  // other stream, or on the device's default stream. Ctrl-C works.
+  void synchronize();
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
   // Of a closed world, whose ops have ended.

@@ -98,8 +98,12 @@ std::string place_of(PyWorld& self, std::uintptr_t address) {
 
 void synchronize(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
+  if (stream.is_none()) {
+    self.state()->synchronize();
+    return self.state()->check();
+  }
   const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
-  require(choice.stream.has_value(), "synchronize() takes a stream, or None for the device's default stream");
+  require(choice.stream.has_value(), "synchronize() takes a stream, or nothing for all that the world has used");
   if (choice.mine != nullptr) choice.mine->seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);
   if (choice.mine != nullptr) choice.mine->release_finished();
@@ -222,8 +226,12 @@ void bind_worlds(nb::module_& m) {
            "Blocks until every rank's host has come here. With a stream it does not block: the stream goes on once "
            "every\n"
            "rank's stream has come, and sees what each had stored before; may be captured. Collective.")
-      .def("synchronize", &synchronize, nb::arg("stream") = nb::none(),
-           "Blocks until the stream's work has finished, then raises if the world has failed.")
+      .def(
+          "synchronize", &synchronize, nb::arg("stream") = nb::none(),
+          "Blocks until the stream's work has finished, then raises if the world has failed or a message did not end\n"
+          "well. Without a stream: the work so far of all streams of the world, of others that it has enqueued on, and "
+          "of\n"
+          "the device's default stream.")
       .def(
           "abort",
           [](const PyWorld& self, const std::string& reason, bool interrupt) {
