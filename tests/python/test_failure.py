@@ -114,6 +114,7 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
     stories = ons.run_threads(2, rank, device="host", timeout_s=0.7)
     for story in stories:
         assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 on lane 0 -> rank 1 send" in story
+        assert "or use isend or sendrecv: a send of more than 4096 B waits for its receive" in story
 
 
 def test_an_abort_drains_streams_and_tells_everyone() -> None:

@@ -381,6 +381,8 @@ class Fabric::Implementation {
     failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
     failure.dead = dead_;
     failure.left = left_;
+    const bool on_host = device_->kind() == DeviceKind::host;
+    failure.ahead_bytes = static_cast<std::size_t>(on_host ? parameters_.host_ll_max_bytes : parameters_.ll_max_bytes);
     failure.story = story_of(failure);
     return failure;
   }
