@@ -153,7 +153,7 @@ class World(_core.World, Collectives):
         try:
             yield graph
         except BaseException as error:
-            stream._drop_capture(graph, f"{type(error).__name__}: {error}")
+            stream._drop_capture(graph, _words_of(error))
             raise
         stream._end_capture(graph)
 
@@ -268,9 +268,12 @@ def _is_success(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
+def _words_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def _end(world: World, error: BaseException) -> None:
-    reason = f"rank {world.rank} ended by {type(error).__name__}: {error}"
-    world.abort(reason, interrupt=isinstance(error, KeyboardInterrupt))
+    world.abort(f"rank {world.rank} ended by {_words_of(error)}", interrupt=isinstance(error, KeyboardInterrupt))
 
 
 @atexit.register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,40 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
     for story in stories:
         assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 on lane 0 -> rank 1 send" in story
         assert "or use isend or sendrecv: a send of more than 4096 B waits for its receive" in story
+
+
+def test_a_wrong_argument_is_told_also_by_a_world_that_has_failed() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        world.abort("the first cause")
+        for call in (world.send, world.isend):
+            with pytest.raises(ons.InvalidArgumentError, match="rank 7 does not exist"):
+                call(b"1", 7)
+        with pytest.raises(ons.InvalidArgumentError, match="rank 7 does not exist"):
+            world.sendrecv(b"1", 7, bytearray(1), 0)
+        with pytest.raises(ons.AbortedError, match="the first cause"):
+            world.send(b"1", 0)
+
+
+def test_what_a_rank_ends_by_after_a_failure_is_no_cause() -> None:
+    heard = threading.Event()
+
+    def rank(world: ons.World) -> str:
+        if world.rank == 1:
+            world.abort("the first cause")
+        elif world.rank == 0:
+            with pytest.raises(ons.AbortedError):
+                world.recv(bytearray(1), 1)
+            world.abort("rank 0 ended by AbortedError")
+            heard.set()
+        else:
+            with pytest.raises(ons.AbortedError):
+                world.recv(bytearray(1), 1)
+            assert heard.wait(20)
+        failure = world.failure()
+        assert failure is not None
+        return failure.reason
+
+    assert ons.run_threads(4, rank, device="host", timeout_s=20) == ["aborted: the first cause"] * 4
 
 
 def test_an_abort_drains_streams_and_tells_everyone() -> None:
