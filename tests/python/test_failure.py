@@ -131,9 +131,10 @@ def test_a_wrong_argument_is_told_also_by_a_world_that_has_failed() -> None:
 
 
 def test_what_a_rank_ends_by_after_a_failure_is_no_cause() -> None:
-    heard = threading.Event()
+    heard, started = threading.Event(), threading.Barrier(4)
 
     def rank(world: ons.World) -> str:
+        started.wait(20)
         if world.rank == 1:
             world.abort("the first cause")
         elif world.rank == 0:
