@@ -108,8 +108,8 @@ class World {
   // --- the job ---
   void barrier();                   // the hosts of all ranks
   void synchronize(Stream stream);  // waits for the stream, then check()
-  // Of each stream with messages or plans of this world that have not ended: the point behind them. Not of one-sided
-  // ops, nor of a graph's replays, which are enqueued through the device.
+  // Of each stream with ops of this world that have not ended: the point behind them. Not of a graph's replays, which
+  // are enqueued through the device.
   std::vector<std::shared_ptr<Event>> unfinished() const;
   void abort(const std::string& reason, Fabric::Cause cause = Fabric::Cause::failure);
   // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
