@@ -167,7 +167,10 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
 }
 
 Noted OneSidedImplementation::note(Stream stream) {
-  if (uses_.note(stream) != nullptr) return Noted::enqueued;
+  if (auto event = uses_.note(stream)) {
+    fabric_->uses().note(stream, std::move(event));
+    return Noted::enqueued;
+  }
   device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
   if (helper_ != nullptr) device_->retain(stream, helper_->memory());
   return Noted::captured;
