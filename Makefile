@@ -16,7 +16,7 @@ LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache)
 BIN := $(VENV)/bin
 CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 
-.PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build libmp setup setup-check python clean
+.PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build package libmp setup setup-check python clean
 
 help:
 	@echo "make demo       the tsunami over real sea floor (ARGS: options of 'onstream demo')"
@@ -28,7 +28,7 @@ help:
 	@echo "make gpu-bench  measures on a machine with GPUs, JSON to OUT=dir"
 	@echo "make clean      removes .venv and the build folders"
 
-demo: build
+demo: package
 	$(BIN)/onstream demo $(ARGS)
 
 test: build libmp
@@ -47,6 +47,10 @@ setup-check: python
 
 build: setup
 	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)" --strict "$(STRICT)"
+
+# The library and its Python module, without tests and benchmarks.
+package: setup
+	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)" --strict "$(STRICT)" --package
 
 # What libmp's tests run over where there is nvcc and no GPU: its interface again, without CUDA, in $(BUILD)-libmp.
 libmp: build

@@ -22,6 +22,9 @@ VENV = Path(sys.prefix)
 # For trees that only tests use. -O1: they run long enough to be worth it, and it compiles in half of the time of -O2.
 QUICK = ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -g1"]
 
+# What the demo and a user's programs need of a tree, and `cmake --install` installs.
+PACKAGE = ["onstream", "_core"]
+
 
 def tool(name: str) -> str:
     """A program of .venv, else of PATH."""
@@ -115,7 +118,8 @@ def build(arguments: argparse.Namespace) -> None:
         run(command, "configuring")
         stamp.write_text(wanted)
     environment = dict(os.environ, NINJA_STATUS="[%f/%t] ")
-    run([tool("ninja"), "-C", str(folder), "-j", str(arguments.jobs)], "building", environment)
+    targets = PACKAGE if arguments.package else []
+    run([tool("ninja"), "-C", str(folder), "-j", str(arguments.jobs), *targets], "building", environment)
 
 
 def link_package(build_folder: Path) -> None:
@@ -149,6 +153,7 @@ def main() -> None:
     parser.add_argument("--strict", default="", help="1: a compiler's warning is an error")
     parser.add_argument("--sanitize", default="", help="address,undefined or thread")
     parser.add_argument("--libmp", action="store_true", help="only what libmp's tests need beside the build folder")
+    parser.add_argument("--package", action="store_true", help="only the library and its Python module")
     arguments = parser.parse_args()
     if arguments.libmp:
         if needs_stand_in(arguments):

@@ -1,7 +1,7 @@
 """The compiled part of onstream. Import onstream instead."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NoReturn, overload
+from typing import Annotated, Any
 
 import numpy
 from numpy.typing import NDArray
@@ -75,6 +75,8 @@ class Stream:
     def handle(self) -> int:
         """The device's own handle: a cudaStream_t on cuda."""
 
+    def __repr__(self) -> str: ...
+
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
     def _begin_capture(self) -> None: ...
@@ -90,8 +92,11 @@ class Graph:
 
     def __init__(self) -> None: ...
 
-    def launch(self, stream: object) -> None:
-        """Enqueues everything that was captured. Does not block."""
+    def launch(self, stream: object | None = None) -> None:
+        """
+        Enqueues everything that was captured, on the stream that it was captured on if none is given. Does not
+        block.
+        """
 
 class Request:
     """A message on its way. Made by World.isend() and World.irecv()."""
@@ -263,7 +268,9 @@ class World:
 
     def synchronize(self, stream: object | None = None) -> None:
         """
-        Blocks until the stream's work has finished, then raises if the world has failed.
+        Blocks until the stream's work has finished, then raises if the world has failed or a message did not end
+        well. Without a stream: the work so far of all streams of the world, of others that it has enqueued on, and of
+        the device's default stream.
         """
 
     def abort(self, reason: str, *, interrupt: bool = False) -> None:
@@ -296,19 +303,16 @@ class World:
 
     def _all_gather(self, topic: str, mine: str) -> list[str]: ...
 
-    @overload
     def send(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> None:
         """
         Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that
         stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks
         until the array may be reused. stream='host' blocks for any array. In a capture() the captured stream is
         the default. Only bytes travel: the receiver's element type is not compared with the sender's.
+        A small message runs ahead of its receive; a larger one (ll_max_bytes, host_ll_max_bytes) waits for it. Ranks
+        that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().
         """
 
-    @overload
-    def send(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
-
-    @overload
     def recv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
         """
         Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else
@@ -316,27 +320,24 @@ class World:
         the array. Only bytes travel, whatever the element types.
         """
 
-    @overload
-    def recv(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
+    def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> int | None:
+        """
+        Sends one array to rank `dest` and receives another from rank `source` at the same time: neither waits for the
+        other, so all ranks of a ring may call it. Its halves match plain sends and receives of the lane. Ordered as
+        send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises what
+        send() and recv() raise, once both halves have ended. The arrays must not overlap.
+        """
 
-    @overload
     def isend(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
         """
         Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.
         """
 
-    @overload
-    def isend(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
-
-    @overload
     def irecv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:
         """
         Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be
         posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.
         """
-
-    @overload
-    def irecv(self, *wrong: NoReturn, **unknown: NoReturn) -> None: ...
 
     def _segment(self, nbytes: int, kind: str) -> SegmentBlocks: ...
 
@@ -448,6 +449,8 @@ class PlanBuilder:
     def recv(self, destination: Elements, peer: int, lane: int, note: str) -> None: ...
 
     def put(self, remote: Elements, source: Elements, peer: int, note: str) -> None: ...
+
+    def get(self, destination: Elements, remote: Elements, peer: int, note: str) -> None: ...
 
     def signal(self, counter: int, value: int, peer: int, note: str) -> None: ...
 

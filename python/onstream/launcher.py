@@ -81,7 +81,7 @@ def run(
             job.start(command, env or {}, output=output)
         except OSError as error:
             job.kill_all()
-            job.say(_cannot_start(command[0], error))
+            job.say(_cannot_start(command[0], size, error))
             return CODE_NOT_FOUND if isinstance(error, FileNotFoundError) else CODE_NOT_EXECUTABLE
         try:
             return job.attend()
@@ -97,6 +97,7 @@ class _Source:
     sink: BinaryIO
     prefix: bytes
     tail: deque[bytes] | None  # the last lines, for standard error
+    name: bytes = b""  # by which the library's own lines call the rank: beside a prefix once too often
     pending: bytearray = field(default_factory=bytearray)
 
     def read(self) -> bool:
@@ -126,6 +127,8 @@ class _Source:
         lines = block.split(b"\n")
         if lines[-1] == b"":
             lines.pop()
+        if self.name:
+            lines = [b"onstream" + line[len(self.name) :] if line.startswith(self.name) else line for line in lines]
         text = b"".join(self.prefix + line + b"\n" for line in lines)
         if self.tail is not None:
             self.tail.extend(lines)
@@ -222,7 +225,8 @@ class _Job:
                 continue
             os.set_blocking(pipe.fileno(), False)
             # The type of a Popen pipe says less than what it is with bufsize=-1.
-            source = _Source(pipe, sink, prefix, tail)  # type: ignore[arg-type]
+            name = f"onstream[{rank.number}]".encode() if prefix else b""
+            source = _Source(pipe, sink, prefix, tail, name)  # type: ignore[arg-type]
             self.selector.register(pipe, selectors.EVENT_READ, source)
         with contextlib.suppress(AttributeError, OSError):  # an old kernel: ends are then noticed by the turn
             rank.pidfd = os.pidfd_open(process.pid)
@@ -439,10 +443,12 @@ def _forwarding(job: _Job) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _cannot_start(program: str, error: OSError) -> str:
+def _cannot_start(program: str, size: int, error: OSError) -> str:
     text = f"cannot start '{program}': {error.strerror}"
-    if isinstance(error, PermissionError) and program.endswith(".py"):
-        return f"{text}; for a script: onstream run ... python {program}"
+    if program.endswith(".py") and Path(program).is_file():
+        return f"{text}: it is a Python script: onstream run -n {size} python {program}"
+    if "/" not in program and Path(program).is_file():
+        return f"{text} on the PATH; the one in this folder is ./{program}"
     return text
 
 

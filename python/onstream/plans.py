@@ -50,6 +50,15 @@ class PlanBuilder:
         self._core.put(remote, source, _arrays.integer_of(peer, "peer"), note)
         return self
 
+    def get(self, destination: Any, remote: Any, peer: int, *, note: str = "") -> PlanBuilder:
+        """Fills `destination` from `remote`, a view of Segment.peer(peer), of the same number of bytes.
+
+        Reads what lies there when a launch begins, or later: a wait of the same plan does not hold it back.
+        """
+        destination, remote = self._elements(destination, writable=True), self._elements(remote, writable=False)
+        self._core.get(destination, remote, _arrays.integer_of(peer, "peer"), note)
+        return self
+
     def signal(self, counter: Any, peer: int, *, value: int = 1, note: str = "") -> PlanBuilder:
         """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer."""
         self._core.signal(self._counter(counter), _count_of(value), _arrays.integer_of(peer, "peer"), note)

@@ -1,8 +1,8 @@
 """World: the ranks of a job and everything they share. The door of the library in Python.
 
-Messages (send, recv, isend, irecv), barrier, abort and failure come from the compiled base class, collectives from
-collectives.py; here are arrays, segments, plans, halos and captures. Calls that wait for other ranks release the GIL,
-end at a deadline (parameter timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
+Messages (send, recv, sendrecv, isend, irecv), barrier, abort and failure come from the compiled base class, collectives
+from collectives.py; here are arrays, segments, plans, halos and captures. Calls that wait for other ranks release the
+GIL, end at a deadline (parameter timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
 ends by an exception, the other ranks hear of it at once instead of waiting for a rank that is gone.
 """
 
@@ -143,17 +143,17 @@ class World(_core.World, Collectives):
     def capture(self, stream: _core.Stream) -> Iterator[_core.Graph]:
         """Captures what is enqueued on the stream inside the `with` block; nothing of it runs until graph.launch().
 
-        Inside the block, in its thread, `stream` is the default of this world's sends, receives, plans and halos. The
-        graph keeps alive the arrays, plans and requests that it uses. A block that captures nothing raises, and a graph
-        whose block raised cannot be launched. (A graph that torch or cupy captures keeps alive onstream's side alike;
-        arrays are the program's to keep, as always there.)
+        Inside the block, in its thread, `stream` is the default of this world's sends, receives, plans and halos, and
+        later of graph.launch(). The graph keeps alive the arrays, plans and requests that it uses. A block that
+        captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy captures
+        keeps alive onstream's side alike; arrays are the program's to keep, as always there.)
         """
         graph = _core.Graph()
         stream._begin_capture()
         try:
             yield graph
         except BaseException as error:
-            stream._drop_capture(graph, f"{type(error).__name__}: {error}")
+            stream._drop_capture(graph, _words_of(error))
             raise
         stream._end_capture(graph)
 
@@ -268,9 +268,12 @@ def _is_success(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
+def _words_of(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def _end(world: World, error: BaseException) -> None:
-    reason = f"rank {world.rank} ended by {type(error).__name__}: {error}"
-    world.abort(reason, interrupt=isinstance(error, KeyboardInterrupt))
+    world.abort(f"rank {world.rank} ended by {_words_of(error)}", interrupt=isinstance(error, KeyboardInterrupt))
 
 
 @atexit.register

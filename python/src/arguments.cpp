@@ -4,15 +4,13 @@
 
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <iterator>
-#include <map>
 #include <string>
 #include <utility>
 
 #include "onstream/base/text.hpp"
+#include "onstream/tuner/path.hpp"
 
 namespace onstream::python {
 
@@ -52,6 +50,19 @@ bool try_plain_buffer(nb::handle array, Access access, MessageBuffer& out) {
   return true;
 }
 
+// The default of arguments that a call cannot do without.
+bool is_missing(nb::handle value) { return value.ptr() == Py_Ellipsis; }
+
+// A value in an error: as it is written if that is short by nature, else only its type.
+std::string told(nb::handle value) {
+  const auto name_part = [&](const char* part) { return nb::cast<std::string>(value.type().attr(part)); };
+  const std::string module = name_part("__module__");
+  const std::string type = (module == "builtins" ? "" : module + ".") + name_part("__qualname__");
+  const bool plain = value.is_none() || PyLong_Check(value.ptr()) != 0 || PyFloat_Check(value.ptr()) != 0 ||
+                     (nb::isinstance<nb::str>(value) && nb::len(value) < 40);
+  return plain ? concat(nb::cast<std::string>(nb::repr(value)), " of type ", type) : "a " + type;
+}
+
 }  // namespace
 
 MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) {
@@ -67,45 +78,49 @@ MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) 
   return out;
 }
 
-void refuse_message_call(const char* call, const nb::args& arguments, const nb::kwargs& named) {
-  const auto refuse = [call](const auto&... parts) {
-    throw nb::type_error(
-        concat(call, "(): ", parts..., "; call ", call, "(array, peer, *, lane=0, path='auto', stream=None)").c_str());
-  };
-  const char* const kNames[] = {"array", "peer", "lane", "path", "stream"};
-  constexpr std::size_t kPositional = 2;
-  const std::size_t given = arguments.size();
-  if (given > kPositional) refuse(given, " arguments without a name, but only array and peer may come without");
-  std::map<std::string, nb::object> values;
-  for (std::size_t i = 0; i < given; ++i) values[kNames[i]] = nb::borrow(arguments[i]);
-  for (const auto& [key, value] : named) {
-    const auto name = nb::cast<std::string>(key);
-    if (std::find(std::begin(kNames), std::end(kNames), name) == std::end(kNames)) {
-      refuse("there is no argument called '", name, "'", name == "tag" ? "; a tag is a lane here: lane=" : "",
-             name == "tag" ? nb::cast<std::string>(nb::repr(value)) : "");
-    }
-    if (values.contains(name)) refuse("'", name, "' is given twice");
-    values[name] = nb::borrow(value);
+void CallForm::refuse(const std::string& why) const {
+  throw nb::type_error(
+      concat(name, "(): ", why, "; call ", name, "(", positional, ", *, lane=0, path='auto', stream=None)").c_str());
+}
+
+void CallForm::refuse_more(std::size_t positional_count, const nb::args& more, const nb::kwargs& unknown) const {
+  if (more.size() != 0) {
+    refuse(concat(positional_count + more.size(), " arguments without a name, but only ", positional,
+                  " may come without"));
   }
-  for (std::size_t i = 0; i < kPositional; ++i) {
-    if (!values.contains(kNames[i])) refuse("there is no ", kNames[i]);
+  for (const auto& [key, value] : unknown) {
+    const auto text = nb::cast<std::string>(key);
+    const bool tag = text == "tag";
+    refuse(concat("there is no argument called '", text, "'", tag ? "; a tag is a lane here: lane=" : "",
+                  tag ? nb::cast<std::string>(nb::repr(value)) : ""));
   }
-  const auto told = [](nb::handle value) {
-    return concat(nb::cast<std::string>(nb::repr(value)), " of type ", nb::type_name(value.type()).c_str());
-  };
-  if (values["array"].is_none()) refuse("the array is None");
-  for (const auto& [name, what] :
-       {std::pair("peer", "a rank, an integer"), std::pair("lane", "an integer from 0 on")}) {
-    int number = 0;
-    if (!values.contains(name) || nb::try_cast(values[name], number)) continue;
-    if (PyIndex_Check(values[name].ptr()) != 0)
-      refuse(name, " is ", nb::cast<std::string>(nb::repr(values[name])), ": too large");
-    refuse(name, " is ", told(values[name]), ", but must be ", what);
+}
+
+nb::handle CallForm::array(const char* argument, nb::handle value) const {
+  if (is_missing(value)) refuse(concat("there is no ", argument));
+  if (value.is_none()) refuse(concat("the ", argument, " is None"));
+  return value;
+}
+
+int CallForm::integer(const char* argument, nb::handle value, const char* what) const {
+  int number = 0;
+  if (nb::try_cast(value, number)) return number;
+  if (is_missing(value)) refuse(concat("there is no ", argument));
+  if (PyLong_Check(value.ptr()) != 0) {
+    refuse(concat(argument, " is ", nb::cast<std::string>(nb::repr(value)), ": too large"));
   }
-  if (values.contains("path") && !nb::isinstance<nb::str>(values["path"])) {
-    refuse("path is ", told(values["path"]), ", but must be a string such as 'store'");
+  refuse(concat(argument, " is ", told(value), ", but must be ", what));
+}
+
+MessageOptions CallForm::options(nb::handle lane, nb::handle path) const {
+  MessageOptions options;
+  options.lane = integer("lane", lane, "an integer from 0 on");
+  if (!nb::isinstance<nb::str>(path)) {
+    refuse(concat("path is ", told(path), ", but must be a string such as 'store'"));
   }
-  throw nb::next_overload();
+  const char* text = nb::borrow<nb::str>(path).c_str();
+  if (std::strcmp(text, "auto") != 0) options.path = path_from(text);
+  return options;
 }
 
 }  // namespace onstream::python

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include "holds.hpp"
 #include "onstream/device/device.hpp"
+#include "onstream/message/message.hpp"
 
 namespace onstream::python {
 
@@ -24,10 +26,19 @@ struct MessageBuffer {
 // invalid_argument or TypeError with the reason.
 MessageBuffer message_buffer(nanobind::handle array, Access access, nanobind::handle world);
 
-// Throws a TypeError that names the argument of send(), recv(), isend() or irecv() that no form of the call takes. The
-// last overload of each: reached only once the real one has refused the arguments, so that it costs a good call
-// nothing. If it finds nothing wrong it steps back: the real one is then tried with conversions, such as that of a
-// numpy integer.
-[[noreturn]] void refuse_message_call(const char* call, const nanobind::args& arguments, const nanobind::kwargs& named);
+// What a call of World takes, for errors: each throws a TypeError that names the argument and shows the form.
+struct CallForm {
+  const char* name;
+  const char* positional;  // as they are listed: "array, peer"
+
+  // Arguments that the call does not have.
+  void refuse_more(std::size_t positional_count, const nanobind::args& more, const nanobind::kwargs& unknown) const;
+  nanobind::handle array(const char* argument, nanobind::handle value) const;
+  int integer(const char* argument, nanobind::handle value, const char* what) const;
+  MessageOptions options(nanobind::handle lane, nanobind::handle path) const;
+
+ private:
+  [[noreturn]] void refuse(const std::string& why) const;
+};
 
 }  // namespace onstream::python

@@ -174,6 +174,14 @@ void bind_builder(nb::module_& m) {
           },
           nb::arg("remote"), nb::arg("source"), nb::arg("peer"), nb::arg("note"))
       .def(
+          "get",
+          [](PyBuilder& self, const Elements& destination, const Elements& remote, int peer, const std::string& note) {
+            self.add([&](PlanBuilder& builder) {
+              builder.get(destination.pointer(), destination.layout(), remote.pointer(), remote.layout(), peer, note);
+            });
+          },
+          nb::arg("destination"), nb::arg("remote"), nb::arg("peer"), nb::arg("note"))
+      .def(
           "signal",
           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, int peer, const std::string& note) {
             self.add([&](PlanBuilder& builder) {

@@ -58,6 +58,36 @@ void WorldState::keep(const StreamChoice& choice, Hold hold) {
   lent.push_back(std::move(item));
 }
 
+void WorldState::synchronize() {
+  const auto mine = open();
+  Device& device = mine->device();
+  std::vector<nb::object> kept;  // a stream may go meanwhile in another thread
+  for (PyStream* stream : streams) kept.push_back(nb::find(*stream));
+  std::vector<std::shared_ptr<Event>> ends;
+  for (const Lent& one : lent) {
+    if (one.passed != nullptr) ends.push_back(one.passed);
+  }
+  for (const nb::object& one : kept) {
+    auto& stream = nb::cast<PyStream&>(one);
+    if (device.capturing(stream.stream())) continue;
+    stream.seal();
+    const nb::gil_scoped_release release;  // a full queue may wait for a thread that needs the GIL
+    ends.push_back(device.record(stream.stream()));
+  }
+  const auto others = [&] {
+    const nb::gil_scoped_release release;  // asking a GPU may wait
+    return mine->unfinished();
+  }();
+  ends.insert(ends.end(), others.begin(), others.end());
+  poll_until(
+      [&] {
+        std::erase_if(ends, [](const auto& end) { return end->done(); });
+        return ends.empty() && device.idle(Stream{});
+      },
+      spin_us);
+  for (const nb::object& one : kept) nb::cast<PyStream&>(one).release_finished();
+}
+
 void WorldState::reap() {
   const auto mine = open();
   std::vector<Abandoned> over;
@@ -126,10 +156,12 @@ void raise_message_fault(WorldState& state, const FaultReport& fault) {
   raise_unless_ok(*world, fault);
 }
 
-void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane) {
-  world.abort(concat("rank ", world.rank(), " was interrupted during a ", name_of(kind), " of ", bytes, " B with rank ",
-                     peer, " on lane ", lane),
-              Fabric::Cause::interrupt);
+std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane) {
+  return concat(name_of(kind), " of ", bytes, " B with rank ", peer, " on lane ", lane);
+}
+
+void abort_interrupted(World& world, const std::string& what) {
+  world.abort(concat("rank ", world.rank(), " was interrupted during a ", what), Fabric::Cause::interrupt);
 }
 
 PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted)
@@ -162,7 +194,7 @@ void PyRequest::wait_on_host() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
     const auto on_interrupt = [&] {
-      abort_interrupted(*world, posted_.kind, posted_.bytes, posted_.peer, posted_.lane);
+      abort_interrupted(*world, message_text(posted_.kind, posted_.bytes, posted_.peer, posted_.lane));
     };
     if (world->device().kind() == DeviceKind::host) {
       finish(*world, interruptible([&] { return world->wait(request_); }, on_interrupt));

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "holds.hpp"
@@ -46,6 +47,8 @@ struct WorldState {
   std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
   std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams of our own, for run_and_wait()
 
+  std::vector<PyStream*> streams;  // those of World.stream() that live
+
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
 
   // The open world. Throws closed.
@@ -55,6 +58,9 @@ struct WorldState {
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);
+  // Blocks until all work has finished that was enqueued, until now, on streams of the world, through the world on any
+  // other stream, or on the device's default stream. Ctrl-C works.
+  void synchronize();
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
   // Of a closed world, whose ops have ended.
@@ -71,7 +77,10 @@ struct WorldState {
 void raise_message_fault(WorldState& state, const FaultReport& fault);
 
 // Ends the world because Ctrl-C broke off a message, whose buffer a peer may be using.
-void abort_interrupted(World& world, OpKind kind, std::size_t bytes, int peer, int lane);
+void abort_interrupted(World& world, const std::string& what);
+
+// A message in errors.
+std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane);
 
 // One isend or irecv. Keeps its buffer in place until it has finished, whatever becomes of this object.
 class PyRequest {

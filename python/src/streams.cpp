@@ -16,7 +16,9 @@
 namespace onstream::python {
 
 PyStream::PyStream(std::shared_ptr<Device> device, std::shared_ptr<WorldState> state)
-    : device_(std::move(device)), state_(std::move(state)), stream_(device_->create_stream()) {}
+    : device_(std::move(device)), state_(std::move(state)), stream_(device_->create_stream()) {
+  if (state_ != nullptr) state_->streams.push_back(this);
+}
 
 namespace {
 
@@ -39,6 +41,7 @@ void forget_capture(const PyStream* stream) {
 }  // namespace
 
 PyStream::~PyStream() {
+  if (state_ != nullptr) std::erase(state_->streams, this);
   const nb::gil_scoped_release release;
   try {
     device().synchronize(stream_);
@@ -120,6 +123,8 @@ void synchronize(PyStream& self) {
 
 void end_capture(PyStream& self, PyGraph& graph) {
   graph.state = self.state();
+  graph.home = &self;
+  graph.home_life = self.life();
   graph.broken = "it could not be made";
   auto made = self.end_capture();
   graph.holds = self.take_captured();
@@ -150,8 +155,13 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   require(self.graph != nullptr, "this graph is still being captured: launch it after its `with` block");
   const auto world = self.state->open();  // the graph's kernels use the world's memory
   Device& device = world->device();
-  const StreamChoice choice = choose_stream(stream, std::nullopt, device);
-  require(choice.stream.has_value(), "launching a graph needs the stream that orders it: graph.launch(stream)");
+  StreamChoice choice = choose_op_stream(stream, std::nullopt, device, *self.state);
+  if (stream.is_none() && !choice.stream) {
+    require(!self.home_life.expired(),
+            "the stream that this graph was captured on is gone: keep it, or name another: graph.launch(stream)");
+    choice = {self.home->stream(), self.home, Keeper::stream};
+  }
+  require(choice.stream.has_value(), "a graph runs on a stream: graph.launch() or graph.launch(stream), not 'host'");
   {
     const nb::gil_scoped_release release;
     device.launch(self.graph, *choice.stream);
@@ -210,6 +220,12 @@ void bind_streams(nb::module_& m) {
       .def_prop_ro(
           "handle", [](const PyStream& self) { return reinterpret_cast<std::uintptr_t>(self.stream().handle); },
           "The device's own handle: a cudaStream_t on cuda.")
+      .def("__repr__",
+           [](const PyStream& self) {
+             const Device& device = self.device();
+             return concat("<Stream on ", device_text(device),
+                           device.capturing(self.stream()) ? ", being captured" : "", ">");
+           })
       .def("__cuda_stream__",
            [](const PyStream& self) {
              require(self.device().kind() == DeviceKind::cuda, "a stream of the host device is no CUDA stream");
@@ -220,7 +236,9 @@ void bind_streams(nb::module_& m) {
       .def("_drop_capture", &drop_capture, nb::arg("graph"), nb::arg("why"));
   nb::class_<PyGraph>(m, "Graph", "Captured work of one stream, launched any number of times. Made by World.capture().")
       .def(nb::init<>())
-      .def("launch", &launch, nb::arg("stream"), "Enqueues everything that was captured. Does not block.");
+      .def("launch", &launch, nb::arg("stream") = nb::none(),
+           "Enqueues everything that was captured, on the stream that it was captured on if none is given. Does not\n"
+           "block.");
 }
 
 }  // namespace onstream::python

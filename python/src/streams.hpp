@@ -38,6 +38,7 @@ class PyStream {
   void begin_capture();     // in this thread: see choose_op_stream()
   std::shared_ptr<Graph> end_capture();
   std::vector<Hold> take_captured();  // what was kept since the capture began
+  std::weak_ptr<void> life() const { return alive_; }
 
  private:
   static constexpr std::size_t kBatch = 32;
@@ -61,6 +62,8 @@ struct PyGraph {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<Graph> graph;  // empty while the capture lasts
   std::string broken;            // why it never came to be
+  PyStream* home = nullptr;      // that it was captured on, if its life has not expired
+  std::weak_ptr<void> home_life;
   std::vector<Hold> holds;
 };
 

@@ -11,9 +11,8 @@
 #include <map>
 #include <utility>
 
-#include "arguments.hpp"
 #include "bind.hpp"
-#include "errors.hpp"
+#include "messages.hpp"
 #include "onstream/base/error.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
@@ -76,142 +75,6 @@ std::map<std::string, std::uint64_t> statistics_of(const PyWorld& world) {
           {"segment_bytes", all.segment_bytes}};
 }
 
-using WorldHandle = nb::handle_t<PyWorld>;
-
-// --- messages ---
-
-struct Message {
-  std::shared_ptr<World> world;
-  MessageBuffer buffer;
-  MessageOptions options;
-  StreamChoice choice;
-};
-
-Message message_from(WorldHandle handle, OpKind kind, nb::handle array, int lane, const std::string& path,
-                     nb::handle stream) {
-  Message message;
-  message.world = nb::cast<PyWorld&>(handle).open();
-  message.buffer = message_buffer(array, kind == OpKind::recv ? Access::write : Access::read, handle);
-  message.options.lane = lane;
-  if (path != "auto") message.options.path = path_from(path);
-  const auto& state = *nb::cast<PyWorld&>(handle).state();
-  message.choice = choose_op_stream(stream, message.buffer.natural, message.world->device(), state);
-  return message;
-}
-
-// Calls into the library for one message: without the GIL, interruptible, and a world that has failed before is told in
-// the message's own words.
-template <class Function>
-auto perform(const Message& message, OpKind kind, int peer, const Function& function) {
-  World& world = *message.world;
-  const std::size_t bytes = message.buffer.bytes;
-  const int lane = message.options.lane;
-  try {
-    return interruptible(function, [&] { abort_interrupted(world, kind, bytes, peer, lane); });
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::aborted) throw;
-    fail(ErrorCode::aborted, "rank ", world.rank(), ": ", name_of(kind), " of ", bytes, " B with rank ", peer,
-         " on lane ", lane, " did not start: ", error.what());
-  }
-}
-
-PyRequest post(WorldHandle handle, OpKind kind, Message message, int peer) {
-  const auto& state = nb::cast<PyWorld&>(handle).state();
-  if (!state->abandoned.empty()) state->reap();
-  World& world = *message.world;
-  const MessageOptions& options = message.options;
-  const MessageBuffer& buffer = message.buffer;
-  const auto& on = message.choice.stream;
-  const auto start = [&] {
-    if (kind == OpKind::recv) {
-      return on ? world.irecv(buffer.address, buffer.bytes, peer, options, *on)
-                : world.irecv(buffer.address, buffer.bytes, peer, options);
-    }
-    return on ? world.isend(buffer.address, buffer.bytes, peer, options, *on)
-              : world.isend(buffer.address, buffer.bytes, peer, options);
-  };
-  // Waits only if so many sends have run ahead that the lane's ring is full.
-  auto request = perform(message, kind, peer, start);
-  PyRequest::Posted posted{.kind = kind,
-                           .peer = peer,
-                           .lane = options.lane,
-                           .bytes = buffer.bytes,
-                           .stream = on,
-                           .mine = message.choice.mine ? nb::find(*message.choice.mine) : nb::object(),
-                           .keeper = message.choice.keeper};
-  // A graph uses the buffer as long as it lives, whatever becomes of the request.
-  if (on && world.captured(request)) state->keep(message.choice, std::move(message.buffer.hold));
-  return PyRequest(state, std::move(request), std::move(message.buffer.hold), std::move(posted));
-}
-
-// The host device's own blocking forms: no request, nothing allocated. Returns the message's bytes.
-std::size_t block_on(WorldState& state, OpKind kind, const Message& message, int peer) {
-  World& world = *message.world;
-  const MessageOptions& options = message.options;
-  const MessageBuffer& buffer = message.buffer;
-  std::size_t received = buffer.bytes;
-  const auto run = [&] {
-    return kind == OpKind::recv ? world.recv(buffer.address, buffer.bytes, peer, options, &received)
-                                : world.send(buffer.address, buffer.bytes, peer, options);
-  };
-  const Status status = perform(message, kind, peer, run);
-  raise_message_fault(state, {.rank = world.rank(),
-                              .status = status,
-                              .op = kind,
-                              .peer = peer,
-                              .lane = options.lane,
-                              .bytes = buffer.bytes,
-                              .extra = received,
-                              .plan = 0});
-  return received;
-}
-
-std::size_t block(WorldHandle handle, OpKind kind, Message message, int peer) {
-  const std::shared_ptr<WorldState> state = nb::cast<PyWorld&>(handle).state();
-  if (message.world->device().kind() == DeviceKind::host) return block_on(*state, kind, message, peer);
-  PyRequest request = post(handle, kind, std::move(message), peer);
-  request.wait_on_host();
-  return request.received();
-}
-
-void on_stream(WorldState& state, OpKind kind, Message message, int peer) {
-  const MessageBuffer& buffer = message.buffer;
-  perform(message, kind, peer, [&] {
-    if (kind == OpKind::recv) {
-      message.world->recv(buffer.address, buffer.bytes, peer, message.options, *message.choice.stream);
-    } else {
-      message.world->send(buffer.address, buffer.bytes, peer, message.options, *message.choice.stream);
-    }
-    return true;
-  });
-  state.keep(message.choice, std::move(message.buffer.hold));
-}
-
-void send(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
-  Message message = message_from(self, OpKind::send, array, lane, path, stream);
-  if (message.choice.stream)
-    return on_stream(*nb::cast<PyWorld&>(self).state(), OpKind::send, std::move(message), peer);
-  block(self, OpKind::send, std::move(message), peer);
-}
-
-std::optional<std::size_t> recv(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path,
-                                nb::handle stream) {
-  Message message = message_from(self, OpKind::recv, array, lane, path, stream);
-  if (message.choice.stream) {
-    on_stream(*nb::cast<PyWorld&>(self).state(), OpKind::recv, std::move(message), peer);
-    return std::nullopt;
-  }
-  return block(self, OpKind::recv, std::move(message), peer);
-}
-
-PyRequest isend(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
-  return post(self, OpKind::send, message_from(self, OpKind::send, array, lane, path, stream), peer);
-}
-
-PyRequest irecv(WorldHandle self, nb::handle array, int peer, int lane, const std::string& path, nb::handle stream) {
-  return post(self, OpKind::recv, message_from(self, OpKind::recv, array, lane, path, stream), peer);
-}
-
 // --- memory ---
 
 Block allocate(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
@@ -235,8 +98,12 @@ std::string place_of(PyWorld& self, std::uintptr_t address) {
 
 void synchronize(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
+  if (stream.is_none()) {
+    self.state()->synchronize();
+    return self.state()->check();
+  }
   const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
-  require(choice.stream.has_value(), "synchronize() takes a stream, or None for the device's default stream");
+  require(choice.stream.has_value(), "synchronize() takes a stream, or nothing for all that the world has used");
   if (choice.mine != nullptr) choice.mine->seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);
   if (choice.mine != nullptr) choice.mine->release_finished();
@@ -324,45 +191,6 @@ void bind_failures(nb::module_& m) {
       .def("__repr__", [](const Failure& failure) { return concat("<Failure: ", failure.reason, ">"); });
 }
 
-void bind_messages(nb::class_<PyWorld>& world) {
-  world
-      .def(
-          "send", &send, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
-          nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
-          "Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that\n"
-          "stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it "
-          "blocks\n"
-          "until the array may be reused. stream='host' blocks for any array. In a capture() the captured stream is\n"
-          "the default. Only bytes travel: the receiver's element type is not compared with the sender's.")
-      .def("recv", &recv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
-           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
-           "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
-           "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front "
-           "of\n"
-           "the array. Only bytes travel, whatever the element types.")
-      .def("isend", &isend, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
-           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
-           "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.")
-      .def("irecv", &irecv, nb::arg("array"), nb::arg("peer"), nb::kw_only(), nb::arg("lane") = 0,
-           nb::arg("path") = "auto", nb::arg("stream") = nb::none(),
-           "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"
-           "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes "
-           "travel.")
-      // Only when the form above has refused the arguments; for type checkers a form that nothing fits.
-      .def(
-          "send", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("send", given, named); },
-          nb::sig("def send(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
-      .def(
-          "recv", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("recv", given, named); },
-          nb::sig("def recv(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
-      .def(
-          "isend", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("isend", given, named); },
-          nb::sig("def isend(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"))
-      .def(
-          "irecv", [](nb::handle, nb::args given, nb::kwargs named) { refuse_message_call("irecv", given, named); },
-          nb::sig("def irecv(self, *wrong: typing.NoReturn, **unknown: typing.NoReturn) -> None"));
-}
-
 }  // namespace
 
 void bind_worlds(nb::module_& m) {
@@ -398,8 +226,12 @@ void bind_worlds(nb::module_& m) {
            "Blocks until every rank's host has come here. With a stream it does not block: the stream goes on once "
            "every\n"
            "rank's stream has come, and sees what each had stored before; may be captured. Collective.")
-      .def("synchronize", &synchronize, nb::arg("stream") = nb::none(),
-           "Blocks until the stream's work has finished, then raises if the world has failed.")
+      .def(
+          "synchronize", &synchronize, nb::arg("stream") = nb::none(),
+          "Blocks until the stream's work has finished, then raises if the world has failed or a message did not end\n"
+          "well. Without a stream: the work so far of all streams of the world, of others that it has enqueued on, and "
+          "of\n"
+          "the device's default stream.")
       .def(
           "abort",
           [](const PyWorld& self, const std::string& reason, bool interrupt) {

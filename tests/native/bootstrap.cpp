@@ -404,6 +404,14 @@ CASE(meeting_takes_no_value_of_a_rank_that_has_gone) {
   }
 }
 
+CASE(meeting_names_the_rank_that_went_first) {
+  Meeting meeting(3);
+  for (int rank = 0; rank < 3; ++rank) CHECK(meeting.enter(rank));
+  CHECK(meeting.leave(2).empty() && meeting.leave(0).empty());
+  const MeetingAnswers answers = meeting.gather(1, 1, "topic", "mine");
+  CHECK(answers.size() == 1 && answers[0].frame.find("rank 2 gave up") != std::string::npos);
+}
+
 CASE(ranks_that_tried_in_vain_before_meet_all_the_same) {
   for (const int early : {0, 1}) {
     const std::string address = fresh_name();

@@ -58,6 +58,21 @@ CASE(a_story_tells_each_fault_once) {
   CHECK(rest.find("rank 2: send") != std::string::npos);
 }
 
+CASE(a_cycle_of_messages_says_how_to_break_it) {
+  Failure failure;
+  failure.ahead_bytes = 4096;
+  failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::send, 0, Status::aborted)};
+  const std::string sends = story_of(failure);
+  CHECK(sends.find("post the receive before the send (irecv), or use isend or sendrecv: a send of more than 4096 B "
+                   "waits for its receive") != std::string::npos);
+  failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1), fault(1, OpKind::recv, 0, Status::aborted)};
+  CHECK(story_of(failure).find("one has to send first") != std::string::npos);
+  failure.faults[1].op = OpKind::wait;
+  CHECK(story_of(failure).find("first") == std::string::npos);
+  failure.faults.pop_back();  // no cycle
+  CHECK(story_of(failure).find("first") == std::string::npos);
+}
+
 CASE(a_story_with_dead_ranks_says_how_the_living_go_on) {
   Failure failure;
   failure.reason = "rank 2 (pid 71) died: its process ended";

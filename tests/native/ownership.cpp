@@ -6,6 +6,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <memory>
 #include <thread>
@@ -337,6 +338,35 @@ CASE(the_thread_that_lets_go_of_things_takes_no_signals) {
   auto answer = blocked.get_future();
   CHECK(answer.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
   CHECK(answer.get());
+}
+
+CASE(a_world_tells_of_the_unfinished_ops_of_every_face) {
+  on_all_devices(1, [](World& world) {
+    TestBuffer out(world, kBytes);
+    TestBuffer in(world, kBytes);
+    const auto layout = Layout::contiguous(kBytes);
+    const auto plan = world.plan("self").send(out.data(), layout, 0).recv(in.data(), layout, 0).build();
+    const auto window = world.window(in.data(), kBytes);
+    CollectiveCall barrier;
+    barrier.kind = OpKind::barrier;
+    const std::vector<std::function<void(Stream)>> ops = {
+        [&](Stream stream) { world.send(out.data(), 8, 0, {}, stream); },
+        [&](Stream stream) { plan->launch(stream); },
+        [&](Stream stream) { world.one_sided().put(Remote{*window, 0, 0}, out.data(), 8, stream); },
+        [&](Stream stream) { world.collective().run(barrier, stream); },
+    };
+    for (const auto& op : ops) {
+      const OwnStream own(world);
+      Gate gate(world.device(), own);
+      CHECK(world.unfinished().empty());
+      op(own);
+      CHECK(!world.unfinished().empty());
+      gate.open();
+      world.synchronize(own);
+      CHECK(world.unfinished().empty());
+    }
+    CHECK(world.recv(in.data(), 8, 0, {}) == Status::ok);
+  });
 }
 
 int main(int argc, char** argv) {

@@ -204,6 +204,65 @@ CASE(a_signal_follows_its_puts) {
   }
 }
 
+CASE(a_get_reads_what_was_there_when_the_launch_began) {
+  for (const Path path : {Path::automatic, Path::copy, Path::memop}) {
+    on_all_devices(3, [&](World& world) {
+      constexpr std::int64_t kRows = 50;
+      constexpr std::size_t kBytes = 8 * kRows * 4;
+      const auto segment = world.segment(kBytes);
+      TestBuffer in(world, kBytes);
+      TestBuffer column(world, 8 * kRows);
+      const OwnStream stream(world);
+      const int next = (world.rank() + 1) % world.size();
+      PlanBuilder builder = world.plan("gets");
+      builder.use_path(path);
+      const Layout whole = Layout::contiguous(kBytes);
+      const Layout tall = Layout::strided(8, {kRows}, {32});
+      builder.get(in.data(), whole, segment->peer(next), whole, next, "whole");
+      builder.get(column.data(), Layout::contiguous(8 * kRows), segment->peer(next) + 8, tall, next, "column");
+      const auto plan = builder.build();
+      CHECK(plan->explain().find("get from " + std::to_string(next)) != std::string::npos);
+      CHECK(plan->ops()[0].path == (path == Path::automatic ? Path::load : path));
+      for (int launch = 0; launch < 4; ++launch) {
+        const std::vector<unsigned char> mine = data_of(world.rank(), launch, kBytes);
+        world.one_sided().copy(segment->local(), mine.data(), kBytes);
+        world.barrier();
+        plan->launch(stream);
+        world.synchronize(stream);
+        const std::vector<unsigned char> theirs = data_of(next, launch, kBytes);
+        CHECK(in.read() == theirs);
+        const std::vector<unsigned char> got = column.read();
+        for (std::size_t row = 0; row < kRows; ++row) {
+          CHECK(std::equal(got.begin() + 8 * row, got.begin() + 8 * row + 8, theirs.begin() + 32 * row + 8));
+        }
+        world.barrier();
+      }
+    });
+  }
+}
+
+CASE(a_get_that_cannot_be_made_says_why) {
+  on_all_devices(2, [](World& world) {
+    const auto segment = world.segment(64);
+    TestBuffer in(world, 128);
+    const Layout all = Layout::contiguous(64);
+    const int other = 1 - world.rank();
+    CHECK_THROWS(world.plan("p").get(in.data(), all, in.data(), all, other), "take what segment.peer(");
+    CHECK_THROWS(world.plan("p").get(in.data(), all, segment->peer(other) + 8, all, other), "do not lie in rank");
+    CHECK_THROWS(world.plan("p").get(in.data(), all, segment->peer(other), Layout::contiguous(8), other),
+                 "the source has 8 B and the destination 64");
+    CHECK_THROWS(world.plan("p").get(in.data(), all, nullptr, all, other), "the source is null");
+    CHECK_THROWS(world.plan("p").get(in.data(), all, segment->peer(other), all, 2), "rank 2");
+    PlanBuilder twice = world.plan("twice");
+    twice.get(in.data(), all, segment->peer(other), all, other)
+        .get(in.data() + 32, all, segment->peer(other), all, other);
+    CHECK_THROWS((void)twice.build(), "overlap");
+    PlanBuilder wrong = world.plan("wrong");
+    wrong.use_path(Path::ll).get(in.data(), all, segment->peer(other), all, other);
+    CHECK_THROWS((void)wrong.build(), "cannot carry a get; load, copy and memop can");
+  });
+}
+
 CASE(a_signal_alone_ends_a_wait) {
   on_all_devices(2, [&](World& world) {
     const auto segment = world.segment(64);

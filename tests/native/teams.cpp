@@ -278,39 +278,102 @@ CASE(streams_change_words_atomically) {
   }
 }
 
+namespace {
+
+void layouts_by_stream(World& world) {
+  constexpr std::int64_t kSide = 40;
+  const auto segment = world.segment(kSide * kSide * 8);
+  const auto team = world.team();
+  const OwnStream stream(world);
+  OneSided& one_sided = world.one_sided();
+  TestBuffer column(world, kSide * 8);
+  column.write(pattern(kSide * 8, static_cast<unsigned>(world.rank())));
+  const Layout tall = Layout::strided(8, {kSide}, {kSide * 8});
+  const Layout plain = Layout::contiguous(kSide * 8);
+  const int other = 1 - world.rank();
+  one_sided.put(one_sided.symmetric(segment->local() + 24, other), tall, column.data(), plain, stream);
+  team->barrier(stream);
+  TestBuffer back(world, kSide * 8);
+  one_sided.get(back.data(), plain, one_sided.symmetric(segment->local() + 24, other), tall, stream);
+  world.synchronize(stream);
+  CHECK(back.read() == pattern(kSide * 8, static_cast<unsigned>(world.rank())));
+  std::vector<unsigned char> matrix(kSide * kSide * 8);
+  one_sided.copy(matrix.data(), segment->local(), matrix.size());
+  const std::vector<unsigned char> theirs = pattern(kSide * 8, static_cast<unsigned>(other));
+  for (std::int64_t i = 0; i < kSide; ++i) {
+    const auto row = matrix.begin() + i * kSide * 8;
+    CHECK(std::equal(row + 24, row + 32, theirs.begin() + i * 8) && row[16] == 0 && row[32] == 0);
+  }
+  CHECK_THROWS(
+      one_sided.put(one_sided.symmetric(segment->local() + 8 * kSide, other), tall, column.data(), plain, stream),
+      "not within");
+  CHECK_THROWS(
+      one_sided.put(one_sided.symmetric(segment->local(), other), tall, column.data(), Layout::contiguous(8), stream),
+      "layouts of equal bytes");
+  team->sync();
+}
+
+}  // namespace
+
 CASE(streams_put_and_get_layouts) {
-  on_all_devices(2, [](World& world) {
-    constexpr std::int64_t kSide = 40;
-    const auto segment = world.segment(kSide * kSide * 8);
-    const auto team = world.team();
-    const OwnStream stream(world);
-    OneSided& one_sided = world.one_sided();
-    TestBuffer column(world, kSide * 8);
-    column.write(pattern(kSide * 8, static_cast<unsigned>(world.rank())));
-    const Layout tall = Layout::strided(8, {kSide}, {kSide * 8});
-    const Layout plain = Layout::contiguous(kSide * 8);
-    const int other = 1 - world.rank();
-    one_sided.put(one_sided.symmetric(segment->local() + 24, other), tall, column.data(), plain, stream);
-    team->barrier(stream);
-    TestBuffer back(world, kSide * 8);
-    one_sided.get(back.data(), plain, one_sided.symmetric(segment->local() + 24, other), tall, stream);
-    world.synchronize(stream);
-    CHECK(back.read() == pattern(kSide * 8, static_cast<unsigned>(world.rank())));
-    std::vector<unsigned char> matrix(kSide * kSide * 8);
-    one_sided.copy(matrix.data(), segment->local(), matrix.size());
-    const std::vector<unsigned char> theirs = pattern(kSide * 8, static_cast<unsigned>(other));
-    for (std::int64_t i = 0; i < kSide; ++i) {
-      const auto row = matrix.begin() + i * kSide * 8;
-      CHECK(std::equal(row + 24, row + 32, theirs.begin() + i * 8) && row[16] == 0 && row[32] == 0);
+  for (const std::string& device : device_specs()) {
+    for (const char* path : {"auto", "stage"}) {
+      Parameters parameters = quick(device);
+      parameters.path = path;
+      run_ranks(2, parameters, layouts_by_stream);
     }
-    CHECK_THROWS(
-        one_sided.put(one_sided.symmetric(segment->local() + 8 * kSide, other), tall, column.data(), plain, stream),
-        "not within");
-    CHECK_THROWS(
-        one_sided.put(one_sided.symmetric(segment->local(), other), tall, column.data(), Layout::contiguous(8), stream),
-        "layouts of equal bytes");
-    team->sync();
-  });
+  }
+}
+
+// Each rank sets its own word at every rank, the highest last; the streams wait for all, for any, for some.
+CASE(streams_wait_for_all_any_or_some_of_many_words) {
+  for (const int size : {1, 2, 5}) {
+    on_all_devices(size, [](World& world) {
+      const auto count = static_cast<std::size_t>(world.size());
+      const auto segment = world.segment(8 * count);
+      auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
+      const auto out = world.allocate(4 * count, MemoryKind::pinned);
+      auto* const left_out = reinterpret_cast<int*>(out->data());
+      const auto answers = world.allocate(8 * (count + 1), MemoryKind::pinned);
+      auto* const found = reinterpret_cast<std::uint64_t*>(answers->data());
+      std::uint64_t* const indices = found + 1;
+      const OwnStream stream(world);
+      OneSided& one_sided = world.one_sided();
+      const Until set{Compare::gt, 0, 8, Sign::unsigned_word};
+      std::fill(left_out, left_out + count, 1);
+      one_sided.wait_all({words, count, left_out}, set, stream);  // none of them: does not wait
+      one_sided.wait_any({words, count, left_out}, set, found, stream);
+      world.synchronize(stream);
+      CHECK(*found == count);
+      one_sided.wait_some({words, count, left_out}, set, indices, found, stream);
+      world.synchronize(stream);
+      CHECK(*found == 0);
+      std::fill(left_out, left_out + count, 0);
+      world.barrier();
+      for (int rank = 0; rank < world.size(); ++rank) {
+        one_sided.signal({one_sided.symmetric(words + world.rank(), rank), SignalOp::set,
+                          static_cast<std::uint64_t>(world.rank()) + 1, 8},
+                         stream);
+      }
+      for (std::size_t taken = 0; taken < count; ++taken) {
+        one_sided.wait_any({words, count, left_out}, set, found, stream);
+        world.synchronize(stream);
+        CHECK(*found < count && left_out[*found] == 0 && read(world, words + *found) == *found + 1);
+        left_out[*found] = 1;
+      }
+      one_sided.wait_all({words, count}, {Compare::ge, 1, 8, Sign::unsigned_word}, stream);
+      if (world.size() == 1) return;
+      one_sided.wait_some({words, count}, {Compare::ne, 1, 8, Sign::unsigned_word}, indices, found, stream);
+      world.synchronize(stream);
+      CHECK(*found == count - 1);
+      for (std::size_t i = 0; i < *found; ++i) CHECK(indices[i] == i + 1);
+      std::uint64_t* const crooked = reinterpret_cast<std::uint64_t*>(answers->data() + 4);
+      CHECK_THROWS(one_sided.wait_any({words, count}, set, crooked, stream), "words of 8 B");
+      CHECK_THROWS(one_sided.wait_some({words, count}, set, nullptr, found, stream), "words of 8 B");
+      CHECK_THROWS(one_sided.wait_all({words, count}, {Compare::eq, 0, 2}, stream), "4 or 8 bytes");
+      world.barrier();
+    });
+  }
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -32,7 +32,19 @@ def test_make_commands_are_targets(page: Path) -> None:
 def test_every_make_target_is_in_the_help() -> None:
     text = (ROOT / "Makefile").read_text()
     phony = set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)[1].split())
-    inner = {"help", "build", "libmp", "setup", "setup-check", "python", "lint", "rules", "install-check", "sanitize"}
+    inner = {
+        "help",
+        "build",
+        "package",
+        "libmp",
+        "setup",
+        "setup-check",
+        "python",
+        "lint",
+        "rules",
+        "install-check",
+        "sanitize",
+    }
     told = set(re.findall(r'@echo "make ([\w-]+)', text))
     assert phony - inner == told
 

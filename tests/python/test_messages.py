@@ -385,3 +385,93 @@ def test_a_request_of_an_unfinished_message_does_not_know_its_size() -> None:
             _ = request.received
         world.send(b"x", 0)
         request.wait()
+
+
+# --- sendrecv ---
+
+
+@pytest.mark.parametrize("form", ["blocking", "stream", "captured"])
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("device", DEVICES)
+def test_all_ranks_of_a_ring_may_sendrecv(form: str, memory: str, device: str) -> None:
+    size = 3
+
+    def go_round(world: ons.World) -> None:
+        right, left = (world.rank + 1) % size, (world.rank - 1) % size
+        stream: Any = "host" if form == "blocking" else world.stream()
+        for nbytes in (0, 1, 8192, 70001, 2**20 + 3):  # the last ones do not run ahead of their receives
+            out = array_of(world, pattern(nbytes, world.rank), memory)
+            got = array_of(world, np.zeros(nbytes, "u1"), memory)
+            if form == "blocking":
+                assert world.sendrecv(out, right, got, left, stream=stream) == nbytes
+            elif form == "stream":
+                assert world.sendrecv(out, right, got, left, lane=2, stream=stream) is None
+            else:
+                with world.capture(stream) as graph:
+                    world.sendrecv(out, right, got, left)
+                graph.launch(stream)
+                graph.launch(stream)
+            if form != "blocking":
+                stream.synchronize()
+            assert np.array_equal(values_of(world, got), pattern(nbytes, left)), f"{nbytes} bytes"
+
+    ons.run_threads(size, go_round, device=device)
+
+
+def test_a_sendrecv_matches_plain_sends_and_receives() -> None:
+    def both(world: ons.World) -> None:
+        got = np.zeros(100_000)
+        assert world.sendrecv(np.arange(10.0), 1, got, 1, lane=4) == 8 * 50_000
+        assert list(got[[49_999, 50_000]]) == [49_999, 0]
+
+    def plain(world: ons.World) -> None:
+        got = np.zeros(10)
+        request = world.irecv(got, 0, lane=4)
+        world.send(np.arange(50_000.0), 0, lane=4)
+        request.wait()
+        assert got[9] == 9
+
+    pair(both, plain)
+
+
+def test_a_sendrecv_tells_which_half_went_wrong_and_the_next_is_whole() -> None:
+    def first(world: ons.World) -> None:
+        got = bytearray(8)
+        with pytest.raises(
+            ons.TruncatedError, match="recv of 8 B from rank 1 on lane 0 is too small for its message of"
+        ):
+            world.sendrecv(b"12345678", 1, got, 1)
+        assert world.sendrecv(b"abcdefgh", 1, got, 1) == 8
+        assert got == b"ABCDEFGH"
+        assert world.take_faults() == []
+
+    def second(world: ons.World) -> None:
+        got = bytearray(8)
+        with pytest.raises(ons.TruncatedError, match="send of 100000 B to rank 0 on lane 0 does not fit its receive"):
+            world.sendrecv(bytes(100_000), 0, got, 0)
+        assert got == b"12345678"
+        assert world.sendrecv(b"ABCDEFGH", 0, got, 0) == 8
+        assert got == b"abcdefgh"
+
+    pair(first, second)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "complaint"),
+    [
+        ("sendrecv(box, 0, box)", TypeError, "there is no source; call sendrecv.send_array, dest, recv_array, source"),
+        ("sendrecv(box, 0, None, 0)", TypeError, "the recv_array is None"),
+        ("sendrecv(box, box, box, 0)", TypeError, "dest is a bytearray, but must be a rank"),
+        ("sendrecv(box, 1, box, 0)", ons.InvalidArgumentError, "sendrecv: rank 1 does not exist"),
+        ("sendrecv(box, 0, box, 0, lane=64)", ons.InvalidArgumentError, "sendrecv: lane 64 does not exist"),
+        ("sendrecv(box, 0, b'12', 0)", ons.InvalidArgumentError, "read-only"),
+    ],
+)
+def test_a_sendrecv_that_is_refused_posts_nothing(call: str, error: type[Exception], complaint: str) -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        names = {"world": world, "box": bytearray(b"12")}
+        with pytest.raises(error, match=complaint):
+            eval(f"world.{call}", names)
+        got = bytearray(2)
+        assert world.sendrecv(b"ab", 0, got, 0) == 2
+        assert got == b"ab"

@@ -288,3 +288,78 @@ def test_a_world_may_close_while_another_thread_launches_or_builds_its_plans(tmp
     """
     ended = run_job(tmp_path, 1, program)
     assert ended.code == 0, ended.err
+
+
+WAYS_TO_A_STREAM = {
+    "an operation": lambda world, stream, box: world.recv(box, 0, stream=stream),
+    "a request": lambda world, stream, box: world.irecv(box, 0, stream=stream).wait(),
+    "a plan": lambda world, stream, box: world.plan().recv(box, 0).send(np.ones(8, "u1"), 0).build().launch(stream),
+}
+
+
+def captured(world: ons.World, stream: ons.Stream, box: np.ndarray) -> None:
+    with world.capture(stream) as graph:
+        world.recv(box, 0)
+    graph.launch()
+
+
+@pytest.mark.parametrize("way", [*WAYS_TO_A_STREAM.values(), captured], ids=[*WAYS_TO_A_STREAM, "a graph"])
+def test_synchronize_without_a_stream_waits_for_all_streams_of_the_world(way: Callable[..., Any]) -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", timeout_s=30) as world:
+        streams = [world.stream() for _ in range(3)]
+        gate, box = np.zeros(8, "u1"), np.zeros(8, "u1")
+        world.recv(gate, 0, lane=1, stream=streams[1])  # what follows on the stream waits for this
+        way(world, streams[1], box)
+        waiter = threading.Thread(target=world.synchronize)
+        waiter.start()
+        waiter.join(0.2)
+        assert waiter.is_alive(), "synchronize() returned before the work of a stream had ended"
+        world.send(np.ones(8, "u1"), 0)
+        world.send(np.ones(8, "u1"), 0, lane=1)
+        waiter.join()
+        assert box.all()
+
+
+def test_synchronize_without_a_stream_raises_what_went_wrong_on_any() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        stream = world.stream()
+        world.recv(bytearray(2), 0, stream=stream)
+        world.send(b"1234", 0)
+        with pytest.raises(ons.TruncatedError, match="recv of 2 B"):
+            world.synchronize()
+        world.synchronize()
+
+
+def test_synchronize_without_a_stream_leaves_a_capture_alone() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        stream, box = world.stream(), bytearray(8)
+        with world.capture(stream) as graph:
+            world.recv(box, 0)
+            world.synchronize()
+        world.send(b"12345678", 0)
+        graph.launch()
+        world.synchronize()
+        assert box == b"12345678"
+
+
+def test_a_graph_launches_on_the_stream_that_it_was_captured_on() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        stream, box = world.stream(), bytearray(1)
+        with world.capture(stream) as graph:
+            world.recv(box, 0)
+        for value in (b"a", b"b"):
+            world.send(value, 0)
+            graph.launch() if value == b"a" else graph.launch(None)
+            stream.synchronize()
+            assert box == value
+        with pytest.raises(ons.InvalidArgumentError, match=r"a graph runs on a stream: graph.launch\(\)"):
+            graph.launch("host")
+        assert repr(stream) == "<Stream on host>"
+        del stream
+        gc.collect()
+        with pytest.raises(ons.InvalidArgumentError, match=r"captured on is gone: keep it, or name another"):
+            graph.launch()
+        world.send(b"c", 0)
+        graph.launch(world.stream())
+        world.synchronize()
+        assert box == b"c"

@@ -161,6 +161,24 @@ def test_puts_and_signals_reach_the_peers_segment() -> None:
     ons.run_threads(2, rank, device="host")
 
 
+def test_gets_read_the_peers_segment() -> None:
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        data = world.segment(8 * 16)
+        got = np.zeros((8, 2))
+        plan = world.plan("get").get(got[:, 1], data.peer(peer, "f8")[::2], peer).build()
+        assert [(op.kind, op.path) for op in plan.ops] == [("get", "load")]
+        for turn in range(5):
+            data.local("f8")[:] = np.arange(16) + 100 * world.rank + turn
+            world.barrier()
+            plan.launch()
+            assert (got[:, 1] == np.arange(0, 16, 2) + 100 * peer + turn).all()
+            assert (got[:, 0] == 0).all()
+            world.barrier()
+
+    ons.run_threads(2, rank, device="host")
+
+
 def test_a_captured_plan_replays() -> None:
     def rank(world: ons.World) -> None:
         peer = 1 - world.rank

@@ -264,22 +264,36 @@ def test_a_reader_that_goes_ends_the_job() -> None:
 
 @pytest.mark.parametrize(
     ("name", "code", "text"),
-    [("missing", 127, "No such file or directory"), ("script.py", 126, "for a script: onstream run ... python")],
+    [
+        ("missing", 127, "No such file or directory"),
+        ("script.py", 127, "it is a Python script: onstream run -n 2 python script.py"),
+        ("./script.py", 126, "it is a Python script: onstream run -n 2 python ./script.py"),
+        ("program", 127, "on the PATH; the one in this folder is ./program"),
+    ],
 )
 def test_a_program_that_cannot_start_is_named(tmp_path: Path, name: str, code: int, text: str) -> None:
     (tmp_path / "script.py").write_text("print('never')")
-    program = tmp_path / name
+    (tmp_path / "program").write_text("a binary")
     job = subprocess.run(
-        [sys.executable, str(LAUNCHER), "-n", "2", str(program)],
+        [sys.executable, str(LAUNCHER), "-n", "2", name],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=SOON_S,
         check=False,
     )
     assert job.returncode == code
-    assert str(program) in job.stderr
+    assert f"cannot start '{name}'" in job.stderr
     assert text in job.stderr
     assert "Traceback" not in job.stderr
+
+
+def test_a_rank_is_named_once_a_line() -> None:
+    program = "sys.stderr.write(f'onstream[{rank}] error: the\\nonstream[9] of another\\n'); sys.exit(3)"
+    told = run(2, program).stderr
+    assert "[1] onstream error: the\n" in told
+    assert "[1] onstream[9] of another\n" in told
+    assert "onstream[1] error: the\n" in run(2, program, "--no-prefix").stderr
 
 
 @pytest.mark.parametrize("options", [["-n", "0", "true"], ["-n", "two", "true"], ["-n", "2"]])

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -113,3 +114,17 @@ def test_formatters_are_not_promised_offline(tmp_path: Path) -> None:
     result = setup(tmp_path, "--check", ONSTREAM_OFFLINE="1")
     assert result.returncode == 1
     assert "make check" in result.stderr
+
+
+def test_the_demo_builds_no_tests_and_no_benchmarks() -> None:
+    dry = subprocess.run(["make", "-n", "demo"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert "tools/build.py" in dry.stdout
+    assert "--package" in dry.stdout
+    asked = "import sys; sys.path.insert(0, 'tools'); import build; print(build.tool('ninja'), *build.PACKAGE)"
+    said = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
+    ninja, *targets = said.stdout.split()
+    listed = [ninja, "-C", str(build_folder()), "-t", "commands", *targets]
+    steps = subprocess.run(listed, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert "python/src" in steps
+    assert "tests/native" not in steps
+    assert "CMakeFiles/bench_" not in steps

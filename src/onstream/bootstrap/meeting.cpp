@@ -97,8 +97,8 @@ MeetingAnswers Meeting::gather(int rank, std::uint64_t id, std::string_view topi
 }
 
 bool Meeting::fail_if_hopeless(std::string_view topic, const Gather& gather, MeetingAnswers& answers) const {
-  for (std::size_t rank = 0; rank < gone_.size(); ++rank) {
-    if (gone_[rank] == Gone::no || gather.values[rank].has_value()) continue;
+  for (const std::size_t rank : departures_) {
+    if (gather.values[rank].has_value()) continue;
     const bool died = gone_[rank] == Gone::died;
     const std::string text = died ? concat("rank ", rank, " died before ", topic, ": its connection to rank 0 closed")
                                   : concat("rank ", rank, " gave up before ", topic, "; see its own error");
@@ -142,6 +142,7 @@ void Meeting::take_back(int rank, std::optional<std::uint64_t> id) {
 
 MeetingAnswers Meeting::go(int rank, Gone how) {
   gone_[static_cast<std::size_t>(rank)] = how;
+  departures_.push_back(static_cast<std::size_t>(rank));
   for (auto& [key, questions] : getters_) std::erase_if(questions, [&](const Question& q) { return q.rank == rank; });
   take_back(rank, std::nullopt);
   MeetingAnswers answers;

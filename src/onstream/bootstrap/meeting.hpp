@@ -66,6 +66,7 @@ class Meeting {
 
   std::string generation_;
   std::vector<Gone> gone_;
+  std::vector<std::size_t> departures_;  // the ranks that have gone, in that order: who goes first is the cause
   std::vector<bool> present_;
   std::map<std::string, std::string, std::less<>> values_;
   std::map<std::string, std::vector<Question>, std::less<>> getters_;

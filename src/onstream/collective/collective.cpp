@@ -230,6 +230,7 @@ class Collective::Implementation {
       return;
     }
     channel.newest = uses_.note(stream);
+    fabric_->uses().note(stream, channel.newest);
     channel.last_stream = stream.handle;
   }
 

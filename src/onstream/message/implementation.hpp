@@ -38,11 +38,13 @@ class Messages::Implementation {
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
   std::shared_ptr<Request> isend(const Outgoing& message);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  Exchange isendrecv(const Outgoing& out, const Incoming& in);
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);
 
   bool has_room(std::size_t bytes, int peer, int lane) const;
+  std::vector<std::shared_ptr<Event>> unfinished() const { return uses_.unfinished(); }
   std::size_t device_bytes() const { return ground_->lanes.device_bytes(); }
 
  private:

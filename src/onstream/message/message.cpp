@@ -66,13 +66,13 @@ void Messages::Implementation::load_kernels() {
 void Messages::Implementation::check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                                                const MessageOptions& options) {
   const int lanes = ground_->lanes.count();
-  fabric_->check();
   require(peer >= 0 && peer < fabric_->size(), what, ": rank ", peer, " does not exist; this world has ranks 0 to ",
           fabric_->size() - 1);
   require(options.lane >= 0 && options.lane < lanes, what, ": lane ", options.lane,
           " does not exist; this world has lanes 0 to ", lanes - 1, " (parameter lanes)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
   require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
+  fabric_->check();  // last: that the world has failed shall not hide what is wrong with the call
 }
 
 SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion) {
@@ -181,6 +181,7 @@ std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, i
                                          const MessageOptions& options) {
   return implementation_->irecv(destination, bytes, peer, options);
 }
+Exchange Messages::isendrecv(const Outgoing& out, const Incoming& in) { return implementation_->isendrecv(out, in); }
 Status Messages::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
   return implementation_->sendrecv(out, in, received);
 }
@@ -191,6 +192,7 @@ bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
 }
 std::size_t Messages::received(const std::shared_ptr<Request>& request) { return request->received; }
 bool Messages::captured(const std::shared_ptr<Request>& request) { return request->captured; }
+std::vector<std::shared_ptr<Event>> Messages::unfinished() const { return implementation_->unfinished(); }
 std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }
 
 }  // namespace onstream

@@ -56,6 +56,12 @@ struct Incoming {
 // An isend or irecv on its way. Keeps alive what it needs; the buffer stays the caller's and must live until the wait.
 class Request;
 
+// Both halves of a sendrecv. Wait for the receive first: that may fetch what the peer waits for.
+struct Exchange {
+  std::shared_ptr<Request> sent;
+  std::shared_ptr<Request> arriving;
+};
+
 class Messages {
  public:
   explicit Messages(std::shared_ptr<Fabric> fabric);  // collective: allocates the lanes
@@ -80,6 +86,8 @@ class Messages {
   Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options, std::size_t* received);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  // Posts both, or, if either is refused, none.
+  Exchange isendrecv(const Outgoing& out, const Incoming& in);
   // How the send ended, or, if that is ok, the receive.
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received);
   Status wait(const std::shared_ptr<Request>& request);
@@ -93,6 +101,8 @@ class Messages {
   static std::size_t received(const std::shared_ptr<Request>& request);
   // Whether a graph holds the request: then only waits on streams, in the capture, are about it.
   static bool captured(const std::shared_ptr<Request>& request);
+  // Of each stream with messages that were enqueued eagerly and have not ended: the point behind them.
+  std::vector<std::shared_ptr<Event>> unfinished() const;
   std::size_t device_bytes() const;
 
  private:

@@ -20,13 +20,17 @@ void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in,
   wait_all(requests, stream);
 }
 
-Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
+Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming& in) {
   check_both(out, in);
-  const auto receive = irecv(in.destination, in.bytes, in.peer, in.options);
-  const auto sent = isend(out);
-  const Status recv_status = wait(receive);  // first: it may fetch what the peer waits for
-  const Status send_status = wait(sent);
-  if (received != nullptr) *received = receive->received;
+  auto arriving = irecv(in.destination, in.bytes, in.peer, in.options);  // first: a full ring may need it to go on
+  return {isend(out), std::move(arriving)};
+}
+
+Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
+  const Exchange both = isendrecv(out, in);
+  const Status recv_status = wait(both.arriving);
+  const Status send_status = wait(both.sent);
+  if (received != nullptr) *received = both.arriving->received;
   return send_status != Status::ok ? send_status : recv_status;
 }
 

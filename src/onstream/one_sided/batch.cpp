@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "onstream/base/error.hpp"
+#include "onstream/layout/cursor.hpp"
 #include "onstream/one_sided/implementation.hpp"
 
 namespace onstream {
@@ -85,6 +86,42 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
              address_of(destination) + done);
     release_helper(from.rank);
   }
+}
+
+namespace {
+
+// Calls piece(offset in `to`, offset in `from`, bytes) for what is contiguous on both sides, in order.
+template <class Piece>
+void each_piece(const char* what, const Layout& to, const Layout& from, const Piece& piece) {
+  require(to.bytes() == from.bytes(), what, ": layouts of equal bytes, but the destination is ", to.describe(),
+          " and the source ", from.describe());
+  Cursor writer(to.view(), 0);
+  Cursor reader(from.view(), 0);
+  for (std::size_t left = to.bytes(); left > 0;) {
+    const std::size_t now = std::min<std::size_t>({left, writer.run_left(), reader.run_left()});
+    piece(writer.offset(), reader.offset(), now);
+    writer.advance(now);
+    reader.advance(now);
+    left -= now;
+  }
+}
+
+Remote moved(const Remote& place, std::int64_t offset) {
+  return {place.window, place.rank, place.offset + static_cast<std::size_t>(offset)};
+}
+
+}  // namespace
+
+void Batch::put(const Remote& to, const Layout& to_layout, const void* source, const Layout& source_layout) {
+  each_piece("put", to_layout, source_layout, [&](std::int64_t there, std::int64_t here, std::size_t bytes) {
+    put(moved(to, there), static_cast<const std::byte*>(source) + here, bytes);
+  });
+}
+
+void Batch::get(void* destination, const Layout& to_layout, const Remote& from, const Layout& from_layout) {
+  each_piece("get", to_layout, from_layout, [&](std::int64_t here, std::int64_t there, std::size_t bytes) {
+    get(static_cast<std::byte*>(destination) + here, moved(from, there), bytes);
+  });
 }
 
 void Batch::put_now(const Remote& to, const void* source, std::size_t bytes) {

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "onstream/layout/layout.hpp"
 #include "onstream/one_sided/device.hpp"
 #include "onstream/one_sided/step.hpp"
 #include "onstream/one_sided/window.hpp"
@@ -44,6 +45,14 @@ struct Until {
   Sign sign = Sign::unsigned_word;
 };
 
+// Words of this rank's own memory, side by side, but for those that `left_out` leaves out: an int for each, not 0 for
+// those. Null: none.
+struct WordRow {
+  const void* first = nullptr;
+  std::size_t count = 0;
+  const int* left_out = nullptr;
+};
+
 class Batch {
  public:
   explicit Batch(OneSided& one_sided);
@@ -52,6 +61,9 @@ class Batch {
   // Copies from local memory into a window, and back.
   void put(const Remote& to, const void* source, std::size_t bytes);
   void get(void* destination, const Remote& from, std::size_t bytes);
+  // Between layouts of equal bytes(), laid from these places: a step for each piece that is contiguous on both sides.
+  void put(const Remote& to, const Layout& to_layout, const void* source, const Layout& source_layout);
+  void get(void* destination, const Layout& to_layout, const Remote& from, const Layout& from_layout);
   // As put, but takes the bytes now: `source` may be reused as soon as the call returns. Host memory.
   void put_now(const Remote& to, const void* source, std::size_t bytes);
   // After everything before it in the batch has arrived.

@@ -1,8 +1,9 @@
-// Kernel bodies of one-sided ops that are no list of steps: a barrier, and a copy between layouts.
+// Kernel bodies of one-sided ops that are no list of steps: a barrier, a copy between layouts, a wait for many words.
 #pragma once
 
 #include "onstream/layout/walk.hpp"
 #include "onstream/one_sided/device.hpp"
+#include "onstream/one_sided/step.hpp"
 
 namespace onstream::one_sided {
 
@@ -30,6 +31,67 @@ struct Walk {
     copy_part(group, {to, &to_layout}, {from, &from_layout}, bytes, grain, static_cast<std::uint32_t>(group.block()),
               static_cast<std::uint32_t>(group.blocks()));
     group.fence();
+  }
+};
+
+enum class Many : std::uint8_t { all, any, some };
+
+// One block. `first` is the wait for the first word; what does not end well leaves a fault.
+struct WaitMany {
+  WaitView wait;
+  Step first;
+  std::uint64_t count;
+  const int* left_out;
+  std::uint64_t* found;
+  std::uint64_t* indices;
+  Many many;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (many == Many::all) return await_all(group);
+    if (group.rank() != 0) return;
+    std::uint64_t one = count;
+    if (has_one(count, left_out)) {
+      const Status status = wait_for_peer(group, wait, kAnyRank, [&] { return (one = next(group, 0)) != count; });
+      if (status != Status::ok) return tell(group, status);
+    }
+    if (many == Many::any) return group.store_relaxed(found, one);
+    std::uint64_t total = 0;
+    for (; one < count; one = next(group, one + 1)) group.store_relaxed(indices + total++, one);
+    group.store_relaxed(found, total);
+  }
+
+ private:
+  ONSTREAM_BODY Step step(std::uint64_t i) const {
+    Step one = first;
+    one.target += i * first.width;
+    return one;
+  }
+  ONSTREAM_BODY bool takes_part(std::uint64_t i) const { return left_out == nullptr || left_out[i] == 0; }
+
+  template <class Group>
+  ONSTREAM_BODY void await_all(const Group& group) const {
+    const auto stride = static_cast<std::uint64_t>(group.size());
+    for (auto i = static_cast<std::uint64_t>(group.rank()); i < count; i += stride) {
+      if (takes_part(i) && await(group, wait, step(i)) != Status::ok) return;
+    }
+  }
+  // The first word from `from` on that compares; count: none.
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t next(const Group& group, std::uint64_t from) const {
+    for (std::uint64_t i = from; i < count; ++i) {
+      if (takes_part(i) && is_met(group, step(i))) return i;
+    }
+    return count;
+  }
+  template <class Group>
+  ONSTREAM_BODY void tell(const Group& group, Status status) const {
+    Fault fault;
+    fault.op = static_cast<std::uint64_t>(OpKind::wait);
+    fault.peer = static_cast<std::uint64_t>(kAnyRank);
+    fault.bytes = first.width;
+    fault.extra = first.source;
+    report(group, wait, status, fault);
   }
 };
 

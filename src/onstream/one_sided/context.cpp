@@ -234,25 +234,16 @@ void Context::carry(const Carriage& what) {
 
 bool Context::kernels_access(const void* local) const { return implementation_->device_.inspect(local).kernel_access; }
 
-// What neither the CPU nor one kernel can do: each contiguous piece is a put or get of its own.
+// What neither the CPU nor one kernel can do. `lowest` is where the far layout's first byte in memory lies.
 void Context::carry_pieces(const Carriage& what, const Remote& lowest) {
   const bool puts = what.direction == Direction::put;
   const Layout& far = puts ? *what.to_layout : *what.source_layout;
-  Cursor writer(what.to_layout->view(), 0);
-  Cursor reader(what.source_layout->view(), 0);
+  const Remote place{lowest.window, lowest.rank, lowest.offset - static_cast<std::size_t>(far.lowest())};
   Batch batch(implementation_->one_sided_);
-  for (std::size_t left = what.to_layout->bytes(); left > 0;) {
-    const std::size_t now = std::min<std::size_t>({left, writer.run_left(), reader.run_left()});
-    const std::int64_t offset = (puts ? writer : reader).offset() - far.lowest();
-    const Remote place{lowest.window, lowest.rank, lowest.offset + static_cast<std::size_t>(offset)};
-    if (puts) {
-      batch.put(place, static_cast<const std::byte*>(what.source) + reader.offset(), now);
-    } else {
-      batch.get(static_cast<std::byte*>(what.to) + writer.offset(), place, now);
-    }
-    writer.advance(now);
-    reader.advance(now);
-    left -= now;
+  if (puts) {
+    batch.put(place, *what.to_layout, what.source, *what.source_layout);
+  } else {
+    batch.get(what.to, *what.to_layout, place, *what.source_layout);
   }
   implementation_->enqueue(batch);
   implementation_->finish();

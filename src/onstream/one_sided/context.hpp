@@ -162,6 +162,10 @@ class Context {
     return atomic(AtomicOp::add, word, value, T{}, rank);
   }
   template <class T>
+  T fetch_inc(T* word, int rank) {
+    return fetch_add(word, T{1}, rank);
+  }
+  template <class T>
   T fetch_and(T* word, T value, int rank) {
     return atomic(AtomicOp::bit_and, word, value, T{}, rank);
   }

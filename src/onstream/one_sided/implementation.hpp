@@ -9,6 +9,7 @@
 
 #include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
+#include "onstream/one_sided/bodies.hpp"
 #include "onstream/one_sided/helper.hpp"
 #include "onstream/one_sided/one_sided.hpp"
 #include "onstream/one_sided/segments.hpp"
@@ -38,6 +39,11 @@ class OneSidedImplementation {
   std::shared_ptr<Team> team();
   // Copies between layouts, on the stream.
   void walk(void* to, const Layout& to_layout, const void* from, const Layout& from_layout, Stream stream);
+  struct Answer {
+    std::uint64_t* found;
+    std::uint64_t* indices;
+  };
+  void wait_many(one_sided::Many many, const WordRow& words, const Until& until, const Answer& answer, Stream stream);
   void run(std::span<const one_sided::Step> steps, Stream stream);
   void run(std::span<const one_sided::Step> steps);
   Status wait(const one_sided::Step& step);

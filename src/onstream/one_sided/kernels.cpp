@@ -27,5 +27,9 @@ const Kernel& walk_kernel() {
   static const Kernel kernel{"one_sided_walk", host_entry<Walk>, ONSTREAM_CUDA_ADDRESS(walk)};
   return kernel;
 }
+const Kernel& wait_many_kernel() {
+  static const Kernel kernel{"one_sided_wait_many", host_entry<WaitMany>, ONSTREAM_CUDA_ADDRESS(wait_many)};
+  return kernel;
+}
 
 }  // namespace onstream::one_sided

@@ -9,6 +9,7 @@ const Kernel& few_steps_kernel();
 const Kernel& many_steps_kernel();
 const Kernel& barrier_kernel();
 const Kernel& walk_kernel();
+const Kernel& wait_many_kernel();
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; kernels.cu.
@@ -17,6 +18,7 @@ struct CudaAddresses {
   const void* many_steps;
   const void* barrier;
   const void* walk;
+  const void* wait_many;
 };
 CudaAddresses cuda_addresses();
 #endif

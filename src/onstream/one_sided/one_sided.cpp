@@ -52,6 +52,7 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
   device_->load(one_sided::many_steps_kernel());
   device_->load(one_sided::barrier_kernel());
   device_->load(one_sided::walk_kernel());
+  device_->load(one_sided::wait_many_kernel());
 }
 
 // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
@@ -166,7 +167,10 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
 }
 
 Noted OneSidedImplementation::note(Stream stream) {
-  if (uses_.note(stream) != nullptr) return Noted::enqueued;
+  if (auto event = uses_.note(stream)) {
+    fabric_->uses().note(stream, std::move(event));
+    return Noted::enqueued;
+  }
   device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
   if (helper_ != nullptr) device_->retain(stream, helper_->memory());
   return Noted::captured;
@@ -201,6 +205,30 @@ Status OneSidedImplementation::wait_here(const Step& step) {
   const WaitView view = fabric_->wait_view();
   const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
   return finish_wait(status, concat("a wait of the host for a word of ", step.width, " B"));
+}
+
+void OneSidedImplementation::wait_many(one_sided::Many many, const WordRow& words, const Until& until,
+                                       const Answer& answer, Stream stream) {
+  fabric_->check();
+  const auto writable = [&](const char* what, const void* address) {
+    require(reinterpret_cast<std::uintptr_t>(address) % sizeof(std::uint64_t) == 0 && address != nullptr,
+            "wait: ", what, " of many words go to words of 8 B, not to ", address);
+    check_kernel_access("wait", address);
+  };
+  if (many != one_sided::Many::all) writable("the answers", answer.found);
+  if (many == one_sided::Many::some && words.count > 0) writable("the indices", answer.indices);
+  if (many == one_sided::Many::all && words.count == 0) return;
+  one_sided::WaitMany body{fabric_->wait_view(), {}, words.count, words.left_out, answer.found, answer.indices, many};
+  if (words.count > 0) {
+    body.first = one_sided::wait_step(words.first, until);
+    check_kernel_access("wait", words.first);
+    if (words.left_out != nullptr) check_kernel_access("wait", words.left_out);
+  }
+  constexpr std::size_t kWarp = 32;
+  const std::size_t threads = std::clamp<std::size_t>((words.count + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
+  const int wanted = many == one_sided::Many::all ? static_cast<int>(threads) : static_cast<int>(kWarp);
+  launch(*device_, one_sided::wait_many_kernel(), body, {1, wanted}, stream);
+  (void)note(stream);
 }
 
 Status OneSidedImplementation::wait(const Step& step) {
@@ -268,6 +296,17 @@ void OneSided::wait(const void* word, const Until& until, Stream stream) {
   run(batch, stream);
 }
 
+void OneSided::wait_all(const WordRow& words, const Until& until, Stream stream) {
+  implementation_->wait_many(one_sided::Many::all, words, until, {nullptr, nullptr}, stream);
+}
+void OneSided::wait_any(const WordRow& words, const Until& until, std::uint64_t* found, Stream stream) {
+  implementation_->wait_many(one_sided::Many::any, words, until, {found, nullptr}, stream);
+}
+void OneSided::wait_some(const WordRow& words, const Until& until, std::uint64_t* indices, std::uint64_t* found,
+                         Stream stream) {
+  implementation_->wait_many(one_sided::Many::some, words, until, {found, indices}, stream);
+}
+
 void OneSided::put(const Remote& to, const void* source, std::size_t bytes) {
   Batch batch(*this);
   batch.put(to, source, bytes);
@@ -299,18 +338,15 @@ void OneSided::atomic(AtomicOp op, const Remote& word, std::size_t width, std::u
 
 namespace {
 
-// The address of a window's place that `layout` is laid from, once all that it touches is checked.
-std::byte* place_of(const char* what, const Remote& place, const Layout& layout) {
+// Throws unless all that `layout`, laid from there, touches is within the part. Its address if it is reached directly.
+std::byte* checked(const char* what, const Remote& place, const Layout& layout) {
   const auto offset = static_cast<std::int64_t>(place.offset);
   require(offset + layout.lowest() >= 0, what, ": the layout reaches ", -(offset + layout.lowest()),
           " B in front of rank ", place.rank, "'s part");
   const auto first = static_cast<std::size_t>(offset + layout.lowest());
   const std::uint64_t at =
       place.window.at(place.rank, first, static_cast<std::size_t>(layout.highest() - layout.lowest()));
-  if (!place.window.direct(place.rank)) {
-    fail(ErrorCode::unsupported, what, ": rank ", place.rank, "'s part is not reached directly (",
-         place.window.why_not(place.rank), "), and its owner moves whole runs of bytes only; put each run");
-  }
+  if (!place.window.direct(place.rank)) return nullptr;
   return reinterpret_cast<std::byte*>(static_cast<std::int64_t>(at) - layout.lowest());
 }
 
@@ -318,15 +354,25 @@ std::byte* place_of(const char* what, const Remote& place, const Layout& layout)
 
 void OneSided::put(const Remote& to, const Layout& to_layout, const void* source, const Layout& source_layout,
                    Stream stream) {
-  std::byte* const there = place_of("put", to, to_layout);
-  implementation_->check_kernel_access("put", source);
-  implementation_->walk(there, to_layout, source, source_layout, stream);
+  if (std::byte* const there = checked("put", to, to_layout)) {
+    implementation_->check_kernel_access("put", source);
+    return implementation_->walk(there, to_layout, source, source_layout, stream);
+  }
+  require(!to_layout.overlaps_itself(), "put: the destination's layout, ", to_layout.describe(), ", overlaps itself");
+  Batch batch(*this);
+  batch.put(to, to_layout, source, source_layout);
+  run(batch, stream);
 }
 void OneSided::get(void* destination, const Layout& to_layout, const Remote& from, const Layout& from_layout,
                    Stream stream) {
-  const std::byte* const there = place_of("get", from, from_layout);
-  implementation_->check_kernel_access("get", destination);
-  implementation_->walk(destination, to_layout, there, from_layout, stream);
+  if (const std::byte* const there = checked("get", from, from_layout)) {
+    implementation_->check_kernel_access("get", destination);
+    return implementation_->walk(destination, to_layout, there, from_layout, stream);
+  }
+  require(!to_layout.overlaps_itself(), "get: the destination's layout, ", to_layout.describe(), ", overlaps itself");
+  Batch batch(*this);
+  batch.get(destination, to_layout, from, from_layout);
+  run(batch, stream);
 }
 
 void OneSided::copy(void* destination, const void* source, std::size_t bytes) {

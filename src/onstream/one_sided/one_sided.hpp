@@ -45,7 +45,8 @@ class OneSided {
   // --- ordered on a stream ---
   void atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old,
               std::uint64_t expected, Stream stream);
-  // Between layouts of equal bytes(); memory that kernels access on both sides, and a part that is reached directly.
+  // Between layouts of equal bytes(), laid from these places. Where the part is reached directly the local memory is
+  // such as kernels access; else the owner's helper moves the pieces one by one.
   void put(const Remote& to, const Layout& to_layout, const void* source, const Layout& source_layout, Stream stream);
   void get(void* destination, const Layout& to_layout, const Remote& from, const Layout& from_layout, Stream stream);
   void put(const Remote& to, const void* source, std::size_t bytes, Stream stream);
@@ -53,6 +54,12 @@ class OneSided {
   void put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal, Stream stream);
   void signal(const Signal& signal, Stream stream);
   void wait(const void* word, const Until& until, Stream stream);
+  // For many words at once; `until` has their width. All that are not left out; or one, whose index goes to *found
+  // (words.count if all are left out); or all that compare once one does: their indices, ascending, and how many. Where
+  // the answer goes kernels must have access.
+  void wait_all(const WordRow& words, const Until& until, Stream stream);
+  void wait_any(const WordRow& words, const Until& until, std::uint64_t* found, Stream stream);
+  void wait_some(const WordRow& words, const Until& until, std::uint64_t* indices, std::uint64_t* found, Stream stream);
   void run(const Batch& batch, Stream stream);
 
   // --- the host waits ---

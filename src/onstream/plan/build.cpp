@@ -29,7 +29,8 @@ std::string device_identity(const Device& device) {
   return concat(host.data(), "/", name_of(device.kind()), "/", device.index());
 }
 
-bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv || kind == OpKind::put; }
+bool is_alone(OpKind kind) { return kind == OpKind::put || kind == OpKind::get; }
+bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv || is_alone(kind); }
 
 class Build {
  public:
@@ -86,31 +87,33 @@ class Build {
     return out;
   }
 
-  // Puts concern this rank alone. Fills planned_ for them; returns why one cannot be made, or "".
-  std::string plan_put(std::size_t index, const StatedOp& put) {
+  // Puts and gets concern this rank alone. Fills planned_ for them; returns why one cannot be made, or "".
+  std::string plan_alone(std::size_t index, const StatedOp& stated) {
     const Op& op = ops_[index];
+    const bool puts = op.kind == OpKind::put;
+    const Path by_kernel = puts ? Path::store : Path::load;
     Transfer transfer;
-    transfer.bytes = put.bytes;
+    transfer.bytes = stated.bytes;
     transfer.device = fabric_->device()->kind();
-    transfer.source.kernel_access = put.kernel_access != 0;
-    transfer.destination.exposed = true;  // the caller got the address from the segment
+    (puts ? transfer.source : transfer.destination).kernel_access = stated.kernel_access != 0;
+    transfer.source.exposed = transfer.destination.exposed = true;  // the caller got the address from the segment
     const auto pieces = pieces_of(op.remote_layout.view(), op.layout.view(), kMaxPieces);
     transfer.pieces = pieces ? std::max<std::uint64_t>(1, pieces->size()) : 0;
-    transfer.wanted = Path::store;
-    transfer.wanted_by = "a put goes straight into the segment";
+    transfer.wanted = by_kernel;
+    transfer.wanted_by = puts ? "a put goes straight into the segment" : "a get comes straight out of the segment";
     if (path_ != Path::automatic) {
       transfer.wanted = path_;
-      transfer.wanted_by = put.wanted_by;
-    } else if (put.path == Path::copy || put.path == Path::memop) {
-      transfer.wanted = put.path;
-      transfer.wanted_by = put.wanted_by;
-    } else if (!transfer.source.kernel_access) {
+      transfer.wanted_by = stated.wanted_by;
+    } else if (stated.path == Path::copy || stated.path == Path::memop) {
+      transfer.wanted = stated.path;
+      transfer.wanted_by = stated.wanted_by;
+    } else if (stated.bytes > 0 && stated.kernel_access == 0) {
       transfer.wanted = Path::copy;
-      transfer.wanted_by = "kernels cannot touch the source";
+      transfer.wanted_by = concat("kernels cannot touch the ", puts ? "source" : "destination");
     }
-    if (transfer.wanted != Path::store && transfer.wanted != Path::copy && transfer.wanted != Path::memop) {
-      return concat("path ", name_of(transfer.wanted), " (", transfer.wanted_by,
-                    ") cannot carry a put; store, copy and memop can");
+    if (transfer.wanted != by_kernel && transfer.wanted != Path::copy && transfer.wanted != Path::memop) {
+      return concat("path ", name_of(transfer.wanted), " (", transfer.wanted_by, ") cannot carry a ", name_of(op.kind),
+                    "; ", name_of(by_kernel), ", copy and memop can");
     }
     const Choice choice = choose(transfer, fabric_->parameters());
     planned_[index].path = choice.path;
@@ -123,8 +126,8 @@ class Build {
   void state_ops(Statement& mine) {
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       mine.ops.push_back(stated(ops_[i]));
-      if (ops_[i].kind != OpKind::put) continue;
-      const std::string obstacle = plan_put(i, mine.ops[i]);
+      if (!is_alone(ops_[i].kind)) continue;
+      const std::string obstacle = plan_alone(i, mine.ops[i]);
       if (obstacle.empty()) continue;
       add_problem(concat("rank ", fabric_->rank(), " op ", i, ": ", describe(mine.ops[i]), ": ", obstacle));
     }

@@ -86,23 +86,47 @@ PlanBuilder& PlanBuilder::put(void* remote, const Layout& remote_layout, const v
                               int peer, std::string note) {
   check_peer("put", peer);
   check_buffer("put", source, layout);
-  require(remote != nullptr || remote_layout.bytes() == 0, "put op ", ops_.size(), " of plan '", name_,
-          "': the destination is null");
   check_destination("put", remote_layout);
-  require(layout.bytes() == remote_layout.bytes(), "put op ", ops_.size(), " of plan '", name_, "': the source has ",
-          layout.bytes(), " B and the destination ", remote_layout.bytes());
   Op op;
-  op.segment = segment_of("put", static_cast<std::byte*>(remote) + remote_layout.lowest(),
-                          static_cast<std::size_t>(remote_layout.highest() - remote_layout.lowest()), peer);
   op.kind = OpKind::put;
   op.peer = peer;
   op.address = const_cast<void*>(source);
   op.layout = layout;
+  op.note = std::move(note);
+  add_copy(std::move(op), remote, remote_layout);
+  return *this;
+}
+
+PlanBuilder& PlanBuilder::get(void* destination, const Layout& layout, const void* remote, const Layout& remote_layout,
+                              int peer, std::string note) {
+  check_peer("get", peer);
+  check_buffer("get", destination, layout);
+  check_destination("get", layout);
+  Op op;
+  op.kind = OpKind::get;
+  op.peer = peer;
+  op.address = destination;
+  op.layout = layout;
+  op.note = std::move(note);
+  add_copy(std::move(op), const_cast<void*>(remote), remote_layout);
+  return *this;
+}
+
+// A put or get, once the peer's end is checked too.
+void PlanBuilder::add_copy(Op op, void* remote, const Layout& remote_layout) {
+  const bool puts = op.kind == OpKind::put;
+  const char* const what = name_of(op.kind);
+  require(remote != nullptr || remote_layout.bytes() == 0, what, " op ", ops_.size(), " of plan '", name_, "': the ",
+          puts ? "destination" : "source", " is null");
+  const std::uint64_t there = remote_layout.bytes();
+  const std::uint64_t here = op.layout.bytes();
+  require(there == here, what, " op ", ops_.size(), " of plan '", name_, "': the source has ", puts ? here : there,
+          " B and the destination ", puts ? there : here);
+  op.segment = segment_of(what, static_cast<std::byte*>(remote) + remote_layout.lowest(),
+                          static_cast<std::size_t>(remote_layout.highest() - remote_layout.lowest()), op.peer);
   op.remote = remote;
   op.remote_layout = remote_layout;
-  op.note = std::move(note);
   ops_.push_back(std::move(op));
-  return *this;
 }
 
 PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note) {

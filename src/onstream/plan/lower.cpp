@@ -38,7 +38,7 @@ class Lowerer {
     lower_signals();
     for (std::size_t i = 0; i < in_.ops->size(); ++i) {
       const Op& op = (*in_.ops)[i];
-      if (op.kind == OpKind::put) lower_put(static_cast<int>(i), op);
+      if (op.kind == OpKind::put || op.kind == OpKind::get) lower_alone(static_cast<int>(i), op);
       if (op.kind == OpKind::wait) lower_wait(static_cast<int>(i), op);
     }
     for (std::uint64_t* word : announce_) program_.announce.push_back(word);
@@ -260,22 +260,21 @@ class Lowerer {
     }
   }
 
-  void lower_put(int index, const Op& put) {
+  // Puts and gets, which no peer takes part in.
+  void lower_alone(int index, const Op& one) {
     Task task = task_for(index);
-    const auto chain = chain_of_.find(put.peer);
-    if (chain != chain_of_.end()) task.chain = chain->second;
+    const bool puts = one.kind == OpKind::put;
+    task.to = static_cast<std::byte*>(puts ? one.remote : one.address);
+    task.to_layout = (puts ? one.remote_layout : one.layout).view();
+    task.from = static_cast<std::byte*>(puts ? one.address : one.remote);
+    task.from_layout = (puts ? one.layout : one.remote_layout).view();
+    const auto chain = chain_of_.find(one.peer);
+    if (puts && chain != chain_of_.end()) task.chain = chain->second;
     const Path path = (*in_.planned)[static_cast<std::size_t>(index)].path;
-    if (path == Path::copy || path == Path::memop) {
-      if (task.bytes > 0)
-        add_copies(program_.middle, put.remote, put.remote_layout.view(), put.address, put.layout.view());
-      if (path == Path::copy || task.chain != kNone) add(lists_.raises, task);
-      return;
-    }
-    task.to = static_cast<std::byte*>(put.remote);
-    task.to_layout = put.remote_layout.view();
-    task.from = static_cast<std::byte*>(put.address);
-    task.from_layout = put.layout.view();
-    add_move(task);
+    if (path != Path::copy && path != Path::memop) return add_move(task);
+    if (task.bytes > 0) add_copies(program_.middle, task.to, task.to_layout, task.from, task.from_layout);
+    task.to = task.from = nullptr;
+    if (path == Path::copy || task.chain != kNone) add(lists_.raises, task);
   }
 
   void lower_wait(int index, const Op& wait) {

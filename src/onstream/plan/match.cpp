@@ -130,8 +130,8 @@ std::string overlap_text(const std::vector<Op>& ops, int rank, std::pair<int, in
 }  // namespace
 
 std::string describe(const StatedOp& op) {
-  std::string text =
-      concat(name_of(op.kind), " of ", op.bytes, " B ", op.kind == OpKind::recv ? "from" : "to", " rank ", op.peer);
+  const bool comes = op.kind == OpKind::recv || op.kind == OpKind::get;
+  std::string text = concat(name_of(op.kind), " of ", op.bytes, " B ", comes ? "from" : "to", " rank ", op.peer);
   if (op.kind == OpKind::send || op.kind == OpKind::recv) text += concat(" on lane ", op.lane);
   if (!op.note.empty()) text += concat(" (", op.note, ")");
   return text;
@@ -148,7 +148,7 @@ std::string find_overlaps(const std::vector<Op>& ops, int rank) {
   std::vector<Destination> destinations;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
-    if (op.kind == OpKind::recv && op.layout.bytes() > 0) {
+    if ((op.kind == OpKind::recv || op.kind == OpKind::get) && op.layout.bytes() > 0) {
       destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.address), &op.layout});
     } else if (op.kind == OpKind::put && op.layout.bytes() > 0) {
       destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.remote), &op.remote_layout});

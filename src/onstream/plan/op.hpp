@@ -17,9 +17,10 @@ struct Op {
   OpKind kind = OpKind::none;
   int peer = -1;
   int lane = 0;
-  void* address = nullptr;  // local memory: source of send and put, destination of recv
+  void* address = nullptr;  // local memory: source of send and put, destination of recv and get
   Layout layout = Layout::contiguous(0);
-  void* remote = nullptr;  // put: destination as this rank addresses it (Segment::peer); signal, wait: the counter
+  void* remote = nullptr;  // put, get: the peer's memory as this rank addresses it (Segment::peer); signal, wait: the
+                           // counter
   std::shared_ptr<Segment> segment;  // that holds `remote`, or the counter of a wait: the plan keeps it
   Layout remote_layout = Layout::contiguous(0);
   std::uint64_t value = 0;  // signal: added; wait: reached or passed, per launch (see plan.hpp)

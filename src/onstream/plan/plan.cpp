@@ -14,7 +14,8 @@ namespace {
 
 std::string title(const Op& op) {
   std::string text = name_of(op.kind);
-  if (op.peer >= 0) text += concat(op.kind == OpKind::recv ? " from " : " to ", op.peer);
+  const bool comes = op.kind == OpKind::recv || op.kind == OpKind::get;
+  if (op.peer >= 0) text += concat(comes ? " from " : " to ", op.peer);
   if (!op.note.empty()) text += ", " + op.note;
   return text;
 }

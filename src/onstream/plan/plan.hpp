@@ -12,9 +12,9 @@
 // the same number of times; a rank that does not is named at the deadline.
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
-// what they use of it, and the segments that ops put, signal and wait in. Buffers stay the caller's, until the last
-// launch or graph is over. A graph that is replayed after its world's end finds no peer and ends; but copies of path
-// memop ask nobody, and go into the peer's buffer all the same.
+// what they use of it, and the segments that ops put, get, signal and wait in. Buffers stay the caller's, until the
+// last launch or graph is over. A graph that is replayed after its world's end finds no peer and ends; but copies of
+// path memop ask nobody, and go into the peer's buffer all the same.
 #pragma once
 
 #include <cstdint>
@@ -77,6 +77,9 @@ class PlanBuilder {
   PlanBuilder& recv(void* destination, const Layout& layout, int peer, int lane = 0, std::string note = "");
   PlanBuilder& put(void* remote, const Layout& remote_layout, const void* source, const Layout& layout, int peer,
                    std::string note = "");
+  // Reads what lies there when the launch begins, or later: not behind this plan's own waits.
+  PlanBuilder& get(void* destination, const Layout& layout, const void* remote, const Layout& remote_layout, int peer,
+                   std::string note = "");
   // Adds `value` to a 64-bit counter in a peer's part of a segment, after this plan's earlier puts to that peer.
   PlanBuilder& signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
@@ -84,7 +87,7 @@ class PlanBuilder {
   // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not
   // match.
   PlanBuilder& of(std::string element);
-  PlanBuilder& use_path(Path path);  // for all sends, receives and puts of the plan
+  PlanBuilder& use_path(Path path);  // for all sends, receives, puts and gets of the plan
   // Something that only this rank can see is wrong: build() throws it on every rank, instead of leaving them waiting.
   PlanBuilder& refuse(const std::string& problem);
 
@@ -98,6 +101,7 @@ class PlanBuilder {
   void check_buffer(const char* what, const void* address, const Layout& layout) const;
   void check_destination(const char* what, const Layout& layout) const;
   std::shared_ptr<Segment> segment_of(const char* what, const void* address, std::size_t bytes, int peer) const;
+  void add_copy(Op op, void* remote, const Layout& remote_layout);
   void check_counter(const char* what, const std::uint64_t* counter) const;
 
   std::shared_ptr<Fabric> fabric_;

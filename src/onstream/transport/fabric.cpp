@@ -265,6 +265,7 @@ class Fabric::Implementation {
       const std::lock_guard lock(mutex_);
       if (reason_.empty()) {
         reason_ = reason;
+        cause_ = cause;
         failed_at_ns_ = now_ns();
         for (int peer = 0; peer < launch_.size; ++peer) {
           const bool dead = std::find(dead_.begin(), dead_.end(), peer) != dead_.end();
@@ -277,10 +278,18 @@ class Fabric::Implementation {
     mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
+  // What every rank hears is the first cause that this one knows: its own end by a failure is only an effect, and may
+  // come to others sooner than the cause does.
   void abort(const std::string& reason, Cause cause = Cause::failure) {
     fail_world(reason, cause);
+    std::string first;
+    {
+      const std::lock_guard lock(mutex_);
+      first = reason_;
+      cause = cause_;
+    }
     for (int peer = 0; peer < launch_.size; ++peer) {
-      if (peer != launch_.rank) mesh_.notify(peer, topic_of(cause), reason);
+      if (peer != launch_.rank) mesh_.notify(peer, topic_of(cause), first);
     }
   }
 
@@ -381,6 +390,8 @@ class Fabric::Implementation {
     failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
     failure.dead = dead_;
     failure.left = left_;
+    const bool on_host = device_->kind() == DeviceKind::host;
+    failure.ahead_bytes = static_cast<std::size_t>(on_host ? parameters_.host_ll_max_bytes : parameters_.ll_max_bytes);
     failure.story = story_of(failure);
     return failure;
   }
@@ -410,6 +421,7 @@ class Fabric::Implementation {
   std::mutex board_mutex_;  // held while the board is read
   std::mutex mutex_;        // guards what follows
   std::string reason_;
+  Cause cause_ = Cause::failure;  // of that reason
   std::atomic<std::uint64_t> failed_at_ns_ = 0;
   std::vector<int> dead_;
   std::vector<int> left_;                            // before the failure

@@ -113,6 +113,23 @@ std::string find_cycle(const std::vector<FaultReport>& faults) {
   return "";
 }
 
+namespace {
+
+// The ranks of a cycle of waits by messages are all alive and well: their program has to change.
+std::string advice_on_cycle(const Failure& failure) {
+  const auto waits = first_waits(failure.faults);
+  const auto is_message = [](const auto& wait) {
+    return wait.second->plan == 0 && (wait.second->op == OpKind::send || wait.second->op == OpKind::recv);
+  };
+  if (!std::all_of(waits.begin(), waits.end(), is_message)) return "";
+  const auto sends = [](const auto& wait) { return wait.second->op == OpKind::send; };
+  if (std::none_of(waits.begin(), waits.end(), sends)) return "each of them receives first: one has to send first";
+  return concat("post the receive before the send (irecv), or use isend or sendrecv: a send of more than ",
+                failure.ahead_bytes, " B waits for its receive, a smaller one once the lane's ring is full");
+}
+
+}  // namespace
+
 std::string story_of(const Failure& failure, const std::string& told) {
   std::vector<std::string> lines;
   if (failure.reason != told) lines.push_back("the world has failed: " + failure.reason);
@@ -128,6 +145,9 @@ std::string story_of(const Failure& failure, const std::string& told) {
   }
   const std::string cycle = find_cycle(failure.faults);
   if (!cycle.empty()) lines.push_back("  these waits form a cycle: " + cycle);
+  if (const std::string way_out = cycle.empty() ? "" : advice_on_cycle(failure); !way_out.empty()) {
+    lines.push_back("  " + way_out);
+  }
   lines.push_back(advice(failure, failure.reason == told));
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;

@@ -36,9 +36,10 @@ std::string what_of(const FaultReport& fault);
 struct Failure {
   std::string reason;  // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
   std::vector<FaultReport> faults;
-  std::vector<int> dead;  // ranks that have died, as far as this rank has heard
-  std::vector<int> left;  // ranks that had closed the world, or ended, before it failed
-  std::string story;      // all of it for the screen, with the cycle of waits if there is one
+  std::vector<int> dead;        // ranks that have died, as far as this rank has heard
+  std::vector<int> left;        // ranks that had closed the world, or ended, before it failed
+  std::size_t ahead_bytes = 0;  // largest message of which a send may end before its receive begins
+  std::string story;            // all of it for the screen, with the cycle of waits if there is one
 };
 
 // The story. `told` is what the reader has just read (a fault's description), which is not told again. `onstream run`

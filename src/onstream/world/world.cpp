@@ -92,6 +92,7 @@ std::shared_ptr<Request> World::isend(const void* source, std::size_t bytes, int
 std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options) {
   return messages_->irecv(destination, bytes, peer, options);
 }
+Exchange World::isendrecv(const Outgoing& out, const Incoming& in) { return messages_->isendrecv(out, in); }
 Status World::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
   return messages_->sendrecv(out, in, received);
 }
@@ -122,6 +123,13 @@ void World::barrier() { fabric_->barrier("a barrier"); }
 void World::synchronize(Stream stream) {
   device().synchronize(stream);
   check();
+}
+
+std::vector<std::shared_ptr<Event>> World::unfinished() const {
+  std::vector<std::shared_ptr<Event>> events = messages_->unfinished();
+  const auto of_plans = fabric_->uses().unfinished();
+  events.insert(events.end(), of_plans.begin(), of_plans.end());
+  return events;
 }
 
 void World::abort(const std::string& reason, Fabric::Cause cause) { fabric_->abort(reason, cause); }

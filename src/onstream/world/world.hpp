@@ -81,6 +81,7 @@ class World {
               std::size_t* received = nullptr);
   std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  Exchange isendrecv(const Outgoing& out, const Incoming& in);
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
@@ -107,6 +108,9 @@ class World {
   // --- the job ---
   void barrier();                   // the hosts of all ranks
   void synchronize(Stream stream);  // waits for the stream, then check()
+  // Of each stream with ops of this world that have not ended: the point behind them. Not of a graph's replays, which
+  // are enqueued through the device.
+  std::vector<std::shared_ptr<Event>> unfinished() const;
   void abort(const std::string& reason, Fabric::Cause cause = Fabric::Cause::failure);
   // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.

@@ -315,11 +315,6 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
   return info;
 }
 
-bool is_plain(const Gpu& gpu, const void* address) {
-  const Current current(gpu);
-  return attributes_of(address).memory_type == 0;
-}
-
 Export export_memory(Gpu& gpu, const MemoryInfo& info) {
   if (!info.exportable) {
     fail(ErrorCode::unsupported, "export of ", name_of(info.kind), " memory at ", static_cast<const void*>(info.base),

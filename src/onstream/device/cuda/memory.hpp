@@ -17,7 +17,6 @@ namespace onstream::cuda {
 
 std::shared_ptr<Memory> allocate(Gpu& gpu, std::size_t bytes, MemoryKind kind);
 MemoryInfo inspect(const Gpu& gpu, const void* address);
-bool is_plain(const Gpu& gpu, const void* address);  // neither CUDA's nor registered with it
 Export export_memory(Gpu& gpu, const MemoryInfo& info);
 std::shared_ptr<Mapping> import_memory(Gpu& gpu, const ExportRecord& record, Fd fd);
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "onstream/device/cuda/check.hpp"
-#include "onstream/device/cuda/memory.hpp"
+#include "onstream/device/cuda/driver.hpp"
 
 namespace onstream::cuda {
 namespace {
@@ -41,6 +41,15 @@ Range pages_of(const void* address, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   return {begin / page * page, (begin + bytes + page - 1) / page * page};
+}
+
+// Neither CUDA's nor registered with it.
+bool is_plain(const Gpu& gpu, const void* address) {
+  const Current current(gpu);
+  unsigned type = 0;
+  const CUresult result = driver().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                                         reinterpret_cast<CUdeviceptr>(address));
+  return result != CUDA_SUCCESS || type == 0;
 }
 
 // The run that holds `at`, or the end of the list. With the list's mutex held.

@@ -1,0 +1,303 @@
+// Messages of a World: arguments are read (arguments.hpp), the call goes into the library without the GIL and
+// interruptible, and what an op on a stream uses is kept until the stream is past it.
+//
+// Every call takes its arguments as they come, so that what is wrong is told in words of its own.
+#include "messages.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "arguments.hpp"
+#include "errors.hpp"
+#include "onstream/base/error.hpp"
+#include "waiting.hpp"
+
+namespace onstream::python {
+
+namespace {
+
+using WorldHandle = nb::handle_t<PyWorld>;
+
+// One array, with one rank.
+struct Message {
+  std::shared_ptr<World> world;
+  OpKind kind = OpKind::none;
+  int peer = -1;
+  MessageBuffer buffer;
+  MessageOptions options;
+  StreamChoice choice;
+
+  std::string text() const { return message_text(kind, buffer.bytes, peer, options.lane); }
+  Outgoing outgoing() const { return {buffer.address, buffer.bytes, peer, options}; }
+  Incoming incoming() const { return {buffer.address, buffer.bytes, peer, options}; }
+};
+
+WorldState& state_of(WorldHandle self) { return *nb::cast<PyWorld&>(self).state(); }
+
+Message message_from(WorldHandle self, OpKind kind, nb::handle array, int peer, const MessageOptions& options) {
+  Message message;
+  message.world = nb::cast<PyWorld&>(self).open();
+  message.kind = kind;
+  message.peer = peer;
+  message.buffer = message_buffer(array, kind == OpKind::recv ? Access::write : Access::read, self);
+  message.options = options;
+  return message;
+}
+
+// Calls into the library: without the GIL, interruptible, and a world that has failed before is told in the op's own
+// words, what(). Wrong arguments are told as such, also by a world that has failed.
+template <class What, class Function>
+auto perform(World& world, const What& what, const Function& function) {
+  try {
+    return interruptible(function, [&] { abort_interrupted(world, what()); });
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::aborted) throw;
+    fail(ErrorCode::aborted, "rank ", world.rank(), ": ", what(), " did not start: ", error.what());
+  }
+}
+
+template <class Function>
+auto perform(const Message& message, const Function& function) {
+  return perform(*message.world, [&] { return message.text(); }, function);
+}
+
+PyRequest request_for(WorldHandle self, Message message, std::shared_ptr<Request> request) {
+  const auto& state = nb::cast<PyWorld&>(self).state();
+  const auto& on = message.choice.stream;
+  PyRequest::Posted posted{.kind = message.kind,
+                           .peer = message.peer,
+                           .lane = message.options.lane,
+                           .bytes = message.buffer.bytes,
+                           .stream = on,
+                           .mine = message.choice.mine ? nb::find(*message.choice.mine) : nb::object(),
+                           .keeper = message.choice.keeper};
+  // A graph uses the buffer as long as it lives, whatever becomes of the request.
+  if (on && message.world->captured(request)) state->keep(message.choice, std::move(message.buffer.hold));
+  return PyRequest(state, std::move(request), std::move(message.buffer.hold), std::move(posted));
+}
+
+void reap(WorldHandle self) {
+  if (WorldState& state = state_of(self); !state.abandoned.empty()) state.reap();
+}
+
+PyRequest post(WorldHandle self, Message message) {
+  reap(self);
+  World& world = *message.world;
+  const MessageOptions& options = message.options;
+  const MessageBuffer& buffer = message.buffer;
+  const auto& on = message.choice.stream;
+  const auto start = [&] {
+    if (message.kind == OpKind::recv) {
+      return on ? world.irecv(buffer.address, buffer.bytes, message.peer, options, *on)
+                : world.irecv(buffer.address, buffer.bytes, message.peer, options);
+    }
+    return on ? world.isend(buffer.address, buffer.bytes, message.peer, options, *on)
+              : world.isend(buffer.address, buffer.bytes, message.peer, options);
+  };
+  // Waits only if so many sends have run ahead that the lane's ring is full.
+  auto request = perform(message, start);
+  return request_for(self, std::move(message), std::move(request));
+}
+
+// The host device's own blocking forms: no request, nothing allocated. Returns the message's bytes.
+std::size_t block_on(WorldState& state, const Message& message) {
+  World& world = *message.world;
+  const MessageOptions& options = message.options;
+  const MessageBuffer& buffer = message.buffer;
+  std::size_t received = buffer.bytes;
+  const auto run = [&] {
+    return message.kind == OpKind::recv ? world.recv(buffer.address, buffer.bytes, message.peer, options, &received)
+                                        : world.send(buffer.address, buffer.bytes, message.peer, options);
+  };
+  const Status status = perform(message, run);
+  raise_message_fault(state, {.rank = world.rank(),
+                              .status = status,
+                              .op = message.kind,
+                              .peer = message.peer,
+                              .lane = options.lane,
+                              .bytes = buffer.bytes,
+                              .extra = received,
+                              .plan = 0});
+  return received;
+}
+
+std::size_t block(WorldHandle self, Message message) {
+  if (message.world->device().kind() == DeviceKind::host) return block_on(state_of(self), message);
+  PyRequest request = post(self, std::move(message));
+  request.wait_on_host();
+  return request.received();
+}
+
+void on_stream(WorldState& state, Message message) {
+  const MessageBuffer& buffer = message.buffer;
+  perform(message, [&] {
+    if (message.kind == OpKind::recv) {
+      message.world->recv(buffer.address, buffer.bytes, message.peer, message.options, *message.choice.stream);
+    } else {
+      message.world->send(buffer.address, buffer.bytes, message.peer, message.options, *message.choice.stream);
+    }
+    return true;
+  });
+  state.keep(message.choice, std::move(message.buffer.hold));
+}
+
+// --- sendrecv ---
+
+// The stream of both arrays. Where only one has a current stream of its own library, the other's memory is held here.
+StreamChoice choose_for_both(WorldHandle self, nb::handle stream, const MessageBuffer& out, const MessageBuffer& in) {
+  const bool differ = out.natural && in.natural && out.natural->handle != in.natural->handle;
+  const auto natural = out.natural ? out.natural : in.natural;
+  StreamChoice choice = choose_op_stream(stream, natural, nb::cast<PyWorld&>(self).open()->device(), state_of(self));
+  if (choice.stream && choice.mine == nullptr && stream.is_none()) {
+    require(!differ,
+            "sendrecv: the libraries of the two arrays are on different streams; name the one to use: stream=");
+    if (!out.natural || !in.natural) choice.keeper = Keeper::world;
+  }
+  return choice;
+}
+
+template <class What>
+std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const What& what) {
+  reap(self);
+  World& world = *out.world;
+  Exchange both = perform(world, what, [&] { return world.isendrecv(out.outgoing(), in.incoming()); });
+  PyRequest arriving = request_for(self, std::move(in), std::move(both.arriving));
+  PyRequest sent = request_for(self, std::move(out), std::move(both.sent));
+  std::exception_ptr first;  // both have ended when this returns
+  for (PyRequest* half : {&arriving, &sent}) {
+    try {
+      half->wait_on_host();
+    } catch (nb::python_error& error) {
+      if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C has ended the world
+      if (first == nullptr) first = std::current_exception();
+    }
+  }
+  if (first != nullptr) std::rethrow_exception(first);
+  return arriving.received();
+}
+
+std::optional<std::size_t> exchange(WorldHandle self, Message out, Message in, nb::handle stream) {
+  const StreamChoice choice = choose_for_both(self, stream, out.buffer, in.buffer);
+  const auto what = [out_text = message_text(OpKind::send, out.buffer.bytes, out.peer, out.options.lane),
+                     in_text = message_text(OpKind::recv, in.buffer.bytes, in.peer, in.options.lane)] {
+    return concat("sendrecv (", out_text, ", ", in_text, ")");
+  };
+  if (!choice.stream) return exchange_blocking(self, std::move(out), std::move(in), what);
+  World& world = *out.world;
+  perform(world, what, [&] {
+    world.sendrecv(out.outgoing(), in.incoming(), *choice.stream);
+    return true;
+  });
+  WorldState& state = state_of(self);
+  state.keep(choice, std::move(out.buffer.hold));
+  state.keep(choice, std::move(in.buffer.hold));
+  return std::nullopt;
+}
+
+// --- the calls ---
+
+// What a call of one array was given: read and checked.
+Message read(WorldHandle self, OpKind kind, const CallForm& form, const nb::handle (&given)[5], const nb::args& more,
+             const nb::kwargs& unknown) {
+  form.refuse_more(2, more, unknown);
+  const nb::handle array = form.array("array", given[0]);
+  const int peer = form.integer("peer", given[1], "a rank, an integer");
+  Message message = message_from(self, kind, array, peer, form.options(given[2], given[3]));
+  message.choice = choose_op_stream(given[4], message.buffer.natural, message.world->device(), state_of(self));
+  return message;
+}
+
+constexpr CallForm kSend{"send", "array, peer"};
+constexpr CallForm kRecv{"recv", "array, peer"};
+constexpr CallForm kIsend{"isend", "array, peer"};
+constexpr CallForm kIrecv{"irecv", "array, peer"};
+constexpr CallForm kSendrecv{"sendrecv", "send_array, dest, recv_array, source"};
+
+void send(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle lane, nb::handle path,
+          nb::handle stream, const nb::kwargs& unknown) {
+  Message message = read(self, OpKind::send, kSend, {array, peer, lane, path, stream}, more, unknown);
+  if (message.choice.stream) return on_stream(state_of(self), std::move(message));
+  block(self, std::move(message));
+}
+
+std::optional<std::size_t> recv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more,
+                                nb::handle lane, nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
+  Message message = read(self, OpKind::recv, kRecv, {array, peer, lane, path, stream}, more, unknown);
+  if (!message.choice.stream) return block(self, std::move(message));
+  on_stream(state_of(self), std::move(message));
+  return std::nullopt;
+}
+
+PyRequest isend(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle lane,
+                nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
+  return post(self, read(self, OpKind::send, kIsend, {array, peer, lane, path, stream}, more, unknown));
+}
+
+PyRequest irecv(WorldHandle self, nb::handle array, nb::handle peer, const nb::args& more, nb::handle lane,
+                nb::handle path, nb::handle stream, const nb::kwargs& unknown) {
+  return post(self, read(self, OpKind::recv, kIrecv, {array, peer, lane, path, stream}, more, unknown));
+}
+
+std::optional<std::size_t> sendrecv(WorldHandle self, nb::handle send_array, nb::handle dest, nb::handle recv_array,
+                                    nb::handle source, const nb::args& more, nb::handle lane, nb::handle path,
+                                    nb::handle stream, const nb::kwargs& unknown) {
+  kSendrecv.refuse_more(4, more, unknown);
+  const nb::handle from = kSendrecv.array("send_array", send_array);
+  const int to_rank = kSendrecv.integer("dest", dest, "a rank, an integer");
+  const nb::handle into = kSendrecv.array("recv_array", recv_array);
+  const int from_rank = kSendrecv.integer("source", source, "a rank, an integer");
+  const MessageOptions options = kSendrecv.options(lane, path);
+  Message out = message_from(self, OpKind::send, from, to_rank, options);
+  return exchange(self, std::move(out), message_from(self, OpKind::recv, into, from_rank, options), stream);
+}
+
+// A message call of one array: its function, and what is shown of it.
+template <class Function>
+void bind_one(nb::class_<PyWorld>& world, const char* name, Function function, const char* signature, const char* doc) {
+  world.def(name, function, nb::arg("array").none() = nb::ellipsis(), nb::arg("peer").none() = nb::ellipsis(),
+            nb::arg("more"), nb::arg("lane").none() = 0, nb::arg("path").none() = "auto",
+            nb::arg("stream") = nb::none(), nb::arg("unknown"), nb::sig(signature), doc);
+}
+
+}  // namespace
+
+void bind_messages(nb::class_<PyWorld>& world) {
+#define ONSTREAM_MESSAGE_OPTIONS "*, lane: int = 0, path: str = 'auto', stream: object | None = None"
+  bind_one(
+      world, "send", &send, "def send(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> None",
+      "Sends a contiguous array. On a stream it does not block, and the array may be reused by later work of that\n"
+      "stream. Without a stream: on the current stream of a torch or cupy device array; for a host array it blocks\n"
+      "until the array may be reused. stream='host' blocks for any array. In a capture() the captured stream is\n"
+      "the default. Only bytes travel: the receiver's element type is not compared with the sender's.\n"
+      "A small message runs ahead of its receive; a larger one (ll_max_bytes, host_ll_max_bytes) waits for it. Ranks\n"
+      "that all send first and receive then may wait for each other: post the receive before (irecv), or sendrecv().");
+  bind_one(
+      world, "recv", &recv, "def recv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> int | None",
+      "Receives into a contiguous array, ordered as send() is. Returns the message's bytes if it blocked, else\n"
+      "None. A larger message raises TruncatedError; the next messages are intact. A smaller one fills the front of\n"
+      "the array. Only bytes travel, whatever the element types.");
+  world.def(
+      "sendrecv", &sendrecv, nb::arg("send_array").none() = nb::ellipsis(), nb::arg("dest").none() = nb::ellipsis(),
+      nb::arg("recv_array").none() = nb::ellipsis(), nb::arg("source").none() = nb::ellipsis(), nb::arg("more"),
+      nb::arg("lane").none() = 0, nb::arg("path").none() = "auto", nb::arg("stream") = nb::none(), nb::arg("unknown"),
+      nb::sig(
+          "def sendrecv(self, send_array: object, dest: int, recv_array: object, source: int, " ONSTREAM_MESSAGE_OPTIONS
+          ") -> int | None"),
+      "Sends one array to rank `dest` and receives another from rank `source` at the same time: neither waits for the\n"
+      "other, so all ranks of a ring may call it. Its halves match plain sends and receives of the lane. Ordered as\n"
+      "send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises what\n"
+      "send() and recv() raise, once both halves have ended. The arrays must not overlap.");
+  bind_one(world, "isend", &isend, "def isend(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
+           "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.");
+  bind_one(
+      world, "irecv", &irecv, "def irecv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
+      "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"
+      "posted and not waited for; one more raises InvalidArgumentError, and nothing else happens. Only bytes travel.");
+#undef ONSTREAM_MESSAGE_OPTIONS
+}
+
+}  // namespace onstream::python
