@@ -518,6 +518,11 @@ def world_team(world: World) -> Team:
 def make_team(world: World, ranks: Sequence[int], channels: int) -> Team:
     """Collective over the world."""
 
+def describe_rings(machine: str) -> str:
+    """
+    The edge-disjoint rings of a machine, a line each; its description is in onstream/topology/machine.hpp.
+    """
+
 class DeviceRow:
     """A device of this machine."""
 

@@ -1,4 +1,4 @@
-"""The `onstream` command: run | demo | bench | info.
+"""The `onstream` command: run | demo | bench | rings | info.
 
 Each command is a few lines that call the part which does the work; nothing heavy is imported before it is needed.
 """
@@ -136,6 +136,25 @@ def _point(text: str, option: str) -> tuple[float, float]:
     except ValueError as error:
         raise typer.BadParameter(f"{option} {text} is not LON,LAT, such as -74.5,38.2") from error
     return longitude, latitude
+
+
+@app.command()
+def rings(
+    machine: Annotated[str, typer.Argument(help="A file, or the name of a machine that comes with onstream.")],
+) -> None:
+    """Finds edge-disjoint rings over a machine's links, and prints them.
+
+    A description has lines `gpus 8`, `switch NAME...`, `link A B [COUNT]`, or `torus X Y Z`.
+    """
+    from . import _core
+    from .errors import InvalidArgumentError
+
+    shipped = Path(__file__).with_name("machines")
+    file = Path(machine) if Path(machine).is_file() else shipped / f"{machine}.txt"
+    if not file.is_file():
+        known = ", ".join(sorted(one.stem for one in shipped.glob("*.txt")))
+        raise InvalidArgumentError(f"there is no file '{machine}', and no machine of that name; there are {known}")
+    print(_core.describe_rings(file.read_text()))
 
 
 @app.command()

@@ -18,6 +18,7 @@ void bind_requests(nb::module_& m);     // requests.cpp: Request
 void bind_worlds(nb::module_& m);       // worlds.cpp: Launch, World, Segment, failures
 void bind_plans(nb::module_& m);        // plans.cpp: PlanBuilder, Plan, halo helpers
 void bind_collectives(nb::module_& m);  // collectives.cpp: CollectiveCall, Team
+void bind_topology(nb::module_& m);     // topology.cpp: rings
 void bind_info(nb::module_& m);         // info.cpp: devices, parameters, launcher
 
 }  // namespace onstream::python

@@ -11,6 +11,7 @@ NB_MODULE(_core, m) {
   python::bind_worlds(m);
   python::bind_plans(m);
   python::bind_collectives(m);
+  python::bind_topology(m);
   python::bind_info(m);
   onstream::bind_tsunami(m);
 }

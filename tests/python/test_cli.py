@@ -31,7 +31,7 @@ def test_version_is_printed() -> None:
 
 def test_help_lists_the_commands() -> None:
     text = command("--help").stdout
-    for name in ("run", "demo", "bench", "info"):
+    for name in ("run", "demo", "bench", "rings", "info"):
         assert name in text
 
 
@@ -217,3 +217,11 @@ def test_a_demo_beyond_this_machine_is_refused_in_a_line(options: tuple[str, str
     assert ended.stderr.startswith("onstream demo: ")
     assert reason in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+def test_rings_of_a_machine_are_printed(tmp_path: Path) -> None:
+    assert command("rings", "dgx1-v100").stdout.startswith("6 rings of 8 GPUs (at most 6)\n  ")
+    file = tmp_path / "mine.txt"
+    file.write_text("gpus 3\nlink 0 1\nlink 1 2\nlink 2 9\n")
+    assert "line 4 of the machine, 'link 2 9'" in command("rings", str(file)).stderr
+    assert "there are dgx1-p100" in command("rings", "nothing").stderr
