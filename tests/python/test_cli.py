@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 from jobs import run_job
+from onstream.demo import bathymetry
 
 import onstream
-from onstream.demo import bathymetry
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
