@@ -538,6 +538,8 @@ class DeviceRow:
     @property
     def memory_bytes(self) -> int: ...
 
+    def __repr__(self) -> str: ...
+
 class ParameterRow:
     """One parameter: its value, and who set it."""
 
@@ -562,6 +564,8 @@ class ParameterRow:
 
     @property
     def set_by(self) -> str: ...
+
+    def __repr__(self) -> str: ...
 
 def devices() -> list[DeviceRow]:
     """Every device of this machine, GPUs first."""

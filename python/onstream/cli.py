@@ -35,6 +35,14 @@ app = typer.Typer(
 
 app.add_typer(bench_app, name="bench")
 
+# Of --bathymetry; demo/bathymetry.py reads them.
+BATHYMETRY_FILES = (
+    "Elevations in metres, negative under water. .npz: a 2-dimensional array topo, elevation, z, bathymetry or height, "
+    "with longitude (lon, x) and latitude (lat, y) in degrees, or with cell_m, the metres from point to point; "
+    ".npy: the array alone, 2000 m from point to point; "
+    ".png: grey levels, black 5000 m below the surface, mid grey at it, white 5000 m above, 2000 m from point to point."
+)
+
 
 def _print_version(wanted: bool) -> None:
     if wanted:
@@ -88,7 +96,7 @@ def demo(
         float | None, typer.Option(help="Hours of the sea. Default: until the wave has crossed it.")
     ] = None,
     bathymetry: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sea floor in metres: .npz, .npy or .png. Default: a real one.")
+        Path | None, typer.Option(metavar="FILE", help=f"Sea floor. {BATHYMETRY_FILES} Default: a real one.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, host or cuda.")] = "auto",
     ranks_per_gpu: Annotated[int, typer.Option(help="Ranks that share a GPU.")] = 1,
@@ -159,9 +167,12 @@ def rings(
 
 @app.command()
 def info(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON instead of tables.")] = False,
+    parameters: Annotated[
+        bool, typer.Option("--parameters", help="Show every parameter with its value and who set it.")
+    ] = False,
 ) -> None:
-    """Shows devices, peer access, paths, the launcher and every parameter with who set it."""
+    """Shows devices, peer access, paths, the launcher and the parameters that are set, or with --parameters all."""
     from . import info as facts
 
     collected = facts.collect()
@@ -172,7 +183,10 @@ def info(
         from rich.console import Console
     except ImportError as error:
         raise typer.BadParameter(f"the tables need rich ({error}); pip install rich, or use --json") from error
-    facts.render(collected, Console())
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=facts.WIDTH_OF_A_PIPE)
+    facts.render(collected, console, all_parameters=parameters)
 
 
 def main() -> int:

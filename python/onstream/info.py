@@ -144,8 +144,14 @@ def peer_access() -> list[list[bool]]:
     return [[reaches(mine, theirs) for theirs in handles] for mine in handles]
 
 
-def render(facts: dict[str, Any], console: Console) -> None:
-    """The tables for a person."""
+WIDTH_OF_A_PIPE = 250  # columns: a pipe has none of its own, and narrow cells are hard to read and to grep
+
+
+def render(facts: dict[str, Any], console: Console, *, all_parameters: bool = False) -> None:
+    """The tables for a person. Of the parameters those that are set, or all, and nothing else."""
+    if all_parameters:
+        console.print(_parameter_table(facts["parameters"], "Parameters"))
+        return
     console.print(f"[bold]onstream {facts['onstream']}[/] · Python {facts['python']} · {facts['machine']['system']}")
     devices = _table("Devices", "device", "name", "memory")
     for row in facts["devices"]:
@@ -173,11 +179,19 @@ def render(facts: dict[str, Any], console: Console) -> None:
         console.print(f"Launcher: [red]{launch['error']}[/]\n")
     else:
         console.print(f"Launcher: {launch['launcher']}, rank {launch['rank']} of {launch['size']}\n")
-    parameters = _table("Parameters", "parameter", "value", "unit", "set by", "what")
-    for row in facts["parameters"]:
+    known = facts["parameters"]
+    changed = [row for row in known if row["set_by"] != "default"]
+    if changed:
+        console.print(_parameter_table(changed, "Parameters that are set"))
+    console.print(f"{len(changed)} of {len(known)} parameters are set; all of them: onstream info --parameters")
+
+
+def _parameter_table(rows: list[dict[str, Any]], title: str) -> Any:
+    table = _table(title, "parameter", "value", "unit", "set by", "what")
+    for row in rows:
         source = row["variable"] if row["set_by"] == "environment" else row["set_by"]
-        parameters.add_row(row["name"], row["value"] or "-", row["unit"], source, row["doc"])
-    console.print(parameters)
+        table.add_row(row["name"], row["value"] or "-", row["unit"], source, row["doc"])
+    return table
 
 
 def _table(title: str, *columns: str) -> Any:

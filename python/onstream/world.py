@@ -24,7 +24,7 @@ _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
 class World(_core.World, Collectives):
-    """The ranks of a job. Every parameter (`onstream info`) is a keyword; None leaves its default.
+    """The ranks of a job. Every parameter (`onstream info --parameters`) is a keyword; None leaves its default.
 
     Who this rank is comes from the launcher (onstream run, torchrun, mpirun, srun), or from `launch`. Blocks until all
     ranks of the job are there.

@@ -6,6 +6,7 @@
 
 #include "bind.hpp"
 #include "onstream/base/parameters.hpp"
+#include "onstream/base/text.hpp"
 #include "onstream/device/devices.hpp"
 
 namespace onstream::python {
@@ -15,7 +16,11 @@ void bind_info(nb::module_& m) {
       .def_prop_ro("kind", [](const DeviceRow& row) { return name_of(row.kind); })
       .def_ro("index", &DeviceRow::index)
       .def_ro("name", &DeviceRow::name)
-      .def_ro("memory_bytes", &DeviceRow::memory_bytes);
+      .def_ro("memory_bytes", &DeviceRow::memory_bytes)
+      .def("__repr__", [](const DeviceRow& row) {
+        const std::string place = row.kind == DeviceKind::host ? "host" : concat("cuda:", row.index);
+        return concat("<DeviceRow: ", place, ", ", row.name, ", ", human_bytes(row.memory_bytes), ">");
+      });
   nb::class_<ParameterRow>(m, "ParameterRow", "One parameter: its value, and who set it.")
       .def_ro("name", &ParameterRow::name)
       .def_ro("variable", &ParameterRow::variable, "The environment variable that sets it.")
@@ -23,7 +28,10 @@ void bind_info(nb::module_& m) {
       .def_ro("default_value", &ParameterRow::default_value)
       .def_ro("unit", &ParameterRow::unit)
       .def_ro("doc", &ParameterRow::doc)
-      .def_ro("set_by", &ParameterRow::set_by);
+      .def_ro("set_by", &ParameterRow::set_by)
+      .def("__repr__", [](const ParameterRow& row) {
+        return concat("<ParameterRow: ", row.name, "=", row.value, " (", row.set_by, ")>");
+      });
   m.def("devices", &list_devices, "Every device of this machine, GPUs first.");
   m.def(
       "small_copies",

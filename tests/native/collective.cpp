@@ -152,6 +152,10 @@ std::vector<unsigned char> sent(std::size_t bytes, int from, int to) {
   return pattern(bytes, static_cast<unsigned>(from * 100 + to));
 }
 
+void fill(std::vector<unsigned char>& all, std::size_t at, const std::vector<unsigned char>& part) {
+  std::copy(part.begin(), part.end(), all.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
 std::vector<unsigned char> joined(const std::vector<std::vector<unsigned char>>& parts) {
   std::vector<unsigned char> all;
   for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
@@ -379,11 +383,9 @@ CASE(counts_may_differ_from_rank_to_rank) {
         std::vector<unsigned char> mine(2 * in);
         std::vector<unsigned char> expected(2 * out);
         for (std::size_t peer = 0; peer < ranks; ++peer) {
-          const auto to = sent(2 * count(me, peer), world.rank(), static_cast<int>(peer));
-          const auto from = sent(2 * count(peer, me), static_cast<int>(peer), world.rank());
-          std::copy(to.begin(), to.end(), mine.begin() + static_cast<std::ptrdiff_t>(2 * call.send_offsets[peer]));
-          std::copy(from.begin(), from.end(),
-                    expected.begin() + static_cast<std::ptrdiff_t>(2 * call.receive_offsets[peer]));
+          const int other = static_cast<int>(peer);
+          fill(mine, 2 * call.send_offsets[peer], sent(2 * count(me, peer), world.rank(), other));
+          fill(expected, 2 * call.receive_offsets[peer], sent(2 * count(peer, me), other, world.rank()));
         }
         input.write(mine);
         call.input = input.data();

@@ -26,7 +26,7 @@ def row(who: str, mode: str, submission: str, size: int, median_s: float, memory
 
 def made_up(rows: list[dict[str, Any]], kind: str = "host", device: str = "A CPU (2 cores)") -> dict[str, Any]:
     result = {
-        "schema": 1, "kind": "message", "device_kind": kind, "device": device, "ranks": "2 processes",
+        "schema": 1, "kind": "message", "command": "onstream bench message", "device_kind": kind, "device": device, "ranks": "2 processes",
         "settings": {"rounds": 5, "samples": 10}, "peers_missing": {},
         "environment": {"cpu": "A CPU", "cores": 2, "load_1min": 0.1, "date": "2026-01-02T03:04:05+00:00", "git": {"commit": "c" * 40}},
         "onstream": {"library": "onstream 0.1.0", "build_type": "Release"},

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from onstream.bench import message, programs, table
 from onstream.bench.cases import MODES, Case
+from onstream.bench.progress import Progress
 from onstream.errors import Error, InvalidArgumentError
 
 
@@ -88,3 +93,52 @@ def test_wrong_cases_end_the_native_program_with_a_reason() -> None:
     own = programs.message_program("host", threads=True)
     with pytest.raises(Error, match="MODE is 'ping-pang'; there are ping-pong, pipelined, bidirectional, ring"):
         programs.run(own, [Case("ping-pang", "host", 8, 1, 1)], 1)
+
+
+@pytest.mark.parametrize(("number", "by"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")])
+def test_a_run_that_is_stopped_keeps_what_it_has_measured(tmp_path: Path, number: int, by: str) -> None:
+    file, page = tmp_path / "some.json", tmp_path / "some.html"
+    options = [
+        "--modes",
+        "ping-pong",
+        "--submissions",
+        "host,eager",
+        "--memory",
+        "host",
+        "--sizes",
+        "8",
+        "--samples",
+        "2",
+    ]
+    command = [sys.executable, "-m", "onstream", "bench", "message", *options, "--vs", "none", "--rounds", "1000"]
+    with subprocess.Popen(
+        [*command, "--json", str(file), "--html", str(page)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as bench:
+        assert bench.stderr is not None
+        assert bench.stderr.readline() == "2000 cases: 1000 round(s) of onstream\n"
+        while not bench.stderr.readline().startswith("round 2 of 1000"):
+            assert bench.poll() is None
+        bench.send_signal(number)
+        out, err = bench.communicate(timeout=60)
+    assert bench.returncode == 128 + number, err
+    assert "Traceback" not in err
+    warning = re.compile(rf"This run was stopped by {by} after \d+ of 2000 cases\.")
+    assert warning.search(out)
+    assert "ping-pong" in out
+    assert warning.search(page.read_text())
+    result = json.loads(file.read_text())
+    assert {row["submission"] for row in result["rows"]} == {"host", "eager"}
+    assert 2 <= result["stopped"]["cases"] < 2000
+
+
+def test_the_time_left_is_told_now_and_then() -> None:
+    said: list[str] = []
+    seconds = iter([0.0, 1.0, 2.0, 30.0, 31.0, 60.0, 61.0])
+    progress = Progress(10, said.append, lambda: next(seconds))
+    for _ in range(4):
+        progress.case_done()
+    progress.leave_out(4)
+    progress.case_done()
+    assert said == ["3 of 10 cases, about 1 min 10 s left", "5 of 6 cases, about 12 s left"]
+    progress.case_done()  # the last: there is nothing left to tell
+    assert len(said) == 2

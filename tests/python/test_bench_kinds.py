@@ -233,7 +233,9 @@ def test_every_kind_of_result_has_a_page_and_lines(
     for number, result in enumerate(results):
         message.write(result, tmp_path / f"{number}.json")
         assert lines.short_of(result)
-        assert lines.lines_of_any(result)
+        result["environment"] |= {"load_1min": 3.5, "cores": 2}
+        assert "busy before the run (load 3.5 on 2 cores)" in lines.lines_of_any(result)[1]
+        assert "busy before the run (load 3.5 on 2 cores)" in report.page([result])
     again = [message.load(tmp_path / f"{number}.json") for number in range(len(results))]
     report.write(again, tmp_path / "folder" / "page.html")
     page = (tmp_path / "folder" / "page.html").read_text()

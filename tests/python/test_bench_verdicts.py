@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from bench_results import made_up, row
-from onstream.bench import bars, table
+from onstream.bench import bars, lines, report, table
 from onstream.errors import InvalidArgumentError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,9 +103,11 @@ def test_the_terminal_table_names_mode_submission_memory_and_spread() -> None:
 
 def test_a_run_on_a_busy_machine_says_so() -> None:
     result = made_up([row("onstream", "ping-pong", "host", 8, 1e-6)])
-    assert not any("busy" in line for line in table.lines_of(result))
+    assert not any("busy" in line for line in lines.lines_of_any(result))
+    assert "busy" not in report.page([result])
     result["environment"]["load_1min"] = 3.5
-    assert "load 3.5 on 2 cores" in table.lines_of(result)[1]
+    assert "load 3.5 on 2 cores" in lines.lines_of_any(result)[1]
+    assert '<p class="warning">This machine was busy before the run (load 3.5 on 2 cores)' in report.page([result])
 
 
 def test_the_readme_table_has_a_column_for_each_library_and_memory() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run_job
+from onstream.demo import bathymetry
 
 import onstream
 
@@ -52,16 +54,31 @@ def test_info_as_json_has_everything() -> None:
 def test_info_is_readable() -> None:
     ended = command("info", ONSTREAM_LANES="32")
     assert ended.returncode == 0, ended.stderr
-    for word in (
-        "Devices",
-        "Paths",
-        "Transports",
-        "Parameters",
-        "timeout_s",
-        "ONSTREAM_LANES",
-        "Launcher: none, rank 0 of 1",
-    ):
+    for word in ("Devices", "Paths", "Transports", "Parameters that are set", "Launcher: none, rank 0 of 1"):
         assert word in ended.stdout
+    lines = ended.stdout.splitlines()
+    assert any(line.split()[:2] == ["lanes", "32"] and "ONSTREAM_LANES" in line for line in lines)
+    assert any(
+        re.match(r"1 of \d+ parameters are set; all of them: onstream info --parameters", line) for line in lines
+    )
+    assert not any("timeout_s" in line for line in lines)
+
+
+def test_info_tells_every_parameter_in_one_line_each() -> None:
+    lines = command("info", "--parameters").stdout.splitlines()
+    for row in onstream.parameters():
+        assert sum(line.split()[:1] == [row.name] for line in lines) == 1
+        assert any(line.split()[:1] == [row.name] and line.rstrip().endswith(row.doc[-20:]) for line in lines), row.name
+    assert repr(onstream.parameters()[0]).startswith(f"<ParameterRow: {onstream.parameters()[0].name}=")
+    assert re.fullmatch(r"<DeviceRow: host, .+, .+>", repr(onstream.devices()[-1]))
+
+
+def test_the_help_of_bathymetry_names_what_is_read() -> None:
+    text = " ".join(command("demo", "--help", COLUMNS="400").stdout.split())
+    for word in (*bathymetry._ELEVATION_KEYS, *bathymetry._LONGITUDE_KEYS, *bathymetry._LATITUDE_KEYS, "cell_m"):
+        assert re.search(rf"\b{word}\b", text), word
+    for metres in (bathymetry.CELL_M, bathymetry.PNG_RANGE_M):
+        assert f"{metres:.0f} m" in text
 
 
 def test_info_works_without_the_command_line_libraries() -> None:

