@@ -76,8 +76,8 @@ void alltoalls(Group& group, void* dest, const void* source, const Strided& how)
     const int member = turn(group, i);
     void* const to = at(dest, static_cast<std::size_t>(member) * part_to);
     const void* const from = at(source, static_cast<std::size_t>(group.rank()) * part_from);
-    group.context().get_strided(group.shmem().place(to), group.shmem().place(from), {apart_to, apart_from},
-                                how.element, how.count, group.world_rank(member));
+    group.context().get_strided(group.shmem().place(to), group.shmem().place(from), {apart_to, apart_from}, how.element,
+                                how.count, group.world_rank(member));
   }
   group.meet();
 }

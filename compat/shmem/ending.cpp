@@ -17,7 +17,8 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
-constexpr int kLooksAfterFailure = 100;  // in which the PE's own call says what happened to it
+constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others hear why before the connections close
+constexpr int kLooksAfterFailure = 100;                   // in which the PE's own call says what happened to it
 
 // Looks whether another PE has ended all.
 class Lookout {
@@ -77,8 +78,8 @@ void at_end(int status, void*) {
   Runtime& shmem = *running();
   try {
     if (status == 0) return finish(shmem);
-    shmem.world().abort(
-        concat("rank ", shmem.rank(), " ended with status ", status, " and without shmem_finalize"));
+    shmem.world().abort(concat("rank ", shmem.rank(), " ended with status ", status, " and without shmem_finalize"));
+    std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     log(LogLevel::error, "OpenSHMEM: at the end of the process: ", error.what());
     (void)std::fflush(nullptr);
@@ -111,6 +112,7 @@ void end_all(Runtime& shmem, int status) {
     shmem.tell_exit(status);
     shmem.world().abort(concat("PE ", shmem.rank(), " called shmem_global_exit(", status, ")"),
                         Fabric::Cause::interrupt);
+    std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     log(LogLevel::error, "shmem_global_exit: ", error.what());
   }
@@ -127,6 +129,7 @@ void end_job(const char* call, const char* why) {
     if (told < 0) log(LogLevel::error, call, ": PE ", shmem->rank(), ": ", why);
     try {
       shmem->world().abort(concat("rank ", shmem->rank(), ": ", call, ": ", why));
+      std::this_thread::sleep_for(kHearing);
     } catch (const std::exception& error) {
       log(LogLevel::error, call, ": ", error.what());
     }

@@ -26,7 +26,7 @@ int writable_pages(dl_phdr_info* info, std::size_t, void* found) {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   std::uintptr_t constant = 0;
   for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& part = info->dlpi_phdr[i];
+    const ElfW(Phdr) & part = info->dlpi_phdr[i];
     const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr;
     const std::uintptr_t end = begin + part.p_memsz;
     if (part.p_type == PT_GNU_RELRO) constant = end / page * page;

@@ -11,8 +11,8 @@ Group::Group(Runtime& shmem, TeamHandle& team)
 
 Group::Group(Runtime& shmem, const ActiveSet& set) : shmem_(shmem) {
   constexpr int kMostLog = 30;
-  require(set.log_stride >= 0 && set.log_stride <= kMostLog && set.size >= 1 && set.start >= 0,
-          "an active set of ", set.size, " PEs from ", set.start, " on, 2 to the ", set.log_stride, " apart");
+  require(set.log_stride >= 0 && set.log_stride <= kMostLog && set.size >= 1 && set.start >= 0, "an active set of ",
+          set.size, " PEs from ", set.start, " on, 2 to the ", set.log_stride, " apart");
   for (int i = 0; i < set.size; ++i) {
     const std::int64_t pe = set.start + (static_cast<std::int64_t>(i) << set.log_stride);
     require(pe < shmem.size(), "the active set has PE ", pe, "; there are PEs 0 to ", shmem.size() - 1);

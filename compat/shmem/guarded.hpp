@@ -19,15 +19,15 @@ namespace onstream::shmem {
 inline Runtime& runtime() {
   Runtime* const found = running();
   if (found == nullptr) [[unlikely]] {
-    fail(ErrorCode::invalid_argument,
-         "OpenSHMEM is not initialised: shmem_init was not called, or shmem_finalize was");
+    fail(ErrorCode::invalid_argument, "OpenSHMEM is not initialised: shmem_init was not called, or shmem_finalize was");
   }
   return *found;
 }
 
 // A failed world has ended what this waited for.
 inline void demand_ok(Runtime& shmem, Status status) {
-  if (status == Status::ok) [[likely]] return;
+  if (status == Status::ok) [[likely]]
+    return;
   shmem.world().check();
   fail(ErrorCode::aborted, "the wait was interrupted");
 }

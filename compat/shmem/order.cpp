@@ -5,9 +5,11 @@ using namespace onstream;
 using namespace onstream::shmem;
 
 void shmem_ctx_fence(shmem_ctx_t ctx) {
+  if (ctx == SHMEM_CTX_INVALID) return;  // as the standard has it
   with_context("shmem_fence", ctx, [](Runtime&, ContextHandle&, Context& context) { context.fence(); });
 }
 void shmem_ctx_quiet(shmem_ctx_t ctx) {
+  if (ctx == SHMEM_CTX_INVALID) return;
   with_context("shmem_quiet", ctx, [](Runtime&, ContextHandle&, Context& context) { context.quiet(); });
 }
 void shmem_fence(void) { shmem_ctx_fence(SHMEM_CTX_DEFAULT); }

@@ -13,15 +13,15 @@
 #include <vector>
 
 #include "globals.hpp"
-#include "shmem.h"
 #include "onstream/world/world.hpp"
+#include "shmem.h"
 
 namespace onstream::shmem {
 
 // A team as the program holds it. Members are named by world ranks.
 class TeamHandle : public onstream_shmem_team {
  public:
-  std::shared_ptr<Team> team;        // null: given back
+  std::shared_ptr<Team> team;  // null: given back
   shmem_team_config_t config = {0};
   std::unique_ptr<Context> context;  // of its collectives
   int rank() const { return team->rank(); }

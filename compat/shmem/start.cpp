@@ -11,13 +11,15 @@ using namespace onstream::shmem;
 
 namespace {
 
-constexpr const char* kName = "onstream " ONSTREAM_SHMEM_VERSION;
+constexpr const char* kName = SHMEM_VENDOR_STRING;
 
 void say_what_was_asked(const Runtime& shmem) {
   const Settings settings = settings_from_environment();
   if (shmem.rank() != 0) return;
   std::string text;
-  if (settings.prints_version) text += concat(kName, ", OpenSHMEM ", SHMEM_MAJOR_VERSION, '.', SHMEM_MINOR_VERSION, '\n');
+  if (settings.prints_version)
+    text +=
+        concat(kName, " " ONSTREAM_SHMEM_VERSION ", OpenSHMEM ", SHMEM_MAJOR_VERSION, '.', SHMEM_MINOR_VERSION, '\n');
   if (settings.prints_variables) {
     text += concat("SHMEM_SYMMETRIC_SIZE  bytes of the symmetric heap, k, M, G or T may follow: ", settings.heap_bytes,
                    "\nSHMEM_VERSION         prints the library's name at the start\n"
@@ -95,6 +97,13 @@ int shmem_addr_accessible(const void* addr, int pe) {
 
 void* shmem_ptr(const void* dest, int pe) {
   return guarded("shmem_ptr", [&](Runtime& shmem) { return shmem.pointer(dest, shmem.default_context().rank_of(pe)); });
+}
+
+void* shmem_team_ptr(shmem_team_t team, const void* dest, int pe) {
+  return guarded("shmem_team_ptr", [&](Runtime& shmem) -> void* {
+    if (team == SHMEM_TEAM_INVALID) return nullptr;
+    return shmem.pointer(dest, shmem.team(team).team->world_rank(pe));
+  });
 }
 
 void shmem_info_get_version(int* major, int* minor) {

@@ -1,4 +1,6 @@
 // Teams. SHMEM_TEAM_INVALID is asked about without complaint, as the standard has it.
+#include <algorithm>
+
 #include "guarded.hpp"
 
 using namespace onstream;
@@ -14,6 +16,22 @@ shmem_team_config_t config_of(const shmem_team_config_t* config, long mask) {
 
 shmem_team_t adopted(Runtime& shmem, std::shared_ptr<Team> team, const shmem_team_config_t& config) {
   return team == nullptr ? SHMEM_TEAM_INVALID : shmem.adopt(std::move(team), config);
+}
+
+// Collective over the parent: a team that some member could not have, nobody has. `make` leaves what it made.
+template <class Make>
+void all_or_none(Team& parent, const Make& make) {
+  std::string why;
+  try {
+    make();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::system) throw;
+    why = error.what();
+  }
+  const std::vector<Team::Words> all = parent.exchange({why.empty() ? 0u : 1u, 0, 0, 0});
+  if (!why.empty()) fail(ErrorCode::system, why);
+  const bool refused = std::ranges::any_of(all, [](const Team::Words& words) { return words[0] != 0; });
+  if (refused) fail(ErrorCode::system, "members of the new team have no words for another one (parameter teams)");
 }
 
 }  // namespace
@@ -57,7 +75,9 @@ int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, in
     if (parent_team == SHMEM_TEAM_INVALID) return -1;
     Team& parent = *shmem.team(parent_team).team;
     const shmem_team_config_t wanted = config_of(config, config_mask);
-    *new_team = adopted(shmem, parent.split_strided(start, stride, size), wanted);
+    std::shared_ptr<Team> made;
+    all_or_none(parent, [&] { made = parent.split_strided(start, stride, size); });
+    *new_team = adopted(shmem, std::move(made), wanted);
     return 0;
   });
 }
@@ -72,7 +92,14 @@ int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_c
     Team& parent = *shmem.team(parent_team).team;
     const shmem_team_config_t along_x = config_of(xaxis_config, xaxis_mask);
     const shmem_team_config_t along_y = config_of(yaxis_config, yaxis_mask);
-    auto [row, column] = parent.split_2d(xrange > parent.size() ? parent.size() : xrange);
+    require(xrange >= 1, "rows of ", xrange, " PEs; at least 1");
+    const int width = std::min(xrange, parent.size());
+    const int x = parent.rank() % width;
+    const int y = parent.rank() / width;
+    std::shared_ptr<Team> row;
+    std::shared_ptr<Team> column;
+    all_or_none(parent, [&] { row = parent.split(y, x); });
+    all_or_none(parent, [&] { column = parent.split(x, y); });
     *xaxis_team = adopted(shmem, std::move(row), along_x);
     *yaxis_team = adopted(shmem, std::move(column), along_y);
     return 0;

@@ -18,24 +18,24 @@
 extern "C" {
 #endif
 
-#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE)                                                                            \
-  int shmem_##NAME##_broadcast(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems, int PE_root);        \
-  int shmem_##NAME##_collect(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems);                       \
-  int shmem_##NAME##_fcollect(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems);                      \
-  int shmem_##NAME##_alltoall(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nelems);                      \
-  int shmem_##NAME##_alltoalls(shmem_team_t team, TYPE *dest, const TYPE *source, ptrdiff_t dst, ptrdiff_t sst,       \
+#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE)                                                                      \
+  int shmem_##NAME##_broadcast(shmem_team_t team, TYPE* dest, const TYPE* source, size_t nelems, int PE_root);  \
+  int shmem_##NAME##_collect(shmem_team_t team, TYPE* dest, const TYPE* source, size_t nelems);                 \
+  int shmem_##NAME##_fcollect(shmem_team_t team, TYPE* dest, const TYPE* source, size_t nelems);                \
+  int shmem_##NAME##_alltoall(shmem_team_t team, TYPE* dest, const TYPE* source, size_t nelems);                \
+  int shmem_##NAME##_alltoalls(shmem_team_t team, TYPE* dest, const TYPE* source, ptrdiff_t dst, ptrdiff_t sst, \
                                size_t nelems);
 ONSTREAM_SHMEM_RMA_TYPES(ONSTREAM_SHMEM_DECLARE)
 #undef ONSTREAM_SHMEM_DECLARE
 
-int shmem_broadcastmem(shmem_team_t team, void *dest, const void *source, size_t nelems, int PE_root);
-int shmem_collectmem(shmem_team_t team, void *dest, const void *source, size_t nelems);
-int shmem_fcollectmem(shmem_team_t team, void *dest, const void *source, size_t nelems);
-int shmem_alltoallmem(shmem_team_t team, void *dest, const void *source, size_t nelems);
-int shmem_alltoallsmem(shmem_team_t team, void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems);
+int shmem_broadcastmem(shmem_team_t team, void* dest, const void* source, size_t nelems, int PE_root);
+int shmem_collectmem(shmem_team_t team, void* dest, const void* source, size_t nelems);
+int shmem_fcollectmem(shmem_team_t team, void* dest, const void* source, size_t nelems);
+int shmem_alltoallmem(shmem_team_t team, void* dest, const void* source, size_t nelems);
+int shmem_alltoallsmem(shmem_team_t team, void* dest, const void* source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems);
 
 #define ONSTREAM_SHMEM_REDUCE(NAME, TYPE, OP) \
-  int shmem_##NAME##_##OP##_reduce(shmem_team_t team, TYPE *dest, const TYPE *source, size_t nreduce);
+  int shmem_##NAME##_##OP##_reduce(shmem_team_t team, TYPE* dest, const TYPE* source, size_t nreduce);
 #define ONSTREAM_SHMEM_DECLARE(NAME, TYPE) \
   ONSTREAM_SHMEM_REDUCE(NAME, TYPE, and)   \
   ONSTREAM_SHMEM_REDUCE(NAME, TYPE, or)    \

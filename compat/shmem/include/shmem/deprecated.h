@@ -37,32 +37,32 @@ extern "C" {
 void start_pes(int npes);
 int _my_pe(void);
 int _num_pes(void);
-void *shmalloc(size_t size);
-void shfree(void *ptr);
-void *shrealloc(void *ptr, size_t size);
-void *shmemalign(size_t alignment, size_t size);
+void* shmalloc(size_t size);
+void shfree(void* ptr);
+void* shrealloc(void* ptr, size_t size);
+void* shmemalign(size_t alignment, size_t size);
 
-void shmem_barrier(int PE_start, int logPE_stride, int PE_size, long *pSync);
-void shmem_sync(int PE_start, int logPE_stride, int PE_size, long *pSync);
+void shmem_barrier(int PE_start, int logPE_stride, int PE_size, long* pSync);
+void shmem_sync(int PE_start, int logPE_stride, int PE_size, long* pSync);
 
 #define ONSTREAM_SHMEM_DECLARE(SIZE)                                                                                   \
-  void shmem_broadcast##SIZE(void *dest, const void *source, size_t nelems, int PE_root, int PE_start,                 \
-                             int logPE_stride, int PE_size, long *pSync);                                              \
-  void shmem_collect##SIZE(void *dest, const void *source, size_t nelems, int PE_start, int logPE_stride, int PE_size, \
-                           long *pSync);                                                                               \
-  void shmem_fcollect##SIZE(void *dest, const void *source, size_t nelems, int PE_start, int logPE_stride,             \
-                            int PE_size, long *pSync);                                                                 \
-  void shmem_alltoall##SIZE(void *dest, const void *source, size_t nelems, int PE_start, int logPE_stride,             \
-                            int PE_size, long *pSync);                                                                 \
-  void shmem_alltoalls##SIZE(void *dest, const void *source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems,              \
-                             int PE_start, int logPE_stride, int PE_size, long *pSync);
+  void shmem_broadcast##SIZE(void* dest, const void* source, size_t nelems, int PE_root, int PE_start,                 \
+                             int logPE_stride, int PE_size, long* pSync);                                              \
+  void shmem_collect##SIZE(void* dest, const void* source, size_t nelems, int PE_start, int logPE_stride, int PE_size, \
+                           long* pSync);                                                                               \
+  void shmem_fcollect##SIZE(void* dest, const void* source, size_t nelems, int PE_start, int logPE_stride,             \
+                            int PE_size, long* pSync);                                                                 \
+  void shmem_alltoall##SIZE(void* dest, const void* source, size_t nelems, int PE_start, int logPE_stride,             \
+                            int PE_size, long* pSync);                                                                 \
+  void shmem_alltoalls##SIZE(void* dest, const void* source, ptrdiff_t dst, ptrdiff_t sst, size_t nelems,              \
+                             int PE_start, int logPE_stride, int PE_size, long* pSync);
 ONSTREAM_SHMEM_DECLARE(32)
 ONSTREAM_SHMEM_DECLARE(64)
 #undef ONSTREAM_SHMEM_DECLARE
 
-#define ONSTREAM_SHMEM_TO_ALL(NAME, TYPE, OP)                                                              \
-  void shmem_##NAME##_##OP##_to_all(TYPE *dest, const TYPE *source, int nreduce, int PE_start, int logPE_stride, \
-                                    int PE_size, TYPE *pWrk, long *pSync);
+#define ONSTREAM_SHMEM_TO_ALL(NAME, TYPE, OP)                                                                    \
+  void shmem_##NAME##_##OP##_to_all(TYPE* dest, const TYPE* source, int nreduce, int PE_start, int logPE_stride, \
+                                    int PE_size, TYPE* pWrk, long* pSync);
 #define ONSTREAM_SHMEM_BITS(NAME, TYPE)  \
   ONSTREAM_SHMEM_TO_ALL(NAME, TYPE, and) \
   ONSTREAM_SHMEM_TO_ALL(NAME, TYPE, or)  \
@@ -80,33 +80,33 @@ ONSTREAM_SHMEM_COMPLEX_TYPES(ONSTREAM_SHMEM_SUMS)
 #undef ONSTREAM_SHMEM_SUMS
 #undef ONSTREAM_SHMEM_TO_ALL
 
-#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE)                             \
-  TYPE shmem_##NAME##_cswap(TYPE *dest, TYPE cond, TYPE value, int pe); \
-  TYPE shmem_##NAME##_fadd(TYPE *dest, TYPE value, int pe);            \
-  TYPE shmem_##NAME##_finc(TYPE *dest, int pe);                        \
-  void shmem_##NAME##_add(TYPE *dest, TYPE value, int pe);             \
-  void shmem_##NAME##_inc(TYPE *dest, int pe);
+#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE)                              \
+  TYPE shmem_##NAME##_cswap(TYPE* dest, TYPE cond, TYPE value, int pe); \
+  TYPE shmem_##NAME##_fadd(TYPE* dest, TYPE value, int pe);             \
+  TYPE shmem_##NAME##_finc(TYPE* dest, int pe);                         \
+  void shmem_##NAME##_add(TYPE* dest, TYPE value, int pe);              \
+  void shmem_##NAME##_inc(TYPE* dest, int pe);
 ONSTREAM_SHMEM_OLD_ATOMICS(ONSTREAM_SHMEM_DECLARE)
 #undef ONSTREAM_SHMEM_DECLARE
-#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE)                  \
-  TYPE shmem_##NAME##_fetch(const TYPE *source, int pe);    \
-  void shmem_##NAME##_set(TYPE *dest, TYPE value, int pe);  \
-  TYPE shmem_##NAME##_swap(TYPE *dest, TYPE value, int pe);
+#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE)                 \
+  TYPE shmem_##NAME##_fetch(const TYPE* source, int pe);   \
+  void shmem_##NAME##_set(TYPE* dest, TYPE value, int pe); \
+  TYPE shmem_##NAME##_swap(TYPE* dest, TYPE value, int pe);
 ONSTREAM_SHMEM_OLD_ATOMICS(ONSTREAM_SHMEM_DECLARE)
 ONSTREAM_SHMEM_C_REAL_TYPES(ONSTREAM_SHMEM_DECLARE)
 #undef ONSTREAM_SHMEM_DECLARE
-#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE) void shmem_##NAME##_wait(TYPE *ivar, TYPE cmp_value);
+#define ONSTREAM_SHMEM_DECLARE(NAME, TYPE) void shmem_##NAME##_wait(TYPE* ivar, TYPE cmp_value);
 ONSTREAM_SHMEM_OLD_INTEGERS(ONSTREAM_SHMEM_DECLARE)
 #undef ONSTREAM_SHMEM_DECLARE
-void shmem_wait(long *ivar, long cmp_value);
-void shmem_wait_until(long *ivar, int cmp, long cmp_value);
+void shmem_wait(long* ivar, long cmp_value);
+void shmem_wait_until(long* ivar, int cmp, long cmp_value);
 
 void shmem_set_cache_inv(void);
 void shmem_clear_cache_inv(void);
-void shmem_set_cache_line_inv(void *dest);
-void shmem_clear_cache_line_inv(void *dest);
+void shmem_set_cache_line_inv(void* dest);
+void shmem_clear_cache_line_inv(void* dest);
 void shmem_udcflush(void);
-void shmem_udcflush_line(void *dest);
+void shmem_udcflush_line(void* dest);
 
 #ifdef __cplusplus
 }

@@ -8,14 +8,14 @@
 #include "transfers.h"
 #include "words.h"
 
-/* What a call without a matching type chooses. */
+/* What a call without a matching type chooses: it is in no library. */
 struct onstream_shmem_no_such_type {
   int unused;
 };
-static inline struct onstream_shmem_no_such_type onstream_shmem_no_call(int unused, ...) {
-  struct onstream_shmem_no_such_type none = {unused};
-  return none;
-}
+#if defined(__GNUC__) && (!defined(__clang__) || __clang_major__ >= 14)
+__attribute__((error("no OpenSHMEM call of this name takes an argument of this type")))
+#endif
+extern struct onstream_shmem_no_such_type onstream_shmem_no_call(const void* first, ...);
 
 #define ONSTREAM_SHMEM_FIRST_OF(first, ...) first
 #define ONSTREAM_SHMEM_FIRST(...) ONSTREAM_SHMEM_FIRST_OF(__VA_ARGS__, 0)
@@ -38,20 +38,19 @@ static inline struct onstream_shmem_no_such_type onstream_shmem_no_call(int unus
 #define ONSTREAM_SHMEM_GENERIC_REDUCE_BITS(X) ONSTREAM_SHMEM_GENERIC_BITWISE(X) ONSTREAM_SHMEM_SMALL_BITS(X)
 #define ONSTREAM_SHMEM_GENERIC_EXTENDED(X) ONSTREAM_SHMEM_C_ATOMIC_TYPES(X) ONSTREAM_SHMEM_C_REAL_TYPES(X)
 #define ONSTREAM_SHMEM_GENERIC_SUMS(X) ONSTREAM_SHMEM_C_TYPES(X) ONSTREAM_SHMEM_COMPLEX_TYPES(X)
-#define ONSTREAM_SHMEM_GENERIC_OLD(X) ONSTREAM_SHMEM_OLD_ATOMICS(X) ONSTREAM_SHMEM_C_REAL_TYPES(X)
 /* clang-format on */
 
 /* By the argument that has the type: the first; the second; or the one behind the context, if there is one. */
-#define ONSTREAM_SHMEM_BY_FIRST(TYPES, OP, ...)                                                             \
-  _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_FIRST(__VA_ARGS__)), default: onstream_shmem_no_call TYPES(     \
-               ONSTREAM_SHMEM_CASE_##OP))(__VA_ARGS__)
-#define ONSTREAM_SHMEM_BY_SECOND(TYPES, OP, ...)                                                            \
-  _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_SECOND(__VA_ARGS__)), default: onstream_shmem_no_call TYPES(    \
-               ONSTREAM_SHMEM_CASE_##OP))(__VA_ARGS__)
-#define ONSTREAM_SHMEM_BY_EITHER(TYPES, OP, ...)                                                            \
-  _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_FIRST(__VA_ARGS__)),                                            \
-      struct onstream_shmem_context: _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_SECOND(__VA_ARGS__)),        \
-               default: onstream_shmem_no_call TYPES(ONSTREAM_SHMEM_CTX_CASE_##OP)),                        \
+#define ONSTREAM_SHMEM_BY_FIRST(TYPES, OP, ...)                  \
+  _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_FIRST(__VA_ARGS__)), \
+      default: onstream_shmem_no_call TYPES(ONSTREAM_SHMEM_CASE_##OP))(__VA_ARGS__)
+#define ONSTREAM_SHMEM_BY_SECOND(TYPES, OP, ...)                  \
+  _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_SECOND(__VA_ARGS__)), \
+      default: onstream_shmem_no_call TYPES(ONSTREAM_SHMEM_CASE_##OP))(__VA_ARGS__)
+#define ONSTREAM_SHMEM_BY_EITHER(TYPES, OP, ...)                                                     \
+  _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_FIRST(__VA_ARGS__)),                                     \
+      struct onstream_shmem_context: _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_SECOND(__VA_ARGS__)), \
+          default: onstream_shmem_no_call TYPES(ONSTREAM_SHMEM_CTX_CASE_##OP)),                      \
       default: onstream_shmem_no_call TYPES(ONSTREAM_SHMEM_CASE_##OP))(__VA_ARGS__)
 
 /* clang-format off */
@@ -210,22 +209,14 @@ static inline struct onstream_shmem_no_such_type onstream_shmem_no_call(int unus
   _Generic(ONSTREAM_SHMEM_AT(ONSTREAM_SHMEM_FIRST(__VA_ARGS__)), struct onstream_shmem_team: shmem_team_sync, \
            default: shmem_sync)(__VA_ARGS__)
 
-#define ONSTREAM_SHMEM_CASE_cswap(NAME, TYPE) , TYPE: shmem_##NAME##_cswap
-#define shmem_cswap(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_OLD_ATOMICS, cswap, __VA_ARGS__)
-#define ONSTREAM_SHMEM_CASE_fadd(NAME, TYPE) , TYPE: shmem_##NAME##_fadd
-#define shmem_fadd(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_OLD_ATOMICS, fadd, __VA_ARGS__)
-#define ONSTREAM_SHMEM_CASE_finc(NAME, TYPE) , TYPE: shmem_##NAME##_finc
-#define shmem_finc(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_OLD_ATOMICS, finc, __VA_ARGS__)
-#define ONSTREAM_SHMEM_CASE_add(NAME, TYPE) , TYPE: shmem_##NAME##_add
-#define shmem_add(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_OLD_ATOMICS, add, __VA_ARGS__)
-#define ONSTREAM_SHMEM_CASE_inc(NAME, TYPE) , TYPE: shmem_##NAME##_inc
-#define shmem_inc(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_OLD_ATOMICS, inc, __VA_ARGS__)
-#define ONSTREAM_SHMEM_CASE_fetch(NAME, TYPE) , TYPE: shmem_##NAME##_fetch
-#define shmem_fetch(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_GENERIC_OLD, fetch, __VA_ARGS__)
-#define ONSTREAM_SHMEM_CASE_set(NAME, TYPE) , TYPE: shmem_##NAME##_set
-#define shmem_set(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_GENERIC_OLD, set, __VA_ARGS__)
-#define ONSTREAM_SHMEM_CASE_swap(NAME, TYPE) , TYPE: shmem_##NAME##_swap
-#define shmem_swap(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_GENERIC_OLD, swap, __VA_ARGS__)
+#define shmem_cswap(...) shmem_atomic_compare_swap(__VA_ARGS__)
+#define shmem_fadd(...) shmem_atomic_fetch_add(__VA_ARGS__)
+#define shmem_finc(...) shmem_atomic_fetch_inc(__VA_ARGS__)
+#define shmem_add(...) shmem_atomic_add(__VA_ARGS__)
+#define shmem_inc(...) shmem_atomic_inc(__VA_ARGS__)
+#define shmem_fetch(...) shmem_atomic_fetch(__VA_ARGS__)
+#define shmem_set(...) shmem_atomic_set(__VA_ARGS__)
+#define shmem_swap(...) shmem_atomic_swap(__VA_ARGS__)
 #define ONSTREAM_SHMEM_CASE_wait(NAME, TYPE) , TYPE: shmem_##NAME##_wait
 #define shmem_wait(...) ONSTREAM_SHMEM_BY_FIRST(ONSTREAM_SHMEM_OLD_INTEGERS, wait, __VA_ARGS__)
 /* clang-format on */

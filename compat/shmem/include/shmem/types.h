@@ -28,8 +28,8 @@ struct onstream_shmem_context {
 struct onstream_shmem_team {
   int number;
 };
-typedef struct onstream_shmem_context *shmem_ctx_t;
-typedef struct onstream_shmem_team *shmem_team_t;
+typedef struct onstream_shmem_context* shmem_ctx_t;
+typedef struct onstream_shmem_team* shmem_team_t;
 
 typedef struct {
   int num_contexts;
