@@ -789,12 +789,23 @@ static void generic_names_find_their_types(void) {
 
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {
-      CASE(a_pe_knows_itself_and_the_others) CASE(the_heap_allocates_resizes_and_frees)
-          CASE(globals_and_statics_are_symmetric) CASE(every_type_is_put_and_got) CASE(every_size_is_put_and_got)
-              CASE(every_atomic_is_atomic) CASE(every_wait_and_test_sees_its_words) CASE(contexts_order_their_own_puts)
-                  CASE(teams_are_split_translated_and_destroyed) CASE(teams_move_every_type)
-                      CASE(teams_reduce_every_type) CASE(active_sets_move_and_reduce) CASE(a_lock_excludes_the_others)
-                          CASE(generic_names_find_their_types)};
+    /* clang-format off */
+    CASE(a_pe_knows_itself_and_the_others)
+    CASE(the_heap_allocates_resizes_and_frees)
+    CASE(globals_and_statics_are_symmetric)
+    CASE(every_type_is_put_and_got)
+    CASE(every_size_is_put_and_got)
+    CASE(every_atomic_is_atomic)
+    CASE(every_wait_and_test_sees_its_words)
+    CASE(contexts_order_their_own_puts)
+    CASE(teams_are_split_translated_and_destroyed)
+    CASE(teams_move_every_type)
+    CASE(teams_reduce_every_type)
+    CASE(active_sets_move_and_reduce)
+    CASE(a_lock_excludes_the_others)
+    CASE(generic_names_find_their_types)
+    /* clang-format on */
+  };
   int level = -1;
   if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &level) != 0 || level != SHMEM_THREAD_MULTIPLE) return 2;
   me = shmem_my_pe();

@@ -113,16 +113,27 @@ static void an_end_without_finalize_is_one(void) {
 
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {
-      CASE(a_pe_out_of_range_is_refused) CASE(a_negative_pe_is_refused)
-          CASE(an_address_that_is_not_symmetric_is_refused) CASE(an_end_past_the_heap_is_refused)
-              CASE(a_misaligned_word_is_refused) CASE(freeing_twice_is_refused)
-                  CASE(freeing_what_is_not_in_the_heap_is_refused) CASE(sizes_that_differ_are_refused)
-                      CASE(a_destroyed_context_is_refused) CASE(an_invalid_context_is_refused) CASE(
-                          a_comparison_that_does_not_exist_is_refused) CASE(an_active_set_without_this_pe_is_refused)
-                          CASE(clearing_a_lock_that_nobody_holds_is_refused) CASE(a_wait_in_vain_ends_at_the_deadline)
-                              CASE(a_pe_that_computes_ends_with_the_others) CASE(global_exit_ends_all)
-                                  CASE(a_pe_that_ends_badly_ends_all) CASE(calls_after_the_end_are_refused)
-                                      CASE(an_end_without_finalize_is_one)};
+    /* clang-format off */
+    CASE(a_pe_out_of_range_is_refused)
+    CASE(a_negative_pe_is_refused)
+    CASE(an_address_that_is_not_symmetric_is_refused)
+    CASE(an_end_past_the_heap_is_refused)
+    CASE(a_misaligned_word_is_refused)
+    CASE(freeing_twice_is_refused)
+    CASE(freeing_what_is_not_in_the_heap_is_refused)
+    CASE(sizes_that_differ_are_refused)
+    CASE(a_destroyed_context_is_refused)
+    CASE(an_invalid_context_is_refused)
+    CASE(an_active_set_without_this_pe_is_refused)
+    CASE(clearing_a_lock_that_nobody_holds_is_refused)
+    CASE(a_wait_in_vain_ends_at_the_deadline)
+    CASE(a_pe_that_computes_ends_with_the_others)
+    CASE(global_exit_ends_all)
+    CASE(a_pe_that_ends_badly_ends_all)
+    CASE(calls_after_the_end_are_refused)
+    CASE(an_end_without_finalize_is_one)
+    /* clang-format on */
+  };
   const char* name = argc > 1 ? argv[1] : "";
   if (strcmp(name, "calls_before_the_start_are_refused") == 0) return shmem_my_pe();
   shmem_init();
