@@ -788,8 +788,8 @@ static void generic_names_find_their_types(void) {
 }
 
 int main(int argc, char** argv) {
+  /* clang-format off */
   static const struct test_case cases[] = {
-    /* clang-format off */
     CASE(a_pe_knows_itself_and_the_others)
     CASE(the_heap_allocates_resizes_and_frees)
     CASE(globals_and_statics_are_symmetric)
@@ -804,8 +804,8 @@ int main(int argc, char** argv) {
     CASE(active_sets_move_and_reduce)
     CASE(a_lock_excludes_the_others)
     CASE(generic_names_find_their_types)
-    /* clang-format on */
   };
+  /* clang-format on */
   int level = -1;
   if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &level) != 0 || level != SHMEM_THREAD_MULTIPLE) return 2;
   me = shmem_my_pe();

@@ -112,8 +112,8 @@ static void an_end_without_finalize_is_one(void) {
 }
 
 int main(int argc, char** argv) {
+  /* clang-format off */
   static const struct test_case cases[] = {
-    /* clang-format off */
     CASE(a_pe_out_of_range_is_refused)
     CASE(a_negative_pe_is_refused)
     CASE(an_address_that_is_not_symmetric_is_refused)
@@ -132,8 +132,8 @@ int main(int argc, char** argv) {
     CASE(a_pe_that_ends_badly_ends_all)
     CASE(calls_after_the_end_are_refused)
     CASE(an_end_without_finalize_is_one)
-    /* clang-format on */
   };
+  /* clang-format on */
   const char* name = argc > 1 ? argv[1] : "";
   if (strcmp(name, "calls_before_the_start_are_refused") == 0) return shmem_my_pe();
   shmem_init();
