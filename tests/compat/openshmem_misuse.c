@@ -124,6 +124,7 @@ int main(int argc, char** argv) {
     CASE(sizes_that_differ_are_refused)
     CASE(a_destroyed_context_is_refused)
     CASE(an_invalid_context_is_refused)
+    CASE(a_comparison_that_does_not_exist_is_refused)
     CASE(an_active_set_without_this_pe_is_refused)
     CASE(clearing_a_lock_that_nobody_holds_is_refused)
     CASE(a_wait_in_vain_ends_at_the_deadline)
