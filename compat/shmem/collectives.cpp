@@ -1,7 +1,7 @@
 #include "collectives.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <vector>
 
 namespace onstream::shmem {
@@ -85,21 +85,19 @@ void alltoalls(Group& group, void* dest, const void* source, const Strided& how)
 namespace {
 
 // Everybody's elements [first, first + count), combined.
-void combine_all(Group& group, std::vector<std::byte>& result, const void* source, std::size_t first, std::size_t count,
+void combine_all(Group& group, std::byte* result, const void* source, std::size_t first, std::size_t count,
                  const Reduction& reduction) {
-  const std::size_t bytes = count * reduction.element;
+  constexpr std::size_t kPieceBytes = 4096;
+  alignas(std::max_align_t) std::byte theirs[kPieceBytes];
+  const std::size_t piece = kPieceBytes / reduction.element;
   const std::byte* const from = group.shmem().place(at(source, first * reduction.element));
-  result.resize(bytes);
-  group.context().get(result.data(), from, bytes, group.world_rank(0));
-  constexpr std::size_t kPieceBytes = 16384;
-  const std::size_t piece = std::max<std::size_t>(1, kPieceBytes / reduction.element);
-  std::vector<std::byte> theirs(std::min(piece, count) * reduction.element);
+  group.context().get(result, from, count * reduction.element, group.world_rank(0));
   for (std::size_t done = 0; done < count; done += piece) {
     const std::size_t now = std::min(piece, count - done);
+    const std::size_t offset = done * reduction.element;
     for (int member = 1; member < group.size(); ++member) {
-      group.context().get(theirs.data(), from + done * reduction.element, now * reduction.element,
-                          group.world_rank(member));
-      reduction.combine(result.data() + done * reduction.element, theirs.data(), now);
+      group.context().get(theirs, from + offset, now * reduction.element, group.world_rank(member));
+      reduction.combine(result + offset, theirs, now);
     }
   }
 }
@@ -109,22 +107,23 @@ void combine_all(Group& group, std::vector<std::byte>& result, const void* sourc
 // Small: everybody combines everything. Else each member combines its share and gives it to all. The results are kept
 // aside until all have read: destination and source may be the same.
 void reduce(Group& group, void* dest, const void* source, std::size_t count, const Reduction& reduction) {
-  constexpr std::size_t kSmallBytes = 4096;
+  constexpr std::size_t kSmallBytes = 2048;
   const auto size = static_cast<std::size_t>(group.size());
   const std::size_t bytes = count * reduction.element;
-  std::vector<std::byte> result;
   group.meet();
   if (count == 0) return;
-  if (bytes * size <= kSmallBytes) {
+  if (bytes <= kSmallBytes) {
+    alignas(std::max_align_t) std::byte result[kSmallBytes];
     combine_all(group, result, source, 0, count, reduction);
     group.meet();
-    group.context().put(group.shmem().place(dest), result.data(), bytes, group.world_rank(group.rank()));
+    group.context().put(group.shmem().place(dest), result, bytes, group.world_rank(group.rank()));
     return;
   }
   const std::size_t share = (count + size - 1) / size;
   const std::size_t first = std::min(count, share * static_cast<std::size_t>(group.rank()));
   const std::size_t mine = std::min(share, count - first);
-  if (mine > 0) combine_all(group, result, source, first, mine, reduction);
+  std::vector<std::byte> result(mine * reduction.element);
+  if (mine > 0) combine_all(group, result.data(), source, first, mine, reduction);
   group.meet();
   for (int i = 0; i < group.size() && mine > 0; ++i) {
     group.context().put_later(group.shmem().place(at(dest, first * reduction.element)), result.data(),

@@ -4,7 +4,7 @@ namespace onstream::shmem {
 
 Group::Group(Runtime& shmem, TeamHandle& team)
     : shmem_(shmem),
-      members_(team.team->members().begin(), team.team->members().end()),
+      members_(team.team->members()),
       rank_(team.rank()),
       team_(team.team),
       context_(&shmem.collectives_of(team)) {}
@@ -17,10 +17,11 @@ Group::Group(Runtime& shmem, const ActiveSet& set) : shmem_(shmem) {
     const std::int64_t pe = set.start + (static_cast<std::int64_t>(i) << set.log_stride);
     require(pe < shmem.size(), "the active set has PE ", pe, "; there are PEs 0 to ", shmem.size() - 1);
     if (pe == shmem.rank()) rank_ = i;
-    members_.push_back(static_cast<int>(pe));
+    set_.push_back(static_cast<int>(pe));
   }
   require(rank_ >= 0, "PE ", shmem.rank(), " is not in the active set of ", set.size, " PEs from ", set.start,
           " on, 2 to the ", set.log_stride, " apart");
+  members_ = set_;
   context_ = &shmem.collectives_of(shmem.world_team());
   if (is_world()) {
     team_ = shmem.world_team().team;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "guarded.hpp"
@@ -10,7 +11,9 @@ namespace onstream::shmem {
 
 class Group {
  public:
-  explicit Group(Runtime& shmem, TeamHandle& team);
+  Group(Runtime& shmem, TeamHandle& team);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
   // Throws invalid_argument for a set that does not exist, or that this PE is not in. One that has all PEs is the
   // team of the world, and needs no pSync.
   struct ActiveSet {
@@ -37,7 +40,8 @@ class Group {
   void meet_by_words();
 
   Runtime& shmem_;
-  std::vector<int> members_;
+  std::vector<int> set_;  // of an active set
+  std::span<const int> members_;
   int rank_ = -1;
   std::shared_ptr<Team> team_;  // null: an active set's words
   long* sync_ = nullptr;

@@ -1,6 +1,6 @@
 // The symmetric heap. Every call is collective and meets the other PEs, as the standard has it.
 #include <algorithm>
-#include <cstring>
+#include <bit>
 
 #include "guarded.hpp"
 
@@ -24,7 +24,7 @@ void* allocated(const char* call, const Function& function) {
       return made;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::system) throw;
-      log(LogLevel::warn, call, ": ", error.what(), " (SHMEM_SYMMETRIC_SIZE)");
+      log(LogLevel::warn, call, ": ", error.what(), "; SHMEM_SYMMETRIC_SIZE is what it has");
       return nullptr;
     }
   });
@@ -32,6 +32,10 @@ void* allocated(const char* call, const Function& function) {
 
 void* allocate(const char* call, std::size_t size, std::size_t alignment, long hints = 0) {
   if (size == 0) return guarded(call, [](Runtime&) -> void* { return nullptr; });
+  if (alignment > Heap::kMaxAlignment && std::has_single_bit(alignment)) {
+    log(LogLevel::warn, call, ": an alignment of ", alignment, " B; the largest is ", Heap::kMaxAlignment, " B");
+    return nullptr;
+  }
   return allocated(call, [&](Runtime& shmem) {
     Heap& heap = (hints & SHMEMX_MALLOC_DEVICE) != 0 ? shmem.device_heap() : shmem.heap();
     return heap.allocate(size, alignment);

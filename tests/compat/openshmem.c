@@ -63,7 +63,8 @@ static void the_heap_allocates_resizes_and_frees(void) {
   small = shmem_realloc(small, 50);
   CHECK(small == at && small[49] == me + 1);
   CHECK(shmem_realloc(small, 0) == NULL);
-  CHECK(shmem_malloc((size_t)1 << 50) == NULL); /* no room: said, and nothing happens */
+  CHECK(shmem_align((size_t)1 << 20, 64) == NULL); /* more than there is: said */
+  CHECK(shmem_malloc((size_t)1 << 50) == NULL);    /* no room: said, and nothing happens */
   shmem_free(NULL);
   shmem_free(zeroes);
   shmem_free(aligned);
