@@ -8,18 +8,26 @@ namespace {
 
 enum class When { now, later };
 
-void put(const char* call, shmem_ctx_t handle, void* dest, const void* source, std::size_t bytes, int pe, When when) {
+struct Length {
+  std::size_t count;
+  std::size_t element;
+  std::size_t bytes() const { return bytes_of(count, element); }
+};
+
+void put(const char* call, shmem_ctx_t handle, void* dest, const void* source, Length length, int pe, When when) {
   with_context(call, handle, [&](Runtime& shmem, ContextHandle& at, Context& context) {
     const int rank = at.rank_of(pe);
+    const std::size_t bytes = length.bytes();
     if (bytes == 0) return;
     if (when == When::now) return context.put(shmem.place(dest), shmem.place(source), bytes, rank);
     context.put_later(shmem.place(dest), shmem.place(source), bytes, rank);
   });
 }
 
-void get(const char* call, shmem_ctx_t handle, void* dest, const void* source, std::size_t bytes, int pe, When when) {
+void get(const char* call, shmem_ctx_t handle, void* dest, const void* source, Length length, int pe, When when) {
   with_context(call, handle, [&](Runtime& shmem, ContextHandle& at, Context& context) {
     const int rank = at.rank_of(pe);
+    const std::size_t bytes = length.bytes();
     if (bytes == 0) return;
     if (when == When::now) return context.get(shmem.place(dest), shmem.place(source), bytes, rank);
     context.get_later(shmem.place(dest), shmem.place(source), bytes, rank);
@@ -59,10 +67,11 @@ SignalOp signal_op(int op) {
   return op == SHMEM_SIGNAL_SET ? SignalOp::set : SignalOp::add;
 }
 
-void put_signal(const char* call, shmem_ctx_t handle, void* dest, const void* source, std::size_t bytes,
-                const Tell& tell, int pe, When when) {
+void put_signal(const char* call, shmem_ctx_t handle, void* dest, const void* source, Length length, const Tell& tell,
+                int pe, When when) {
   with_context(call, handle, [&](Runtime& shmem, ContextHandle& at, Context& context) {
     const int rank = at.rank_of(pe);
+    const std::size_t bytes = length.bytes();
     const SignalOp op = signal_op(tell.op);
     std::uint64_t* const word = shmem.place(tell.word);
     if (bytes == 0) return context.signal(word, tell.value, op, rank);
@@ -96,24 +105,24 @@ T get_one(const char* call, shmem_ctx_t handle, const T* source, int pe) {
 // Of one type or size: the names behind shmem_ and shmem_ctx_, the elements and their bytes.
 #define BLOCKS(PUT, GET, TYPE, BYTES, PUT_SIGNAL)                                                                        \
   void shmem_ctx_##PUT(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, size_t n, int pe) {                              \
-    put("shmem_" #PUT, ctx, dest, source, bytes_of(n, BYTES), pe, When::now);                                            \
+    put("shmem_" #PUT, ctx, dest, source, {n, BYTES}, pe, When::now);                                            \
   }                                                                                                                      \
   void shmem_ctx_##PUT##_nbi(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, size_t n, int pe) {                        \
-    put("shmem_" #PUT "_nbi", ctx, dest, source, bytes_of(n, BYTES), pe, When::later);                                   \
+    put("shmem_" #PUT "_nbi", ctx, dest, source, {n, BYTES}, pe, When::later);                                   \
   }                                                                                                                      \
   void shmem_ctx_##GET(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, size_t n, int pe) {                              \
-    get("shmem_" #GET, ctx, dest, source, bytes_of(n, BYTES), pe, When::now);                                            \
+    get("shmem_" #GET, ctx, dest, source, {n, BYTES}, pe, When::now);                                            \
   }                                                                                                                      \
   void shmem_ctx_##GET##_nbi(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, size_t n, int pe) {                        \
-    get("shmem_" #GET "_nbi", ctx, dest, source, bytes_of(n, BYTES), pe, When::later);                                   \
+    get("shmem_" #GET "_nbi", ctx, dest, source, {n, BYTES}, pe, When::later);                                   \
   }                                                                                                                      \
   void shmem_ctx_##PUT_SIGNAL(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, size_t n, uint64_t* word,                 \
                               uint64_t value, int op, int pe) {                                                          \
-    put_signal("shmem_" #PUT_SIGNAL, ctx, dest, source, bytes_of(n, BYTES), {word, value, op}, pe, When::now);           \
+    put_signal("shmem_" #PUT_SIGNAL, ctx, dest, source, {n, BYTES}, {word, value, op}, pe, When::now);           \
   }                                                                                                                      \
   void shmem_ctx_##PUT_SIGNAL##_nbi(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, size_t n, uint64_t* word,           \
                                     uint64_t value, int op, int pe) {                                                    \
-    put_signal("shmem_" #PUT_SIGNAL "_nbi", ctx, dest, source, bytes_of(n, BYTES), {word, value, op}, pe, When::later);  \
+    put_signal("shmem_" #PUT_SIGNAL "_nbi", ctx, dest, source, {n, BYTES}, {word, value, op}, pe, When::later);  \
   }                                                                                                                      \
   void shmem_##PUT(TYPE* dest, const TYPE* source, size_t n, int pe) {                                                   \
     shmem_ctx_##PUT(SHMEM_CTX_DEFAULT, dest, source, n, pe);                                                             \
