@@ -66,7 +66,7 @@ def compiled(source: Path, *options: str, name: str = "") -> Path:
     if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
         return program
     compiler = "oshc++" if source.suffix == ".cpp" else "oshcc"
-    command = [str(commands() / compiler), "-O1", "-g", *options, str(source), "-o", str(program)]
+    command = [str(commands() / compiler), "-O1", "-g", str(source), *options, "-o", str(program)]
     status, output = call(command, COMPILE_LIMIT_S)
     assert status == 0, f"{' '.join(command)}\n{output}"
     return program
