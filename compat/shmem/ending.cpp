@@ -71,6 +71,11 @@ bool& ending() {
   return is;
 }
 
+bool& finalized() {
+  static bool is = false;
+  return is;
+}
+
 // The process ends. Without shmem_finalize: that is done now, or cannot be any more.
 void at_end(int status, void*) {
   if (running() == nullptr || ending()) return;
@@ -105,7 +110,10 @@ void finish(Runtime& shmem) {
   lookout() = nullptr;
   shmem.close();
   running() = nullptr;
+  finalized() = true;
 }
+
+bool was_finalized() { return finalized(); }
 
 void end_all(Runtime& shmem, int status) {
   try {

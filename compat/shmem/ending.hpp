@@ -16,6 +16,7 @@ namespace onstream::shmem {
 void watch_the_end();
 // Collective: what shmem_finalize does.
 void finish(Runtime& shmem);
+bool was_finalized();  // by this PE, at some time
 // Ends all PEs with `status`.
 [[noreturn]] void end_all(Runtime& shmem, int status);
 // Writes to standard output.

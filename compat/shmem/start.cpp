@@ -66,6 +66,9 @@ void shmem_query_thread(int* provided) {
 }
 
 void shmem_finalize(void) {
+  if (running() == nullptr && was_finalized()) {
+    return log(LogLevel::warn, "shmem_finalize: OpenSHMEM is finalised already; this call does nothing");
+  }
   guarded("shmem_finalize", [](Runtime& shmem) {
     finish(shmem);
     return 0;
