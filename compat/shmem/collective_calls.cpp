@@ -167,7 +167,7 @@ ONSTREAM_SHMEM_COMPLEX_TYPES(OLD_SUMS)
 
 void shmem_barrier(int start, int stride, int size, long* sync) {
   of_set("shmem_barrier", {start, stride, size, sync}, [](Group& group) {
-    group.shmem().default_context().context->quiet();
+    group.shmem().default_context().quiet();
     group.meet();
   });
 }

@@ -10,7 +10,7 @@ using namespace onstream::shmem;
 namespace {
 
 void barrier(Runtime& shmem) {
-  shmem.default_context().context->quiet();
+  shmem.default_context().quiet();
   shmem.world().team()->sync();
 }
 
@@ -24,7 +24,7 @@ void* allocated(const char* call, const Function& function) {
       return made;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::system) throw;
-      log(LogLevel::warn, call, ": ", error.what(), "; SHMEM_SYMMETRIC_SIZE is what it has");
+      log(LogLevel::warn, call, ": ", error.what(), " (SHMEM_SYMMETRIC_SIZE)");
       return nullptr;
     }
   });

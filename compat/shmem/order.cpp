@@ -17,10 +17,7 @@ void shmem_quiet(void) { shmem_ctx_quiet(SHMEM_CTX_DEFAULT); }
 
 void shmem_barrier_all(void) {
   guarded("shmem_barrier_all", [](Runtime& shmem) {
-    {
-      const auto held = shmem.default_context().lock();
-      shmem.default_context().context->quiet();
-    }
+    shmem.default_context().quiet();
     shmem.world().team()->sync();
   });
 }

@@ -42,6 +42,10 @@ class ContextHandle : public onstream_shmem_context {
     if (shared_by_threads) held.lock();
     return held;
   }
+  void quiet() {
+    const auto held = lock();
+    context->quiet();
+  }
   // The world's rank of a PE. Throws invalid_argument for one that does not exist.
   int rank_of(int pe) const;
 };
