@@ -143,6 +143,11 @@ def make_importable(build_folder: Path) -> None:
     lines = [f"#!{sys.executable}", "import sys", "", "from onstream.cli import main", "", "sys.exit(main())", ""]
     script.write_text("\n".join(lines))
     script.chmod(0o755)
+    for name in ("oshcc", "oshc++", "oshrun"):
+        link, command = VENV / "bin" / name, build_folder / "compat" / "shmem" / name
+        link.unlink(missing_ok=True)
+        if command.exists():
+            link.symlink_to(command)
 
 
 def main() -> None:

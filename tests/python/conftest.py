@@ -35,6 +35,7 @@ def build_folder() -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--libmp", metavar="PATH", help="a checkout of github.com/gpudirect/libmp, to run its programs")
+    parser.addoption("--openshmem", metavar="PATH", help="a checkout of github.com/openshmem-org/tests-sos, likewise")
 
 
 def pytest_configure(config: pytest.Config) -> None:

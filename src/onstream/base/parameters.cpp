@@ -55,6 +55,10 @@ constexpr std::array<std::string_view, 12> kOtherVariables = {
     "ONSTREAM_ADDRESS", "ONSTREAM_PORT", "ONSTREAM_SECRET",     "ONSTREAM_WORLD_",
     "ONSTREAM_OFFLINE", "ONSTREAM_CUDA", "ONSTREAM_BUILD",      "ONSTREAM_TEST_"};
 
+// Of other libraries, whose interfaces are in compat/.
+constexpr std::array<const char*, 4> kForeignVariables = {"SHMEM_SYMMETRIC_SIZE", "SHMEM_VERSION", "SHMEM_INFO",
+                                                          "SHMEM_DEBUG"};
+
 constexpr std::string_view kPrefix = "ONSTREAM_";
 
 // Calls visit(name, field, default, unit, doc) for each parameter, in table order.
@@ -253,6 +257,14 @@ std::vector<ParameterRow> Parameters::rows() const {
              rows.push_back({name, variable_of(name), to_text(value), to_text(default_value), unit, doc, set_by});
            });
   return rows;
+}
+
+std::optional<std::string> foreign_variable(std::string_view name) {
+  const auto* const known = std::find(kForeignVariables.begin(), kForeignVariables.end(), name);
+  require(known != kForeignVariables.end(), "the variable ", name, " is not one that onstream reads");
+  const char* const text = std::getenv(*known);
+  if (text == nullptr) return std::nullopt;
+  return std::string(text);
 }
 
 }  // namespace onstream

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,5 +46,9 @@ struct Parameters {
  private:
   std::vector<std::string> set_by_;  // in table order; empty means "default"
 };
+
+// A variable that users of another library know and its interface in compat/ honours (SHMEM_SYMMETRIC_SIZE); nothing
+// where it is not set. Throws invalid_argument for a name that is not on the list of those.
+std::optional<std::string> foreign_variable(std::string_view name);
 
 }  // namespace onstream

@@ -1,0 +1,25 @@
+// How a PE ends: by shmem_finalize, by itself, by shmem_global_exit of any PE, or by the failure of the job.
+//
+// The only place of the project that ends a process: the standard asks for it (shmem_global_exit), and a call without a
+// return value has no other way to say that it cannot be done. A thread watches for what other PEs tell, because this
+// one may be in a computation without end.
+#pragma once
+
+#include <string>
+
+#include "runtime.hpp"
+
+namespace onstream::shmem {
+
+// From here on a PE that ends without shmem_finalize is finalised (status 0) or fails the job, and this process ends
+// when another PE says so.
+void watch_the_end();
+// Collective: what shmem_finalize does.
+void finish(Runtime& shmem);
+bool was_finalized();  // by this PE, at some time
+// Ends all PEs with `status`.
+[[noreturn]] void end_all(Runtime& shmem, int status);
+// Writes to standard output.
+void say(const std::string& text);
+
+}  // namespace onstream::shmem

@@ -1,0 +1,51 @@
+// Group: the PEs of one collective, and how they meet: a team, or an active set with its pSync.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "guarded.hpp"
+
+namespace onstream::shmem {
+
+class Group {
+ public:
+  Group(Runtime& shmem, TeamHandle& team);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  // Throws invalid_argument for a set that does not exist, or that this PE is not in. One that has all PEs is the
+  // team of the world, and needs no pSync.
+  struct ActiveSet {
+    int start;
+    int log_stride;
+    int size;
+    long* sync;
+  };
+  Group(Runtime& shmem, const ActiveSet& set);
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  int world_rank(int member) const { return members_[static_cast<std::size_t>(member)]; }
+  Context& context() const { return *context_; }
+  Runtime& shmem() const { return shmem_; }
+  bool is_world() const { return size() == shmem_.size(); }
+
+  // All have come; what their contexts of this group put before is there.
+  void meet();
+  // Collective: what every member gives, in their order.
+  std::vector<std::uint64_t> exchange(std::uint64_t mine);
+
+ private:
+  void meet_by_words();
+
+  Runtime& shmem_;
+  std::vector<int> set_;  // of an active set
+  std::span<const int> members_;
+  int rank_ = -1;
+  std::shared_ptr<Team> team_;  // null: an active set's words
+  long* sync_ = nullptr;
+  Context* context_;
+};
+
+}  // namespace onstream::shmem

@@ -1,0 +1,120 @@
+// Runtime: what the library holds between shmem_init and shmem_finalize - the world, the symmetric heap, the globals as
+// a segment, and whatever contexts and teams the program has made.
+//
+// There is at most one, and it is never destroyed by the process's end: threads of the program may still be in calls.
+// Handles that the program gave back stay as objects, so that their use is an error and no accident.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "globals.hpp"
+#include "onstream/world/world.hpp"
+#include "shmem.h"
+
+namespace onstream::shmem {
+
+// A team as the program holds it. Members are named by world ranks.
+class TeamHandle : public onstream_shmem_team {
+ public:
+  std::shared_ptr<Team> team;  // null: given back
+  shmem_team_config_t config = {0};
+  std::unique_ptr<Context> context;  // of its collectives
+  int rank() const { return team->rank(); }
+  int size() const { return team->size(); }
+};
+
+// A context as the program holds it. `lock()` guards it where several threads may use it.
+class ContextHandle : public onstream_shmem_context {
+ public:
+  std::unique_ptr<Context> context;  // null: given back
+  TeamHandle* team = nullptr;        // that it was made of
+  std::shared_ptr<Team> members;     // whose numbers its PEs have; it may outlive the team
+  bool shared_by_threads = false;
+  std::mutex mutex;
+
+  std::unique_lock<std::mutex> lock() {
+    std::unique_lock held(mutex, std::defer_lock);
+    if (shared_by_threads) held.lock();
+    return held;
+  }
+  void quiet() {
+    const auto held = lock();
+    context->quiet();
+  }
+  // The world's rank of a PE. Throws invalid_argument for one that does not exist.
+  int rank_of(int pe) const;
+};
+
+class Runtime {
+ public:
+  explicit Runtime(int thread_level);  // collective
+  void close();                        // collective
+
+  World& world() const { return *world_; }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  int thread_level() const { return thread_level_; }
+
+  // The address by which onstream knows a place that the program names.
+  template <class T>
+  T* place(T* address) const {
+    return globals_.place(address);
+  }
+  Heap& heap() const { return *heap_; }
+  Heap& device_heap();                       // collective the first time
+  Heap* heap_of(const void* address) const;  // null: in none
+  bool in_globals(const void* address) const { return globals_.holds(address); }
+  // Where this rank's CPU loads and stores the same place of a world's rank; null where it does not.
+  void* pointer(const void* address, int rank) const;
+
+  // --- handles; all throw invalid_argument for one that is not valid ---
+  ContextHandle& context(shmem_ctx_t handle) {
+    return handle == SHMEM_CTX_DEFAULT ? default_context_ : made_context(handle);
+  }
+  ContextHandle& default_context() { return default_context_; }
+  TeamHandle& team(shmem_team_t handle);
+  TeamHandle& world_team() { return world_team_; }
+  shmem_team_t handle_of(const TeamHandle& team) const;
+  ContextHandle* make_context(TeamHandle& team, long options);
+  void end_context(ContextHandle& context);
+  TeamHandle* adopt(std::shared_ptr<Team> team, const shmem_team_config_t& config);
+  Context& collectives_of(TeamHandle& team);
+
+  // All contexts that the program has not given back.
+  void quiet_all();
+  // Told to every rank, which end with it; does not end this one.
+  void tell_exit(int status);
+  // The status of a rank that ended all by shmem_global_exit; -1: none has.
+  int exit_told() const;
+  // One word of every rank, that a collective of an active set leaves at this one. By world rank.
+  std::uint64_t* box() const { return box_; }
+
+ private:
+  ContextHandle& made_context(shmem_ctx_t handle);
+
+  std::shared_ptr<World> world_;
+  int rank_ = 0;
+  int size_ = 1;
+  int thread_level_;
+  std::unique_ptr<Heap> heap_;
+  std::unique_ptr<Heap> device_heap_;
+  std::shared_ptr<Segment> words_;  // the box, and behind it the word of tell_exit()
+  std::uint64_t* box_ = nullptr;
+  Globals globals_;
+  ContextHandle default_context_;
+  TeamHandle world_team_;
+  TeamHandle shared_team_;
+  std::mutex mutex_;  // guards the lists
+  std::deque<std::unique_ptr<ContextHandle>> contexts_;
+  std::deque<std::unique_ptr<TeamHandle>> teams_;
+};
+
+// Null before shmem_init and after shmem_finalize.
+Runtime*& running();
+
+}  // namespace onstream::shmem

@@ -1,0 +1,34 @@
+#include "settings.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "onstream/base/error.hpp"
+#include "onstream/base/parameters.hpp"
+
+namespace onstream::shmem {
+
+std::size_t bytes_from(std::string_view text) {
+  constexpr std::string_view kUnits = "kmgt";
+  constexpr double kMost = 1e15;
+  double number = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(read.ptr - text.data()));
+  const std::size_t power = unit.size() == 1 ? kUnits.find(static_cast<char>(unit[0] | ' ')) : std::string_view::npos;
+  const bool known = unit.empty() || power != std::string_view::npos;
+  const double bytes = unit.empty() ? number : std::ldexp(number, 10 * static_cast<int>(power + 1));
+  require(read.ec == std::errc() && known && bytes >= 1 && bytes <= kMost, "SHMEM_SYMMETRIC_SIZE is '", text,
+          "', but must be a number of bytes, which k, M, G or T may follow");
+  return static_cast<std::size_t>(bytes);
+}
+
+Settings settings_from_environment() {
+  Settings settings;
+  settings.on_device = Parameters::from_environment().shmem_heap == "device";
+  if (const auto size = foreign_variable("SHMEM_SYMMETRIC_SIZE")) settings.heap_bytes = bytes_from(*size);
+  settings.prints_version = foreign_variable("SHMEM_VERSION").has_value();
+  settings.prints_variables = foreign_variable("SHMEM_INFO").has_value();
+  return settings;
+}
+
+}  // namespace onstream::shmem

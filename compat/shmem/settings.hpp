@@ -1,0 +1,22 @@
+// Settings: the variables of the standard, and what onstream's own parameters say of this interface.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace onstream::shmem {
+
+struct Settings {
+  std::size_t heap_bytes = std::size_t{256} << 20;  // SHMEM_SYMMETRIC_SIZE
+  bool on_device = false;                           // parameter shmem_heap
+  bool prints_version = false;                      // SHMEM_VERSION
+  bool prints_variables = false;                    // SHMEM_INFO
+};
+
+// Throws invalid_argument naming the variable that cannot be read.
+Settings settings_from_environment();
+
+// "4096", "512M", "1.5g": bytes. Throws invalid_argument.
+std::size_t bytes_from(std::string_view text);
+
+}  // namespace onstream::shmem

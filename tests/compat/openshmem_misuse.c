@@ -1,0 +1,150 @@
+/* Calls that cannot work, and ends of programs: each case ends the job, on every PE, and says why.
+ *
+ * The first PE does what is wrong; the others wait for it, or compute, and must not be left behind. */
+#include <unistd.h>
+
+#include "openshmem.h"
+
+static long word;
+static long never;
+
+static void wait_for_ever(void) { shmem_long_wait_until(&never, SHMEM_CMP_EQ, 1); }
+
+static void compute_for_ever(void) {
+  for (volatile long i = 0;; ++i) {
+  }
+}
+
+static void a_pe_out_of_range_is_refused(void) {
+  if (me == 0) shmem_long_p(&word, 1, size);
+  wait_for_ever();
+}
+
+static void a_length_that_no_memory_has_is_refused(void) {
+  if (me == 0) shmem_long_put(&word, &word, SIZE_MAX, 0);
+  wait_for_ever();
+}
+
+static void a_negative_pe_is_refused(void) {
+  if (me == 0) (void)shmem_long_atomic_fetch_add(&word, 1, -1);
+  wait_for_ever();
+}
+
+static void an_address_that_is_not_symmetric_is_refused(void) {
+  long local = 0;
+  if (me == 0) shmem_long_put(&local, &word, 1, 0);
+  wait_for_ever();
+}
+
+static void an_end_past_the_heap_is_refused(void) {
+  char* piece = shmem_malloc(64);
+  static char source[64];
+  if (me == 0) shmem_putmem(piece + ((size_t)1 << 30), source, 64, 0);
+  wait_for_ever();
+}
+
+static void a_misaligned_word_is_refused(void) {
+  char* piece = shmem_malloc(64);
+  if (me == 0) shmem_long_atomic_inc((long*)(void*)(piece + 4), 0);
+  wait_for_ever();
+}
+
+static void freeing_twice_is_refused(void) {
+  char* piece = shmem_malloc(64);
+  shmem_free(piece);
+  shmem_free(piece);
+}
+
+static void freeing_what_is_not_in_the_heap_is_refused(void) { shmem_free(&word); }
+
+static void sizes_that_differ_are_refused(void) { shmem_malloc(me == 0 ? 64 : 128); }
+
+static void a_destroyed_context_is_refused(void) {
+  shmem_ctx_t ctx;
+  CHECK(shmem_ctx_create(0, &ctx) == 0);
+  shmem_ctx_destroy(ctx);
+  if (me == 0) shmem_ctx_long_p(ctx, &word, 1, 0);
+  wait_for_ever();
+}
+
+static void an_invalid_context_is_refused(void) {
+  if (me == 0) shmem_ctx_long_p(SHMEM_CTX_INVALID, &word, 1, 0);
+  wait_for_ever();
+}
+
+static void a_comparison_that_does_not_exist_is_refused(void) {
+  if (me == 0) shmem_long_wait_until(&word, 17, 1);
+  wait_for_ever();
+}
+
+static void an_active_set_without_this_pe_is_refused(void) {
+  static long sync_words[SHMEM_SYNC_SIZE];
+  if (me == 0) shmem_barrier(1, 0, 1, sync_words);
+  wait_for_ever();
+}
+
+static void clearing_a_lock_that_nobody_holds_is_refused(void) {
+  if (me == 0) shmem_clear_lock(&word);
+  wait_for_ever();
+}
+
+static void a_wait_in_vain_ends_at_the_deadline(void) { wait_for_ever(); }
+
+static void a_pe_that_computes_ends_with_the_others(void) {
+  if (me == 0) shmem_long_p(&word, 1, size);
+  compute_for_ever();
+}
+
+static void global_exit_ends_all(void) {
+  if (me == 0) shmem_global_exit(7);
+  if (me == 1) compute_for_ever();
+  wait_for_ever();
+}
+
+static void a_pe_that_ends_badly_ends_all(void) {
+  if (me == 0) exit(9);
+  wait_for_ever();
+}
+
+static void calls_after_the_end_are_refused(void) {
+  shmem_finalize();
+  shmem_barrier_all();
+}
+
+static void an_end_without_finalize_is_one(void) {
+  shmem_long_p(&word, me + 1, (me + 1) % size);
+  exit(0); /* waits for the others as shmem_finalize does */
+}
+
+int main(int argc, char** argv) {
+  /* clang-format off */
+  static const struct test_case cases[] = {
+    CASE(a_pe_out_of_range_is_refused)
+    CASE(a_length_that_no_memory_has_is_refused)
+    CASE(a_negative_pe_is_refused)
+    CASE(an_address_that_is_not_symmetric_is_refused)
+    CASE(an_end_past_the_heap_is_refused)
+    CASE(a_misaligned_word_is_refused)
+    CASE(freeing_twice_is_refused)
+    CASE(freeing_what_is_not_in_the_heap_is_refused)
+    CASE(sizes_that_differ_are_refused)
+    CASE(a_destroyed_context_is_refused)
+    CASE(an_invalid_context_is_refused)
+    CASE(a_comparison_that_does_not_exist_is_refused)
+    CASE(an_active_set_without_this_pe_is_refused)
+    CASE(clearing_a_lock_that_nobody_holds_is_refused)
+    CASE(a_wait_in_vain_ends_at_the_deadline)
+    CASE(a_pe_that_computes_ends_with_the_others)
+    CASE(global_exit_ends_all)
+    CASE(a_pe_that_ends_badly_ends_all)
+    CASE(calls_after_the_end_are_refused)
+    CASE(an_end_without_finalize_is_one)
+  };
+  /* clang-format on */
+  const char* name = argc > 1 ? argv[1] : "";
+  if (strcmp(name, "calls_before_the_start_are_refused") == 0) return shmem_my_pe();
+  shmem_init();
+  me = shmem_my_pe();
+  size = shmem_n_pes();
+  return run_case(cases, sizeof cases / sizeof cases[0], name);
+}

@@ -1,0 +1,191 @@
+"""OpenSHMEM: each case of tests/compat/ is a row here, for 1, 2 and 4 PEs; and public programs, where they are given.
+
+`pytest tests/python/test_openshmem.py --openshmem=PATH` compiles and runs those of a checkout of
+github.com/openshmem-org/tests-sos, as they are.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, build_folder
+from mpi_programs import call
+
+SOURCES = ROOT / "tests" / "compat"
+LIMIT_S = 60
+COMPILE_LIMIT_S = 120
+SETTINGS = {"ONSTREAM_TIMEOUT_S": "20"}
+
+# What each misuse says, and the status that the job ends with.
+MISUSE = {
+    "a_pe_out_of_range_is_refused": (1, "shmem_long_p: PE 0: PE 3 does not exist; this context's team has PEs 0 to 2"),
+    "a_length_that_no_memory_has_is_refused": (1, "elements of 8 B are more than any memory has"),
+    "a_negative_pe_is_refused": (1, "shmem_long_atomic_fetch_add: PE 0: PE -1 does not exist"),
+    "an_address_that_is_not_symmetric_is_refused": (1, "shmem_long_put: PE 0: put: 0x"),
+    "an_end_past_the_heap_is_refused": (1, "is in no segment of this world"),
+    "a_misaligned_word_is_refused": (1, "is not aligned to its size"),
+    "freeing_twice_is_refused": (1, "which is no piece of this heap, or was freed before"),
+    "freeing_what_is_not_in_the_heap_is_refused": (1, "is not in the symmetric heap"),
+    "sizes_that_differ_are_refused": (1, "rank 0 calls allocate(64, 64) and rank 1 calls allocate(128, 64)"),
+    "a_destroyed_context_is_refused": (1, "the context was destroyed"),
+    "an_invalid_context_is_refused": (1, "the context is SHMEM_CTX_INVALID"),
+    "a_comparison_that_does_not_exist_is_refused": (1, "there is no comparison 17"),
+    "an_active_set_without_this_pe_is_refused": (1, "PE 0 is not in the active set"),
+    "clearing_a_lock_that_nobody_holds_is_refused": (1, "nobody holds the lock"),
+    "a_wait_in_vain_ends_at_the_deadline": (1, "passed its deadline of 2 s"),
+    "a_pe_that_computes_ends_with_the_others": (1, "this PE ends with the others"),
+    "global_exit_ends_all": (7, "ended with code 7"),
+    "a_pe_that_ends_badly_ends_all": (9, "rank 0 ended with status 9 and without shmem_finalize"),
+    "calls_after_the_end_are_refused": (1, "OpenSHMEM is not initialised"),
+    "calls_before_the_start_are_refused": (1, "OpenSHMEM is not initialised: shmem_init was not called"),
+    "an_end_without_finalize_is_one": (0, ""),
+}
+
+
+def commands() -> Path:
+    folder = build_folder() / "compat" / "shmem"
+    assert (folder / "libonstream_shmem.so").exists(), f"there is no libonstream_shmem.so in {folder}"
+    return folder
+
+
+def cases_of(source: str) -> list[str]:
+    return re.findall(r"^    CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
+
+
+def compiled(source: Path, *options: str, name: str = "") -> Path:
+    """The program of one source, newer than what it is made of."""
+    if shutil.which("cc") is None:
+        pytest.skip("OpenSHMEM programs are compiled with cc, and there is none")
+    program = commands() / "tests" / (name or source.stem)
+    program.parent.mkdir(parents=True, exist_ok=True)
+    parts = [source, *SOURCES.glob("openshmem*.h"), *(ROOT / "compat" / "shmem").rglob("*.h")]
+    if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
+        return program
+    compiler = "oshc++" if source.suffix == ".cpp" else "oshcc"
+    command = [str(commands() / compiler), "-O1", "-g", str(source), *options, "-o", str(program)]
+    status, output = call(command, COMPILE_LIMIT_S)
+    assert status == 0, f"{' '.join(command)}\n{output}"
+    return program
+
+
+def run(pes: int, program: Path, *arguments: str, settings: dict[str, str] = SETTINGS) -> tuple[int, str]:
+    command = [str(commands() / "oshrun"), "-n", str(pes), str(program), *arguments]
+    return call(command, LIMIT_S, {**SETTINGS, **settings})
+
+
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("pes", [1, 2, 4])
+@pytest.mark.parametrize("case", cases_of("openshmem.c"))
+def test_openshmem(case: str, pes: int) -> None:
+    status, output = run(pes, compiled(SOURCES / "openshmem.c", *WARNINGS), case)
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    assert f"passed {case}" in output
+
+
+# The paths that a GPU's memory and other hosts take: nothing is loaded or stored directly, helpers do it.
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("case", ["every_size_is_put_and_got", "every_atomic_is_atomic", "teams_move_every_type"])
+def test_openshmem_over_helpers(case: str) -> None:
+    program = compiled(SOURCES / "openshmem.c", *WARNINGS)
+    status, output = run(2, program, case, settings={"ONSTREAM_PATH": "stage"})
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+
+
+def test_every_misuse_has_its_row() -> None:
+    assert {*cases_of("openshmem_misuse.c"), "calls_before_the_start_are_refused"} == set(MISUSE)
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("case", MISUSE)
+def test_openshmem_misuse(case: str) -> None:
+    wanted, says = MISUSE[case]
+    timeout = {"ONSTREAM_TIMEOUT_S": "2"} if "deadline" in case else {}
+    status, output = run(3, compiled(SOURCES / "openshmem_misuse.c", *WARNINGS), case, settings=timeout)
+    assert status == wanted, output[-6000:]
+    assert says in output, output[-6000:]
+
+
+@pytest.mark.parametrize(
+    ("size", "code", "says"),
+    [
+        ("1k", 0, "bytes of the symmetric heap, k, M, G or T may follow: 1024"),
+        ("0.5M", 0, "may follow: 524288"),
+        ("1048576", 0, "may follow: 1048576"),
+        ("much", 1, "SHMEM_SYMMETRIC_SIZE is 'much', but must be a number of bytes"),
+        ("-4", 1, "SHMEM_SYMMETRIC_SIZE is '-4'"),
+        ("4x", 1, "SHMEM_SYMMETRIC_SIZE is '4x'"),
+    ],
+)
+def test_the_standard_variables_are_honoured(size: str, code: int, says: str) -> None:
+    settings = {"SHMEM_SYMMETRIC_SIZE": size, "SHMEM_INFO": "1", "SHMEM_VERSION": "1"}
+    program = compiled(SOURCES / "openshmem.c", *WARNINGS)
+    status, output = run(2, program, "contexts_order_their_own_puts", settings=settings)
+    assert status == code, output
+    assert says in output
+    assert code != 0 or "OpenSHMEM 1.5" in output
+
+
+def test_the_headers_compile_as_c99_c11_and_cpp(tmp_path: Path) -> None:
+    for language, standard in (("c", "c99"), ("c", "c11"), ("cpp", "c++11"), ("cpp", "c++20")):
+        source = tmp_path / f"all.{language}"
+        source.write_text(
+            "#include <shmem.h>\nint main(void) { shmem_ctx_t ctx = SHMEM_CTX_DEFAULT; return ctx == SHMEM_CTX_INVALID; }\n"
+        )
+        compiler = "oshcc" if language == "c" else "oshc++"
+        command = [str(commands() / compiler), f"-std={standard}", "-Wall", "-Wextra", "-Werror", str(source)]
+        status, output = call([*command, "-o", str(tmp_path / "all")], COMPILE_LIMIT_S)
+        assert status == 0, output
+
+
+def test_a_type_without_a_call_is_an_error_of_the_compiler(tmp_path: Path) -> None:
+    source = tmp_path / "wrong.c"
+    source.write_text("#include <shmem.h>\nint main(void) { static float x; shmem_atomic_add(&x, 1.0f, 0); }\n")
+    status, output = call([str(commands() / "oshcc"), str(source), "-o", str(tmp_path / "wrong")], COMPILE_LIMIT_S)
+    assert status != 0
+    assert "onstream_shmem_no_call" in output
+
+
+def test_oshcc_shows_its_command() -> None:
+    shown = subprocess.run([commands() / "oshcc", "-show", "-c", "a.c"], capture_output=True, text=True, check=True)
+    assert shown.stdout.split()[0] == "cc"
+    assert shown.stdout.split()[-2:] == ["-c", "a.c"]
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_the_cost_of_small_calls_is_printed() -> None:
+    program = compiled(ROOT / "bench" / "openshmem_latency.c", "-std=gnu11", "-Wall", "-Wextra", "-Werror")
+    status, output = run(2, program)
+    assert status == 0, output
+    assert len(re.findall(r": best \d+, median \d+ ns$", output, re.MULTILINE)) == 8
+
+
+# --- public programs ---
+
+# They need an MPI, or a second source, or alignments above 4096 B.
+NOT_RUN = {"hybrid_mpi_mapping_id", "hybrid_mpi_mapping_id_shmem_comm", "mt_lock", "mt_lock_test", "shmemalign"}
+
+
+@pytest.mark.limit(3600)
+def test_public_programs_run_unmodified(request: pytest.FixtureRequest) -> None:
+    checkout = request.config.getoption("--openshmem")
+    if checkout is None:
+        pytest.skip("no checkout of github.com/openshmem-org/tests-sos was given (--openshmem=PATH)")
+    folder = Path(checkout).resolve() / "test"
+    sources = [*folder.glob("unit/*.c"), *folder.glob("spec-example/*.c"), *folder.glob("apps/*.c")]
+    options = ("-w", "-std=gnu11", f"-I{folder / 'include'}", "-DENABLE_DEPRECATED_TESTS", "-lm", "-pthread")
+    failed = {}
+    for source in sorted(sources):
+        if source.stem in NOT_RUN:
+            continue
+        status, output = run(2, compiled(source, *options, name=f"public-{source.stem}"))
+        if status != 0:
+            failed[source.stem] = output[-1000:]
+    assert len(sources) > 100
+    assert failed == {}
