@@ -26,7 +26,7 @@ void move(void* to, const void* from, std::size_t bytes) {
   } else if (bytes == 4 && both % 4 == 0) {
     HostGroup::store_relaxed(static_cast<std::uint32_t*>(to),
                              HostGroup::load_relaxed(static_cast<const std::uint32_t*>(from)));
-  } else {
+  } else if (bytes > 0) {  // nothing may come from a null pointer
     std::memcpy(to, from, bytes);
   }
 }
