@@ -174,19 +174,19 @@ void graph_outlives_its_world(const std::string& device_spec, Path path) {
     const std::shared_ptr<Device> device = world->fabric()->device();
     const OwnStream stream(*device);
     const auto out = world->allocate(kBytes);
-    const auto in = world->allocate(kBytes);
+    const auto in = world->allocate(3 * kBytes);  // a part for each: an op that ends early leaves its peer's on the way
     auto plan = [&] {
       PlanBuilder builder = world->plan("p");  // it holds on to the world
       builder.use_path(path);
       builder.send(out->data(), Layout::contiguous(512), 1 - rank, 1);
-      builder.recv(in->data(), Layout::contiguous(512), 1 - rank, 1);
+      builder.recv(in->data() + kBytes, Layout::contiguous(512), 1 - rank, 1);
       return builder.build();
     }();
     device->begin_capture(stream);
     world->send(out->data(), 8, 1 - rank, {}, stream);
     world->recv(in->data(), 8, 1 - rank, {}, stream);
     plan->launch(stream);
-    world->recv(in->data(), kBytes, 1 - rank, {}, stream);
+    world->recv(in->data() + 2 * kBytes, kBytes, 1 - rank, {}, stream);
     const auto graph = device->end_capture(stream);
     world->barrier();
     plan.reset();
