@@ -268,9 +268,7 @@ void outlive_the_replay(const std::string& device_spec) {
 }  // namespace
 
 CASE(a_graph_keeps_the_memory_of_its_peers_mapped) {
-#ifdef __SANITIZE_THREAD__
-  SKIP("the thread sanitizer does not see in what order another process does things");
-#endif
+  needs_sight_of_other_processes();
   for (const std::string& device : device_specs()) outlive_the_replay(device);
 }
 

@@ -44,9 +44,7 @@ void between_threads(const std::string& name) {
 
 // `expected`: the exit status of each rank, if they are not all to end well.
 void between_processes(const std::string& name, std::vector<int> expected = {}) {
-#ifdef __SANITIZE_THREAD__
-  SKIP("the thread sanitizer does not see in what order another process does things");
-#endif
+  needs_sight_of_other_processes();
   const Rule& rule = rules().at(name);
   expected.resize(static_cast<std::size_t>(rule.size), 0);
   Launch launch = launch_of(0, rule.size, meeting_place());

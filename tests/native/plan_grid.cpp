@@ -215,7 +215,7 @@ class Machine {
     plan::View view = tables_.back()->view();
     view.announce_release = program.announce_release;
     view.number = 1;
-    view.wait.timeout_ns = 20'000'000'000;
+    view.wait.timeout_ns = 60'000'000'000;
     view.wait.abort = reinterpret_cast<std::uint64_t*>(board_->data());
     view.wait.fault_count = fault_count();
     view.wait.faults = reinterpret_cast<Fault*>(board_->data() + 4096);

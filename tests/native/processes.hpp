@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "check.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fd.hpp"
@@ -31,6 +32,13 @@
 extern char** environ;
 
 namespace onstream::test {
+
+// At the head of a case that shares memory with other processes.
+inline void needs_sight_of_other_processes() {
+#ifdef __SANITIZE_THREAD__
+  SKIP("the thread sanitizer does not see in what order another process does things");
+#endif
+}
 
 // Where a child finds its end of the socket.
 constexpr int kChildSocket = 3;

@@ -411,6 +411,7 @@ CASE(a_wait_of_a_context_ends_once_all_others_have_left) {
 }
 
 CASE(segments_work_between_processes) {
+  needs_sight_of_other_processes();
   for (const int size : {2, 3, 5}) {
     const std::string address = meeting_place();
     std::vector<pid_t> children;
