@@ -12,7 +12,7 @@ STRICT ?=
 ARGS ?=
 OUT ?= out/bench
 VENV := .venv
-LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache)
+LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 BIN := $(VENV)/bin
 CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 
