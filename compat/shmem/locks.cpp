@@ -25,7 +25,8 @@ Counters counters(const Runtime& shmem, long* lock) {
 }  // namespace
 
 void shmem_set_lock(long* lock) {
-  with_context("shmem_set_lock", SHMEM_CTX_DEFAULT, [&](Runtime& shmem, ContextHandle&, Context&) {
+  // In a context of its own: the thread that holds the lock may use the default one meanwhile.
+  guarded("shmem_set_lock", [&](Runtime& shmem) {
     Context context(shmem.world().one_sided());
     const Counters at = counters(shmem, lock);
     const std::uint32_t mine = context.fetch_inc(at.given, kHome);

@@ -1,4 +1,7 @@
 /* Every function of OpenSHMEM 1.5, its results compared with what they must be. */
+#include <pthread.h>
+#include <sched.h>
+
 #include "openshmem.h"
 
 static int right(void) { return (me + 1) % size; }
@@ -765,6 +768,27 @@ static void a_lock_excludes_the_others(void) {
   }
 }
 
+static long contended_lock;
+
+static void* take_and_give_back(void* unused) {
+  shmem_set_lock(&contended_lock);
+  shmem_clear_lock(&contended_lock);
+  return unused;
+}
+
+static void a_thread_that_waits_for_a_lock_leaves_the_others_free(void) {
+  if (me != 0) return;
+  const volatile uint32_t* tickets = (const volatile uint32_t*)&contended_lock; /* its first half counts them */
+  pthread_t other;
+  shmem_set_lock(&contended_lock);
+  CHECK(pthread_create(&other, NULL, take_and_give_back, NULL) == 0);
+  while (*tickets != 2) sched_yield();
+  shmem_long_p(&global_word, 6, right());
+  CHECK(shmem_long_g(&global_word, right()) == 6);
+  shmem_clear_lock(&contended_lock);
+  CHECK(pthread_join(other, NULL) == 0);
+}
+
 /* --- generic names --- */
 
 static void generic_names_find_their_types(void) {
@@ -804,6 +828,7 @@ int main(int argc, char** argv) {
     CASE(teams_reduce_every_type)
     CASE(active_sets_move_and_reduce)
     CASE(a_lock_excludes_the_others)
+    CASE(a_thread_that_waits_for_a_lock_leaves_the_others_free)
     CASE(generic_names_find_their_types)
   };
   /* clang-format on */
