@@ -5,7 +5,8 @@
 // Any number of processes of one host, under any launcher. The device is opened first, so that no figure has the
 // creation of a GPU's context in it. A sample is the time from the last rank's call of World::create to the last rank's
 // return, on the host's monotonic clock, which all processes of a host share; the first world also loads the kernels
-// and is told apart. Rank 0 prints one JSON line.
+// and is told apart. Memory is what the GPU's driver says is gone since before the first world, shared by the ranks of
+// that GPU, kernels included; on the host device, what the world's segments take. Rank 0 prints one JSON line.
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
@@ -58,13 +59,42 @@ Made make_world(const Launch& launch, const Parameters& parameters) {
   return {world, static_cast<double>(last_return - last_call) * 1e-9};
 }
 
+// What the ranks of this rank's GPU have taken of its memory since the object was made, by the driver's account. The
+// ranks meet before each look: every context is there at the first, every world at the second.
+class Taken {
+ public:
+  Taken(Device& device, World& meeting) : device_(device) {
+    for (const std::string& one : meeting.fabric()->all_gather("bench.gpu", device.identity())) {
+      sharers_ += one == device.identity() ? 1 : 0;
+    }
+    before_ = device_.free_bytes();
+    meeting.barrier();
+  }
+  std::size_t of_each_rank(World& world) const {
+    world.barrier();
+    const std::size_t after = device_.free_bytes();
+    world.barrier();
+    return before_ > after ? (before_ - after) / sharers_ : 0;
+  }
+
+ private:
+  Device& device_;
+  std::size_t sharers_ = 0;
+  std::size_t before_ = 0;
+};
+
 void run(const Setup& setup) {
   const Launch launch = launch_from_environment();
   const Parameters parameters = bench::parameters_from(setup.device, setup.parameters);
   const std::shared_ptr<Device> device = open_device(parameters.device, launch.local_rank);
+  // A world of host memory, to meet in before there is a first one.
+  std::shared_ptr<World> meeting = World::create(launch, bench::parameters_from("host", {}));
+  const Taken taken(*device, *meeting);
+  meeting = nullptr;
 
   Made made = make_world(launch, parameters);
   const double first_s = made.seconds;
+  const std::size_t taken_bytes = taken.of_each_rank(*made.world);
   std::vector<double> samples_s;
   for (int s = 0; s < setup.samples; ++s) {
     made.world->barrier();
@@ -74,7 +104,9 @@ void run(const Setup& setup) {
   }
   if (launch.rank == 0) {
     std::cout << concat("{\"device\":", bench::quoted(device->name()), ",\"device_kind\":\"", name_of(device->kind()),
-                        "\",\"ranks\":", launch.size, ",\"device_bytes\":", made.world->device_bytes(),
+                        "\",\"ranks\":", launch.size, ",\"device_bytes\":",
+                        device->kind() == DeviceKind::cuda ? taken_bytes : made.world->fabric()->device_bytes(),
+                        ",\"lane_bytes\":", made.world->device_bytes(),
                         ",\"world\":", bench::quoted(made.world->describe()),
                         ",\"first_s\":", bench::seconds_text(first_s),
                         ",\"samples_s\":", bench::seconds_list(samples_s), "}")

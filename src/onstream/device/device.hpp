@@ -172,6 +172,8 @@ class Device {
   virtual std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) = 0;
   virtual SmallCopies small_copies() const = 0;
   virtual MemoryInfo inspect(const void* address) const = 0;
+  // Of the device's own memory, what no program uses now; 0 where nobody knows.
+  virtual std::size_t free_bytes() const { return 0; }
   // Grows when memory that this library allocated in this process is freed: as long as it does not, what inspect() said
   // of such memory still holds. One load.
   virtual std::uint64_t frees() const = 0;

@@ -145,6 +145,13 @@ class CudaDevice final : public Device {
   std::shared_ptr<SmallMemory> allocate_small(std::size_t bytes) override { return smalls_.allocate(bytes); }
   SmallCopies small_copies() const override { return smalls_.how(); }
   MemoryInfo inspect(const void* address) const override { return cuda::inspect(gpu_, address); }
+  std::size_t free_bytes() const override {
+    const Current current(gpu_);
+    std::size_t free = 0;
+    std::size_t all = 0;
+    check(cudaMemGetInfo(&free, &all), "asking how much memory of GPU ", gpu_.ordinal(), " is free");
+    return free;
+  }
   std::uint64_t frees() const override { return own_removals(); }
   std::shared_ptr<void> pin(const void* address, std::size_t bytes) override { return cuda::pin(gpu_, address, bytes); }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
