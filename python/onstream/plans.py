@@ -1,7 +1,8 @@
 """Plans: operations compiled once and launched many times, over arrays of any strides.
 
 PlanBuilder reads arrays (see _arrays.py) and hands their addresses down; a Plan keeps alive the arrays that it was
-built over, and whatever keeps a launch of it (a stream, a Graph) keeps the plan. Operations of one launch run concurrently, except that a signal follows the puts added before it.
+built over, and whatever keeps a launch of it (a stream, a Graph) keeps the plan. Operations of one launch run concurrently, except that
+signals and atomics follow the puts added before them.
 """
 
 from __future__ import annotations
@@ -62,6 +63,35 @@ class PlanBuilder:
     def signal(self, counter: Any, peer: int, *, value: int = 1, note: str = "") -> PlanBuilder:
         """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer."""
         self._core.signal(self._counter(counter), _count_of(value), _arrays.integer_of(peer, "peer"), note)
+        return self
+
+    def atomic(
+        self, op: str, word: Any, peer: int, *, value: int = 0, expected: int = 0, old: Any = None, note: str = ""
+    ) -> PlanBuilder:
+        """Changes one integer of 32 or 64 bits in a peer's segment, `word`, in order as signal() does.
+
+        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`). The
+        old value goes to `old`, one integer of the same size that kernels access, if there is one.
+        """
+        span = self._span(word, writable=True)
+        width = span.nbytes
+        if width not in (4, 8):
+            raise InvalidArgumentError(
+                f"an atomic takes one integer of 32 or 64 bits, such as segment.peer(1, 'uint64')[:1], not {width} bytes"
+            )
+        kept = None if old is None else self._span(old, writable=True)
+        if kept is not None and kept.nbytes != width:
+            raise InvalidArgumentError(f"the old value of {width} bytes cannot go to {kept.nbytes} bytes")
+        self._core.atomic(
+            op,
+            span.address,
+            width,
+            _word_of(value, width, "value"),
+            _arrays.integer_of(peer, "peer"),
+            0 if kept is None else kept.address,
+            _word_of(expected, width, "expected"),
+            note,
+        )
         return self
 
     def wait(self, counter: Any, *, value: int = 1, note: str = "") -> PlanBuilder:
@@ -190,6 +220,15 @@ def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
     if len(values) != dims:
         raise InvalidArgumentError(f"{name}={list(value)} has {len(values)} values for an array of {dims} dimensions")
     return values
+
+
+def _word_of(value: Any, width: int, name: str) -> int:
+    """The bits of a signed or unsigned integer of `width` bytes."""
+    number = _arrays.integer_of(value, name)
+    bits = 8 * width
+    if not -(2 ** (bits - 1)) <= number < 2**bits:
+        raise InvalidArgumentError(f"{name} is {number}, which no integer of {bits} bits is")
+    return number % 2**bits
 
 
 def _count_of(value: Any) -> int:

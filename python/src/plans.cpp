@@ -190,6 +190,18 @@ void bind_builder(nb::module_& m) {
           },
           nb::arg("counter"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
       .def(
+          "atomic",
+          [](PyBuilder& self, const std::string& op, std::uintptr_t word, std::size_t width, std::uint64_t value,
+             int peer, std::uintptr_t old, std::uint64_t expected, const std::string& note) {
+            const AtomicOp what = atomic_op_from(op);
+            self.add([&](PlanBuilder& builder) {
+              builder.atomic(what, reinterpret_cast<void*>(word), width, value, peer, reinterpret_cast<void*>(old),
+                             expected, note);
+            });
+          },
+          nb::arg("op"), nb::arg("word"), nb::arg("width"), nb::arg("value"), nb::arg("peer"), nb::arg("old"),
+          nb::arg("expected"), nb::arg("note"))
+      .def(
           "wait",
           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, const std::string& note) {
             self.add(

@@ -35,18 +35,6 @@ SignalOp signal_op_from(const std::string& name) {
   fail(ErrorCode::invalid_argument, "op='", name, "' is none of add, set");
 }
 
-AtomicOp atomic_op_from(const std::string& name) {
-  static constexpr std::pair<const char*, AtomicOp> kNames[] = {
-      {"fetch", AtomicOp::fetch}, {"set", AtomicOp::set},
-      {"add", AtomicOp::add},     {"and", AtomicOp::bit_and},
-      {"or", AtomicOp::bit_or},   {"xor", AtomicOp::bit_xor},
-      {"swap", AtomicOp::swap},   {"compare_swap", AtomicOp::compare_swap}};
-  for (const auto& [word, op] : kNames) {
-    if (name == word) return op;
-  }
-  fail(ErrorCode::invalid_argument, "op='", name, "' is none of fetch, set, add, and, or, xor, swap, compare_swap");
-}
-
 struct PySegment {
   nb::object owner;  // a weak reference to the Python World, for errors that name its device
   std::shared_ptr<WorldState> state;

@@ -278,6 +278,95 @@ CASE(a_signal_alone_ends_a_wait) {
   });
 }
 
+// Rank 0 works on words of the last rank, behind a put that fills them.
+template <class Word>
+void change_words(World& world) {
+  constexpr std::size_t kWords = 8;
+  struct Row {
+    AtomicOp op;
+    Word before, value, expected, after;
+  };
+  const Row rows[kWords] = {
+      {AtomicOp::fetch, 7, 1, 0, 7},    {AtomicOp::set, 7, 9, 0, 9},          {AtomicOp::add, 7, Word(0) - 3, 0, 4},
+      {AtomicOp::bit_and, 7, 12, 0, 4}, {AtomicOp::bit_or, 7, 12, 0, 15},     {AtomicOp::bit_xor, 7, 12, 0, 11},
+      {AtomicOp::swap, 7, 5, 0, 5},     {AtomicOp::compare_swap, 7, 6, 7, 6},
+  };
+  const auto bytes_of = [&](auto pick) {
+    std::vector<unsigned char> bytes(kWords * sizeof(Word));
+    for (std::size_t i = 0; i < kWords; ++i) {
+      const Word word = pick(rows[i]);
+      std::memcpy(bytes.data() + i * sizeof word, &word, sizeof word);
+    }
+    return bytes;
+  };
+  const auto before = bytes_of([](const Row& row) { return row.before; });
+  const auto after = bytes_of([](const Row& row) { return row.after; });
+
+  const auto segment = world.segment(before.size());
+  TestBuffer start(world, before.size());
+  TestBuffer old(world, before.size());
+  const OwnStream stream(world);
+  start.write(before);
+  const int last = world.size() - 1;
+  PlanBuilder builder = world.plan("words");
+  if (world.rank() == 0) {
+    const Layout all = Layout::contiguous(before.size());
+    builder.put(segment->peer(last), all, start.data(), all, last);
+    for (std::size_t i = 0; i < kWords; ++i) {
+      builder.atomic(rows[i].op, segment->peer(last) + i * sizeof(Word), sizeof(Word), rows[i].value, last,
+                     old.data() + i * sizeof(Word), rows[i].expected);
+    }
+  }
+  const auto plan = builder.build();
+  for (int launch = 0; launch < 3; ++launch) {
+    old.write(after);
+    plan->launch(stream);
+    world.synchronize(stream);
+    world.barrier();
+    // What a set replaced nobody tells.
+    auto told = old.read();
+    std::memcpy(told.data() + sizeof(Word), before.data() + sizeof(Word), sizeof(Word));
+    if (world.rank() == 0) CHECK(told == before);
+    std::vector<unsigned char> words(before.size());
+    if (world.rank() == last) world.one_sided().copy(words.data(), segment->local(), words.size());
+    if (world.rank() == last) CHECK(words == after);
+    world.barrier();
+  }
+}
+
+CASE(atomics_follow_their_puts_and_tell_the_old_values) {
+  for (const int size : {1, 2, 3}) {
+    on_all_devices(size, [](World& world) {
+      change_words<std::uint64_t>(world);
+      change_words<std::uint32_t>(world);
+    });
+  }
+}
+
+CASE(ranks_count_together_in_captured_plans) {
+  on_all_devices(3, [](World& world) {
+    const auto segment = world.segment(64);
+    const OwnStream stream(world);
+    PlanBuilder builder = world.plan("count");
+    builder.atomic(AtomicOp::add, segment->peer(0), 8, 5, 0);
+    builder.atomic(AtomicOp::add, segment->peer(0) + 8, 4, std::uint32_t{0} - 1, 0);
+    const auto plan = builder.build();
+    Device& device = world.device();
+    device.begin_capture(stream);
+    plan->launch(stream);
+    const auto graph = device.end_capture(stream);
+    for (int replay = 0; replay < 4; ++replay) device.launch(graph, stream);
+    plan->launch(stream);
+    world.synchronize(stream);
+    world.barrier();
+    std::uint64_t words[2] = {0, 0};
+    if (world.rank() == 0) world.one_sided().copy(words, segment->local(), sizeof words);
+    if (world.rank() == 0) CHECK(words[0] == 75 && words[1] == std::uint32_t{0} - 15);
+    CHECK(plan->explain().find("atomic add to 0") != std::string::npos);
+    world.barrier();
+  });
+}
+
 CASE(an_empty_plan_does_nothing) {
   on_all_devices(2, [&](World& world) {
     const OwnStream stream(world);

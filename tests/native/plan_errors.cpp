@@ -58,6 +58,17 @@ CASE(bad_arguments_are_refused_where_they_are_given) {
     CHECK_THROWS(builder.put(segment->local() + 8, layout, buffer.data(), layout, 0), "do not lie in rank 0's part");
     CHECK_THROWS(builder.signal(words + 8, 1, 0), "do not lie in rank 0's part");
     CHECK_THROWS(builder.wait(reinterpret_cast<std::uint64_t*>(segment->local() + 4), 1), "not aligned to 8 bytes");
+    CHECK_THROWS(builder.atomic(AtomicOp::add, nullptr, 8, 1, 0), "the word is null");
+    CHECK_THROWS(builder.atomic(AtomicOp::add, segment->local(), 2, 1, 0), "4 or 8 bytes, not 2");
+    CHECK_THROWS(builder.atomic(AtomicOp::add, segment->local() + 2, 4, 1, 0), "not aligned to 4 bytes");
+    CHECK_THROWS(builder.atomic(AtomicOp::add, buffer.data(), 8, 1, 0), "do not lie in rank 0's part");
+    CHECK_THROWS(builder.atomic(AtomicOp::add, segment->local(), 8, 1, 1), "rank 1 is not one");
+    CHECK_THROWS(builder.atomic(AtomicOp::fetch, segment->local(), 8, 0, 0, buffer.data() + 4),
+                 "not aligned to 8 bytes");
+    PlanBuilder twice = world.plan("twice");
+    twice.atomic(AtomicOp::fetch, segment->local(), 8, 0, 0, buffer.data());
+    twice.atomic(AtomicOp::fetch, segment->local() + 8, 4, 0, 0, buffer.data() + 4);
+    CHECK_THROWS((void)twice.build(), "overlap");
   });
 }
 

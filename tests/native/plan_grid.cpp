@@ -57,6 +57,32 @@ class CrowdGroup {
   static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) { return HostGroup::exchange(word, value); }
   static Line load_line(const Line* line) { return HostGroup::load_line(line); }
   static void store_line(Line* line, Line value) { HostGroup::store_line(line, value); }
+  static std::uint32_t load_relaxed(const std::uint32_t* word) { return HostGroup::load_relaxed(word); }
+  static void store_relaxed(std::uint32_t* word, std::uint32_t value) { HostGroup::store_relaxed(word, value); }
+  template <class Word>
+  static Word fetch_add_system(Word* word, Word value) {
+    return HostGroup::fetch_add_system(word, value);
+  }
+  template <class Word>
+  static Word fetch_and_system(Word* word, Word value) {
+    return HostGroup::fetch_and_system(word, value);
+  }
+  template <class Word>
+  static Word fetch_or_system(Word* word, Word value) {
+    return HostGroup::fetch_or_system(word, value);
+  }
+  template <class Word>
+  static Word fetch_xor_system(Word* word, Word value) {
+    return HostGroup::fetch_xor_system(word, value);
+  }
+  template <class Word>
+  static Word swap_system(Word* word, Word value) {
+    return HostGroup::swap_system(word, value);
+  }
+  template <class Word>
+  static Word compare_swap_system(Word* word, Word expected, Word value) {
+    return HostGroup::compare_swap_system(word, expected, value);
+  }
   static void fence() {}
   static std::uint64_t now_ns() { return onstream::now_ns(); }
   static bool pause(std::uint32_t, std::uint32_t = 0) {

@@ -124,6 +124,11 @@ def test_sizes_that_differ_are_refused_naming_both() -> None:
         (lambda b: b.recv(np.frombuffer(b"12345678", "u8"), 0), "read-only"),
         (lambda b: b.recv(np.lib.stride_tricks.as_strided(np.zeros(4), (3, 2), (8, 8)), 0), "overlap"),
         (lambda b: b.signal(np.zeros(3, "u8"), 0), "64-bit"),
+        (lambda b: b.atomic("add", np.zeros(3, "u8"), 0), "32 or 64 bits"),
+        (lambda b: b.atomic("nand", np.zeros(1, "u8"), 0), "'nand' is none of fetch, set"),
+        (lambda b: b.atomic("add", np.zeros(1, "u4"), 0, value=2**32), "no integer of 32 bits"),
+        (lambda b: b.atomic("fetch", np.zeros(1, "u8"), 0, old=np.zeros(1, "u4")), "cannot go to 4 bytes"),
+        (lambda b: b.atomic("add", np.zeros(1, "u8"), 0), "do not lie in rank 0's part"),
         (lambda b: b.halo(np.zeros((4, 4)), ghost=[1]), "ghost"),
         (lambda b: b.halo(np.zeros((6, 6)), grid=[5, 5]), "grid"),
         (lambda b: b.use_path("pigeon"), "pigeon"),
@@ -157,6 +162,32 @@ def test_puts_and_signals_reach_the_peers_segment() -> None:
             assert (data.local("f8") == 100 * peer + turn).all()
             world.barrier()
         assert counters.local("u8").tolist() == [0, 0, launches, 0]
+
+    ons.run_threads(2, rank, device="host")
+
+
+def test_atomics_change_words_of_a_peer_and_tell_what_they_were() -> None:
+    launches = 5
+
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        words = world.segment(64)
+        old = np.zeros(2, "i8")
+        small = np.zeros(1, "i4")
+        plan = (
+            world.plan("words")
+            .atomic("add", words.peer(peer, "i8")[0:1], peer, value=-2, old=old[0:1])
+            .atomic("compare_swap", words.peer(peer, "i8")[1:2], peer, value=9, expected=0, old=old[1:2])
+            .atomic("or", words.peer(peer, "i4")[4:5], peer, value=1 << 31, old=small)
+            .build()
+        )
+        assert "atomic compare_swap to" in plan.explain()
+        for turn in range(launches):
+            plan.launch()
+            assert old.tolist() == [-2 * turn, 0 if turn == 0 else 9]
+            assert small.tolist() == [0 if turn == 0 else -(2**31)]
+            world.barrier()
+        assert words.local("i8")[:2].tolist() == [-2 * launches, 9]
 
     ons.run_threads(2, rank, device="host")
 

@@ -24,6 +24,7 @@ const char* name_of(OpKind kind) {
     case OpKind::get: return "get";
     case OpKind::reduce: return "reduce";
     case OpKind::signal: return "signal";
+    case OpKind::atomic: return "atomic";
     case OpKind::wait: return "wait";
     case OpKind::plan: return "plan";
     case OpKind::all_reduce: return "all_reduce";

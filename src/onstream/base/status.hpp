@@ -26,6 +26,7 @@ enum class OpKind : std::uint64_t {
   get,
   reduce,  // to one rank; a collective, as are those from barrier on
   signal,
+  atomic,
   wait,
   plan,
   barrier,

@@ -1,8 +1,21 @@
 // Words for the enumerations of the device contract, and what a device does not do unless it says so.
+#include <utility>
+
 #include "onstream/base/error.hpp"
+#include "onstream/device/atomics.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream {
+
+namespace {
+
+constexpr std::pair<const char*, AtomicOp> kAtomicOps[] = {
+    {"fetch", AtomicOp::fetch}, {"set", AtomicOp::set},
+    {"add", AtomicOp::add},     {"and", AtomicOp::bit_and},
+    {"or", AtomicOp::bit_or},   {"xor", AtomicOp::bit_xor},
+    {"swap", AtomicOp::swap},   {"compare_swap", AtomicOp::compare_swap}};
+
+}  // namespace
 
 const char* name_of(DeviceKind kind) {
   switch (kind) {
@@ -20,6 +33,20 @@ const char* name_of(MemoryKind kind) {
     case MemoryKind::host: return "host";
   }
   return "unknown";
+}
+
+const char* name_of(AtomicOp op) {
+  for (const auto& [word, one] : kAtomicOps) {
+    if (one == op) return word;
+  }
+  return "unknown";
+}
+
+AtomicOp atomic_op_from(const std::string& name) {
+  for (const auto& [word, op] : kAtomicOps) {
+    if (name == word) return op;
+  }
+  fail(ErrorCode::invalid_argument, "op='", name, "' is none of fetch, set, add, and, or, xor, swap, compare_swap");
 }
 
 std::shared_ptr<Attachment> Device::attach(const ProcessRecord& record, pid_t /*pid*/) {

@@ -305,8 +305,8 @@ std::uint64_t Context::atomic_word(AtomicOp op, void* word, std::size_t width, s
                                    std::uint64_t expected, int rank) {
   const auto spot = implementation_->find_word("atomic", word, width, rank);
   if (const std::byte* const here = spot.here()) {
-    return one_sided::apply(HostGroup(0, 1), op, reinterpret_cast<std::uint64_t>(here), static_cast<unsigned>(width),
-                            value, expected);
+    return apply(HostGroup(0, 1), op, reinterpret_cast<std::uint64_t>(here), static_cast<unsigned>(width), value,
+                 expected);
   }
   void* const old = implementation_->result();
   Batch batch(implementation_->one_sided_);

@@ -16,8 +16,8 @@
 #include <memory>
 #include <type_traits>
 
+#include "onstream/device/atomics.hpp"
 #include "onstream/layout/layout.hpp"
-#include "onstream/one_sided/atomics.hpp"
 #include "onstream/one_sided/device.hpp"
 #include "onstream/one_sided/one_sided.hpp"
 

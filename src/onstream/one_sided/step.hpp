@@ -8,8 +8,8 @@
 
 #include <cstdint>
 
+#include "onstream/device/atomics.hpp"
 #include "onstream/device/wait.hpp"
-#include "onstream/one_sided/atomics.hpp"
 #include "onstream/one_sided/compare.hpp"
 
 namespace onstream::one_sided {
@@ -155,16 +155,11 @@ struct Steps {
   template <class Group>
   ONSTREAM_CALL static void change(const Group& group, const Step& step) {
     std::uint64_t expected = 0;
-    auto* wide = reinterpret_cast<std::uint64_t*>(step.bytes);
-    auto* narrow = reinterpret_cast<std::uint32_t*>(step.bytes);
-    if (step.op() == AtomicOp::compare_swap) expected = step.width == 8 ? *wide : *narrow;
-    const std::uint64_t old = apply(group, step.op(), step.target, step.width, step.source, expected);
-    if (step.bytes == 0) return;
-    if (step.width == 8) {
-      group.store_relaxed(wide, old);
-    } else {
-      group.store_relaxed(narrow, static_cast<std::uint32_t>(old));
+    if (step.op() == AtomicOp::compare_swap) {
+      expected = step.width == 8 ? *reinterpret_cast<const std::uint64_t*>(step.bytes)
+                                 : *reinterpret_cast<const std::uint32_t*>(step.bytes);
     }
+    keep_old(group, step.bytes, step.width, apply(group, step.op(), step.target, step.width, step.source, expected));
   }
   template <class Group>
   ONSTREAM_BODY static void write(const Group& group, const Step& step) {

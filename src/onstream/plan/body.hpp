@@ -121,8 +121,20 @@ struct Body {
   ONSTREAM_BODY void send_signals(const Group& group, Span signals) const {
     fence_grid(group);  // pairs with the acquire of whoever waits for the counter
     for (std::uint32_t i = signals.first; i < signals.last; ++i) {
-      group.add_system(view.signals[i].counter, view.signals[i].value);
+      const SignalView& signal = view.signals[i];
+      if (signal.width == 0) {
+        group.add_system(signal.counter, signal.value);
+      } else {
+        change(group, signal);
+      }
     }
+  }
+
+  template <class Group>
+  ONSTREAM_CALL static void change(const Group& group, const SignalView& atomic) {
+    const auto word = reinterpret_cast<std::uint64_t>(atomic.counter);
+    keep_old(group, atomic.old, atomic.width,
+             apply(group, atomic.op, word, atomic.width, atomic.value, atomic.expected));
   }
 
   // --- path ll ---

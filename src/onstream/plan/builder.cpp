@@ -77,9 +77,10 @@ std::shared_ptr<Segment> PlanBuilder::segment_of(const char* what, const void* a
   return segment;
 }
 
-void PlanBuilder::check_counter(const char* what, const std::uint64_t* counter) const {
-  require(reinterpret_cast<std::uintptr_t>(counter) % sizeof *counter == 0, what, " op ", ops_.size(), " of plan '",
-          name_, "': the counter at ", static_cast<const void*>(counter), " is not aligned to 8 bytes");
+void PlanBuilder::check_word(const char* what, const char* name, const void* word, std::size_t width) const {
+  require(word != nullptr, what, " op ", ops_.size(), " of plan '", name_, "': the ", name, " is null");
+  require(reinterpret_cast<std::uintptr_t>(word) % width == 0, what, " op ", ops_.size(), " of plan '", name_,
+          "': the ", name, " at ", word, " is not aligned to ", width, " bytes");
 }
 
 PlanBuilder& PlanBuilder::put(void* remote, const Layout& remote_layout, const void* source, const Layout& layout,
@@ -131,8 +132,7 @@ void PlanBuilder::add_copy(Op op, void* remote, const Layout& remote_layout) {
 
 PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note) {
   check_peer("signal", peer);
-  require(remote_counter != nullptr, "signal op ", ops_.size(), " of plan '", name_, "': the counter is null");
-  check_counter("signal", remote_counter);
+  check_word("signal", "counter", remote_counter, sizeof *remote_counter);
   Op op;
   op.segment = segment_of("signal", remote_counter, sizeof *remote_counter, peer);
   op.kind = OpKind::signal;
@@ -144,9 +144,35 @@ PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t va
   return *this;
 }
 
+PlanBuilder& PlanBuilder::atomic(AtomicOp kind, void* remote, std::size_t width, std::uint64_t value, int peer,
+                                 void* old, std::uint64_t expected, std::string note) {
+  check_peer("atomic", peer);
+  require(width == 4 || width == 8, "atomic op ", ops_.size(), " of plan '", name_, "': a word has 4 or 8 bytes, not ",
+          width);
+  check_word("atomic", "word", remote, width);
+  Op op;
+  op.segment = segment_of("atomic", remote, width, peer);
+  op.kind = OpKind::atomic;
+  op.atomic = kind;
+  op.peer = peer;
+  op.remote = remote;
+  op.layout = Layout::contiguous(width);
+  op.value = value;
+  op.expected = expected;
+  if (old != nullptr) {
+    check_word("atomic", "word for the old value", old, width);
+    check_buffer("atomic", old, op.layout);
+    require(fabric_->device()->inspect(old).kernel_access, "atomic op ", ops_.size(), " of plan '", name_,
+            "': kernels cannot store the old value at ", old, "; give it device, pinned or managed memory");
+    op.address = old;
+  }
+  op.note = std::move(note);
+  ops_.push_back(std::move(op));
+  return *this;
+}
+
 PlanBuilder& PlanBuilder::wait(std::uint64_t* counter, std::uint64_t value, std::string note) {
-  require(counter != nullptr, "wait op ", ops_.size(), " of plan '", name_, "': the counter is null");
-  check_counter("wait", counter);
+  check_word("wait", "counter", counter, sizeof *counter);
   check_buffer("wait", counter, Layout::contiguous(sizeof *counter));
   Op op;
   op.segment = fabric_->segment_of(fabric_->rank(), counter, sizeof *counter);  // null for other memory

@@ -236,13 +236,26 @@ class Lowerer {
     if (pulls) program_.announce_release = 1;
   }
 
-  // Signals of a peer follow all puts to it that this plan makes, which come before them or wait for nothing anyway.
+  static SignalView signal_of(const Op& op) {
+    SignalView signal;
+    signal.counter = static_cast<std::uint64_t*>(op.remote);
+    signal.value = op.value;
+    if (op.kind == OpKind::signal) return signal;
+    signal.width = static_cast<std::uint32_t>(op.layout.bytes());
+    signal.op = op.atomic;
+    signal.expected = op.expected;
+    signal.old = reinterpret_cast<std::uint64_t>(op.address);
+    return signal;
+  }
+
+  // Signals and atomics of a peer follow all puts to it that this plan makes, which come before them or wait for
+  // nothing anyway.
   void lower_signals() {
     std::map<int, std::vector<SignalView>> by_peer;
     std::set<int> put_to;
     for (const Op& one : *in_.ops) {
       if (one.kind == OpKind::put) put_to.insert(one.peer);
-      if (one.kind == OpKind::signal) by_peer[one.peer].push_back({static_cast<std::uint64_t*>(one.remote), one.value});
+      if (one.kind == OpKind::signal || one.kind == OpKind::atomic) by_peer[one.peer].push_back(signal_of(one));
     }
     for (const auto& [peer, signals] : by_peer) {
       if (put_to.contains(peer)) continue;

@@ -148,7 +148,8 @@ std::string find_overlaps(const std::vector<Op>& ops, int rank) {
   std::vector<Destination> destinations;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
-    if ((op.kind == OpKind::recv || op.kind == OpKind::get) && op.layout.bytes() > 0) {
+    const bool comes = op.kind == OpKind::recv || op.kind == OpKind::get || op.kind == OpKind::atomic;
+    if (comes && op.address != nullptr && op.layout.bytes() > 0) {
       destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.address), &op.layout});
     } else if (op.kind == OpKind::put && op.layout.bytes() > 0) {
       destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.remote), &op.remote_layout});

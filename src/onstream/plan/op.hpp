@@ -7,6 +7,7 @@
 #include <string>
 
 #include "onstream/base/status.hpp"
+#include "onstream/device/atomics.hpp"
 #include "onstream/layout/layout.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "onstream/tuner/path.hpp"
@@ -17,13 +18,15 @@ struct Op {
   OpKind kind = OpKind::none;
   int peer = -1;
   int lane = 0;
-  void* address = nullptr;  // local memory: source of send and put, destination of recv and get
+  void* address = nullptr;  // local memory: source of send and put, destination of recv and get, old value of atomic
   Layout layout = Layout::contiguous(0);
-  void* remote = nullptr;  // put, get: the peer's memory as this rank addresses it (Segment::peer); signal, wait: the
-                           // counter
+  void* remote = nullptr;  // put, get, atomic: the peer's memory as this rank addresses it (Segment::peer); signal,
+                           // wait: the counter
   std::shared_ptr<Segment> segment;  // that holds `remote`, or the counter of a wait: the plan keeps it
   Layout remote_layout = Layout::contiguous(0);
-  std::uint64_t value = 0;  // signal: added; wait: reached or passed, per launch (see plan.hpp)
+  std::uint64_t value = 0;     // signal: added; wait: reached or passed, per launch (see plan.hpp); atomic: its operand
+  std::uint64_t expected = 0;  // atomic compare_swap
+  AtomicOp atomic = AtomicOp::fetch;  // of kind atomic, on a word of layout.bytes()
   Path path = Path::automatic;
   std::string element;  // name of the element type, to be compared with the other side's; "" if not told
   std::string note;     // what the emitter calls it: "halo axis 0-", for explain()

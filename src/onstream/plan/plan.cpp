@@ -14,11 +14,14 @@ namespace {
 
 std::string title(const Op& op) {
   std::string text = name_of(op.kind);
+  if (op.kind == OpKind::atomic) text += concat(" ", name_of(op.atomic));
   const bool comes = op.kind == OpKind::recv || op.kind == OpKind::get;
   if (op.peer >= 0) text += concat(comes ? " from " : " to ", op.peer);
   if (!op.note.empty()) text += ", " + op.note;
   return text;
 }
+
+bool moves_bytes(OpKind kind) { return kind != OpKind::signal && kind != OpKind::atomic && kind != OpKind::wait; }
 
 std::string padded(const std::string& text, std::size_t width) {
   return text.size() >= width ? text : text + std::string(width - text.size(), ' ');
@@ -113,7 +116,7 @@ std::string Plan::explain() const {
   std::vector<std::vector<std::string>> rows{{"op", "what", "bytes", "layout", "path", "why"}};
   for (std::size_t i = 0; i < it.ops.size(); ++i) {
     const PlanOp& row = it.ops[i];
-    const bool moves = row.op.kind != OpKind::signal && row.op.kind != OpKind::wait;
+    const bool moves = moves_bytes(row.op.kind);
     rows.push_back({std::to_string(i), title(row.op), moves ? std::to_string(row.op.layout.bytes()) : "-",
                     moves ? row.op.layout.describe() : "-", moves ? name_of(row.path) : "-", row.why});
   }

@@ -7,9 +7,10 @@
 //
 // Sends and receives match inside the plan, per (source, destination, lane) in the order added; they never meet
 // messages outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is
-// done, sent buffers may be reused and received data is there. Ops of one launch run concurrently, except that a signal
-// follows the puts added before it, and a wait precedes nothing but the end of the launch. Every rank launches a plan
-// the same number of times; a rank that does not is named at the deadline.
+// done, sent buffers may be reused and received data is there. Ops of one launch run concurrently, except that signals
+// and atomics follow the puts added before them to the same peer and each other, and a wait precedes nothing but the
+// end of the launch. Every rank launches a plan the same number of times; a rank that does not is named at the
+// deadline.
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
 // what they use of it, and the segments that ops put, get, signal and wait in. Buffers stay the caller's, until the
@@ -82,6 +83,11 @@ class PlanBuilder {
                    std::string note = "");
   // Adds `value` to a 64-bit counter in a peer's part of a segment, after this plan's earlier puts to that peer.
   PlanBuilder& signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note = "");
+  // An atomic on a word of 4 or 8 bytes in a peer's part of a segment, in order as a signal is. The old value goes to
+  // `old`, a word of the same width that kernels of this rank access, or nowhere if that is null. `expected`: of a
+  // compare_swap, which without `old` tells nobody how it went.
+  PlanBuilder& atomic(AtomicOp op, void* remote, std::size_t width, std::uint64_t value, int peer, void* old = nullptr,
+                      std::uint64_t expected = 0, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
   // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not
@@ -102,7 +108,7 @@ class PlanBuilder {
   void check_destination(const char* what, const Layout& layout) const;
   std::shared_ptr<Segment> segment_of(const char* what, const void* address, std::size_t bytes, int peer) const;
   void add_copy(Op op, void* remote, const Layout& remote_layout);
-  void check_counter(const char* what, const std::uint64_t* counter) const;
+  void check_word(const char* what, const char* name, const void* word, std::size_t width) const;
 
   std::shared_ptr<Fabric> fabric_;
   std::string name_;

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "onstream/base/status.hpp"
+#include "onstream/device/atomics.hpp"
 #include "onstream/device/group.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/layout/layout.hpp"
@@ -94,16 +95,21 @@ struct Block {
   std::uint32_t awaits_copy = 0;  // some await copies
 };
 
-// The puts of one peer, and the signals that follow them.
+// The puts of one peer, and the signals and atomics that follow them.
 struct Chain {
   std::uint64_t* done = nullptr;  // parts put in the running launch
   std::uint64_t parts = 0;
   Span signals;
 };
 
+// A signal, or an atomic.
 struct SignalView {
-  std::uint64_t* counter;
-  std::uint64_t value;
+  std::uint64_t* counter = nullptr;  // an atomic's word
+  std::uint64_t value = 0;
+  std::uint32_t width = 0;  // of an atomic's word, in bytes; 0: a signal
+  AtomicOp op = AtomicOp::add;
+  std::uint64_t expected = 0;
+  std::uint64_t old = 0;  // where an atomic's old value goes, or 0
 };
 
 // The whole plan, for one launch. By value to the kernel, which fetches its arguments by cache lines: what every launch

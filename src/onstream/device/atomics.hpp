@@ -1,7 +1,9 @@
-// Atomics on words of any rank, as the host and streams issue them.
+// Atomics on words of 4 or 8 bytes of any rank's memory, as the host, streams and plans issue them. Each is done by one
+// thread, system-wide; none waits.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "onstream/device/group.hpp"
 
@@ -9,9 +11,10 @@ namespace onstream {
 
 enum class AtomicOp : std::uint8_t { fetch, set, add, bit_and, bit_or, bit_xor, swap, compare_swap };
 
-namespace one_sided {
+const char* name_of(AtomicOp op);                  // "fetch", "set", "add", "and", ..., "compare_swap"
+AtomicOp atomic_op_from(const std::string& name);  // throws invalid_argument with all the names
 
-// Does it to the word, by one thread, and gives the old value. `set` gives nothing of use.
+// Does it to the word and gives the old value. `set` gives nothing of use.
 template <class Group, class Word>
 ONSTREAM_BODY Word apply(const Group& group, AtomicOp op, Word* word, Word value, Word expected) {
   switch (op) {
@@ -27,7 +30,7 @@ ONSTREAM_BODY Word apply(const Group& group, AtomicOp op, Word* word, Word value
   return value;
 }
 
-// The same for a word of 4 or 8 bytes.
+// The same for a word of 4 or 8 bytes at an address.
 template <class Group>
 ONSTREAM_BODY std::uint64_t apply(const Group& group, AtomicOp op, std::uint64_t address, unsigned width,
                                   std::uint64_t value, std::uint64_t expected) {
@@ -36,6 +39,15 @@ ONSTREAM_BODY std::uint64_t apply(const Group& group, AtomicOp op, std::uint64_t
                static_cast<std::uint32_t>(expected));
 }
 
-}  // namespace one_sided
+// Stores the old value of an atomic where its caller wants it: a word of the same width, or nowhere if that is 0.
+template <class Group>
+ONSTREAM_BODY void keep_old(const Group& group, std::uint64_t address, unsigned width, std::uint64_t old) {
+  if (address == 0) return;
+  if (width == 8) {
+    group.store_relaxed(reinterpret_cast<std::uint64_t*>(address), old);
+  } else {
+    group.store_relaxed(reinterpret_cast<std::uint32_t*>(address), static_cast<std::uint32_t>(old));
+  }
+}
 
 }  // namespace onstream
