@@ -224,11 +224,12 @@ def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
 
 def _word_of(value: Any, width: int, name: str) -> int:
     """The bits of a signed or unsigned integer of `width` bytes."""
-    number = _arrays.integer_of(value, name)
+    number: int = _arrays.integer_of(value, name)
     bits = 8 * width
     if not -(2 ** (bits - 1)) <= number < 2**bits:
         raise InvalidArgumentError(f"{name} is {number}, which no integer of {bits} bits is")
-    return number % 2**bits
+    modulus: int = 2**bits
+    return number % modulus
 
 
 def _count_of(value: Any) -> int:
