@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -37,7 +38,7 @@ class Outstanding {
     Queue& queue = queues_.at(request.queue);
     if (queue.count.load(std::memory_order_relaxed) == 0) return;
     const std::lock_guard lock(mutex_);
-    std::erase_if(queue.open, [&](const auto& one) { return one->order <= request.order; });
+    while (!queue.open.empty() && queue.open.front()->order <= request.order) queue.open.pop_front();
     queue.count.store(queue.open.size(), std::memory_order_relaxed);
   }
 
@@ -53,7 +54,7 @@ class Outstanding {
 
  private:
   struct Queue {
-    std::vector<std::shared_ptr<Request>> open;  // oldest first
+    std::deque<std::shared_ptr<Request>> open;  // oldest first
     std::atomic<std::size_t> count = 0;
   };
 
