@@ -143,12 +143,14 @@ const char* wanted(double) { return "a finite number"; }
 const char* wanted(std::int64_t) { return "a whole number (KiB, MiB or GiB may follow)"; }
 
 bool is_choice(std::string_view value, std::string_view choice) {
-  const std::size_t colon = choice.find(":N");
-  if (colon == std::string_view::npos) return value == choice;
-  const std::string_view head = choice.substr(0, colon + 1);
-  const std::string_view digits = value.substr(std::min(head.size(), value.size()));
-  return value.starts_with(head) && !digits.empty() && digits.size() <= 4 &&
-         digits.find_first_not_of("0123456789") == std::string_view::npos;
+  constexpr std::size_t kMostDigits = 4;
+  for (const char c : choice) {
+    const std::size_t digits = std::min(value.find_first_not_of("0123456789"), value.size());
+    const std::size_t taken = c == 'N' ? digits : 1;
+    if (taken == 0 || taken > kMostDigits || taken > value.size() || (c != 'N' && value.front() != c)) return false;
+    value.remove_prefix(taken);
+  }
+  return value.empty();
 }
 
 void check_value(std::string_view name, const std::string& value, const std::string& label) {

@@ -32,6 +32,7 @@ class OneSidedImplementation {
 
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
+  void start_helper();
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
   void free(const std::shared_ptr<Segment>& segment);
   Remote symmetric(const void* address, int rank) const;

@@ -70,11 +70,14 @@ OneSidedImplementation::~OneSidedImplementation() {
 std::shared_ptr<Window> OneSidedImplementation::window(void* address, std::size_t bytes) {
   fabric_->check();
   auto made = std::make_shared<Window>(*fabric_, address, bytes);
-  if (made->needs_helper() && helper_ == nullptr) {
-    helper_ = std::make_unique<Helper>(*fabric_);
-    fabric_->barrier("window.helper");
-  }
+  if (made->needs_helper()) start_helper();
   return made;
+}
+
+void OneSidedImplementation::start_helper() {
+  if (helper_ != nullptr) return;
+  helper_ = std::make_unique<Helper>(*fabric_);
+  fabric_->barrier("window.helper");
 }
 
 std::shared_ptr<Window> OneSidedImplementation::window(std::shared_ptr<Segment> segment) {
@@ -254,6 +257,8 @@ std::shared_ptr<Window> OneSided::window(void* address, std::size_t bytes) {
 std::shared_ptr<Window> OneSided::window(std::shared_ptr<Segment> segment) {
   return implementation_->window(std::move(segment));
 }
+
+void OneSided::start_helper() { implementation_->start_helper(); }
 
 std::shared_ptr<Segment> OneSided::segment(std::size_t bytes, MemoryKind kind) {
   return implementation_->segment(bytes, kind);

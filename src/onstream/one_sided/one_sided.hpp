@@ -28,6 +28,9 @@ class OneSided {
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
 
+  // Collective: from here on this rank's helper serves windows that peers make of what they alone know.
+  void start_helper();
+
   // --- symmetric memory ---
   // Collective. Parts that a rank cannot map (private memory, parameter path `stage`) are reached through their owners.
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);

@@ -14,10 +14,7 @@ using one_sided::Segments;
 
 std::shared_ptr<Segment> OneSidedImplementation::segment(std::size_t bytes, MemoryKind kind) {
   std::shared_ptr<Segment> made = fabric_->segment(bytes, kind, Mapped::by_path);
-  if (!made->direct_everywhere() && helper_ == nullptr) {
-    helper_ = std::make_unique<one_sided::Helper>(*fabric_);
-    fabric_->barrier("segment.helper");
-  }
+  if (!made->direct_everywhere()) start_helper();
   auto row = std::make_shared<SegmentRow>();
   row->begin = reinterpret_cast<std::uintptr_t>(made->local());
   row->bytes = bytes;

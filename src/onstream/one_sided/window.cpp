@@ -81,6 +81,12 @@ Window::Window(const Fabric& fabric, std::shared_ptr<Segment> segment) : segment
   needs_helper_ = !segment_->direct_everywhere();
 }
 
+Window::Window(const Fabric& fabric, const Known& known) {
+  parts_.resize(static_cast<std::size_t>(fabric.size()));
+  parts_.at(static_cast<std::size_t>(known.rank)) = {known.bytes, known.here, known.there, ""};
+  needs_helper_ = known.here == 0;
+}
+
 const Window::Part& Window::part(int rank) const {
   require(rank >= 0 && rank < ranks(), "window: rank ", rank, " does not exist; this window has ranks 0 to ",
           ranks() - 1);

@@ -21,6 +21,16 @@ class Window {
   // Collective; every rank names its own part. Throws invalid_argument for a null pointer that is to hold bytes.
   Window(Fabric& fabric, void* address, std::size_t bytes);
   Window(const Fabric& fabric, std::shared_ptr<Segment> segment);
+  // Not collective: memory of one rank, `bytes` at `there` in its own address space, as this rank alone has heard of
+  // it. `here` is where this rank's kernels address it; 0: they do not, and the owner's helper must run
+  // (OneSided::start_helper).
+  struct Known {
+    int rank;
+    std::uint64_t there;
+    std::uint64_t here;
+    std::size_t bytes;
+  };
+  Window(const Fabric& fabric, const Known& known);
 
   int ranks() const { return static_cast<int>(parts_.size()); }
   std::size_t bytes(int rank) const { return part(rank).bytes; }

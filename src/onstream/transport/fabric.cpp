@@ -466,6 +466,9 @@ std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t byt
     throw;
   }
 }
+std::shared_ptr<const void> Fabric::imported(int peer, std::uint64_t id) const {
+  return implementation_->reach_.imported(peer, id);
+}
 std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
 }

@@ -92,6 +92,10 @@ class Fabric {
   // Why expose() gives nothing for this address: "plain host memory is private to its process", ...
   std::string why_not(const void* address, int peer) const;
 
+  // The allocation with this id (MemoryInfo::id) that `peer` has exposed to this rank: mapped while the answer is kept,
+  // also if the peer frees it meanwhile. Null if the peer has not exposed it, or has freed it.
+  std::shared_ptr<const void> imported(int peer, std::uint64_t id) const;
+
   // What the registration cache behind expose() did and holds.
   ReachStatistics reach_statistics() const;
 

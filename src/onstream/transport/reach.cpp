@@ -78,6 +78,12 @@ std::shared_ptr<Mapping> Reach::take(int peer, std::uint64_t id) {
   return mapping;
 }
 
+std::shared_ptr<Mapping> Reach::imported(int peer, std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = imports_->mappings.find({peer, id});
+  return found == imports_->mappings.end() ? nullptr : found->second;
+}
+
 std::optional<std::uint64_t> Reach::expose(const void* address, std::size_t bytes, int peer) {
   if (peer == rank_) return reinterpret_cast<std::uint64_t>(address);
   const MemoryInfo info = device_->inspect(address);

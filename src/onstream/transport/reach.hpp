@@ -51,6 +51,9 @@ class Reach {
   // What `peer` offered, taken out: from now on the caller keeps it mapped.
   std::shared_ptr<Mapping> take(int peer, std::uint64_t id);
 
+  // What `peer` exposed to this rank, for as long as the caller keeps it; null: it did not, or has freed it since.
+  std::shared_ptr<Mapping> imported(int peer, std::uint64_t id);
+
   // Keeps mapped what is mapped here of other ranks' memory, but for what they free: for work that may run after the
   // world's end.
   std::shared_ptr<const void> mapped() const { return imports_; }

@@ -1,0 +1,77 @@
+// am_wait_event: the next event of a link, told in the program's terms.
+#include "handles.hpp"
+#include "refusal.hpp"
+
+using namespace onstream;
+using namespace onstream::am;
+
+namespace {
+
+void tell(const Torus& torus, const Told& told, am_event_t* event) {
+  *event = {};
+  event->ev_type = static_cast<am_type_t>(told.type);
+  const ape_net_address_t node = torus.address_of(static_cast<int>(told.rank));
+  const auto data = static_cast<int>(static_cast<std::uint32_t>(told.data));
+  const auto port = static_cast<am_portid_t>(told.port);
+  auto* const buffer = reinterpret_cast<void*>(told.buffer);
+  switch (event->ev_type) {
+    case AM_TYPE_NONE: break;
+    case AM_TYPE_RECV:
+      event->ev.ev_recv = {data, node, port, told.address, buffer, told.buffer_bytes, told.bytes, told.context};
+      break;
+    case AM_TYPE_SENT: event->ev.ev_sent = {data, node, port, told.bytes, told.address, told.context}; break;
+    case AM_TYPE_GET: event->ev.ev_get = {node, buffer, told.bytes, told.address, told.context}; break;
+  }
+}
+
+bool take(const Link& link, am_event_t* event) {
+  Runtime& runtime = link.runtime();
+  Told told;
+  if (!runtime.events().take(link.port(), link.generation(), &told)) return false;
+  if (told.row != 0) runtime.buffers().end_streaming(static_cast<std::size_t>(told.row - 1));
+  tell(runtime.torus(), told, event);
+  event->times = {told.entered_ns, told.copied_ns, told.posted_ns, runtime.stamp()};
+  return true;
+}
+
+// How the wait for an event ended that has not come.
+int in_vain(const Link& link, Status status, int timeout_ms) {
+  Fabric& fabric = link.runtime().fabric();
+  accept_if(!link.closed(), APELINK_ECLOSED, "the link was closed by another thread");
+  fabric.check();
+  if (status == Status::timeout) {
+    accept_if(timeout_ms >= 0, APELINK_ETIMEOUT, "no event has come within ", fabric.parameters().timeout_s,
+              " s (parameter timeout_s)");
+    return APELINK_WOULDBLOCK;
+  }
+  accept_if(!fabric.has_left(-1), APELINK_ECLOSED,
+            "every other rank has closed its links, and no event of theirs is left");
+  refuse(APELINK_ESYSTEM, "the wait was interrupted");
+}
+
+int wait(const Link& link, am_event_t* event, int timeout_ms) {
+  if (take(link, event)) return APELINK_SUCCESS;
+  Fabric& fabric = link.runtime().fabric();
+  fabric.check();
+  if (timeout_ms == 0) return APELINK_WOULDBLOCK;
+  WaitView view = fabric.wait_view();
+  view.faults = nullptr;
+  constexpr std::uint64_t kMs = 1000000;
+  if (timeout_ms > 0) view.timeout_ns = static_cast<std::uint64_t>(timeout_ms) * kMs;
+  bool came = false;
+  const Status status = wait_for_peer(HostGroup(0, 1), view, one_sided::kAnyRank, [&] {
+    came = take(link, event);
+    return came || link.closed();
+  });
+  return came ? APELINK_SUCCESS : in_vain(link, status, timeout_ms);
+}
+
+}  // namespace
+
+int am_wait_event(apelink_t handle, am_event_t* event, int timeout) {
+  return guarded("am_wait_event", [&] {
+    const std::shared_ptr<Link> link = link_of(handle);
+    accept_if(event != nullptr, APELINK_EINVAL, "the event's address is null");
+    return wait(*link, event, timeout);
+  });
+}
