@@ -305,6 +305,29 @@ def one_sided_command(
     _finish(one_sided.measure(settings, say=_say), json_file, html)
 
 
+@bench_app.command("am")
+def am_command(
+    device: DeviceOption = "host",
+    tori: Annotated[str, typer.Option(help="Shapes for the stencil, with commas.")] = "2x1x1,2x2x1",
+    samples: Samples = 20,
+    quick: Quick = False,
+    limit_s: Limit = 300.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Times puts to registered buffers (onstream_am.h), and a stencil over them with and without bounce copies."""
+    from . import am
+
+    settings = am.Settings(
+        device=device,
+        tori=tuple(dict.fromkeys(word.strip() for word in tori.split(",") if word.strip())),
+        samples=min(samples, 3) if quick else samples,
+        quick=quick,
+        limit_s=limit_s,
+    )
+    _finish(am.measure(settings, say=_say), json_file, html)
+
+
 @bench_app.command("collective")
 def collective_command(
     device: DeviceOption = "host",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import collective, one_sided, paths
+from . import am, collective, one_sided, paths
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
@@ -136,6 +136,28 @@ def _one_sided(result: dict[str, Any]) -> list[str]:
     return [*lines, *(f"without {TITLES.get(name, name)}: {why}" for name, why in result["peers_missing"].items())]
 
 
+def _am(result: dict[str, Any]) -> list[str]:
+    samples = result["settings"]["samples"]
+    lines = [
+        f"{result['device']}; registered buffers, the host waits; median and least of {samples} samples",
+        "",
+        "am_put, one way: half of a ping-pong of 2 processes",
+        f"{'memory':>10} {'size':>8} {'median':>10} {'min':>10}",
+    ]
+    for row in result["latency"]:
+        times = f"{time_text(row['median_s']):>10} {time_text(row['min_s']):>10}"
+        lines.append(f"{row['memory']:>10} {size_text(row['bytes']):>8} {times}")
+    lines += ["", f"steps of a message, with clocks{'':>2}" + "".join(f"{title:>16}" for title in am.STEP_TITLES)]
+    for row in result["steps"]:
+        steps = "".join(f"{time_text(step * 1e-9):>16}" for step in row["steps_ns"])
+        lines.append(f"{row['memory']:>10} {size_text(row['bytes']):>8} {'':>13}{steps}")
+    lines += ["", f"stencil{'':>4} {'torus':>8} {'tile':>10} {'a step':>10} {'min':>10}"]
+    for row in result["stencil"]:
+        times = f"{time_text(row['median_s']):>10} {time_text(row['min_s']):>10}"
+        lines.append(f"{row['way']:>11} {row['torus']:>8} {row['nx']:>6}x{row['ny']:<3} {times}")
+    return lines
+
+
 def _collective(result: dict[str, Any]) -> list[str]:
     """Columns of NCCL's tests, one block a library."""
     settings = result["settings"]
@@ -187,4 +209,5 @@ KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "ping-kernel-pong": _ping_kernel_pong,
     "one_sided": _one_sided,
     "collective": _collective,
+    "am": _am,
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from . import collective, one_sided, paths
+from . import am, collective, one_sided, paths
 from .cases import RINGS
 from .lines import changes_of, collective_verdicts, figure, lines_of_any, setup_verdict, short_how
 from .peers import TITLES
@@ -408,6 +408,29 @@ def _one_sided(result: dict[str, Any]) -> Iterator[str]:
     yield f"<article>{_table(head, body, words=4)}</article></section>"
 
 
+def _am(result: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"<section><h2>Registered buffers</h2><p>{html.escape(result['device'])}; the host waits. A put one way, half of a "
+        "ping-pong of 2 processes; and a step of a stencil, with and without bounce copies.</p>"
+    )
+    times = ("median_s", "min_s", "p25_s", "p75_s")
+    head = ["memory", "size", "median", "min", "p25", "p75"]
+    body = [[row["memory"], size_text(row["bytes"]), *(time_text(row[t]) for t in times)] for row in result["latency"]]
+    yield f"<article>{_table(head, body, words=1)}</article>"
+    head = ["memory", "size", *am.STEP_TITLES]
+    body = [
+        [row["memory"], size_text(row["bytes"]), *(time_text(step * 1e-9) for step in row["steps_ns"])]
+        for row in result["steps"]
+    ]
+    yield f"<article>{_table(head, body, words=1)}</article>"
+    head = ["way", "torus", "tile", "median", "min", "p25", "p75"]
+    body = [
+        [row["way"], row["torus"], f"{row['nx']}x{row['ny']}", *(time_text(row[t]) for t in times)]
+        for row in result["stencil"]
+    ]
+    yield f"<article>{_table(head, body, words=3)}</article></section>"
+
+
 def _collectives(result: dict[str, Any]) -> Iterator[str]:
     heading, *_ = lines_of_any(result)
     yield f"<section><h2>Collectives</h2><p>{html.escape(heading)}. Bands: quartiles of all samples.</p>"
@@ -484,4 +507,5 @@ SECTIONS = {
     "ping-kernel-pong": _ping_kernel_pong,
     "one_sided": _one_sided,
     "collective": _collectives,
+    "am": _am,
 }

@@ -1,0 +1,672 @@
+/* Registered buffers: every call, over any number of ranks.
+ *
+ *   onstream run -n N am            runs all cases that any number of ranks can
+ *   onstream run -n N am CASE       runs one of the others
+ *
+ * The queues have 16 events here (ONSTREAM_AM_EVENTS). A check that fails ends the program with status 1. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "am_common.h"
+
+#define CHECK(condition)                                                                               \
+  do {                                                                                                 \
+    if (!(condition)) {                                                                                \
+      fprintf(stderr, "rank %d: %s:%d: %s does not hold (%s)\n", rank, __FILE__, __LINE__, #condition, \
+              ape_last_error());                                                                       \
+      exit(1);                                                                                         \
+    }                                                                                                  \
+  } while (0)
+
+/* The call gives this code, and the story has this in it. */
+#define REFUSED(call, code, words)                                                                            \
+  do {                                                                                                        \
+    const int got = (call);                                                                                   \
+    if (got != (code) || strstr(ape_last_error(), words) == NULL) {                                           \
+      fprintf(stderr, "rank %d: %s:%d: %s gave %d, not %d: %s\n", rank, __FILE__, __LINE__, #call, got, code, \
+              ape_last_error());                                                                              \
+      exit(1);                                                                                                \
+    }                                                                                                         \
+  } while (0)
+
+enum { QUEUE = 16, LARGE = 1 << 20 };
+
+static int right(void) { return (rank + 1) % size; }
+static int left(void) { return (rank + size - 1) % size; }
+
+static am_event_t next(void) {
+  am_event_t event;
+  must(am_wait_event(link_, &event, -1), "am_wait_event");
+  return event;
+}
+
+static am_event_t next_of(am_type_t type) {
+  const am_event_t event = next();
+  CHECK(event.ev_type == type);
+  return event;
+}
+
+static void nothing_is_left(void) {
+  am_event_t event;
+  CHECK(am_wait_event(link_, &event, 0) == APELINK_WOULDBLOCK);
+}
+
+static am_vaddr_t known(void* buffer, size_t bytes, int type) {
+  am_vaddr_t address = 0;
+  must(am_register_buf(link_, &address, buffer, bytes, (am_context_t)rank + 7, type), "am_register_buf");
+  CHECK(address == (am_vaddr_t)(uintptr_t)buffer);
+  return address;
+}
+
+static void forget(void* buffer, size_t bytes, int type) {
+  must(am_unregister_buf(link_, (am_vaddr_t)(uintptr_t)buffer, buffer, bytes, type), "am_unregister_buf");
+}
+
+static void release(const char* kind, void* memory) {
+  if (strcmp(kind, "plain") == 0) {
+    free(memory);
+  } else {
+    must(ape_free(link_, memory), "ape_free");
+  }
+}
+
+static unsigned char byte_of(int owner, size_t place) { return (unsigned char)(owner * 37 + (int)(place * 11) + 5); }
+
+static void paint(unsigned char* buffer, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) buffer[i] = byte_of(rank, i);
+}
+
+static int painted_by(int owner, const unsigned char* buffer, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) {
+    if (buffer[i] != byte_of(owner, i)) return 0;
+  }
+  return 1;
+}
+
+/* --- cases of any number of ranks: all links are open, no event is under way --- */
+
+static const char* const kinds[] = {"device", "host", "plain"};
+
+static void a_put_is_there_before_its_event(void) {
+  static const size_t lengths[] = {0, 16, 48, 4096, LARGE};
+  am_vaddr_t all[MOST_RANKS];
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k) {
+    unsigned char* const target = memory_of(kinds[k], LARGE);
+    unsigned char* const source = memory_of(kinds[(k + 1) % 3], LARGE);
+    const am_vaddr_t mine = known(target, LARGE, AM_PERSISTENT_BUF);
+    tell_all(&mine, 1, all);
+    paint(source, LARGE);
+    for (size_t n = 0; n < sizeof lengths / sizeof *lengths; ++n) {
+      const size_t offset = n % 2 * 16 * (lengths[n] < LARGE);
+      memset(target, 0, LARGE);
+      barrier();
+      must(am_put(link_, node_of(right()), port, -(int)n, n % 2 ? AM_NONBLOCKING : AM_BLOCKING, 99, source, lengths[n],
+                  all[right()] + offset),
+           "am_put");
+      int sent = 0, received = 0;
+      while (!sent || !received) {
+        const am_event_t event = next();
+        if (event.ev_type == AM_TYPE_SENT) {
+          CHECK(event.ev.ev_sent.data == -(int)n && event.ev.ev_sent.len == lengths[n]);
+          CHECK(event.ev.ev_sent.dst_addr.u == node_of(right()).u && event.ev.ev_sent.dst_port == port);
+          CHECK(event.ev.ev_sent.rem_vaddr == all[right()] + offset && event.ev.ev_sent.context == 99);
+          ++sent;
+        } else {
+          CHECK(event.ev_type == AM_TYPE_RECV && painted_by(left(), target + offset, lengths[n]));
+          CHECK(event.ev.ev_recv.data == -(int)n && event.ev.ev_recv.len == lengths[n]);
+          CHECK(event.ev.ev_recv.src_addr.u == node_of(left()).u && event.ev.ev_recv.src_port == port);
+          CHECK(event.ev.ev_recv.vaddr == mine + offset && event.ev.ev_recv.buf == target);
+          CHECK(event.ev.ev_recv.buflen == LARGE && event.ev.ev_recv.context == (am_context_t)rank + 7);
+          ++received;
+        }
+      }
+      CHECK(sent == 1 && received == 1);
+      nothing_is_left();
+    }
+    barrier();
+    forget(target, LARGE, AM_PERSISTENT_BUF);
+    release(kinds[k], target);
+    release(kinds[(k + 1) % 3], source);
+  }
+}
+
+static void a_get_reads_what_is_registered(void) {
+  am_vaddr_t all[MOST_RANKS];
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; ++k) {
+    unsigned char* const source = memory_of(kinds[k], LARGE);
+    unsigned char* const target = memory_of(kinds[(k + 2) % 3], LARGE);
+    const am_vaddr_t mine = known(source, LARGE, AM_PERSISTENT_BUF);
+    paint(source, LARGE);
+    tell_all(&mine, 1, all);
+    for (int r = 0; r < size; ++r) {
+      memset(target, 0, LARGE);
+      must(am_get(link_, node_of(r), AM_BLOCKING, 5, target, LARGE - 32, all[r]), "am_get");
+      const am_event_t event = next_of(AM_TYPE_GET);
+      CHECK(painted_by(r, target, LARGE - 32) && target[LARGE - 32] == 0);
+      CHECK(event.ev.ev_get.src_addr.u == node_of(r).u && event.ev.ev_get.len == LARGE - 32);
+      CHECK(event.ev.ev_get.buf == target && event.ev.ev_get.rem_vaddr == all[r] && event.ev.ev_get.context == 5);
+      nothing_is_left();
+    }
+    barrier();
+    forget(source, LARGE, AM_PERSISTENT_BUF);
+    release(kinds[k], source);
+    release(kinds[(k + 2) % 3], target);
+  }
+}
+
+static void streaming_buffers_are_used_once_in_order(void) {
+  enum { COUNT = 6, BYTES = 100 };
+  static unsigned char boxes[COUNT][BYTES];
+  unsigned char source[BYTES];
+  paint(source, BYTES);
+  barrier();
+  CHECK(am_send(link_, node_of(right()), port, 0, AM_NONBLOCKING, 0, source, BYTES) == APELINK_WOULDBLOCK);
+  barrier();
+  for (int i = 0; i < COUNT; ++i) (void)known(boxes[i], (size_t)(BYTES - i), AM_STREAMING_BUF);
+  forget(boxes[2], BYTES - 2, AM_STREAMING_BUF);
+  barrier();
+  REFUSED(am_send(link_, node_of(right()), port, 0, AM_BLOCKING, 0, source, BYTES + 1), APELINK_ETOOLARGE,
+          "do not fit the next streaming buffer");
+  for (int i = 0; i < COUNT - 1; ++i) {
+    must(am_send(link_, node_of(right()), port, i, AM_BLOCKING, 3, source, (size_t)(BYTES - 10 * i)), "am_send");
+  }
+  CHECK(am_send(link_, node_of(right()), port, 0, AM_NONBLOCKING, 0, source, 1) == APELINK_WOULDBLOCK);
+  int sent = 0, received = 0;
+  while (sent + received < 2 * (COUNT - 1)) {
+    const am_event_t event = next();
+    if (event.ev_type == AM_TYPE_SENT) {
+      CHECK(event.ev.ev_sent.data == sent && event.ev.ev_sent.context == 3);
+      ++sent;
+      continue;
+    }
+    const int box = received < 2 ? received : received + 1; /* the third was taken back */
+    CHECK(event.ev_type == AM_TYPE_RECV && event.ev.ev_recv.data == received);
+    CHECK(event.ev.ev_recv.buf == boxes[box] && event.ev.ev_recv.buflen == (size_t)(BYTES - box));
+    CHECK(event.ev.ev_recv.len == (size_t)(BYTES - 10 * received));
+    CHECK(painted_by(left(), boxes[box], event.ev.ev_recv.len));
+    REFUSED(am_unregister_buf(link_, (am_vaddr_t)(uintptr_t)boxes[box], boxes[box], (size_t)(BYTES - box),
+                              AM_STREAMING_BUF),
+            APELINK_EFAULT, "is registered by this link");
+    ++received;
+  }
+  nothing_is_left();
+  barrier();
+}
+
+static void streaming_buffers_may_be_taken_back_for_ever(void) {
+  char box[32], source[32] = "still the first";
+  char first[32];
+  (void)known(first, sizeof first, AM_STREAMING_BUF);
+  int refused = 0;
+  for (int i = 0; i < 1000; ++i) {
+    am_vaddr_t address;
+    const int code = am_register_buf(link_, &address, box, sizeof box, 0, AM_STREAMING_BUF);
+    if (code == APELINK_SUCCESS) forget(box, sizeof box, AM_STREAMING_BUF);
+    refused += code == APELINK_ENOSPACE; /* the first still waits at the head of the queue */
+  }
+  CHECK(refused > 0 && refused < 1000);
+  barrier();
+  must(am_send(link_, node_of(right()), port, 1, AM_BLOCKING, 0, source, sizeof source), "am_send");
+  for (int events = 0; events < 2; ++events) {
+    const am_event_t event = next();
+    if (event.ev_type == AM_TYPE_RECV) CHECK(event.ev.ev_recv.buf == first && strcmp(first, source) == 0);
+  }
+  for (int i = 0; i < 1000; ++i) {
+    (void)known(box, sizeof box, AM_STREAMING_BUF);
+    forget(box, sizeof box, AM_STREAMING_BUF);
+  }
+  barrier();
+}
+
+/* Ten queues full: who finds a queue full takes events of its own, and goes on. */
+static void events_of_one_source_come_in_order(void) {
+  enum { COUNT = 10 * QUEUE };
+  static _Alignas(16) int target[4];
+  _Alignas(16) int source[4] = {0};
+  am_vaddr_t all[MOST_RANKS];
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  int put = 0, sent = 0, received = 0;
+  while (sent < COUNT || received < COUNT) {
+    am_event_t event;
+    source[0] = put;
+    const int code = put == COUNT ? APELINK_WOULDBLOCK
+                                  : am_put(link_, node_of(right()), port, put, AM_NONBLOCKING, 0, source, sizeof source,
+                                           all[right()]);
+    if (code == APELINK_SUCCESS) {
+      ++put;
+      continue;
+    }
+    CHECK(code == APELINK_WOULDBLOCK || code == APELINK_EQUEUE);
+    const int waited = am_wait_event(link_, &event, put == COUNT || code == APELINK_EQUEUE ? -1 : 1);
+    if (waited == APELINK_WOULDBLOCK) continue;
+    must(waited, "am_wait_event");
+    if (event.ev_type == AM_TYPE_SENT) CHECK(event.ev.ev_sent.data == sent++);
+    if (event.ev_type == AM_TYPE_RECV) {
+      CHECK(event.ev.ev_recv.data == received++);
+      CHECK(target[0] >= event.ev.ev_recv.data); /* later ones may have come on top */
+    }
+  }
+  nothing_is_left();
+  barrier();
+  forget(target, sizeof target, AM_PERSISTENT_BUF);
+}
+
+static void a_full_queue_holds_puts_back(void) {
+  if (size == 1) return;
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  if (rank == 0) {
+    int put = 0, code = 0;
+    for (; code == APELINK_SUCCESS; ++put) {
+      code = am_put(link_, node_of(1), port, put, AM_NONBLOCKING, 0, target, 0, all[1]);
+      if (code == APELINK_SUCCESS) (void)next_of(AM_TYPE_SENT);
+    }
+    CHECK(code == APELINK_WOULDBLOCK && put == QUEUE + 1);
+  }
+  barrier();
+  if (rank == 1) {
+    for (int i = 0; i < QUEUE; ++i) CHECK(next_of(AM_TYPE_RECV).ev.ev_recv.data == i);
+    nothing_is_left();
+  }
+  barrier();
+  if (rank == 0) { /* waits for room now, which comes as rank 1 takes */
+    for (int i = 0; i < 4 * QUEUE; ++i) {
+      must(am_put(link_, node_of(1), port, i, AM_BLOCKING, 0, target, 0, all[1]), "am_put");
+      (void)next_of(AM_TYPE_SENT);
+    }
+  }
+  for (int i = 0; rank == 1 && i < 4 * QUEUE; ++i) CHECK(next_of(AM_TYPE_RECV).ev.ev_recv.data == i);
+  barrier();
+  forget(target, sizeof target, AM_PERSISTENT_BUF);
+}
+
+static void own_completions_that_nobody_takes_are_refused(void) {
+  static _Alignas(16) char target[16];
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  for (int i = 0; i < QUEUE; ++i) {
+    must(am_get(link_, node_of(rank), AM_BLOCKING, 0, target, 0, mine), "am_get");
+  }
+  REFUSED(am_get(link_, node_of(rank), AM_BLOCKING, 0, target, 0, mine), APELINK_EQUEUE, "take them by am_wait_event");
+  for (int i = 0; i < QUEUE; ++i) (void)next_of(AM_TYPE_GET);
+  nothing_is_left();
+  forget(target, sizeof target, AM_PERSISTENT_BUF);
+  barrier();
+}
+
+static void a_buffer_may_be_unregistered_and_registered_again(void) {
+  static _Alignas(16) char target[64];
+  _Alignas(16) const char source[64] = "new";
+  am_vaddr_t all[MOST_RANKS];
+  const am_vaddr_t mine = known(target, 32, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  barrier();
+  forget(target, 32, AM_PERSISTENT_BUF);
+  REFUSED(am_unregister_buf(link_, mine, target, 32, AM_PERSISTENT_BUF), APELINK_EFAULT, "is registered by this link");
+  barrier();
+  REFUSED(am_put(link_, node_of(right()), port, 0, AM_BLOCKING, 0, source, 16, all[right()]), APELINK_EFAULT,
+          "no persistent buffer registered");
+  barrier();
+  CHECK(target[0] == 0);
+  (void)known(target, 64, AM_PERSISTENT_BUF);
+  barrier();
+  must(am_put(link_, node_of(right()), port, 0, AM_BLOCKING, 0, source, 64, all[right()]), "am_put");
+  (void)next();
+  (void)next();
+  CHECK(strcmp(target, "new") == 0);
+  barrier();
+  forget(target, 64, AM_PERSISTENT_BUF);
+  target[0] = 0;
+}
+
+/* Nothing is written, and no event comes. */
+static void what_cannot_work_is_refused(void) {
+  static _Alignas(16) char target[64];
+  char source[64] = "not to be seen";
+  am_vaddr_t all[MOST_RANKS], unused;
+  unsigned x;
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  const ape_net_address_t to = node_of(right());
+  const am_vaddr_t there = all[right()];
+  ape_net_address_t nowhere = to;
+  nowhere.s.y = shape[1] & 0x7ffu;
+  REFUSED(am_put(NULL, to, port, 0, 0, 0, source, 16, there), APELINK_EINVAL, "the link is null");
+  REFUSED(am_put(link_, nowhere, port, 0, 0, 0, source, 16, there), APELINK_EADDRESS, "there is no node (");
+  REFUSED(am_put(link_, to, AM_NPORTS, 0, 0, 0, source, 16, there), APELINK_EPORT, "there is no port 4");
+  REFUSED(am_put(link_, to, 3, 0, 0, 0, source, 16, there), APELINK_EPORT, "is not open");
+  REFUSED(am_put(link_, to, port, 0, 7, 0, source, 16, there), APELINK_EINVAL, "there are no flags 7");
+  REFUSED(am_put(link_, to, port, 0, 0, 0, NULL, 16, there), APELINK_EINVAL, "is a null pointer");
+  REFUSED(am_put(link_, to, port, 0, 0, 0, source, 24, there), APELINK_EALIGN, "24 B is not a multiple of 16");
+  REFUSED(am_put(link_, to, port, 0, 0, 0, source, 16, there + 8), APELINK_EALIGN, "is not a multiple of 16");
+  REFUSED(am_put(link_, to, port, 0, 0, 0, source, 32, there + 48), APELINK_ERANGE, "end 16 B after rank");
+  REFUSED(am_put(link_, to, port, 0, 0, 0, source, 16, there + 64), APELINK_EFAULT, "no persistent buffer");
+  REFUSED(am_put(link_, to, port, 0, 0, 0, source, 16, 0), APELINK_EFAULT, "no persistent buffer");
+  REFUSED(am_put(link_, to, port, 0, 0, 0, source, AM_MAX_MSG_SIZE + 16, there), APELINK_ETOOLARGE, "AM_MAX_MSG_SIZE");
+  REFUSED(am_get(link_, nowhere, 0, 0, source, 16, there), APELINK_EADDRESS, "there is no node (");
+  REFUSED(am_get(link_, to, 0, 0, source, 8, there), APELINK_EALIGN, "8 B is not a multiple of 16");
+  REFUSED(am_get(link_, to, 0, 0, source, 80, there), APELINK_ERANGE, "end 16 B after rank");
+  REFUSED(am_send(link_, to, AM_NPORTS, 0, 0, 0, source, 16), APELINK_EPORT, "there is no port 4");
+  REFUSED(am_send(link_, to, port, 0, 0, 0, source, AM_MAX_MSG_SIZE + 1), APELINK_ETOOLARGE, "AM_MAX_MSG_SIZE");
+  REFUSED(am_register_buf(link_, NULL, source, 16, 0, AM_PERSISTENT_BUF), APELINK_EINVAL, "virtual address is null");
+  REFUSED(am_register_buf(link_, &unused, NULL, 16, 0, AM_PERSISTENT_BUF), APELINK_EINVAL, "a buffer of 16 B");
+  REFUSED(am_register_buf(link_, &unused, source, 0, 0, AM_PERSISTENT_BUF), APELINK_EINVAL, "a buffer of 0 B");
+  REFUSED(am_register_buf(link_, &unused, source, 16, 0, 9), APELINK_EINVAL, "there is no type 9");
+  REFUSED(am_unregister_buf(link_, mine + 16, target, 64, AM_PERSISTENT_BUF), APELINK_EINVAL, "is not that of");
+  REFUSED(am_unregister_buf(link_, mine, target, 32, AM_PERSISTENT_BUF), APELINK_EFAULT, "is registered by this link");
+  REFUSED(am_unregister_buf(link_, mine, target, 64, AM_STREAMING_BUF), APELINK_EFAULT, "no streaming buffer");
+  REFUSED(am_wait_event(link_, NULL, 0), APELINK_EINVAL, "the event's address is null");
+  REFUSED(ape_get_topology(link_, &x, &x, NULL), APELINK_EINVAL, "axis's address is null");
+  REFUSED(ape_free(link_, source), APELINK_EFAULT, "is no memory of ape_alloc");
+  CHECK(ape_alloc(link_, 0, APE_HOST_MEMORY) == NULL && ape_alloc(link_, 16, 5) == NULL);
+  am_portid_t number;
+  CHECK(ape_open(1, &number) == NULL && strstr(ape_last_error(), "there is no device 1") != NULL);
+  CHECK(ape_open(0, NULL) == NULL);
+  barrier();
+  CHECK(target[0] == 0);
+  nothing_is_left();
+  forget(target, sizeof target, AM_PERSISTENT_BUF);
+}
+
+static void memory_that_is_registered_is_not_freed(void) {
+  char* const memory = memory_of("device", 4096);
+  (void)known(memory + 64, 64, AM_PERSISTENT_BUF);
+  REFUSED(ape_free(link_, memory), APELINK_EBUSY, "unregister it first");
+  forget(memory + 64, 64, AM_PERSISTENT_BUF);
+  must(ape_free(link_, memory), "ape_free");
+  REFUSED(ape_free(link_, memory), APELINK_EFAULT, "was freed before");
+}
+
+static void more_buffers_than_rows_are_refused(void) {
+  static char buffers[300];
+  am_vaddr_t unused;
+  int registered = 0;
+  while (registered < 300 && am_register_buf(link_, &unused, buffers + registered, 1, 0, AM_PERSISTENT_BUF) == 0) {
+    ++registered;
+  }
+  CHECK(registered == 255 && strstr(ape_last_error(), "am_buffers") != NULL); /* one row is the doorbell's */
+  for (int i = 0; i < registered; ++i) forget(buffers + i, 1, AM_PERSISTENT_BUF);
+}
+
+static void every_port_has_its_own_events(void) {
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  am_portid_t third, fourth;
+  apelink_t links[2];
+  links[0] = ape_open(0, &third);
+  links[1] = ape_open(0, &fourth);
+  CHECK(links[0] != NULL && links[1] != NULL && third == 2 && fourth == 3);
+  am_portid_t none;
+  CHECK(ape_open(0, &none) == NULL && strstr(ape_last_error(), "AM_NPORTS") != NULL);
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  must(am_put(link_, node_of(right()), third, 30, AM_BLOCKING, 0, target, 0, all[right()]), "am_put");
+  must(am_put(link_, node_of(right()), fourth, 40, AM_BLOCKING, 0, target, 0, all[right()]), "am_put");
+  for (int k = 0; k < 2; ++k) {
+    am_event_t event;
+    must(am_wait_event(links[k], &event, -1), "am_wait_event");
+    CHECK(event.ev_type == AM_TYPE_RECV && event.ev.ev_recv.data == (k == 0 ? 30 : 40));
+    CHECK(am_wait_event(links[k], &event, 0) == APELINK_WOULDBLOCK);
+    CHECK(next_of(AM_TYPE_SENT).ev.ev_sent.dst_port == (k == 0 ? third : fourth));
+  }
+  barrier();
+  /* Events of a link that is closed are not those of the next one with its port. */
+  must(am_put(link_, node_of(right()), fourth, 41, AM_BLOCKING, 0, target, 0, all[right()]), "am_put");
+  (void)next_of(AM_TYPE_SENT);
+  barrier();
+  must(ape_close(links[1]), "ape_close");
+  barrier();
+  REFUSED(am_put(link_, node_of(right()), fourth, 42, AM_BLOCKING, 0, target, 0, all[right()]), APELINK_EPORT,
+          "is not open");
+  barrier();
+  links[1] = ape_open(0, &fourth);
+  CHECK(links[1] != NULL && fourth == 3);
+  barrier();
+  must(am_put(link_, node_of(right()), fourth, 43, AM_BLOCKING, 0, target, 0, all[right()]), "am_put");
+  (void)next_of(AM_TYPE_SENT);
+  am_event_t event;
+  must(am_wait_event(links[1], &event, -1), "am_wait_event");
+  CHECK(event.ev_type == AM_TYPE_RECV && event.ev.ev_recv.data == 43);
+  barrier();
+  must(ape_close(links[0]), "ape_close");
+  must(ape_close(links[1]), "ape_close");
+  REFUSED(ape_close(links[1]), APELINK_ECLOSED, "the link is closed");
+  REFUSED(am_wait_event(links[1], &event, -1), APELINK_ECLOSED, "the link is closed");
+  CHECK(ape_get_self_address(links[1]).u == ~0u);
+  forget(target, sizeof target, AM_PERSISTENT_BUF);
+}
+
+static void waits_end_with_their_time(void) {
+  am_event_t event;
+  CHECK(am_wait_event(link_, &event, 0) == APELINK_WOULDBLOCK);
+  const double start_s = now_s();
+  CHECK(am_wait_event(link_, &event, 20) == APELINK_WOULDBLOCK);
+  CHECK(now_s() - start_s >= 0.02);
+}
+
+static void* close_it(void* which) {
+  must(ape_close(which), "ape_close");
+  return NULL;
+}
+
+static void a_wait_ends_when_its_link_is_closed(void) {
+  am_portid_t number;
+  am_event_t event;
+  apelink_t closing = ape_open(0, &number);
+  pthread_t thread;
+  CHECK(closing != NULL && pthread_create(&thread, NULL, close_it, closing) == 0);
+  REFUSED(am_wait_event(closing, &event, -1), APELINK_ECLOSED, "closed");
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void* put_many(void* to) {
+  static _Alignas(16) const char source[16];
+  for (int i = 0; i < 200; ++i) {
+    int code;
+    do {
+      (void)sched_yield();
+      code = am_put(link_, node_of(right()), port, i, AM_NONBLOCKING, 0, source, 16, *(const am_vaddr_t*)to);
+    } while (code == APELINK_WOULDBLOCK || code == APELINK_EQUEUE);
+    must(code, "am_put");
+  }
+  return NULL;
+}
+
+static void several_threads_put_and_take(void) {
+  enum { THREADS = 3 };
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  pthread_t threads[THREADS];
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  for (int k = 0; k < THREADS; ++k) CHECK(pthread_create(&threads[k], NULL, put_many, &all[right()]) == 0);
+  for (int events = 0; events < 2 * 200 * THREADS; ++events) (void)next();
+  for (int k = 0; k < THREADS; ++k) CHECK(pthread_join(threads[k], NULL) == 0);
+  nothing_is_left();
+  barrier();
+  forget(target, sizeof target, AM_PERSISTENT_BUF);
+}
+
+static void every_code_has_its_words(void) {
+  for (int code = APELINK_WOULDBLOCK; code >= APELINK_ESYSTEM; --code) {
+    CHECK(strstr(ape_error_string(code), "no code") == NULL);
+  }
+  CHECK(strcmp(ape_error_string(-99), "no code of this interface") == 0);
+}
+
+static void links_may_be_opened_again(void) {
+  end();
+  start("am");
+  barrier();
+}
+
+/* --- cases of their own --- */
+
+/* Rank 1 is killed; the others wait for an event that never comes. */
+static void a_killed_rank_ends_the_waits(void) {
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  am_event_t event;
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  if (rank == 1) raise(SIGKILL);
+  REFUSED(am_wait_event(link_, &event, -1), APELINK_EDEAD, "rank 1 (");
+  REFUSED(am_put(link_, node_of(1), port, 0, AM_BLOCKING, 0, target, 16, all[1]), APELINK_EDEAD, "rank 1 (");
+  REFUSED(am_wait_event(link_, &event, 0), APELINK_EDEAD, "rank 1 (");
+  printf("rank %d was told\n", rank);
+}
+
+/* What a rank sent before it closed is still taken; then the others are told. */
+static void a_closed_rank_is_told_of(void) {
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  am_event_t event;
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  if (rank != 0) {
+    must(am_put(link_, node_of(0), port, rank, AM_BLOCKING, 0, target, 16, all[0]), "am_put");
+    must(ape_close(link_), "ape_close");
+    must(ape_close(control), "ape_close");
+    return;
+  }
+  for (int r = 1; r < size; ++r) (void)next_of(AM_TYPE_RECV);
+  REFUSED(am_wait_event(link_, &event, -1), APELINK_ECLOSED, "every other rank has closed its links");
+  REFUSED(am_put(link_, node_of(1), port, 0, AM_BLOCKING, 0, target, 16, all[1]), APELINK_ECLOSED, "rank 1, node");
+  REFUSED(am_get(link_, node_of(1), AM_BLOCKING, 0, target, 16, all[1]), APELINK_ECLOSED, "rank 1, node");
+  printf("rank 0 was told\n");
+}
+
+/* With a deadline of a second. The job goes on behind each. */
+static void waits_end_at_the_deadline(void) {
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  am_event_t event;
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  if (rank == 0) {
+    REFUSED(am_wait_event(link_, &event, -1), APELINK_ETIMEOUT, "no event has come within");
+  } else {
+    REFUSED(am_send(link_, node_of(0), port, 0, AM_BLOCKING, 0, target, 16), APELINK_ETIMEOUT,
+            "had no streaming buffer posted on port 1 within");
+  }
+  CHECK(am_wait_event(link_, &event, 0) == APELINK_WOULDBLOCK);
+  printf("rank %d was told\n", rank);
+  end();
+}
+
+static void a_full_queue_ends_a_put_at_the_deadline(void) {
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  if (rank == 0) {
+    for (int i = 0; i < QUEUE; ++i) {
+      must(am_put(link_, node_of(1), port, i, AM_BLOCKING, 0, target, 0, all[1]), "am_put");
+      (void)next_of(AM_TYPE_SENT);
+    }
+    REFUSED(am_put(link_, node_of(1), port, 0, AM_BLOCKING, 0, target, 0, all[1]), APELINK_ETIMEOUT,
+            "had no room for an event on port 1 within");
+    nothing_is_left();
+    printf("rank 0 was told\n");
+    must(ape_close(link_), "ape_close");
+    must(ape_close(control), "ape_close");
+    return;
+  }
+  int taken = 0; /* not before rank 0 has given up: its goodbye comes behind all that it sent */
+  am_event_t event;
+  int code = APELINK_SUCCESS;
+  while (code == APELINK_SUCCESS || code == APELINK_ETIMEOUT) code = am_wait_event(control, &event, -1);
+  CHECK(code == APELINK_ECLOSED);
+  for (; am_wait_event(link_, &event, 0) == APELINK_SUCCESS; ++taken) CHECK(event.ev.ev_recv.data == taken);
+  CHECK(taken == QUEUE);
+}
+
+/* Memory that its owner unmapped and did not unregister: the system says so to whoever copies to it. */
+static void memory_that_is_gone_is_refused(void) {
+  enum { BYTES = 1 << 16 };
+  char* const target = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(target != MAP_FAILED);
+  _Alignas(16) char source[16] = "";
+  am_vaddr_t all[MOST_RANKS];
+  const am_vaddr_t mine = known(target, BYTES, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  CHECK(munmap(target, BYTES) == 0);
+  barrier();
+  REFUSED(am_put(link_, node_of(right()), port, 0, AM_BLOCKING, 0, source, 16, all[right()]), APELINK_EFAULT,
+          "is not mapped any more");
+  nothing_is_left();
+  am_vaddr_t unused;
+  REFUSED(am_register_buf(link_, &unused, target, BYTES, 0, AM_PERSISTENT_BUF), APELINK_EFAULT, "nothing is mapped at");
+  printf("rank %d was told\n", rank);
+  end();
+}
+
+static void the_shape_is_printed(void) {
+  printf("rank %d is (%u, %u, %u) of %ux%ux%u\n", rank, ape_get_self_address(link_).s.x,
+         ape_get_self_address(link_).s.y, ape_get_self_address(link_).s.z, shape[0], shape[1], shape[2]);
+  end();
+}
+
+struct test_case {
+  const char* name;
+  void (*run)(void);
+};
+#define CASE(name) {#name, name},
+
+// clang-format off
+static const struct test_case together[] = {
+    CASE(a_put_is_there_before_its_event)
+    CASE(a_get_reads_what_is_registered)
+    CASE(streaming_buffers_are_used_once_in_order)
+    CASE(streaming_buffers_may_be_taken_back_for_ever)
+    CASE(events_of_one_source_come_in_order)
+    CASE(a_full_queue_holds_puts_back)
+    CASE(own_completions_that_nobody_takes_are_refused)
+    CASE(a_buffer_may_be_unregistered_and_registered_again)
+    CASE(what_cannot_work_is_refused)
+    CASE(memory_that_is_registered_is_not_freed)
+    CASE(more_buffers_than_rows_are_refused)
+    CASE(every_port_has_its_own_events)
+    CASE(waits_end_with_their_time)
+    CASE(a_wait_ends_when_its_link_is_closed)
+    CASE(several_threads_put_and_take)
+    CASE(every_code_has_its_words)
+    CASE(links_may_be_opened_again)
+};
+
+static const struct test_case alone[] = {
+    CASE(a_killed_rank_ends_the_waits)
+    CASE(a_closed_rank_is_told_of)
+    CASE(waits_end_at_the_deadline)
+    CASE(a_full_queue_ends_a_put_at_the_deadline)
+    CASE(memory_that_is_gone_is_refused)
+    CASE(the_shape_is_printed)
+};
+// clang-format on
+
+int main(int argc, char** argv) {
+  start("am");
+  if (argc == 1) {
+    for (size_t i = 0; i < sizeof together / sizeof *together; ++i) {
+      together[i].run();
+      nothing_is_left();
+      barrier();
+      if (rank == 0) printf("passed %s\n", together[i].name);
+      fflush(stdout);
+    }
+    end();
+    return 0;
+  }
+  for (size_t i = 0; i < sizeof alone / sizeof *alone; ++i) {
+    if (strcmp(alone[i].name, argv[1]) != 0) continue;
+    alone[i].run();
+    return 0;
+  }
+  fprintf(stderr, "there is no case %s\n", argv[1]);
+  return 2;
+}
