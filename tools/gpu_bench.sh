@@ -11,6 +11,7 @@
 #   ping-kernel-pong  driven by the host against ordered on the stream
 #   one_sided         puts, gets, signals and barriers from kernels, streams and hosts; and a get from a busy rank
 #   one_sided-N       the barriers with all N GPUs, where there are more than two
+#   am                puts to registered buffers, and a stencil over them with and without bounce copies
 #   collective        every kind with all GPUs, beside NCCL with and without registered buffers
 #   paths             size by path
 #   sweep             1 B to 1 GiB with the peers, for the plots; only if there is time for it
@@ -90,6 +91,7 @@ run_part() {
       part one_sided 40 one_sided --vs "$vs" ${quick[@]+"${quick[@]}"}
       ((gpus > 2)) && part "one_sided-$gpus" 20 one_sided --ranks "$gpus" --vs none ${quick[@]+"${quick[@]}"}
       ;;
+    am) part am 15 am ${quick[@]+"${quick[@]}"} ;;
     collective)
       local peers=none
       [[ $vs == *nccl* ]] && peers=nccl,nccl-plain
@@ -104,7 +106,7 @@ run_part() {
       start_s=$(left_s)
       message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured
       ;;
-    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, collective, paths, sweep" ;;
+    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, am, collective, paths, sweep" ;;
   esac
 }
 
@@ -119,7 +121,7 @@ if [[ ! -x .venv/bin/onstream || ! -x $build/bench/bench_message ]]; then
 fi
 
 began=$SECONDS
-parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided collective paths sweep}
+parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided am collective paths sweep}
 [[ ${FAST:-0} == 1 ]] && parts=headline
 for name in $parts; do
   run_part "$name"
