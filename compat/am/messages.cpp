@@ -84,8 +84,9 @@ void wait_for_room(const Message& message, const char* what, const Ready& ready)
          message.to.port, " within ", fabric.parameters().timeout_s, " s (parameter timeout_s)");
 }
 
-// False: the receiver's queue is full, and the message may not wait.
 enum class Outcome { reserved, would_block, try_again };
+
+// try_again: it has waited for room, and given the visit up for that.
 Outcome reserve(const Message& message, Visit& visit, Slots* slots) {
   Events& events = runtime_of(message).events();
   const Addressee* const to = message.direction == Direction::put ? &message.to : nullptr;
@@ -130,23 +131,11 @@ void fill(const Message& message, const Target& target, std::uint64_t offset, co
   theirs.context = target.context;
 }
 
-// The payload, and then the events.
-void deliver(const Message& message, Visit visit, std::uint64_t offset, const Slots& slots) {
+// The payload, and then the events; or only the latter, where a GPU does both.
+void deliver_now(const Message& message, Way way, const Payload& payload, const Target& target, const Slots& slots) {
   Runtime& runtime = runtime_of(message);
-  const Payload payload{message.direction, message.to.rank, message.local, offset, message.bytes};
-  const Way way = message.bytes == 0 ? Way::cpu : runtime.mover().way_of(payload, visit.target());
-  if (way == Way::stream) {
-    runtime.mover().enqueue(payload, std::move(visit), slots);
-    if (message.flags == AM_BLOCKING) runtime.mover().finish();
-    return;
-  }
-  try {
-    runtime.mover().finish();  // what a GPU still copies came before
-    runtime.mover().move_now(way, payload, visit.target());
-  } catch (...) {
-    runtime.events().drop(slots);
-    throw;
-  }
+  runtime.mover().finish();  // what a GPU still copies came before
+  runtime.mover().move_now(way, payload, target);
   const std::uint64_t copied_ns = runtime.stamp();
   for (const Reserved& one : {slots.theirs, slots.own}) {
     if (one.slot == nullptr) continue;
@@ -154,6 +143,21 @@ void deliver(const Message& message, Visit visit, std::uint64_t offset, const Sl
     one.slot->told.posted_ns = runtime.stamp();
     runtime.events().publish(one);
   }
+}
+
+void deliver(const Message& message, Visit visit, std::uint64_t offset, const Slots& slots) {
+  Runtime& runtime = runtime_of(message);
+  const Payload payload{message.direction, message.to.rank, message.local, offset, message.bytes};
+  Way way = Way::cpu;
+  try {
+    if (message.bytes > 0) way = runtime.mover().way_of(payload, visit.target());
+    if (way != Way::stream) return deliver_now(message, way, payload, visit.target(), slots);
+    runtime.mover().enqueue(payload, std::move(visit), slots);
+  } catch (...) {
+    runtime.events().drop(slots);
+    throw;
+  }
+  if (message.flags == AM_BLOCKING) runtime.mover().finish();
 }
 
 // To or from a persistent buffer.

@@ -100,6 +100,28 @@ CASE(put_and_get_reach_plain_memory_through_the_helper) {
   });
 }
 
+CASE(one_rank_alone_makes_a_window_of_what_it_was_told) {
+  on_all_devices(2, [](World& world) {
+    std::vector<unsigned char> own(kLargest, static_cast<unsigned char>(world.rank() + 1));
+    world.one_sided().start_helper();
+    const auto told = world.fabric()->all_gather("test", std::to_string(reinterpret_cast<std::uint64_t>(own.data())));
+    const int peer = 1 - world.rank();
+    const std::uint64_t there = std::stoull(told[static_cast<std::size_t>(peer)]);
+    if (world.rank() == 0) {
+      const Window window(*world.fabric(), {peer, there, 0, kLargest});
+      std::vector<unsigned char> source(kLargest, 7);
+      std::vector<unsigned char> found(kLargest);
+      CHECK(!window.direct(peer) && window.bytes(peer) == kLargest && window.bytes(0) == 0);
+      world.one_sided().put(Remote{window, peer, 8}, source.data(), kLargest - 8);
+      world.one_sided().get(found.data(), Remote{window, peer, 0}, kLargest);
+      CHECK(found[0] == 2 && found[7] == 2 && found[8] == 7 && found.back() == 7);
+      CHECK_THROWS(world.one_sided().put(Remote{window, peer, 8}, source.data(), kLargest), "not within");
+    }
+    world.barrier();
+    CHECK(own.back() == (world.rank() == 0 ? 1 : 7));
+  });
+}
+
 CASE(parts_may_have_any_size_and_bounds_are_checked) {
   on_all_devices(2, [](World& world) {
     TestBuffer own(world, 64);

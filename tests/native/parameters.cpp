@@ -117,6 +117,11 @@ CASE(a_word_that_is_no_choice_is_refused_with_the_choices) {
   CHECK_THROWS(parameters.set("device", "cuda:x"), "cuda:N");
   parameters.set("device", "cuda:3");
   CHECK(parameters.device == "cuda:3");
+  parameters.set("torus", "2x16x1");
+  CHECK(parameters.torus == "2x16x1");
+  for (const char* shape : {"2x2", "2x2x", "x2x2", "2x2x2x2", "-1x1x1", "12345x1x1", "NxNxN", ""}) {
+    CHECK_THROWS(parameters.set("torus", shape), "auto NxNxN");
+  }
 }
 
 CASE(validate_finds_what_was_assigned_directly) {

@@ -43,6 +43,25 @@ CASE(the_first_look_up_asks_the_peer_and_later_ones_do_not) {
   });
 }
 
+CASE(what_a_peer_exposed_is_kept_while_it_is_used_and_forgotten_when_it_is_freed) {
+  on_all_devices(2, [](World& world) {
+    auto memory = world.allocate(kBytes);
+    const int peer = 1 - world.rank();
+    CHECK(world.fabric()->expose(memory->data(), kBytes, peer).has_value());
+    const std::uint64_t mine = world.device().inspect(memory->data()).id;
+    const auto told = world.fabric()->all_gather("test", std::to_string(mine));
+    const std::uint64_t theirs = std::stoull(told[static_cast<std::size_t>(peer)]);
+    const std::shared_ptr<const void> kept = world.fabric()->imported(peer, theirs);
+    CHECK(kept != nullptr && world.fabric()->imported(peer, ~theirs) == nullptr);
+    world.barrier();
+    memory.reset();
+    const Deadline deadline(10.0);  // the owner looks for what it has freed about once a second
+    while (world.fabric()->imported(peer, theirs) != nullptr && !deadline.passed()) HostGroup::pause(1 << 20, 0);
+    CHECK(world.fabric()->imported(peer, theirs) == nullptr);
+    world.barrier();
+  });
+}
+
 // Two of the threads miss the cache, and one has its answer before the other looks for what is stale.
 CASE(threads_that_expose_one_new_allocation_at_once_do_not_take_it_from_each_other) {
   on_all_devices(2, [](World& world) {

@@ -24,7 +24,7 @@ LATENCY_BYTES = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 ITERATIONS = 1000
 TORI = ("2x1x1", "2x2x1")
 STEPS = 100
-TILE = 256
+TILES = {"host": 256, "cuda": 2048}
 MEMORIES = {"host": ("device", "plain"), "cuda": ("host", "device")}
 STEP_TITLES = ("payload there", "event written", "event seen")
 
@@ -60,26 +60,32 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
     }
 
 
-def compiled(name: str, *options: str) -> Path:
-    """A C program of bench/, newer than what it is made of."""
-    build, source = programs.build_folder(), programs.source_folder() / f"{name}.c"
+def compiled(name: str, device: str) -> Path:
+    """A C program of bench/, newer than what it is made of. The stencil's cells are C too, or kernels."""
+    build, folder = programs.build_folder(), programs.source_folder()
     library = build / "compat" / "am"
     if not (library / "libonstream_am.so").exists():
         raise UnsupportedError(f"there is no libonstream_am.so in {library}; build with ONSTREAM_COMPAT=ON")
-    return compile_program(source, library, library / "programs" / name, *options)
+    options: tuple[str, ...] = ()
+    if name == "am_stencil" and device == "cuda":
+        cells = build / "bench"
+        options = (f"-L{cells}", f"-Wl,-rpath,{cells}", "-lam_stencil_cells")
+    elif name == "am_stencil":
+        options = (str(folder / "am_stencil_cells.c"),)
+    return compile_program(folder / f"{name}.c", library, library / "programs" / f"{name}-{device}", *options)
 
 
 def compile_program(source: Path, library: Path, program: Path, *options: str) -> Path:
     """With cc, against libonstream_am.so in `library`."""
     headers = programs.source_folder().parent / "compat" / "am" / "include"
-    parts = [source, *source.parent.glob("am*.h"), *headers.glob("*.h")]
+    parts = [*source.parent.glob("am*"), *programs.source_folder().glob("am*.h"), *headers.glob("*.h")]
     if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
         return program
     compiler = shutil.which("cc")
     if compiler is None:
         raise UnsupportedError("programs of registered buffers are compiled with cc, and there is none")
     program.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-O2", f"-I{headers}", *options, str(source), "-o", str(program)]
+    command = [compiler, "-O2", f"-I{headers}", str(source), *options, "-o", str(program)]
     command += [f"-L{library}", f"-Wl,-rpath,{library}", "-lonstream_am"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_LIMIT_S)
     if done.returncode != 0:
@@ -89,7 +95,7 @@ def compile_program(source: Path, library: Path, program: Path, *options: str) -
 
 def _job(settings: Settings, name: str, ranks: int, words: tuple[str, ...], **parameters: str) -> Program:
     variables = {f"ONSTREAM_{key.upper()}": value for key, value in parameters.items()}
-    start = programs.as_ranks(compiled(name), ranks, words)
+    start = programs.as_ranks(compiled(name, settings.device), ranks, words)
     return Program(name, start, {"ONSTREAM_DEVICE": settings.device, **variables})
 
 
@@ -100,8 +106,9 @@ def _latency(settings: Settings, stamps: str) -> Program:
 
 
 def _stencil(settings: Settings, torus: str) -> Program:
-    words = ("--nx", str(TILE), "--ny", str(TILE), "--steps", str(STEPS // 10 if settings.quick else STEPS))
-    words += ("--samples", str(settings.samples), "--memory", "host", "--check")
+    tile = str(TILES[settings.device])
+    words = ("--nx", tile, "--ny", tile, "--steps", str(STEPS // 10 if settings.quick else STEPS))
+    words += ("--samples", str(settings.samples), "--check")
     return _job(settings, "am_stencil", ranks_of(torus), words, torus=torus)
 
 

@@ -151,10 +151,10 @@ def _am(result: dict[str, Any]) -> list[str]:
     for row in result["steps"]:
         steps = "".join(f"{time_text(step * 1e-9):>16}" for step in row["steps_ns"])
         lines.append(f"{row['memory']:>10} {size_text(row['bytes']):>8} {'':>13}{steps}")
-    lines += ["", f"stencil{'':>4} {'torus':>8} {'tile':>10} {'a step':>10} {'min':>10}"]
+    lines += ["", f"stencil{'':>4} {'by':>3} {'torus':>8} {'tile':>10} {'a step':>10} {'min':>10}"]
     for row in result["stencil"]:
         times = f"{time_text(row['median_s']):>10} {time_text(row['min_s']):>10}"
-        lines.append(f"{row['way']:>11} {row['torus']:>8} {row['nx']:>6}x{row['ny']:<3} {times}")
+        lines.append(f"{row['way']:>11} {row['by']:>3} {row['torus']:>8} {row['nx']:>5}x{row['ny']:<4} {times}")
     return lines
 
 
