@@ -53,7 +53,10 @@ int wait(const Link& link, am_event_t* event, int timeout_ms) {
   if (take(link, event)) return APELINK_SUCCESS;
   Fabric& fabric = link.runtime().fabric();
   fabric.check();
-  if (timeout_ms == 0) return APELINK_WOULDBLOCK;
+  if (timeout_ms == 0) {
+    if (!fabric.has_left(-1)) return APELINK_WOULDBLOCK;
+    return take(link, event) ? APELINK_SUCCESS : in_vain(link, Status::aborted, timeout_ms);  // all came before that
+  }
   WaitView view = fabric.wait_view();
   view.faults = nullptr;
   constexpr std::uint64_t kMs = 1000000;

@@ -536,6 +536,7 @@ static void a_closed_rank_is_told_of(void) {
   }
   for (int r = 1; r < size; ++r) (void)next_of(AM_TYPE_RECV);
   REFUSED(am_wait_event(link_, &event, -1), APELINK_ECLOSED, "every other rank has closed its links");
+  REFUSED(am_wait_event(link_, &event, 0), APELINK_ECLOSED, "every other rank has closed its links");
   REFUSED(am_put(link_, node_of(1), port, 0, AM_BLOCKING, 0, target, 16, all[1]), APELINK_ECLOSED, "rank 1, node");
   REFUSED(am_get(link_, node_of(1), AM_BLOCKING, 0, target, 16, all[1]), APELINK_ECLOSED, "rank 1, node");
   printf("rank 0 was told\n");
