@@ -27,8 +27,15 @@ static void fail(const char* what, const char* why) {
   exit(1);
 }
 
+/* In the library's words, which name the call. */
+static void fail_as_told(void) {
+  fprintf(stderr, "%s: %s\n", program_name, ape_last_error());
+  exit(1);
+}
+
 static void must(int code, const char* what) {
-  if (code != APELINK_SUCCESS) fail(what, code < 0 ? ape_last_error() : ape_error_string(code));
+  if (code < 0) fail_as_told();
+  if (code != APELINK_SUCCESS) fail(what, ape_error_string(code));
 }
 
 static double now_s(void) {
@@ -96,9 +103,9 @@ static void start(const char* name) {
   am_vaddr_t mine;
   program_name = name;
   control = ape_open(0, &control_port);
-  if (control == NULL) fail("ape_open", ape_last_error());
+  if (control == NULL) fail_as_told();
   link_ = ape_open(0, &port);
-  if (link_ == NULL) fail("ape_open", ape_last_error());
+  if (link_ == NULL) fail_as_told();
   must(ape_get_topology(control, &shape[0], &shape[1], &shape[2]), "ape_get_topology");
   size = (int)(shape[0] * shape[1] * shape[2]);
   rank = rank_of(ape_get_self_address(control));
@@ -123,7 +130,7 @@ static void* memory_of(const char* kind, size_t bytes) {
     const int where = strcmp(kind, "device") == 0 ? APE_DEVICE_MEMORY : APE_HOST_MEMORY;
     memory = ape_alloc(link_, bytes, where);
   }
-  if (memory == NULL) fail("memory", ape_last_error());
+  if (memory == NULL) fail("memory", strcmp(kind, "plain") == 0 ? "malloc has none" : ape_last_error());
   return memory;
 }
 
