@@ -100,15 +100,15 @@ def _job(settings: Settings, name: str, ranks: int, words: tuple[str, ...], **pa
 
 
 def _latency(settings: Settings, stamps: str) -> Program:
-    words = ("--memory", ",".join(MEMORIES[settings.device]), "--samples", str(settings.samples), "--iterations")
-    words += (str(ITERATIONS // 10 if settings.quick else ITERATIONS), *map(str, LATENCY_BYTES))
-    return _job(settings, "am_latency", 2, words, am_stamps=stamps)
+    iterations = str(ITERATIONS // 10 if settings.quick else ITERATIONS)
+    words = ("--memory", ",".join(MEMORIES[settings.device]), "--samples", str(settings.samples))
+    sizes = tuple(map(str, LATENCY_BYTES))
+    return _job(settings, "am_latency", 2, (*words, "--iterations", iterations, *sizes), am_stamps=stamps)
 
 
 def _stencil(settings: Settings, torus: str) -> Program:
-    tile = str(TILES[settings.device])
-    words = ("--nx", tile, "--ny", tile, "--steps", str(STEPS // 10 if settings.quick else STEPS))
-    words += ("--samples", str(settings.samples), "--check")
+    tile, steps = str(TILES[settings.device]), str(STEPS // 10 if settings.quick else STEPS)
+    words = ("--nx", tile, "--ny", tile, "--steps", steps, "--samples", str(settings.samples), "--check")
     return _job(settings, "am_stencil", ranks_of(torus), words, torus=torus)
 
 
