@@ -30,9 +30,9 @@ Runtime& runtime_of(const Message& message) { return message.link.runtime(); }
 
 int rank_of(const Runtime& runtime, ape_net_address_t node) {
   const std::optional<int> rank = runtime.torus().rank_of(node);
-  accept_if(rank.has_value(), APELINK_EADDRESS, "there is no node ", text_of(node), " in the torus ",
-            runtime.torus().text());
-  return *rank;
+  if (rank) [[likely]]
+    return *rank;
+  refuse(APELINK_EADDRESS, "there is no node ", text_of(node), " in the torus ", runtime.torus().text());
 }
 
 void check_port(am_portid_t port) {
@@ -54,21 +54,24 @@ void check_units(std::size_t bytes, am_vaddr_t remote) {
             " is not a multiple of ", kUnit);
 }
 
-// Whether the peer can still be reached at all.
+// Whether the peer can still be reached at all. Texts are made only where they are told: they cost more than a put.
 void check_peer(const Message& message) {
-  runtime_of(message).fabric().check();
+  Runtime& runtime = runtime_of(message);
   const int rank = message.to.rank;
-  accept_if(rank == runtime_of(message).rank() || !runtime_of(message).fabric().has_left(rank), APELINK_ECLOSED,
-            "rank ", rank, ", node ", text_of(message.node), ", has closed its links");
+  runtime.fabric().check();
+  if (rank != runtime.rank() && runtime.fabric().has_left(rank)) {
+    refuse(APELINK_ECLOSED, "rank ", rank, ", node ", text_of(message.node), ", has closed its links");
+  }
 }
 
 // The generation of the port that hears of the message.
 std::uint64_t open_generation(const Message& message) {
-  const std::uint64_t generation =
-      HostGroup::load_acquire(&runtime_of(message).mailbox().port(message.to.rank, message.to.port).generation);
-  accept_if(generation % 2 == 1, APELINK_EPORT, "port ", message.to.port, " of rank ", message.to.rank, ", node ",
-            text_of(message.node), ", is not open");
-  return generation;
+  const Port& port = runtime_of(message).mailbox().port(message.to.rank, message.to.port);
+  const std::uint64_t generation = HostGroup::load_acquire(&port.generation);
+  if (generation % 2 == 1) [[likely]]
+    return generation;
+  refuse(APELINK_EPORT, "port ", message.to.port, " of rank ", message.to.rank, ", node ", text_of(message.node),
+         ", is not open");
 }
 
 // Until ready(), for what the peer does. Throws Refusal when the deadline passes.
