@@ -88,7 +88,12 @@ static int painted_by(int owner, const unsigned char* buffer, size_t bytes) {
 
 /* --- cases of any number of ranks: all links are open, no event is under way --- */
 
-static const char* const kinds[] = {"device", "host", "plain"};
+/* Memory that the CPU paints and compares; a GPU's is not for it. */
+static const char* kinds[] = {"device", "host", "plain"};
+static void choose_kinds(void) {
+  const char* const device = getenv("ONSTREAM_DEVICE");
+  if (device == NULL || strcmp(device, "host") != 0) kinds[0] = "host";
+}
 
 static void a_put_is_there_before_its_event(void) {
   static const size_t lengths[] = {0, 16, 48, 4096, LARGE};
@@ -155,6 +160,38 @@ static void a_get_reads_what_is_registered(void) {
     release(kinds[k], source);
     release(kinds[(k + 2) % 3], target);
   }
+}
+
+/* Memory of the device, which may be a GPU's, is filled and looked at by messages alone. */
+static void memory_of_the_device_is_put_to_and_got_from(void) {
+  static const size_t lengths[] = {16, 4096, LARGE};
+  unsigned char *const near = memory_of("host", LARGE), *const found = memory_of("host", LARGE);
+  unsigned char *const from = memory_of("device", LARGE), *const to = memory_of("device", LARGE);
+  am_vaddr_t mine[2] = {known(from, LARGE, AM_PERSISTENT_BUF), known(to, LARGE, AM_PERSISTENT_BUF)};
+  static am_vaddr_t all[2 * MOST_RANKS];
+  tell_all(mine, 2, all);
+  paint(near, LARGE);
+  must(am_put(link_, node_of(rank), port, 0, AM_BLOCKING, 0, near, LARGE, mine[0]), "am_put");
+  (void)next();
+  (void)next();
+  for (size_t n = 0; n < sizeof lengths / sizeof *lengths; ++n) {
+    must(am_put(link_, node_of(right()), port, (int)n, AM_NONBLOCKING, 0, from, lengths[n], all[2 * right() + 1]),
+         "am_put");
+    int received = 0;
+    for (int events = 0; events < 2; ++events) received += next().ev_type == AM_TYPE_RECV;
+    CHECK(received == 1);
+    must(am_get(link_, node_of(rank), AM_NONBLOCKING, 0, found, lengths[n], mine[1]), "am_get");
+    (void)next_of(AM_TYPE_GET);
+    CHECK(painted_by(left(), found, lengths[n]));
+    must(am_get(link_, node_of(right()), AM_BLOCKING, 0, found, lengths[n], all[2 * right()]), "am_get");
+    (void)next_of(AM_TYPE_GET);
+    CHECK(painted_by(right(), found, lengths[n]));
+  }
+  barrier();
+  forget(from, LARGE, AM_PERSISTENT_BUF);
+  forget(to, LARGE, AM_PERSISTENT_BUF);
+  void* const all_of_it[] = {near, found, from, to};
+  for (int k = 0; k < 4; ++k) must(ape_free(link_, all_of_it[k]), "ape_free");
 }
 
 static void streaming_buffers_are_used_once_in_order(void) {
@@ -623,6 +660,7 @@ struct test_case {
 static const struct test_case together[] = {
     CASE(a_put_is_there_before_its_event)
     CASE(a_get_reads_what_is_registered)
+    CASE(memory_of_the_device_is_put_to_and_got_from)
     CASE(streaming_buffers_are_used_once_in_order)
     CASE(streaming_buffers_may_be_taken_back_for_ever)
     CASE(events_of_one_source_come_in_order)
@@ -651,6 +689,7 @@ static const struct test_case alone[] = {
 // clang-format on
 
 int main(int argc, char** argv) {
+  choose_kinds();
   start("am");
   if (argc == 1) {
     for (size_t i = 0; i < sizeof together / sizeof *together; ++i) {

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, build_folder
+from memories import DEVICES
 from mpi_programs import call
 from onstream.bench import am, lines, programs, report
 from onstream.errors import InvalidArgumentError
@@ -16,7 +17,7 @@ from onstream.errors import InvalidArgumentError
 SOURCE = ROOT / "tests" / "compat" / "am.c"
 LIMIT_S = 60
 COMPILE_LIMIT_S = 120
-SETTINGS = {"ONSTREAM_TIMEOUT_S": "20", "ONSTREAM_AM_EVENTS": "16"}
+SETTINGS = {"ONSTREAM_DEVICE": "host", "ONSTREAM_TIMEOUT_S": "20", "ONSTREAM_AM_EVENTS": "16"}
 HARD = ("-g", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{ROOT / 'bench'}")
 SHAPES = {1: "1x1x1", 2: "2x1x1", 3: "3x1x1", 4: "2x2x1", 5: "5x1x1"}
 
@@ -48,6 +49,13 @@ def all_pass(ranks: int, **settings: str) -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5])
 def test_every_call(ranks: int) -> None:
     all_pass(ranks)
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_every_call_on_gpus(ranks: int) -> None:
+    all_pass(ranks, device="cuda")
 
 
 # What a GPU's memory and plain memory beside it take: the owners' helpers copy.
