@@ -175,6 +175,7 @@ static void memory_of_the_device_is_put_to_and_got_from(void) {
   (void)next();
   (void)next();
   for (size_t n = 0; n < sizeof lengths / sizeof *lengths; ++n) {
+    barrier();
     must(am_put(link_, node_of(right()), port, (int)n, AM_NONBLOCKING, 0, from, lengths[n], all[2 * right() + 1]),
          "am_put");
     int received = 0;
