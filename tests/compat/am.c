@@ -580,7 +580,7 @@ static void a_closed_rank_is_told_of(void) {
   printf("rank 0 was told\n");
 }
 
-/* With a deadline of a second. The job goes on behind each. */
+/* With a short deadline. The job goes on behind each. */
 static void waits_end_at_the_deadline(void) {
   static _Alignas(16) char target[16];
   am_vaddr_t all[MOST_RANKS];

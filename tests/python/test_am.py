@@ -109,12 +109,12 @@ def test_a_closed_rank_is_told_of(ranks: int) -> None:
 
 
 def test_waits_end_at_the_deadline() -> None:
-    status, output = run(2, "waits_end_at_the_deadline", timeout_s="1")
+    status, output = run(2, "waits_end_at_the_deadline", timeout_s="2")
     assert (status, output.count("was told")) == (0, 2), output
 
 
 def test_a_full_queue_ends_a_put_at_the_deadline() -> None:
-    status, output = run(2, "a_full_queue_ends_a_put_at_the_deadline", timeout_s="1")
+    status, output = run(2, "a_full_queue_ends_a_put_at_the_deadline", timeout_s="2")
     assert (status, output.count("was told")) == (0, 1), output
 
 
