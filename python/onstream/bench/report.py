@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from . import collective, one_sided, paths
+from . import collective, one_sided, paths, upc
 from .cases import RINGS
 from .lines import changes_of, collective_verdicts, figure, lines_of_any, setup_verdict, short_how
 from .peers import TITLES
@@ -408,6 +408,26 @@ def _one_sided(result: dict[str, Any]) -> Iterator[str]:
     yield f"<article>{_table(head, body, words=4)}</article></section>"
 
 
+def _upc(result: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"<section><h2>UPC</h2><p>{html.escape(result['device'])}, {result['device_kind']} device memory; the host waits "
+        "for each call. Naive: copies into and out of temporary buffers, and two barriers.</p>"
+    )
+    head = ["what", "way", "path", "threads", "size", "median", "min", "p25", "p75"]
+    body = [
+        [
+            upc.TITLES[row["case"]],
+            upc.WAYS[row["way"]],
+            row["path"],
+            str(row["threads"]),
+            f"{row['size']} x {row['size']}" if row["case"] == "matmul" else size_text(row["bytes"]),
+            *(time_text(row[key]) for key in ("median_s", "min_s", "p25_s", "p75_s")),
+        ]
+        for row in result["rows"]
+    ]
+    yield f"<article>{_table(head, body, words=3)}</article></section>"
+
+
 def _collectives(result: dict[str, Any]) -> Iterator[str]:
     heading, *_ = lines_of_any(result)
     yield f"<section><h2>Collectives</h2><p>{html.escape(heading)}. Bands: quartiles of all samples.</p>"
@@ -484,4 +504,5 @@ SECTIONS = {
     "ping-kernel-pong": _ping_kernel_pong,
     "one_sided": _one_sided,
     "collective": _collectives,
+    "upc": _upc,
 }
