@@ -14,11 +14,11 @@
 static const char program[] = "upc_matmul";
 enum { WHOLE_CHECK = 512 };
 
-static int n, first, columns; /* of the matrices, and this thread's columns */
-static double *a, *b, *c;     /* in device memory: A, and this thread's blocks of B and C */
-static upc_ptr_t whole_b, whole_c;  /* thread 0's, in device memory */
-static upc_ptr_t host_b, host_c;    /* thread 0's temporary buffers */
-static double *host_block;          /* this thread's */
+static int n, first, columns;      /* of the matrices, and this thread's columns */
+static double *a, *b, *c;          /* in device memory: A, and this thread's blocks of B and C */
+static upc_ptr_t whole_b, whole_c; /* thread 0's, in device memory */
+static upc_ptr_t host_b, host_c;   /* thread 0's temporary buffers */
+static double* host_block;         /* this thread's */
 
 static size_t bytes_of(int count) { return sizeof(double) * (size_t)n * (size_t)count; }
 static int first_of(int thread) { return (int)((long)n * thread / THREADS); }

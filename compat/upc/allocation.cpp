@@ -1,4 +1,5 @@
-// Allocation. One thread alone allocates and frees by tables that all reach; what all do together, thread 0 does for them.
+// Allocation. One thread alone allocates and frees by tables that all reach; what all do together, thread 0 does for
+// them.
 #include <limits>
 
 #include "guarded.hpp"

@@ -2,9 +2,9 @@
 //
 // Its tables lie in memory that every thread loads and stores, under a lock there; so the owner need not take part.
 // Blocks, free or live, lie side by side in grains. The tag of a block's first grain says which and how long, that of a
-// free block's last grain says how long too; all other tags are 0, so that what is no piece is known as such. Live grains
-// have a byte each, for who asks whether a place may be used. A search begins where the last one ended. Waits for the
-// lock end at the deadline.
+// free block's last grain says how long too; all other tags are 0, so that what is no piece is known as such. Live
+// grains have a byte each, for who asks whether a place may be used. A search begins where the last one ended. Waits
+// for the lock end at the deadline.
 #pragma once
 
 #include <cstddef>

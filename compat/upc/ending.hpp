@@ -1,5 +1,5 @@
-// How a thread begins and ends: at its first call; by the end of main, by upc_global_exit of any thread, or by the failure
-// of the job.
+// How a thread begins and ends: at its first call; by the end of main, by upc_global_exit of any thread, or by the
+// failure of the job.
 //
 // UPC asks for the end of the process (upc_global_exit), and a call without a return value has no other way to say that
 // it cannot be done. A thread of the library watches for what other threads tell, because this one may be in a

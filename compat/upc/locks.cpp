@@ -1,8 +1,8 @@
 // Locks: tickets, so that threads get one in the order in which they asked.
 //
-// A lock is a piece of host memory of the thread that made it, and its handle a number that says where, the same for all
-// threads. Its two counters are of the tickets that were given and of those that are done with. A wait for a lock ends
-// at the deadline (timeout_s), as every wait does, and names who has it.
+// A lock is a piece of host memory of the thread that made it, and its handle a number that says where, the same for
+// all threads. Its two counters are of the tickets that were given and of those that are done with. A wait for a lock
+// ends at the deadline (timeout_s), as every wait does, and names who has it.
 #include "guarded.hpp"
 
 namespace {
@@ -120,9 +120,9 @@ void upc_lock(upc_lock_t* ptr) {
         },
         [&] {
           const int holder = lock.holder();
-          return concat("thread ", upc.thread(), " did not get the lock ", ptr,
-                        holder < 0 ? std::string(", which is being passed on,")
-                                   : concat(", which thread ", holder, " has,"));
+          return concat(
+              "thread ", upc.thread(), " did not get the lock ", ptr,
+              holder < 0 ? std::string(", which is being passed on,") : concat(", which thread ", holder, " has,"));
         });
     require(lives, "the lock ", ptr, " was freed while this thread waited for it");
     lock.hold();

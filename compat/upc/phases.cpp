@@ -25,9 +25,9 @@ std::string describe(const Step& step) {
     case Act::barrier: return b != 0 ? concat("is in barrier ", static_cast<std::int32_t>(a)) : "is in a barrier";
     case Act::end: return "has come to the end of main";
     case Act::all_alloc: return concat("calls upc_all_alloc(", a, ", ", b, ") in ", space, " memory");
-    case Act::all_free: return a == 0 ? "calls upc_all_free of null"
-                                      : concat("calls upc_all_free of ", reinterpret_cast<const void*>(a),
-                                               " of thread ", b);
+    case Act::all_free:
+      return a == 0 ? "calls upc_all_free of null"
+                    : concat("calls upc_all_free of ", reinterpret_cast<const void*>(a), " of thread ", b);
     case Act::all_lock_alloc: return "calls upc_all_lock_alloc";
     case Act::all_lock_free: return concat("calls upc_all_lock_free of ", reinterpret_cast<const void*>(a));
     case Act::answer: return "takes an answer";
@@ -52,8 +52,7 @@ void await(World& world, const std::function<bool()>& ready, const std::function
 
 std::size_t Phases::word_bytes(int threads) { return 2 * static_cast<std::size_t>(threads) * sizeof(Words); }
 
-Phases::Phases(World& world, std::vector<std::byte*> words)
-    : world_(world), words_(std::move(words)), waits_(world.fabric()->wait_view()) {}
+Phases::Phases(World& world, std::vector<std::byte*> words) : world_(world), words_(std::move(words)) {}
 
 Phases::Words* Phases::words(int at, int from) const {
   auto* const all = reinterpret_cast<Words*>(words_[static_cast<std::size_t>(at)]);

@@ -53,7 +53,6 @@ class Phases {
   static constexpr int kActBits = 8;
   World& world_;
   std::vector<std::byte*> words_;
-  WaitView waits_;
   std::uint64_t number_ = 0;  // of the newest phase that this thread notified
   bool notified_ = false;
   Step mine_;

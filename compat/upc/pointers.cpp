@@ -1,5 +1,5 @@
-// Who is who, and pointers to shared: what they say, and their arithmetic by UPC's layout: blocks are dealt to the threads
-// in turn.
+// Who is who, and pointers to shared: what they say, and their arithmetic by UPC's layout: blocks are dealt to the
+// threads in turn.
 #include "guarded.hpp"
 
 using namespace onstream;
@@ -102,8 +102,8 @@ ptrdiff_t upc_ptr_diff(upc_ptr_t to, upc_ptr_t from, size_t elem, size_t block) 
     const auto bytes = static_cast<std::ptrdiff_t>(elem);
     const auto length = static_cast<std::ptrdiff_t>(block);
     const auto apart = static_cast<std::ptrdiff_t>(to.addr - from.addr);
-    require(apart % bytes == 0 && (block != 0 || to.thread == from.thread), upc.text_of(to), " and ",
-            upc.text_of(from), " are not in one array of elements of ", elem, " B");
+    require(apart % bytes == 0 && (block != 0 || to.thread == from.thread), upc.text_of(to), " and ", upc.text_of(from),
+            " are not in one array of elements of ", elem, " B");
     if (block == 0) return apart / bytes;
     const auto phases = static_cast<std::ptrdiff_t>(to.phase) - static_cast<std::ptrdiff_t>(from.phase);
     const std::ptrdiff_t in_blocks = apart / bytes - phases;  // of the blocks that they lie in, within a part

@@ -85,8 +85,8 @@ upc_ptr_t Runtime::allocate(const char* call, Half half, MemoryKind kind, std::s
     log(LogLevel::warn, call, ": no room for ", bytes, " B: of the ", space.half_bytes(), " B of ",
         kind == MemoryKind::device ? "device" : "host", " memory for ",
         half == Half::own ? "a thread's own pieces, " : "pieces in all parts, ", from.used() * space.grain,
-        " B are used, by ", from.pieces(), " pieces; ONSTREAM_UPC_",
-        kind == MemoryKind::device ? "DEVICE" : "HOST", "_BYTES is twice as much");
+        " B are used, by ", from.pieces(), " pieces; ONSTREAM_UPC_", kind == MemoryKind::device ? "DEVICE" : "HOST",
+        "_BYTES is twice as much");
     return UPC_NULL;
   }
   const std::size_t offset = *first * space.grain + (half == Half::own ? space.half_bytes() : 0);
@@ -112,8 +112,8 @@ bool Runtime::on_device(upc_ptr_t ptr) { return (ptr.addr & kDevice) != 0; }
 
 Runtime::Spot Runtime::spot(const char* name, upc_ptr_t ptr) const {
   require(ptr.addr != 0, name, " is null");
-  require(ptr.thread < static_cast<std::uint32_t>(threads_), name, " is ", text_of(ptr), ", but there are threads 0 to ",
-          threads_ - 1);
+  require(ptr.thread < static_cast<std::uint32_t>(threads_), name, " is ", text_of(ptr),
+          ", but there are threads 0 to ", threads_ - 1);
   const Space& space = spaces_[on_device(ptr) ? 1 : 0];
   const std::uint64_t address = ptr.addr & ~kDevice;
   require(address >= kFirst && address - kFirst < 2 * space.half_bytes(), name, " is ", text_of(ptr),
@@ -121,7 +121,8 @@ Runtime::Spot Runtime::spot(const char* name, upc_ptr_t ptr) const {
   return {&space, address - kFirst};
 }
 
-// Looked up at the first and the last byte: pieces lie side by side, but a program errs by one far more often than by two.
+// Looked up at the first and the last byte: pieces lie side by side, but a program errs by one far more often than by
+// two.
 bool Runtime::allocated(const Spot& at, int thread, std::size_t bytes) const {
   const std::size_t half_bytes = at.space->half_bytes();
   const Half half = at.offset < half_bytes ? Half::symmetric : Half::own;

@@ -3,9 +3,9 @@
 //
 // The shared space is two segments, of host and of device memory. Each thread's part has two halves: pieces that lie at
 // the same place of every part (upc_all_alloc, upc_global_alloc), whose tables thread 0 has, and the thread's own
-// (upc_alloc, locks). The book is memory that every thread loads and stores whatever the path, so a thread allocates and
-// frees alone. One thread of the process uses this. It is never destroyed by the process's end: the program's threads
-// may still run.
+// (upc_alloc, locks). The book is memory that every thread loads and stores whatever the path, so a thread allocates
+// and frees alone. One thread of the process uses this. It is never destroyed by the process's end: the program's
+// threads may still run.
 #pragma once
 
 #include <array>
@@ -38,7 +38,8 @@ class Runtime {
   MemoryKind kind() const { return kind_; }
   void set_kind(MemoryKind kind) { kind_ = kind; }
 
-  // At that place of every part, or of this thread's. Null where there is no room, and a line that says how much there is.
+  // At that place of every part, or of this thread's. Null where there is no room, and a line that says how much there
+  // is.
   upc_ptr_t allocate(const char* call, Half half, MemoryKind kind, std::size_t bytes);
   // Throws invalid_argument for what no allocation gave, or what was freed.
   void free(upc_ptr_t ptr);

@@ -230,9 +230,8 @@ static void affinity_sizes_are_what_the_threads_have(void) {
 /* --- bytes --- */
 
 /* Around the edges of words, and of the chunks of a part that is not reached directly (the tests set 4 KiB). */
-static const size_t sizes[] = {0,    1,    3,     4,     8,     100,   4095,   4096,
-                               4097, 8191, 8192,  8193,  12287, 12288, 12289,  20000,
-                               65536, 131071, 131072, 131073, 300001};
+static const size_t sizes[] = {0,    1,     3,     4,     8,     100,   4095,   4096,   4097,   8191,  8192,
+                               8193, 12287, 12288, 12289, 20000, 65536, 131071, 131072, 131073, 300001};
 enum { SIZES = sizeof sizes / sizeof sizes[0], LARGEST = 300001 + 64 };
 
 static void move_all_sizes(upc_ptr_t part, upc_ptr_t other) {

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <time.h>
 
-#define CHECK(condition)                                                                               \
-  do {                                                                                                 \
-    if (!(condition)) {                                                                                \
+#define CHECK(condition)                                                                                 \
+  do {                                                                                                   \
+    if (!(condition)) {                                                                                  \
       fprintf(stderr, "thread %d: %s:%d: %s does not hold\n", MYTHREAD, __FILE__, __LINE__, #condition); \
-      upc_global_exit(1);                                                                              \
-    }                                                                                                  \
+      upc_global_exit(1);                                                                                \
+    }                                                                                                    \
   } while (0)
 
 static inline double now_s(void) {

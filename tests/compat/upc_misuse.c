@@ -273,6 +273,7 @@ int main(int argc, char** argv) {
   };
   /* clang-format on */
   const char* name = argc > 1 ? argv[1] : "";
-  if (strcmp(name, "calls_after_the_end_are_refused") == 0) atexit(ask_who); /* before the first call: runs after the end */
+  if (strcmp(name, "calls_after_the_end_are_refused") == 0)
+    atexit(ask_who); /* before the first call: runs after the end */
   return run_case(cases, sizeof cases / sizeof cases[0], name);
 }

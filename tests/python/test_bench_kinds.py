@@ -272,6 +272,7 @@ def test_every_kind_of_result_has_a_page_and_lines(
         "Messages",
         "Paths",
         "Aggregation",
+        "UPC",
         "Ping-kernel-pong",
         "Start-up and memory",
         "One-sided",

@@ -40,7 +40,10 @@ MISUSE = {
     "memory_that_differs_is_refused": (1, "calls upc_all_alloc(4, 64) in device memory"),
     "calls_that_differ_are_refused": (1, "calls upc_all_free of null and thread 1 is in a barrier"),
     "barriers_of_two_values_are_refused": (1, "thread 0 is in barrier 4 and thread 2 in barrier 5"),
-    "a_wait_for_another_barrier_is_refused": (1, "this thread waits for barrier 2, but its upc_notify was for barrier 1"),
+    "a_wait_for_another_barrier_is_refused": (
+        1,
+        "this thread waits for barrier 2, but its upc_notify was for barrier 1",
+    ),
     "a_wait_without_notify_is_refused": (1, "upc_wait: thread 0: this thread has not called upc_notify before"),
     "notifying_twice_is_refused": (1, "this thread has called upc_notify already, and not upc_wait"),
     "a_collective_call_after_notify_is_refused": (1, "upc_all_alloc: thread 0: this thread is between upc_notify and"),

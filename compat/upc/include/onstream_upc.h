@@ -1,7 +1,9 @@
-/* The runtime calls of UPC 1.3 for C and C++, over onstream: one shared space of all threads, of host and device memory.
+/* The runtime calls of UPC 1.3 for C and C++, over onstream: one shared space of all threads, of host and device
+ * memory.
  *
- * A UPC thread is a process here; `onstream run -n 4 ./prog` starts four. The first call of each joins the others, and the
- * end of main ends the thread once all are there. One thread of a process makes the calls. docs/upc.md says more. */
+ * A UPC thread is a process here; `onstream run -n 4 ./prog` starts four. The first call of each joins the others, and
+ * the end of main ends the thread once all are there. One thread of a process makes the calls. docs/upc.md says more.
+ */
 #ifndef ONSTREAM_UPC_H
 #define ONSTREAM_UPC_H
 
@@ -42,8 +44,8 @@ void upc_on_device(void);
 void upc_off_device(void);
 
 /* --- allocation --- */
-/* nblocks blocks of nbytes, dealt to the threads in turn from thread 0 on; the pointer is to the first. Null, with a line
- * that says why, where there is no room; null for 0 bytes. What the memory holds is not known. */
+/* nblocks blocks of nbytes, dealt to the threads in turn from thread 0 on; the pointer is to the first. Null, with a
+ * line that says why, where there is no room; null for 0 bytes. What the memory holds is not known. */
 upc_ptr_t upc_all_alloc(size_t nblocks, size_t nbytes);    /* collective; all get the same */
 upc_ptr_t upc_global_alloc(size_t nblocks, size_t nbytes); /* by one thread alone */
 upc_ptr_t upc_alloc(size_t nbytes);                        /* nbytes of this thread, by it alone */
@@ -60,9 +62,11 @@ upc_ptr_t upc_resetphase(upc_ptr_t ptr);
 size_t upc_affinitysize(size_t totalsize, size_t nbytes, size_t threadid);
 /* Whether it points to device memory. */
 int upc_is_on_device(upc_ptr_t ptr);
-/* By which address this thread loads and stores the place itself; on a device, its kernels do. Null where they do not. */
+/* By which address this thread loads and stores the place itself; on a device, its kernels do. Null where they do not.
+ */
 void* upc_cast(upc_ptr_t ptr);
-/* ptr + n as a pointer to shared [block] T, with sizeof(T) elem bytes and block elements a block; block 0: shared [] T. */
+/* ptr + n as a pointer to shared [block] T, with sizeof(T) elem bytes and block elements a block; block 0: shared [] T.
+ */
 upc_ptr_t upc_ptr_add(upc_ptr_t ptr, size_t elem, size_t block, ptrdiff_t n);
 /* to - from, in elements, of two pointers into one such array. */
 ptrdiff_t upc_ptr_diff(upc_ptr_t to, upc_ptr_t from, size_t elem, size_t block);
@@ -80,8 +84,8 @@ void upc_memset(upc_ptr_t dst, int c, size_t n);
 
 /* --- order --- */
 void upc_fence(void);
-/* upc_barrier(), upc_notify(), upc_wait(), or each with a value, as upc_barrier(3): values that differ between threads, or
- * between a thread's notify and its wait, end the job. No value goes with any. */
+/* upc_barrier(), upc_notify(), upc_wait(), or each with a value, as upc_barrier(3): values that differ between threads,
+ * or between a thread's notify and its wait, end the job. No value goes with any. */
 #define upc_barrier(...) onstream_upc_barrier(#__VA_ARGS__[0] != 0, (__VA_ARGS__ + 0))
 #define upc_notify(...) onstream_upc_notify(#__VA_ARGS__[0] != 0, (__VA_ARGS__ + 0))
 #define upc_wait(...) onstream_upc_wait(#__VA_ARGS__[0] != 0, (__VA_ARGS__ + 0))
