@@ -87,7 +87,7 @@ void at_end(int status, void*) {
   Runtime& upc = *running();
   try {
     if (status == 0) return finish(upc);
-    upc.world().abort(concat("thread ", upc.thread(), " ended with status ", status));
+    upc.world().abort(concat("rank ", upc.thread(), " ended with status ", status));
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     end_job("the end of main", error.what());
@@ -108,7 +108,7 @@ void end_all(Runtime& upc, int status) {
   life().ended = true;
   try {
     upc.tell_exit(status);
-    upc.world().abort(concat("thread ", upc.thread(), " called upc_global_exit(", status, ")"),
+    upc.world().abort(concat("rank ", upc.thread(), " called upc_global_exit(", status, ")"),
                       Fabric::Cause::interrupt);
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
@@ -125,7 +125,7 @@ void end_job(const char* call, const char* why) {
   } else {
     if (told < 0) log(LogLevel::error, call, ": thread ", upc->thread(), ": ", why);
     try {
-      upc->world().abort(concat("thread ", upc->thread(), ": ", call, ": ", why));
+      upc->world().abort(concat("rank ", upc->thread(), ": ", call, ": ", why));
       std::this_thread::sleep_for(kHearing);
     } catch (const std::exception& error) {
       log(LogLevel::error, call, ": ", error.what());

@@ -64,7 +64,7 @@ MISUSE = {
     "a_thread_that_computes_ends_with_the_others": (1, "upc_memput: thread 0: dst is null"),
     "global_exit_ends_all": (7, "ended with code 7"),
     "global_exit_with_0_ends_all": (0, ""),
-    "a_thread_that_ends_badly_ends_all": (9, "thread 0 ended with status 9"),
+    "a_thread_that_ends_badly_ends_all": (9, "rank 0 ended with status 9"),
     "calls_after_the_end_are_refused": (1, "MYTHREAD: this thread has come to its end"),
 }
 
