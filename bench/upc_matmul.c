@@ -77,7 +77,7 @@ static void check(const char* way) {
         if (got[(size_t)j * (size_t)n + (size_t)i] != sum) die(program, "a wrong product,", way);
       }
     }
-    double *const x = malloc(bytes_of(1)), *const y = malloc(bytes_of(1)), *const z = malloc(bytes_of(1));
+    double *const x = calloc((size_t)n, sizeof *x), *const y = malloc(bytes_of(1)), *const z = malloc(bytes_of(1));
     double* const abx = malloc(bytes_of(1));
     for (int vector = 0; vector < 3; ++vector) {
       for (int i = 0; i < n; ++i) x[i] = (double)((i * 31 + vector * 17 + i / 7) % 9) - 4;

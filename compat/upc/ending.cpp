@@ -108,8 +108,7 @@ void end_all(Runtime& upc, int status) {
   life().ended = true;
   try {
     upc.tell_exit(status);
-    upc.world().abort(concat("rank ", upc.thread(), " called upc_global_exit(", status, ")"),
-                      Fabric::Cause::interrupt);
+    upc.world().abort(concat("rank ", upc.thread(), " called upc_global_exit(", status, ")"), Fabric::Cause::interrupt);
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     log(LogLevel::error, "upc_global_exit: ", error.what());

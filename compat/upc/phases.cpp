@@ -102,8 +102,9 @@ std::vector<Step> Phases::wait() {
   }
   for (int thread = 0; thread < world_.size(); ++thread) {
     const Step& theirs = all[static_cast<std::size_t>(thread)];
-    require(theirs.act == mine_.act, "all threads make this call together, but thread ", world_.rank(), ' ',
-            describe(mine_), " and thread ", thread, ' ', describe(theirs));
+    if (theirs.act == mine_.act) continue;
+    fail(ErrorCode::invalid_argument, "all threads make this call together, but thread ", world_.rank(), ' ',
+         describe(mine_), " and thread ", thread, ' ', describe(theirs));
   }
   return all;
 }
@@ -114,8 +115,9 @@ void Phases::agree(const Step& mine) {
   const std::vector<Step> all = wait();
   for (int thread = 0; thread < world_.size(); ++thread) {
     const Step& theirs = all[static_cast<std::size_t>(thread)];
-    require(theirs.values == mine.values, "all threads make this call with the same values, but thread ", world_.rank(),
-            ' ', describe(mine), " and thread ", thread, ' ', describe(theirs));
+    if (theirs.values == mine.values) continue;
+    fail(ErrorCode::invalid_argument, "all threads make this call with the same values, but thread ", world_.rank(),
+         ' ', describe(mine), " and thread ", thread, ' ', describe(theirs));
   }
 }
 

@@ -23,11 +23,20 @@ void check_array(std::size_t elem, std::size_t block) {
           " (UPC_MAX_BLOCK_SIZE)");
 }
 
+// Not by require(), whose text costs more than the arithmetic.
 void check_pointer(const Runtime& upc, upc_ptr_t ptr, std::size_t block) {
-  require(ptr.thread < static_cast<std::uint32_t>(upc.threads()), upc.text_of(ptr), ": there are threads 0 to ",
-          upc.threads() - 1);
-  require(ptr.phase < std::max<std::size_t>(block, 1), upc.text_of(ptr), ": in blocks of ", block,
-          " elements there is no such phase");
+  if (ptr.thread >= static_cast<std::uint32_t>(upc.threads())) [[unlikely]] {
+    fail(ErrorCode::invalid_argument, upc.text_of(ptr), ": there are threads 0 to ", upc.threads() - 1);
+  }
+  if (ptr.phase >= std::max<std::size_t>(block, 1)) [[unlikely]] {
+    fail(ErrorCode::invalid_argument, upc.text_of(ptr), ": in blocks of ", block, " elements there is no such phase");
+  }
+}
+
+[[noreturn]] void refuse_two_arrays(const Runtime& upc, upc_ptr_t to, upc_ptr_t from, std::size_t elem,
+                                    std::size_t block) {
+  fail(ErrorCode::invalid_argument, upc.text_of(to), " and ", upc.text_of(from), " are not in one array of blocks of ",
+       block, " elements of ", elem, " B");
 }
 
 }  // namespace
@@ -102,13 +111,11 @@ ptrdiff_t upc_ptr_diff(upc_ptr_t to, upc_ptr_t from, size_t elem, size_t block) 
     const auto bytes = static_cast<std::ptrdiff_t>(elem);
     const auto length = static_cast<std::ptrdiff_t>(block);
     const auto apart = static_cast<std::ptrdiff_t>(to.addr - from.addr);
-    require(apart % bytes == 0 && (block != 0 || to.thread == from.thread), upc.text_of(to), " and ", upc.text_of(from),
-            " are not in one array of elements of ", elem, " B");
+    if (apart % bytes != 0 || (block == 0 && to.thread != from.thread)) refuse_two_arrays(upc, to, from, elem, block);
     if (block == 0) return apart / bytes;
     const auto phases = static_cast<std::ptrdiff_t>(to.phase) - static_cast<std::ptrdiff_t>(from.phase);
     const std::ptrdiff_t in_blocks = apart / bytes - phases;  // of the blocks that they lie in, within a part
-    require(in_blocks % length == 0, upc.text_of(to), " and ", upc.text_of(from), " are not in one array of blocks of ",
-            block, " elements");
+    if (in_blocks % length != 0) refuse_two_arrays(upc, to, from, elem, block);
     const auto threads = static_cast<std::ptrdiff_t>(to.thread) - static_cast<std::ptrdiff_t>(from.thread);
     return in_blocks * upc.threads() + threads * length + phases;
   });

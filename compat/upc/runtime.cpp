@@ -111,13 +111,18 @@ std::string Runtime::text_of(upc_ptr_t ptr) const {
 bool Runtime::on_device(upc_ptr_t ptr) { return (ptr.addr & kDevice) != 0; }
 
 Runtime::Spot Runtime::spot(const char* name, upc_ptr_t ptr) const {
-  require(ptr.addr != 0, name, " is null");
-  require(ptr.thread < static_cast<std::uint32_t>(threads_), name, " is ", text_of(ptr),
-          ", but there are threads 0 to ", threads_ - 1);
+  // Not by require(), whose text costs more than a small copy even if nothing is wrong.
+  if (ptr.addr == 0) [[unlikely]]
+    fail(ErrorCode::invalid_argument, name, " is null");
+  if (ptr.thread >= static_cast<std::uint32_t>(threads_)) [[unlikely]] {
+    fail(ErrorCode::invalid_argument, name, " is ", text_of(ptr), ", but there are threads 0 to ", threads_ - 1);
+  }
   const Space& space = spaces_[on_device(ptr) ? 1 : 0];
   const std::uint64_t address = ptr.addr & ~kDevice;
-  require(address >= kFirst && address - kFirst < 2 * space.half_bytes(), name, " is ", text_of(ptr),
-          ", outside the shared space of ", 2 * space.half_bytes(), " B of each thread");
+  if (address < kFirst || address - kFirst >= 2 * space.half_bytes()) [[unlikely]] {
+    fail(ErrorCode::invalid_argument, name, " is ", text_of(ptr), ", outside the shared space of ",
+         2 * space.half_bytes(), " B of each thread");
+  }
   return {&space, address - kFirst};
 }
 
@@ -135,11 +140,15 @@ bool Runtime::allocated(const Spot& at, int thread, std::size_t bytes) const {
 Runtime::Place Runtime::place(const char* name, upc_ptr_t ptr, std::size_t bytes) const {
   const Spot at = spot(name, ptr);
   const std::size_t left = 2 * at.space->half_bytes() - at.offset;
-  require(bytes <= left, name, " is ", text_of(ptr), ": from there ", left, " B are left of the thread's part, not ",
-          bytes);
+  if (bytes > left) [[unlikely]] {
+    fail(ErrorCode::invalid_argument, name, " is ", text_of(ptr), ": from there ", left,
+         " B are left of the thread's part, not ", bytes);
+  }
   const auto thread = static_cast<int>(ptr.thread);
-  require(bytes == 0 || allocated(at, thread, bytes), name, " is ", text_of(ptr), ": ", bytes,
-          " B from there are not all allocated, or were freed");
+  if (bytes != 0 && !allocated(at, thread, bytes)) [[unlikely]] {
+    fail(ErrorCode::invalid_argument, name, " is ", text_of(ptr), ": ", bytes,
+         " B from there are not all allocated, or were freed");
+  }
   const Segment& segment = *at.space->segment;
   std::byte* const here = segment.direct(thread) ? segment.peer(thread) + at.offset : nullptr;
   return {segment.local() + at.offset, thread, here, world_->one_sided().cpu_reaches(at.space->kind)};

@@ -42,8 +42,10 @@ void upc_memcpy(upc_ptr_t dst, upc_ptr_t src, size_t n) {
   guarded("upc_memcpy", [&](Runtime& upc) {
     const Runtime::Place to = upc.place("dst", dst, n);
     const Runtime::Place from = upc.place("src", src, n);
-    require(dst.thread != src.thread || dst.addr >= src.addr + n || src.addr >= dst.addr + n, "dst, ", upc.text_of(dst),
-            ", and src, ", upc.text_of(src), ", overlap in ", n, " B");
+    if (dst.thread == src.thread && dst.addr < src.addr + n && src.addr < dst.addr + n) [[unlikely]] {
+      fail(ErrorCode::invalid_argument, "dst, ", upc.text_of(dst), ", and src, ", upc.text_of(src), ", overlap in ", n,
+           " B");
+    }
     if (from.here != nullptr) return upc.context().put(to.local, from.here, n, to.thread);
     if (to.here != nullptr) return upc.context().get(to.here, from.local, n, from.thread);
     copy_through_here(upc, to, from, n);

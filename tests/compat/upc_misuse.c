@@ -144,6 +144,12 @@ static void a_phase_that_no_block_has_is_refused(void) {
   upc_barrier();
 }
 
+static void a_difference_of_two_arrays_is_refused(void) {
+  upc_ptr_t ptr = piece();
+  if (MYTHREAD == 0) upc_ptr_diff(upc_ptr_add(ptr, 1, 0, 3), ptr, 4, 4);
+  upc_barrier();
+}
+
 static void unlocking_what_nobody_has_is_refused(void) {
   upc_lock_t* lock = upc_all_lock_alloc();
   if (MYTHREAD == 0) upc_unlock(lock);
@@ -256,6 +262,7 @@ int main(int argc, char** argv) {
     CASE(bytes_that_overlap_are_refused)
     CASE(a_block_that_is_too_large_is_refused)
     CASE(a_phase_that_no_block_has_is_refused)
+    CASE(a_difference_of_two_arrays_is_refused)
     CASE(unlocking_what_nobody_has_is_refused)
     CASE(unlocking_what_another_has_is_refused)
     CASE(locking_twice_is_refused)
