@@ -85,8 +85,8 @@ upc_ptr_t Runtime::allocate(const char* call, Half half, MemoryKind kind, std::s
     log(LogLevel::warn, call, ": no room for ", bytes, " B: of the ", space.half_bytes(), " B of ",
         kind == MemoryKind::device ? "device" : "host", " memory for ",
         half == Half::own ? "a thread's own pieces, " : "pieces in all parts, ", from.used() * space.grain,
-        " B are used, by ", from.pieces(), " pieces; ONSTREAM_UPC_", kind == MemoryKind::device ? "DEVICE" : "HOST",
-        "_BYTES is twice as much");
+        " B are used, by ", from.pieces(), " pieces; raise ONSTREAM_UPC_",
+        kind == MemoryKind::device ? "DEVICE" : "HOST", "_BYTES, of which that is half");
     return UPC_NULL;
   }
   const std::size_t offset = *first * space.grain + (half == Half::own ? space.half_bytes() : 0);

@@ -442,5 +442,5 @@ int main(int argc, char** argv) {
     CASE(a_lock_excludes_the_others)
   };
   /* clang-format on */
-  return run_case(cases, sizeof cases / sizeof cases[0], argc > 1 ? argv[1] : "");
+  return run_cases(cases, sizeof cases / sizeof cases[0], argc > 1 ? argv[1] : NULL);
 }

@@ -1,6 +1,7 @@
 /* For the test programs of UPC's calls: named cases over any number of threads, and checks that say where.
  *
- * onstream run -n N PROGRAM CASE runs one case. A check that fails ends the job with status 1. */
+ * onstream run -n N PROGRAM CASE runs one case, without CASE all of them. A check that fails ends the job with
+ * status 1. */
 #ifndef ONSTREAM_TESTS_UPC_H
 #define ONSTREAM_TESTS_UPC_H
 
@@ -31,13 +32,16 @@ struct test_case {
 };
 #define CASE(name) {#name, name},
 
-static inline int run_case(const struct test_case* cases, size_t count, const char* name) {
+static inline int run_cases(const struct test_case* cases, size_t count, const char* name) {
+  int found = 0;
   for (size_t i = 0; i < count; ++i) {
-    if (strcmp(cases[i].name, name) != 0) continue;
+    if (name != NULL && strcmp(cases[i].name, name) != 0) continue;
+    ++found;
     cases[i].run();
-    if (MYTHREAD == 0) printf("passed %s\n", name);
-    return 0;
+    upc_barrier();
+    if (MYTHREAD == 0) printf("passed %s\n", cases[i].name);
   }
+  if (found > 0) return 0;
   fprintf(stderr, "there is no case %s\n", name);
   return 2;
 }
