@@ -13,6 +13,7 @@
 #   one_sided-N       the barriers with all N GPUs, where there are more than two
 #   am                puts to registered buffers, and a stencil over them with and without bounce copies
 #   collective        every kind with all GPUs, beside NCCL with and without registered buffers
+#   upc               UPC's calls on device memory, against copies and barriers
 #   paths             size by path
 #   sweep             1 B to 1 GiB with the peers, for the plots; only if there is time for it
 # At the end a short table says what the bars ask for and what was reached. A part that fails, or for which no time is
@@ -97,6 +98,7 @@ run_part() {
       [[ $vs == *nccl* ]] && peers=nccl,nccl-plain
       part collective 60 collective --ranks "$gpus" --vs "$peers" --rounds 2 --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
       ;;
+    upc) part upc 40 upc ${quick[@]+"${quick[@]}"} ;;
     paths) part paths 45 paths --limit-s 40 ${quick[@]+"${quick[@]}"} ;;
     sweep)
       if (($(left_s) < sweep_s)); then
@@ -106,7 +108,7 @@ run_part() {
       start_s=$(left_s)
       message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured
       ;;
-    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, am, collective, paths, sweep" ;;
+    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, am, collective, upc, paths, sweep" ;;
   esac
 }
 
@@ -121,7 +123,7 @@ if [[ ! -x .venv/bin/onstream || ! -x $build/bench/bench_message ]]; then
 fi
 
 began=$SECONDS
-parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided am collective paths sweep}
+parts=${PARTS-headline headline-all startup aggregation ping-kernel-pong one_sided am collective upc paths sweep}
 [[ ${FAST:-0} == 1 ]] && parts=headline
 for name in $parts; do
   run_part "$name"

@@ -122,6 +122,33 @@ CASE(one_rank_alone_makes_a_window_of_what_it_was_told) {
   });
 }
 
+CASE(chunks_of_the_helper_meet_without_a_gap) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.stage_chunk_bytes = 256;
+    run_ranks(2, parameters, [](World& world) {
+      constexpr std::size_t kOffset = 3;
+      std::vector<unsigned char> own(8192);
+      const auto window = world.window(own.data(), own.size());
+      const int other = 1 - world.rank();
+      for (const std::size_t bytes : {255, 256, 257, 511, 512, 513, 767, 768, 769, 1024, 1025, 5000}) {
+        const auto seed = static_cast<unsigned>(bytes);
+        const std::vector<unsigned char> sent = pattern(bytes, seed + static_cast<unsigned>(world.rank()));
+        world.one_sided().put(Remote{*window, other, kOffset}, sent.data(), bytes);
+        world.barrier();
+        const auto begin = own.begin() + kOffset;
+        const auto end = begin + static_cast<std::ptrdiff_t>(bytes);
+        CHECK(std::vector<unsigned char>(begin, end) == pattern(bytes, seed + static_cast<unsigned>(other)));
+        CHECK(own[kOffset - 1] == 0 && *end == 0);
+        std::vector<unsigned char> got(bytes);
+        world.one_sided().get(got.data(), Remote{*window, other, kOffset}, bytes);
+        CHECK(got == sent);
+        world.barrier();
+      }
+    });
+  }
+}
+
 CASE(parts_may_have_any_size_and_bounds_are_checked) {
   on_all_devices(2, [](World& world) {
     TestBuffer own(world, 64);

@@ -21,6 +21,7 @@ from onstream.bench import (
     programs,
     report,
     startup,
+    upc,
 )
 from onstream.bench.cases import Case
 from onstream.errors import Error, InvalidArgumentError
@@ -214,8 +215,35 @@ def test_a_one_sided_case_that_is_unknown_is_told_those_that_are() -> None:
     assert "unknown case host-pull; there are kernel-put-wait" in str(finished.error)
 
 
+# --- UPC ---
+
+
+@pytest.fixture(scope="module")
+def upc_result() -> dict[str, Any]:
+    if shutil.which("cc") is None:
+        pytest.skip("the UPC programs are compiled with cc, and there is none")
+    return upc.measure(upc.Settings(size=64, samples=1, quick=True))
+
+
+def test_upc_measures_both_ways_and_a_busy_target_by_the_helper_too(upc_result: dict[str, Any]) -> None:
+    rows = upc_result["rows"]
+    assert {row["case"] for row in rows} == set(upc.TITLES)
+    assert {row["bytes"] for row in rows if row["case"] == "memput"} == {4**power for power in range(12)}
+    assert {row["path"] for row in rows if row["case"] == "busy-memget"} == {"auto", "stage"}
+    assert all(0 < row["min_s"] <= row["median_s"] for row in rows)
+    assert {one["case"] for one in upc_result["gains"]} == {"memput", "memget", "busy-memget", "matmul"}
+    text = "\n".join(lines.lines_of_any(upc_result))
+    assert "upc_memget from a thread that multiplies" in text
+
+
+def test_a_upc_program_that_cannot_run_says_why() -> None:
+    program = programs.Program("upc_latency", programs.as_ranks(upc.compiled("upc_latency"), 1, ()))
+    finished = programs.execute(program, ("--device", "host"), 60)
+    assert "upc_latency: wants 2 threads" in str(finished.error)
+
+
 def test_every_kind_of_result_has_a_page_and_lines(
-    tmp_path: Path, paths_result: dict[str, Any], one_sided_result: dict[str, Any]
+    tmp_path: Path, paths_result: dict[str, Any], one_sided_result: dict[str, Any], upc_result: dict[str, Any]
 ) -> None:
     small = message.Settings(
         modes=("ping-pong", "ring", "ring-plan"), sizes=(0, 8, 4096), rounds=1, samples=1, quick=True
@@ -228,6 +256,7 @@ def test_every_kind_of_result_has_a_page_and_lines(
         startup.measure(startup.Settings(ranks=(2,), samples=1)),
         one_sided_result,
         collective.measure(collective.Settings(ranks=2, kinds=("all_reduce",), sizes=(8, 64), rounds=1, quick=True)),
+        upc_result,
     ]
     assert {result["kind"] for result in results} == set(report.SECTIONS) == set(lines.KINDS)
     for number, result in enumerate(results):
@@ -243,6 +272,7 @@ def test_every_kind_of_result_has_a_page_and_lines(
         "Messages",
         "Paths",
         "Aggregation",
+        "UPC",
         "Ping-kernel-pong",
         "Start-up and memory",
         "One-sided",

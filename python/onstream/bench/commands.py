@@ -371,6 +371,33 @@ def collective_command(
     _finish(collective.measure(settings, say=_say), json_file, html)
 
 
+@bench_app.command("upc")
+def upc_command(
+    device: DeviceOption = "host",
+    threads: Annotated[
+        int, typer.Option("-n", "--threads", min=0, help="Of the product. Default: 4, or as many as there are cores.")
+    ] = 0,
+    size: Annotated[int, typer.Option(min=0, help="Of its matrices. Default: 512; on cuda 4096.")] = 0,
+    samples: Samples = 10,
+    quick: Annotated[bool, typer.Option(help="A tenth of the rounds: shows that it works.")] = False,
+    limit_s: Limit = 300.0,
+    json_file: Json = None,
+    html: Html = None,
+) -> None:
+    """Times UPC's calls on device memory against copies and barriers: latency, a busy target, a product of matrices."""
+    from . import upc
+
+    settings = upc.Settings(
+        device=device,
+        threads=threads,
+        size=size,
+        samples=min(samples, 3) if quick else samples,
+        quick=quick,
+        limit_s=limit_s,
+    )
+    _finish(upc.measure(settings, say=_say), json_file, html)
+
+
 @bench_app.command("report")
 def report_command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Results that --json wrote.")],

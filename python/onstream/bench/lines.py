@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import am, collective, one_sided, paths
+from . import am, collective, one_sided, paths, upc
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
@@ -201,6 +201,30 @@ def collective_verdicts(result: dict[str, Any]) -> list[str]:
     return [*lines, *(f"without {collective.TITLES[name]}: {why}" for name, why in result["peers_missing"].items())]
 
 
+def _upc(result: dict[str, Any]) -> list[str]:
+    """Naive and onstream side by side, one line a case and size."""
+    lines = [
+        f"{result['device']}, {result['device_kind']} device memory; the host waits for each call; median of "
+        f"{result['settings']['samples']} samples",
+        f"{'':>40} {'':>7} {'threads':>8} {'path':>6} {'size':>12} {'naive':>10} {'onstream':>10} {'gain':>7}",
+    ]
+    gains = {(one["case"], one["bytes"], one["path"]): one["gain"] for one in result["gains"]}
+    for row in result["rows"]:
+        if row["way"] == "naive":
+            continue  # beside the other
+        key = (row["case"], row["bytes"], row["path"])
+        gain = gains.get(key)
+        naive = time_text(row["median_s"] * gain) if gain and row["way"] == "onstream" else ""
+        what = upc.TITLES[row["case"]]
+        size = f"{row['size']} x {row['size']}" if row["case"] == "matmul" else size_text(row["bytes"])
+        note = "alone" if row["way"] == "local" else ""
+        lines.append(
+            f"{what:>40} {note:>7} {row['threads']:>8} {row['path']:>6} {size:>12} {naive:>10} "
+            f"{time_text(row['median_s']):>10} {f'{gain:.2f}x' if naive and gain else '':>7}"
+        )
+    return lines
+
+
 KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "message": lines_of,
     "paths": _paths,
@@ -210,4 +234,5 @@ KINDS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "one_sided": _one_sided,
     "collective": _collective,
     "am": _am,
+    "upc": _upc,
 }

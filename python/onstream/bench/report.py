@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from . import am, collective, one_sided, paths
+from . import am, collective, one_sided, paths, upc
 from .cases import RINGS
 from .lines import changes_of, collective_verdicts, figure, lines_of_any, setup_verdict, short_how
 from .peers import TITLES
@@ -431,6 +431,26 @@ def _am(result: dict[str, Any]) -> Iterator[str]:
     yield f"<article>{_table(head, body, words=3)}</article></section>"
 
 
+def _upc(result: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"<section><h2>UPC</h2><p>{html.escape(result['device'])}, {result['device_kind']} device memory; the host waits "
+        "for each call. Naive: copies into and out of temporary buffers, and two barriers.</p>"
+    )
+    head = ["what", "way", "path", "threads", "size", "median", "min", "p25", "p75"]
+    body = [
+        [
+            upc.TITLES[row["case"]],
+            upc.WAYS[row["way"]],
+            row["path"],
+            str(row["threads"]),
+            f"{row['size']} x {row['size']}" if row["case"] == "matmul" else size_text(row["bytes"]),
+            *(time_text(row[key]) for key in ("median_s", "min_s", "p25_s", "p75_s")),
+        ]
+        for row in result["rows"]
+    ]
+    yield f"<article>{_table(head, body, words=3)}</article></section>"
+
+
 def _collectives(result: dict[str, Any]) -> Iterator[str]:
     heading, *_ = lines_of_any(result)
     yield f"<section><h2>Collectives</h2><p>{html.escape(heading)}. Bands: quartiles of all samples.</p>"
@@ -508,4 +528,5 @@ SECTIONS = {
     "one_sided": _one_sided,
     "collective": _collectives,
     "am": _am,
+    "upc": _upc,
 }

@@ -61,15 +61,20 @@ void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
   if (bytes == 0) return;
   require(source != nullptr, "put: the source of ", bytes, " B is a null pointer");
   if (!asks_helper(to)) return add_copy(target, address_of(source), bytes, to.rank, address_of(source));
-  const std::size_t chunk = one_sided_->helper().chunk_bytes();
-  for (std::size_t done = 0; done < bytes; done += chunk) {
-    const std::size_t now = std::min(chunk, bytes - done);
-    claim_helper(to.rank);
-    add_copy(address_of(one_sided_->helper().data(to.rank)), address_of(source) + done, now, to.rank,
+  const Helper& helper = one_sided_->helper();
+  const std::size_t chunks = (bytes + helper.chunk_bytes() - 1) / helper.chunk_bytes();
+  claim_helper(to.rank);
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::size_t slot = chunk % Helper::kSlots;
+    const std::size_t done = chunk * helper.chunk_bytes();
+    const std::size_t now = std::min(helper.chunk_bytes(), bytes - done);
+    if (chunk >= Helper::kSlots) await_helper(to.rank, slot);
+    add_copy(address_of(helper.data(to.rank, slot)), address_of(source) + done, now, to.rank,
              address_of(source) + done);
-    ask_helper(to.rank, {static_cast<std::uint64_t>(Work::put), target + done, now, 0});
-    release_helper(to.rank);
+    ask_helper(to.rank, slot, {static_cast<std::uint64_t>(Work::put), target + done, now, 0});
   }
+  for (std::size_t slot = 0; slot < std::min(chunks, Helper::kSlots); ++slot) await_helper(to.rank, slot);
+  release_helper(to.rank);
 }
 
 void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
@@ -77,15 +82,25 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
   if (bytes == 0) return;
   require(destination != nullptr, "get: the destination of ", bytes, " B is a null pointer");
   if (!asks_helper(from)) return add_copy(address_of(destination), source, bytes, from.rank, address_of(destination));
-  const std::size_t chunk = one_sided_->helper().chunk_bytes();
-  for (std::size_t done = 0; done < bytes; done += chunk) {
-    const std::size_t now = std::min(chunk, bytes - done);
-    claim_helper(from.rank);
-    ask_helper(from.rank, {static_cast<std::uint64_t>(Work::get), source + done, now, 0});
-    add_copy(address_of(destination) + done, address_of(one_sided_->helper().data(from.rank)), now, from.rank,
-             address_of(destination) + done);
-    release_helper(from.rank);
+  const Helper& helper = one_sided_->helper();
+  const std::size_t chunks = (bytes + helper.chunk_bytes() - 1) / helper.chunk_bytes();
+  const auto bytes_of = [&](std::size_t chunk) {
+    return std::min(helper.chunk_bytes(), bytes - chunk * helper.chunk_bytes());
+  };
+  const auto ask = [&](std::size_t chunk) {
+    ask_helper(from.rank, chunk % Helper::kSlots,
+               {static_cast<std::uint64_t>(Work::get), source + chunk * helper.chunk_bytes(), bytes_of(chunk), 0});
+  };
+  claim_helper(from.rank);
+  for (std::size_t chunk = 0; chunk < std::min(chunks, Helper::kSlots); ++chunk) ask(chunk);
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+    const std::size_t slot = chunk % Helper::kSlots;
+    const std::uint64_t to = address_of(destination) + chunk * helper.chunk_bytes();
+    await_helper(from.rank, slot);
+    add_copy(to, address_of(helper.data(from.rank, slot)), bytes_of(chunk), from.rank, to);
+    if (chunk + Helper::kSlots < chunks) ask(chunk + Helper::kSlots);
   }
+  release_helper(from.rank);
 }
 
 namespace {
@@ -167,7 +182,8 @@ void Batch::atomic_by_helper(AtomicOp op, int peer, std::uint64_t target, std::s
   const std::uint64_t data = address_of(one_sided_->helper().data(peer));
   claim_helper(peer);
   if (op == AtomicOp::compare_swap) add_copy(data, address_of(old), width, peer, address_of(old));
-  ask_helper(peer, {static_cast<std::uint64_t>(Work::atomic), target, one_sided::packed(op, width), value});
+  ask_helper(peer, 0, {static_cast<std::uint64_t>(Work::atomic), target, one_sided::packed(op, width), value});
+  await_helper(peer, 0);
   if (old != nullptr) add_copy(address_of(old), data, width, peer, address_of(old));
   release_helper(peer);
 }
@@ -228,7 +244,8 @@ void Batch::write(const Remote& to, std::uint64_t target, std::uint64_t value, s
   if (asks_helper(to)) {
     const Work work = op == SignalOp::add ? Work::add : Work::store;
     claim_helper(to.rank);
-    ask_helper(to.rank, {static_cast<std::uint64_t>(work), target, width, value});
+    ask_helper(to.rank, 0, {static_cast<std::uint64_t>(work), target, width, value});
+    await_helper(to.rank, 0);
     return release_helper(to.rank);
   }
   if (to.rank == one_sided_->rank()) one_sided_->check_kernel_access("signal", reinterpret_cast<const void*>(target));
@@ -247,13 +264,16 @@ void Batch::claim_helper(int peer) {
   add(step);
 }
 
-void Batch::ask_helper(int peer, const one_sided::Errand& request) {
-  one_sided::Errand* slot = one_sided_->helper().slot(peer);
+void Batch::ask_helper(int peer, std::size_t number, const one_sided::Errand& request) {
+  one_sided::Errand* slot = one_sided_->helper().slot(peer, number);
   add(store_step(address_of(&slot->address), request.address, 8));
   add(store_step(address_of(&slot->bytes), request.bytes, 8));
   add(store_step(address_of(&slot->value), request.value, 8));
   add(store_step(address_of(&slot->work), request.work, 8));
-  Step done = wait_step(&slot->work, {Compare::eq, 0, 8, Sign::unsigned_word});
+}
+
+void Batch::await_helper(int peer, std::size_t number) {
+  Step done = wait_step(&one_sided_->helper().slot(peer, number)->work, {Compare::eq, 0, 8, Sign::unsigned_word});
   done.peer = peer;
   add(done);
 }

@@ -94,7 +94,9 @@ class Batch {
   void atomic_by_helper(AtomicOp op, int peer, std::uint64_t target, std::size_t width, std::uint64_t value, void* old);
   static bool asks_helper(const Remote& place);
   void claim_helper(int peer);
-  void ask_helper(int peer, const one_sided::Errand& request);
+  // Leaves the request in one of the peer's slots; waits until what was left there is done.
+  void ask_helper(int peer, std::size_t slot, const one_sided::Errand& request);
+  void await_helper(int peer, std::size_t slot);
   void release_helper(int peer);
 
   OneSidedImplementation* one_sided_;

@@ -18,8 +18,8 @@ Helper::Helper(Fabric& fabric)
     : fabric_(fabric),
       device_(fabric.device()),
       chunk_bytes_((static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes) + kLine - 1) / kLine * kLine),
-      stride_(sizeof(Errand) + chunk_bytes_),
-      slots_(fabric.segment(stride_ * static_cast<std::size_t>(fabric.size()), MemoryKind::pinned)),
+      slot_bytes_(sizeof(Errand) + chunk_bytes_),
+      slots_(fabric.segment(kSlots * slot_bytes_ * static_cast<std::size_t>(fabric.size()), MemoryKind::pinned)),
       locks_(device_->allocate(sizeof(std::uint64_t) * static_cast<std::size_t>(fabric.size()), MemoryKind::device)),
       stream_(device_->create_stream()),
       thread_(quiet_thread([this] { serve(); })) {}
@@ -30,8 +30,9 @@ Helper::~Helper() {
   device_->destroy_stream(stream_);
 }
 
-Errand* Helper::slot(int peer) const {
-  return reinterpret_cast<Errand*>(slots_->peer(peer) + stride_ * static_cast<std::size_t>(fabric_.rank()));
+Errand* Helper::slot(int peer, std::size_t number) const {
+  const std::size_t before = kSlots * static_cast<std::size_t>(fabric_.rank()) + number;
+  return reinterpret_cast<Errand*>(slots_->peer(peer) + slot_bytes_ * before);
 }
 
 // Looks without rest for a moment after each request, then every 50 us (HostGroup::pause).
@@ -49,8 +50,9 @@ void Helper::serve() {
 
 bool Helper::look() {
   bool worked = false;
-  for (int peer = 0; peer < fabric_.size(); ++peer) {
-    std::byte* own = slots_->local() + stride_ * static_cast<std::size_t>(peer);
+  const std::size_t slots = kSlots * static_cast<std::size_t>(fabric_.size());
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    std::byte* own = slots_->local() + slot_bytes_ * slot;
     auto& request = *reinterpret_cast<Errand*>(own);
     if (HostGroup::load_acquire(&request.work) == static_cast<std::uint64_t>(Work::none)) continue;
     perform(request, own + sizeof(Errand));

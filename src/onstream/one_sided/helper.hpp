@@ -1,9 +1,10 @@
 // Helper: a thread of each rank that moves bytes for peers whose kernels cannot address its memory.
 //
-// Every ordered pair of ranks has one slot in pinned memory of the target: the asking rank claims it, leaves its
-// request and the bytes, and sets `work`; the target's thread does it and clears `work`, which is both the receipt and
-// the slot free again. Nothing counts, so a captured request means the same at every replay. A rank's own lock keeps
-// its streams from using one slot at once. The thread runs while the Helper lives.
+// Every ordered pair of ranks has two slots in pinned memory of the target: the asking rank claims both, leaves its
+// request and the bytes in one, and sets `work`; the target's thread does it and clears `work`, which is both the
+// receipt and the slot free again. What has several chunks takes the slots in turn, so that the asking rank copies one
+// while the target's thread copies the other. Nothing counts, so a captured request means the same at every replay. A
+// rank's own lock keeps its streams from using a peer's slots at once. The thread runs while the Helper lives.
 #pragma once
 
 #include <atomic>
@@ -38,9 +39,13 @@ class Helper {
   explicit Helper(Fabric& fabric);  // collective
   ~Helper();
 
+  static constexpr std::size_t kSlots = 2;
+
   // Where this rank asks `peer`, and where the bytes go.
-  Errand* slot(int peer) const;
-  std::byte* data(int peer) const { return reinterpret_cast<std::byte*>(slot(peer) + 1); }
+  Errand* slot(int peer, std::size_t number = 0) const;
+  std::byte* data(int peer, std::size_t number = 0) const {
+    return reinterpret_cast<std::byte*>(slot(peer, number) + 1);
+  }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
   std::uint64_t* lock(int peer) const { return locks_of_peers() + peer; }
   // What steps touch here: for a graph, which may outlive this object.
@@ -59,7 +64,7 @@ class Helper {
   Fabric& fabric_;
   std::shared_ptr<Device> device_;
   std::size_t chunk_bytes_;
-  std::size_t stride_;
+  std::size_t slot_bytes_;
   std::shared_ptr<Segment> slots_;
   std::shared_ptr<Memory> locks_;  // one word a peer
   Stream stream_;                  // of the thread's copies to and from device memory
