@@ -1,0 +1,167 @@
+// A group's messages of one communicator, started together.
+//
+// One send and one receive are one launch (World::sendrecv), a message alone is one too. Of more, all receives are
+// posted, then all sends, then all are waited for; so no order of the calls, on any rank, makes one wait for another
+// that has not started. A lane takes a limited number of posted receives, so that is done by turns of so many for each
+// peer: the n-th message of a pair is in the same turn on both sides.
+//
+// Messages between two ranks match in the order of the calls, whichever streams they are on: what follows on another
+// stream waits for what came before, outside of captures.
+#include <algorithm>
+#include <vector>
+
+#include "onstream/base/error.hpp"
+#include "call.hpp"
+
+namespace onstream::nccl {
+
+namespace {
+
+constexpr int kTurn = 48;  // messages of a pair; fewer than lane_receives, and they fit the ring where they are tiny
+
+Outgoing outgoing(const Call& op) { return {op.input, op.bytes(), op.other, {}}; }
+Incoming incoming(const Call& op) { return {op.output, op.bytes(), op.other, {}}; }
+
+// One stream for all of the group, in order behind the streams of its calls; they go on behind it.
+class Streams {
+ public:
+  Streams(ncclComm& comm, std::span<const Call> messages) : comm_(comm), device_(comm.world->device()) {
+    main_ = messages.front().stream;
+    const bool captured = device_.capturing(main_);
+    if (!captured && comm.has_messages && comm.last_stream != main_.handle) {
+      for (const auto& event : comm.world->unfinished()) device_.wait(main_, event);
+    }
+    if (!captured) {
+      comm.has_messages = true;
+      comm.last_stream = main_.handle;
+    }
+    for (const Call& op : messages) {
+      if (op.stream == main_ || std::ranges::find(others_, op.stream) != others_.end()) continue;
+      others_.push_back(op.stream);
+      device_.wait(main_, device_.record(op.stream));
+    }
+  }
+  void join() {
+    if (others_.empty()) return;
+    const auto event = device_.record(main_);
+    for (const Stream other : others_) device_.wait(other, event);
+  }
+  Stream main() const { return main_; }
+
+ private:
+  ncclComm& comm_;
+  Device& device_;
+  Stream main_;
+  std::vector<Stream> others_;
+};
+
+// The n-th send of a rank to itself goes to its n-th receive from itself.
+void copy_own(ncclComm& comm, std::span<const Call> messages, Stream stream) {
+  const auto is_own = [&](const Call& op, OpKind kind) { return op.other == comm.rank && op.kind == kind; };
+  std::size_t at = 0;
+  const auto next_receive = [&]() -> const Call* {
+    while (at < messages.size() && !is_own(messages[at], OpKind::recv)) ++at;
+    return at < messages.size() ? &messages[at++] : nullptr;
+  };
+  for (const Call& send : messages) {
+    if (!is_own(send, OpKind::send)) continue;
+    const Call* const receive = next_receive();
+    if (receive == nullptr) {
+      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send.bytes(),
+             " B to itself, and there is no receive for them in the same group");
+    }
+    if (receive->bytes() < send.bytes()) {
+      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send.bytes(), " B to itself, and its receive takes ",
+             receive->bytes(), " B");
+    }
+    if (send.bytes() > 0 && send.input != receive->output) {
+      comm.world->device().copy(receive->output, send.input, send.bytes(), stream);
+    }
+  }
+  if (const Call* const receive = next_receive(); receive != nullptr) {
+    refuse(ncclInvalidUsage, "rank ", comm.rank, " receives ", receive->bytes(),
+           " B from itself, and there is no send for them in the same group");
+  }
+}
+
+// Which of the messages, other than to this rank itself, are in a turn.
+class Turns {
+ public:
+  Turns(const ncclComm& comm, std::span<const Call> messages) : own_(comm.rank), messages_(messages) {
+    counts_.resize(2 * static_cast<std::size_t>(comm.size));
+  }
+
+  // The messages of the next turn; false if there is none.
+  bool next(std::vector<const Call*>& receives, std::vector<const Call*>& sends) {
+    receives.clear();
+    sends.clear();
+    std::ranges::fill(counts_, 0);
+    for (const Call& op : messages_) {
+      if (op.other == own_) continue;
+      const std::size_t direction = op.kind == OpKind::send ? 0 : 1;
+      const int number = counts_[2 * static_cast<std::size_t>(op.other) + direction]++;
+      if (number / kTurn == turn_) (op.kind == OpKind::send ? sends : receives).push_back(&op);
+    }
+    ++turn_;
+    return !sends.empty() || !receives.empty();
+  }
+
+ private:
+  int own_;
+  std::span<const Call> messages_;
+  std::vector<int> counts_;
+  int turn_ = 0;
+};
+
+void exchange_many(World& world, std::span<const Call* const> receives, std::span<const Call* const> sends, Stream stream) {
+  std::vector<std::shared_ptr<Request>> requests;
+  requests.reserve(receives.size() + sends.size());
+  for (const Call* const op : receives) {
+    requests.push_back(world.irecv(op->output, op->bytes(), op->other, {}, stream));
+  }
+  std::vector<Outgoing> out;
+  out.reserve(sends.size());
+  for (const Call* const op : sends) out.push_back(outgoing(*op));
+  for (auto& request : world.isend_all(out, stream)) requests.push_back(std::move(request));
+  world.wait_all(requests, stream);
+}
+
+void exchange_all(ncclComm& comm, std::span<const Call> messages, Stream stream) {
+  copy_own(comm, messages, stream);
+  Turns turns(comm, messages);
+  std::vector<const Call*> receives;
+  std::vector<const Call*> sends;
+  while (turns.next(receives, sends)) {
+    if (receives.size() == 1 && sends.size() == 1) {
+      comm.world->sendrecv(outgoing(*sends.front()), incoming(*receives.front()), stream);
+    } else {
+      exchange_many(*comm.world, receives, sends, stream);
+    }
+  }
+}
+
+void run_one(ncclComm& comm, const Call& op, Stream stream) {
+  if (op.kind == OpKind::send) return comm.world->send(op.input, op.bytes(), op.other, {}, stream);
+  comm.world->recv(op.output, op.bytes(), op.other, {}, stream);
+}
+
+}  // namespace
+
+void exchange_messages(ncclComm& comm, std::span<const Call> messages) {
+  Streams streams(comm, messages);
+  const Call& first = messages.front();
+  if (messages.size() == 1 && first.other != comm.rank) return run_one(comm, first, streams.main());
+  const bool pair = messages.size() == 2 && first.kind != messages[1].kind && first.other != comm.rank &&
+                    messages[1].other != comm.rank;
+  if (pair) {
+    const Call& second = messages[1];
+    const Call& send = first.kind == OpKind::send ? first : second;
+    const Call& receive = first.kind == OpKind::send ? second : first;
+    comm.world->sendrecv(outgoing(send), incoming(receive), streams.main());
+  } else {
+    exchange_all(comm, messages, streams.main());
+  }
+  streams.join();
+}
+
+}  // namespace onstream::nccl
