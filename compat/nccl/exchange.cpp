@@ -89,6 +89,7 @@ class Turns {
  public:
   Turns(const ncclComm& comm, std::span<const Call> messages) : own_(comm.rank), messages_(messages) {
     counts_.resize(2 * static_cast<std::size_t>(comm.size));
+    most_ = static_cast<int>(std::min<std::int64_t>(kTurn, comm.world->fabric()->parameters().lane_receives));
   }
 
   // The messages of the next turn; false if there is none.
@@ -100,7 +101,7 @@ class Turns {
       if (op.other == own_) continue;
       const std::size_t direction = op.kind == OpKind::send ? 0 : 1;
       const int number = counts_[2 * static_cast<std::size_t>(op.other) + direction]++;
-      if (number / kTurn == turn_) (op.kind == OpKind::send ? sends : receives).push_back(&op);
+      if (number / most_ == turn_) (op.kind == OpKind::send ? sends : receives).push_back(&op);
     }
     ++turn_;
     return !sends.empty() || !receives.empty();
@@ -110,6 +111,7 @@ class Turns {
   int own_;
   std::span<const Call> messages_;
   std::vector<int> counts_;
+  int most_ = kTurn;  // of a pair and direction in one turn; the same on every rank
   int turn_ = 0;
 };
 

@@ -59,8 +59,12 @@ Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm) {
 }
 
 ncclResult_t told(const char* call, ncclComm_t comm) noexcept {
-  const Refusal refusal = refusal_of(std::current_exception(), comm);
-  return told(call, refusal.code(), refusal.what());
+  try {
+    const Refusal refusal = refusal_of(std::current_exception(), comm);
+    return told(call, refusal.code(), refusal.what());
+  } catch (const std::exception&) {
+    return told(call, ncclSystemError, "");  // not even memory for a text
+  }
 }
 
 ncclResult_t told(const char* call, ncclResult_t result, const std::string& why) noexcept {

@@ -458,18 +458,15 @@ static void a_communicator_is_shrunk(struct ranked* me) {
 
 static void the_rest_goes_on_without_an_aborted_rank(struct ranked* me) {
   int last = me->size - 1;
-  ncclComm_t rest = NULL;
-  if (me->size == 1) return;
-  if (me->rank == last) {
-    OK(ncclCommAbort(me->comm));
-    me->comm = NULL;
-    return;
+  ncclComm_t rest = NULL, aside = meet_aside(me);
+  if (me->rank != last) {
+    OK(ncclCommShrink(me->comm, &last, 1, &rest, NULL, NCCL_SHRINK_ABORT));
+    check_sum(me, rest, 1, me->size - 1);
+    OK(ncclCommDestroy(rest));
   }
-  OK(ncclCommShrink(me->comm, &last, 1, &rest, NULL, NCCL_SHRINK_ABORT));
-  check_sum(me, rest, 1, me->size - 1);
-  OK(ncclCommDestroy(rest));
   OK(ncclCommAbort(me->comm));
   me->comm = NULL;
+  OK(ncclCommDestroy(aside));
 }
 
 static void a_communicator_starts_in_the_background(struct ranked* me) {

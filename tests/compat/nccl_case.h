@@ -136,6 +136,18 @@ static inline int holds_pattern(const void* device, size_t bytes, unsigned seed)
 
 static inline void finish(const struct ranked* me) { CUDA_OK(cudaStreamSynchronize(me->stream)); }
 
+/* A communicator beside a rank's own, on which all ranks have met: none of them is within a call on its own any more.
+ * What becomes of that one does not touch this one. */
+static inline ncclComm_t meet_aside(const struct ranked* me) {
+  ncclComm_t aside = NULL;
+  int* data = (int*)(void*)take(sizeof(int));
+  OK(ncclCommSplit(me->comm, 0, me->rank, &aside, NULL));
+  OK(ncclAllReduce(data, data, 1, ncclInt, ncclMax, aside, me->stream));
+  finish(me);
+  drop(data);
+  return aside;
+}
+
 /* A GPU for each rank, as far as there are some. */
 static inline void use_device(int rank) {
   int devices = 0;

@@ -115,12 +115,12 @@ static void a_finalized_communicator_is_refused(struct ranked* me) {
 }
 
 static void a_revoked_communicator_is_refused_but_may_be_shrunk(struct ranked* me) {
-  ncclComm_t made = NULL;
-  check_still_works(me);
+  ncclComm_t made = NULL, aside = meet_aside(me);
   OK(ncclCommRevoke(me->comm, NCCL_REVOKE_DEFAULT));
   REFUSED(ncclAllReduce(data, data, 1, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidUsage, "was revoked");
   OK(ncclCommShrink(me->comm, NULL, 0, &made, NULL, NCCL_SHRINK_ABORT));
   OK(ncclCommDestroy(made));
+  OK(ncclCommDestroy(aside));
 }
 
 static void a_reduction_is_of_its_communicator_and_type(struct ranked* me) {
@@ -244,6 +244,7 @@ static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
 static void a_dead_rank_is_named(struct ranked* me) {
   unsigned char* at = take(4);
   check_still_works(me);
+  meet_aside(me);
   if (me->rank == 1) _exit(0);
   CHECK(what_comes(me->comm) == ncclRemoteError);
   CHECK(strstr(ncclGetLastError(me->comm), "rank 1 (pid ") != NULL);
@@ -256,12 +257,13 @@ static void a_dead_rank_is_named(struct ranked* me) {
 
 static void an_abort_ends_what_waits(struct ranked* me) {
   unsigned char* at = take(4);
-  check_still_works(me);
+  ncclComm_t aside = meet_aside(me);
   if (me->rank == 0) OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
   if (me->rank == 0) CHECK(what_comes(me->comm) == ncclRemoteError);
   OK(ncclCommAbort(me->comm));
   me->comm = NULL;
   finish(me);
+  OK(ncclCommDestroy(aside));
 }
 
 static void ranks_that_differ_are_named_in_the_checking_mode(struct ranked* me) {
