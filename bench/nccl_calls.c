@@ -9,12 +9,12 @@
 
 enum { ROUNDS = 401, CALLS = 16 };
 
-#define OK(call)                                                                          \
-  do {                                                                                    \
-    if ((call) != 0) {                                                                    \
-      fprintf(stderr, "%s failed: %s\n", #call, ncclGetLastError(NULL));                  \
-      exit(1);                                                                            \
-    }                                                                                     \
+#define OK(call)                                                         \
+  do {                                                                   \
+    if ((call) != 0) {                                                   \
+      fprintf(stderr, "%s failed: %s\n", #call, ncclGetLastError(NULL)); \
+      exit(1);                                                           \
+    }                                                                    \
   } while (0)
 
 static ncclComm_t comm;

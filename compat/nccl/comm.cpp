@@ -81,8 +81,8 @@ ncclComm& known(ncclComm_t comm) {
 void refuse_state(const ncclComm& comm) {
   const State state = comm.state.load(std::memory_order_acquire);
   const ncclResult_t code = state == State::starting || state == State::destroyed ? ncclInvalidArgument
-                            : state == State::failed                             ? comm.result
-                                                                                 : ncclInvalidUsage;
+                            : state == State::failed                              ? comm.result
+                                                                                  : ncclInvalidUsage;
   refuse(code, name_of(comm), " ", words_for(state), state == State::failed ? concat(": ", comm.story) : "");
 }
 

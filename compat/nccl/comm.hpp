@@ -42,22 +42,22 @@ struct ncclComm {
   int device = 0;  // its number among GPUs; 0 on the host device
   bool on_host = true;
   onstream::nccl::Options options;
-  std::shared_ptr<onstream::World> world;         // while it is ready, finalized or revoked
-  onstream::Collective* collective = nullptr;     // the world's
-  onstream::nccl::Options::Checking checking{};   // whether hosts wait for each other at every collective
-  std::uint64_t serial = 0;                       // of this process's communicators
-  std::uint64_t children = 0;                     // split and shrunk from this one, ever; the same on every rank
-  std::thread starter;                            // of one that does not block
-  std::atomic<int> inside = 0;                    // threads that use the world
+  std::shared_ptr<onstream::World> world;        // while it is ready, finalized or revoked
+  onstream::Collective* collective = nullptr;    // the world's
+  onstream::nccl::Options::Checking checking{};  // whether hosts wait for each other at every collective
+  std::uint64_t serial = 0;                      // of this process's communicators
+  std::uint64_t children = 0;                    // split and shrunk from this one, ever; the same on every rank
+  std::thread starter;                           // of one that does not block
+  std::atomic<int> inside = 0;                   // threads that use the world
 
   std::mutex mutex;                               // guards what follows
   std::vector<onstream::nccl::Scaling> scalings;  // alive
   std::uint32_t scalings_made = 0;
-  std::set<const void*> registered;               // handles of buffers and windows
-  ncclResult_t result = ncclSuccess;              // why it failed
+  std::set<const void*> registered;   // handles of buffers and windows
+  ncclResult_t result = ncclSuccess;  // why it failed
   std::string story;
 
-  void* last_stream = nullptr;                    // of messages that were enqueued eagerly
+  void* last_stream = nullptr;  // of messages that were enqueued eagerly
   bool has_messages = false;
 };
 

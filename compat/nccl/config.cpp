@@ -14,14 +14,14 @@ class Reader {
   explicit Reader(const ncclConfig_t& config) : config_(config) {}
 
   template <class Value>
-  Value get(Value ncclConfig_t::*member, unsigned since, Value undefined) const {
+  Value get(Value ncclConfig_t::* member, unsigned since, Value undefined) const {
     const auto* const at = reinterpret_cast<const char*>(&(config_.*member));
     const auto end = static_cast<std::size_t>(at - reinterpret_cast<const char*>(&config_)) + sizeof(Value);
     return end <= config_.size && config_.version >= since ? config_.*member : undefined;
   }
 
   // An option of whole numbers from `least` to `most`; nothing where it was not set.
-  std::optional<int> number(const char* name, int ncclConfig_t::*member, unsigned since, int least, int most) const {
+  std::optional<int> number(const char* name, int ncclConfig_t::* member, unsigned since, int least, int most) const {
     const int value = get(member, since, NCCL_CONFIG_UNDEF_INT);
     if (value == NCCL_CONFIG_UNDEF_INT) return std::nullopt;
     demand(value >= least && value <= most, "the option ", name, " is ", value, ", but may be ", least, " to ", most);
@@ -52,8 +52,8 @@ constexpr int kMany = INT_MAX;
 void check_hints(const Reader& reader) {
   const auto most = reader.number("maxCTAs", &ncclConfig_t::maxCTAs, version(17), 1, kMany);
   const auto least = reader.number("minCTAs", &ncclConfig_t::minCTAs, version(17), 1, kMany);
-  demand(!least || !most || *least <= *most, "the option minCTAs is ", least.value_or(0), ", which is more than maxCTAs, ",
-         most.value_or(0));
+  demand(!least || !most || *least <= *most, "the option minCTAs is ", least.value_or(0),
+         ", which is more than maxCTAs, ", most.value_or(0));
   reader.number("cgaClusterSize", &ncclConfig_t::cgaClusterSize, version(17), 0, kMany);
   reader.number("splitShare", &ncclConfig_t::splitShare, version(18), 0, 1);
   reader.number("trafficClass", &ncclConfig_t::trafficClass, version(25), 0, kMany);

@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "onstream/base/error.hpp"
 #include "call.hpp"
+#include "onstream/base/error.hpp"
 
 namespace onstream::nccl {
 
@@ -115,7 +115,8 @@ class Turns {
   int turn_ = 0;
 };
 
-void exchange_many(World& world, std::span<const Call* const> receives, std::span<const Call* const> sends, Stream stream) {
+void exchange_many(World& world, std::span<const Call* const> receives, std::span<const Call* const> sends,
+                   Stream stream) {
   std::vector<std::shared_ptr<Request>> requests;
   requests.reserve(receives.size() + sends.size());
   for (const Call* const op : receives) {

@@ -124,8 +124,8 @@ void run_all(Group& group) {
   const bool one_comm = std::ranges::all_of(ops, [&](const Call& op) { return op.comm == ops.front().comm; });
   if (one_comm) return run(ops);
   sort_by_comm(ops, group.sorted);
-  const bool checked = std::ranges::any_of(
-      ops, [](const Call& op) { return op.comm->checking == Options::Checking::on; });
+  const bool checked =
+      std::ranges::any_of(ops, [](const Call& op) { return op.comm->checking == Options::Checking::on; });
   if (!checked) return for_each_comm(group.sorted, [](std::span<const Call> of_one) { run(of_one); });
   std::vector<std::function<void()>> tasks;  // hosts wait for each other
   for_each_comm(group.sorted, [&](std::span<const Call> of_one) { tasks.emplace_back([of_one] { run(of_one); }); });

@@ -9,8 +9,7 @@
 #include "onstream_nccl/calls.h"
 
 // Makes the twin of a call.
-#define ONSTREAM_NCCL_TWIN(name) \
-  extern "C" __attribute__((alias(#name))) decltype(name) p##name
+#define ONSTREAM_NCCL_TWIN(name) extern "C" __attribute__((alias(#name))) decltype(name) p##name
 
 namespace onstream::nccl {
 

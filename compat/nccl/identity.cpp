@@ -44,7 +44,8 @@ Launch launch_of(const ncclUniqueId& id, int rank, int size) {
   words >> kind >> name >> secret;
   demand(kind == kKind && name.size() == kWordDigits && secret.size() == kWordDigits,
          "the unique id was not made by ncclGetUniqueId of this library, or did not arrive whole; rank 0 makes it and "
-         "gives all ", NCCL_UNIQUE_ID_BYTES, " bytes of it to the others");
+         "gives all ",
+         NCCL_UNIQUE_ID_BYTES, " bytes of it to the others");
   return launch_at(name, secret, rank, size);
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // What all of them begin with.
 Call op_of(OpKind kind, const void* input, void* output, std::size_t count, ncclDataType_t type, ncclComm_t handle,
-         CUstream_st* stream) {
+           CUstream_st* stream) {
   Call op;
   op.comm = &ready(handle);
   op.kind = kind;
@@ -26,8 +26,8 @@ Call op_of(OpKind kind, const void* input, void* output, std::size_t count, nccl
 }
 
 void demand_rank(const Call& op, const char* what) {
-  demand(op.other >= 0 && op.other < op.comm->size, what, " ", op.other, " does not exist; the communicator has ranks 0 to ",
-         op.comm->size - 1);
+  demand(op.other >= 0 && op.other < op.comm->size, what, " ", op.other,
+         " does not exist; the communicator has ranks 0 to ", op.comm->size - 1);
 }
 
 // The buffers that this rank's part needs.
@@ -36,7 +36,8 @@ void demand_buffers(const Call& op) {
   const bool is_root = op.comm->rank == op.other;
   const bool reads = (op.kind != OpKind::broadcast && op.kind != OpKind::scatter) || is_root;
   const bool writes = (op.kind != OpKind::reduce && op.kind != OpKind::gather) || is_root;
-  demand(!reads || op.kind == OpKind::recv || op.input != nullptr, "the ", op.count, " elements to send are at a null pointer");
+  demand(!reads || op.kind == OpKind::recv || op.input != nullptr, "the ", op.count,
+         " elements to send are at a null pointer");
   demand(!writes || op.kind == OpKind::send || op.output != nullptr, "the place for ", op.count,
          " received elements is a null pointer");
 }
@@ -140,8 +141,7 @@ ncclResult_t ncclSend(const void* buffer, size_t count, ncclDataType_t type, int
   });
 }
 
-ncclResult_t ncclRecv(void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                      CUstream_st* stream) {
+ncclResult_t ncclRecv(void* buffer, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, CUstream_st* stream) {
   return guarded(__func__, comm, [&] {
     Call op = op_of(OpKind::recv, nullptr, buffer, count, type, comm, stream);
     return go_message(op, peer);

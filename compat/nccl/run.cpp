@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "call.hpp"
 #include "onstream/collective/algorithm.hpp"
 #include "onstream/plan/line.hpp"
-#include "call.hpp"
 
 namespace onstream::nccl {
 

@@ -82,8 +82,8 @@ void split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm*
   const auto mine = std::ranges::find(wishes, parent.rank, &Wish::rank);
   made->rank = static_cast<int>(mine - wishes.begin());
   made->size = static_cast<int>(wishes.size());
-  start(*made, launch_beside(parent.world->launch(), concat("split ", number, " color ", color), made->rank,
-                             made->size));
+  start(*made,
+        launch_beside(parent.world->launch(), concat("split ", number, " color ", color), made->rank, made->size));
 }
 
 std::set<int> excluded_of(const ncclComm& parent, const int* list, int count) {
@@ -171,9 +171,8 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ou
     const std::uint64_t number = parent.children++;
     ncclComm* const made = color == NCCL_SPLIT_NOCOLOR ? nullptr : &child_of(parent, 0, 1, config);
     *out = made;
-    return submit({made, out, [&parent, number, color, key, made, out] {
-                     split(parent, number, color, key, made, out);
-                   }});
+    return submit(
+        {made, out, [&parent, number, color, key, made, out] { split(parent, number, color, key, made, out); }});
   });
 }
 

@@ -11,8 +11,8 @@ namespace onstream::nccl {
 namespace {
 
 constexpr std::array<ElementType, ncclNumTypes> kTypes{
-    ElementType::int8,    ElementType::uint8,   ElementType::int32,    ElementType::uint32,
-    ElementType::int64,   ElementType::uint64,  ElementType::float16,  ElementType::float32,
+    ElementType::int8,    ElementType::uint8,    ElementType::int32,       ElementType::uint32,
+    ElementType::int64,   ElementType::uint64,   ElementType::float16,     ElementType::float32,
     ElementType::float64, ElementType::bfloat16, ElementType::float8_e4m3, ElementType::float8_e5m2};
 constexpr std::array<ReduceOp, ncclNumOps> kOps{ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min,
                                                 ReduceOp::avg};
@@ -53,8 +53,8 @@ void set_reduction(Call& op, ncclRedOp_t number) {
   ncclComm& comm = *op.comm;
   const std::lock_guard lock(comm.mutex);
   const auto found = std::ranges::find(comm.scalings, number, &Scaling::number);
-  demand(found != comm.scalings.end(), "there is no reduction ", static_cast<long>(number),
-         ": it is not one of 0 to ", kOps.size() - 1, ", nor was it made for this communicator, or it was destroyed");
+  demand(found != comm.scalings.end(), "there is no reduction ", static_cast<long>(number), ": it is not one of 0 to ",
+         kOps.size() - 1, ", nor was it made for this communicator, or it was destroyed");
   demand(found->type == op.type, "the reduction was made for ", name_of(found->type), ", but this is a collective of ",
          name_of(op.type));
   op.op = ReduceOp::premulsum;

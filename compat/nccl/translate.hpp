@@ -1,8 +1,8 @@
 // NCCL's types and reductions as onstream's. Throws Refusal for numbers that are none.
 #pragma once
 
-#include "comm.hpp"
 #include "call.hpp"
+#include "comm.hpp"
 
 namespace onstream::nccl {
 

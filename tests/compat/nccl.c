@@ -68,8 +68,8 @@ static void check_reduction(struct ranked* me, const struct reduction* one) {
   if (one->kind != TO_ONE || me->rank == root) {
     for (i = 0; i < one->count; ++i) put_number(one->type, result_of(one->op, me->size, begin + i), values + i * bytes);
     if (!holds(output, values, one->count * bytes)) {
-      fprintf(stderr, "rank %d: kind %d of type %d by op %d, %zu elements%s: the result is wrong\n", me->rank, one->kind,
-              one->type, one->op, one->count, one->in_place ? " in place" : "");
+      fprintf(stderr, "rank %d: kind %d of type %d by op %d, %zu elements%s: the result is wrong\n", me->rank,
+              one->kind, one->type, one->op, one->count, one->in_place ? " in place" : "");
       _exit(1);
     }
   }
@@ -240,7 +240,8 @@ static void a_group_of_messages_may_come_in_any_order(struct ranked* me) {
       const int peer = (me->rank % 2 ? k : me->size - 1 - k + me->rank) % me->size;
       if (me->rank % 2) OK(ncclRecv(in + (size_t)peer * sizes[i], sizes[i], ncclUint8, peer, me->comm, me->stream));
       OK(ncclSend(out + (size_t)peer * sizes[i], sizes[i], ncclUint8, peer, me->comm, me->stream));
-      if (me->rank % 2 == 0) OK(ncclRecv(in + (size_t)peer * sizes[i], sizes[i], ncclUint8, peer, me->comm, me->stream));
+      if (me->rank % 2 == 0)
+        OK(ncclRecv(in + (size_t)peer * sizes[i], sizes[i], ncclUint8, peer, me->comm, me->stream));
     }
     OK(ncclGroupEnd());
     finish(me);
@@ -262,7 +263,8 @@ static void many_messages_of_one_group_match_in_order(struct ranked* me) {
   size_t i;
   for (i = 0; i < MANY; ++i) load_pattern(out + i * STEP * MANY, LEAST + i * STEP, part(me->rank, (int)i, 8));
   OK(ncclGroupStart());
-  for (i = 0; i < MANY; ++i) OK(ncclSend(out + i * STEP * MANY, LEAST + i * STEP, ncclUint8, next, me->comm, me->stream));
+  for (i = 0; i < MANY; ++i)
+    OK(ncclSend(out + i * STEP * MANY, LEAST + i * STEP, ncclUint8, next, me->comm, me->stream));
   for (i = 0; i < MANY; ++i) {
     OK(ncclRecv(in + i * STEP * MANY, LEAST + i * STEP, ncclUint8, previous, me->comm, me->stream));
   }
@@ -560,27 +562,27 @@ static void the_time_of_a_group_is_predicted(struct ranked* me) {
 
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {
-    CASE(every_type_is_reduced_by_every_op),
-    CASE(large_ones_are_reduced),
-    CASE(every_collective_moves_its_data),
-    CASE(nothing_is_moved_where_the_count_is_zero),
-    CASE(a_ring_of_messages_goes_round),
-    CASE(a_message_alone_arrives),
-    CASE(a_group_of_messages_may_come_in_any_order),
-    CASE(many_messages_of_one_group_match_in_order),
-    CASE(messages_of_a_group_may_be_on_several_streams),
-    CASE(collectives_and_messages_share_a_group),
-    CASE(the_default_stream_is_a_stream),
-    CASE(captured_work_is_replayed),
-    CASE(a_communicator_says_who_it_is),
-    CASE(a_communicator_is_split),
-    CASE(a_communicator_is_shrunk),
-    CASE(the_rest_goes_on_without_an_aborted_rank),
-    CASE(a_communicator_starts_in_the_background),
-    CASE(several_ids_make_one_communicator),
-    CASE(an_older_config_is_understood),
-    CASE(memory_is_registered),
-    CASE(the_time_of_a_group_is_predicted),
+      CASE(every_type_is_reduced_by_every_op),
+      CASE(large_ones_are_reduced),
+      CASE(every_collective_moves_its_data),
+      CASE(nothing_is_moved_where_the_count_is_zero),
+      CASE(a_ring_of_messages_goes_round),
+      CASE(a_message_alone_arrives),
+      CASE(a_group_of_messages_may_come_in_any_order),
+      CASE(many_messages_of_one_group_match_in_order),
+      CASE(messages_of_a_group_may_be_on_several_streams),
+      CASE(collectives_and_messages_share_a_group),
+      CASE(the_default_stream_is_a_stream),
+      CASE(captured_work_is_replayed),
+      CASE(a_communicator_says_who_it_is),
+      CASE(a_communicator_is_split),
+      CASE(a_communicator_is_shrunk),
+      CASE(the_rest_goes_on_without_an_aborted_rank),
+      CASE(a_communicator_starts_in_the_background),
+      CASE(several_ids_make_one_communicator),
+      CASE(an_older_config_is_understood),
+      CASE(memory_is_registered),
+      CASE(the_time_of_a_group_is_predicted),
   };
   return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
 }

@@ -179,12 +179,12 @@ static void one_thread_starts_ranks_in_the_background(struct ranked* me) {
 
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {
-    CASE(one_thread_drives_all_ranks),
-    CASE(one_group_has_many_ops_of_all_ranks),
-    CASE(one_thread_passes_messages_round),
-    CASE(one_thread_makes_ranks_by_an_id),
-    CASE(one_thread_splits_and_shrinks_all_ranks),
-    CASE(one_thread_starts_ranks_in_the_background),
+      CASE(one_thread_drives_all_ranks),
+      CASE(one_group_has_many_ops_of_all_ranks),
+      CASE(one_thread_passes_messages_round),
+      CASE(one_thread_makes_ranks_by_an_id),
+      CASE(one_thread_splits_and_shrinks_all_ranks),
+      CASE(one_thread_starts_ranks_in_the_background),
   };
   return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
 }

@@ -19,26 +19,25 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                             \
-  do {                                                                                               \
-    if (!(condition)) {                                                                              \
-      fprintf(stderr, "%s:%d: %s does not hold (%s)\n", __FILE__, __LINE__, #condition,              \
-              ncclGetLastError(NULL));                                                               \
-      _exit(1);                                                                                      \
-    }                                                                                                \
+#define CHECK(condition)                                                                                         \
+  do {                                                                                                           \
+    if (!(condition)) {                                                                                          \
+      fprintf(stderr, "%s:%d: %s does not hold (%s)\n", __FILE__, __LINE__, #condition, ncclGetLastError(NULL)); \
+      _exit(1);                                                                                                  \
+    }                                                                                                            \
   } while (0)
 #define OK(call) CHECK((call) == ncclSuccess)
 #define CUDA_OK(call) CHECK((call) == cudaSuccess)
 
 /* The call must be refused with this result, and say this. */
-#define REFUSED(call, result, words)                                                                 \
-  do {                                                                                               \
-    const ncclResult_t got_ = (call);                                                                \
-    if (got_ != (result) || strstr(ncclGetLastError(NULL), (words)) == NULL) {                       \
-      fprintf(stderr, "%s:%d: %s gave %d and said '%s', not %d and '%s'\n", __FILE__, __LINE__,      \
-              #call, (int)got_, ncclGetLastError(NULL), (int)(result), (words));                     \
-      _exit(1);                                                                                      \
-    }                                                                                                \
+#define REFUSED(call, result, words)                                                                              \
+  do {                                                                                                            \
+    const ncclResult_t got_ = (call);                                                                             \
+    if (got_ != (result) || strstr(ncclGetLastError(NULL), (words)) == NULL) {                                    \
+      fprintf(stderr, "%s:%d: %s gave %d and said '%s', not %d and '%s'\n", __FILE__, __LINE__, #call, (int)got_, \
+              ncclGetLastError(NULL), (int)(result), (words));                                                    \
+      _exit(1);                                                                                                   \
+    }                                                                                                             \
   } while (0)
 
 /* One rank, as a case gets it. */

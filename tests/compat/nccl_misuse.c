@@ -138,7 +138,8 @@ static void a_reduction_is_of_its_communicator_and_type(struct ranked* me) {
   REFUSED(ncclRedOpDestroy(op, made), ncclInvalidArgument, "was not made for this communicator");
   REFUSED(ncclRedOpDestroy(ncclSum, me->comm), ncclInvalidArgument, "is one of NCCL's own");
   OK(ncclRedOpDestroy(op, me->comm));
-  REFUSED(ncclAllReduce(data, data, 1, ncclFloat, op, me->comm, me->stream), ncclInvalidArgument, "or it was destroyed");
+  REFUSED(ncclAllReduce(data, data, 1, ncclFloat, op, me->comm, me->stream), ncclInvalidArgument,
+          "or it was destroyed");
   REFUSED(ncclRedOpDestroy(op, me->comm), ncclInvalidArgument, "or was destroyed before");
   REFUSED(ncclRedOpCreatePreMulSum(&op, (void*)&factor, ncclFloat, ncclScalarDevice, me->comm), ncclInvalidUsage,
           "a scalar in device memory");
@@ -280,22 +281,22 @@ static void ranks_that_differ_are_named_in_the_checking_mode(struct ranked* me) 
 
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {
-    CASE(wrong_arguments_of_collectives_are_refused),
-    CASE(wrong_arguments_of_communicators_are_refused),
-    CASE(an_option_that_is_not_known_is_refused),
-    CASE(a_destroyed_communicator_is_refused),
-    CASE(a_finalized_communicator_is_refused),
-    CASE(a_revoked_communicator_is_refused_but_may_be_shrunk),
-    CASE(a_reduction_is_of_its_communicator_and_type),
-    CASE(memory_that_is_not_known_is_refused),
-    CASE(a_spoilt_group_starts_nothing),
-    CASE(a_group_does_not_mix_ops_with_ends_and_starts),
-    CASE(what_is_not_supported_is_refused),
-    CASE(a_message_larger_than_its_receive_is_told),
-    CASE(a_late_rank_is_named_at_the_deadline),
-    CASE(a_dead_rank_is_named),
-    CASE(an_abort_ends_what_waits),
-    CASE(ranks_that_differ_are_named_in_the_checking_mode),
+      CASE(wrong_arguments_of_collectives_are_refused),
+      CASE(wrong_arguments_of_communicators_are_refused),
+      CASE(an_option_that_is_not_known_is_refused),
+      CASE(a_destroyed_communicator_is_refused),
+      CASE(a_finalized_communicator_is_refused),
+      CASE(a_revoked_communicator_is_refused_but_may_be_shrunk),
+      CASE(a_reduction_is_of_its_communicator_and_type),
+      CASE(memory_that_is_not_known_is_refused),
+      CASE(a_spoilt_group_starts_nothing),
+      CASE(a_group_does_not_mix_ops_with_ends_and_starts),
+      CASE(what_is_not_supported_is_refused),
+      CASE(a_message_larger_than_its_receive_is_told),
+      CASE(a_late_rank_is_named_at_the_deadline),
+      CASE(a_dead_rank_is_named),
+      CASE(an_abort_ends_what_waits),
+      CASE(ranks_that_differ_are_named_in_the_checking_mode),
   };
   return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
 }

@@ -47,7 +47,9 @@ class Toolkit:
 def toolkit() -> Toolkit:
     folder = libmp_folder() / "compat"
     built = folder / "nccl"
-    assert (built / "libonstream_nccl.so").exists(), f"there is no libonstream_nccl.so in {built}; `make libmp` builds it"
+    assert (built / "libonstream_nccl.so").exists(), (
+        f"there is no libonstream_nccl.so in {built}; `make libmp` builds it"
+    )
     if shutil.which("cc") is None:
         pytest.skip("NCCL programs are compiled with cc, and there is none")
     options = [f"-I{INCLUDE}", f"-L{built}", f"-Wl,-rpath,{built}", "-pthread"]
@@ -63,7 +65,7 @@ def toolkit() -> Toolkit:
 
 
 def cases_of(source: str) -> list[str]:
-    return re.findall(r"^    CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
+    return re.findall(r"^ +CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
 
 
 def compiled(source: Path, *warnings: str) -> Path:
@@ -108,7 +110,8 @@ def run_cases(source: str, mode: str, ranks: int, cases: list[str], folder: Path
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize(
-    ("mode", "ranks"), [("threads", 1), ("threads", 2), ("threads", 5), ("processes", 1), ("processes", 2), ("processes", 4)]
+    ("mode", "ranks"),
+    [("threads", 1), ("threads", 2), ("threads", 5), ("processes", 1), ("processes", 2), ("processes", 4)],
 )
 def test_nccl(mode: str, ranks: int, tmp_path: Path) -> None:
     cases = [case for case in cases_of("nccl.c") if mode == "processes" or case not in OF_PROCESSES_ONLY]
@@ -169,9 +172,20 @@ def test_a_program_linked_for_nccl_runs_with_the_drop_in(tmp_path: Path) -> None
     tools = toolkit()
     drop_in = tools.folder / "nccl" / "drop_in"
     program = tmp_path / "program"
-    options = [option for option in tools.options if str(tools.folder / "nccl") not in option or option.startswith("-I")]
+    options = [
+        option for option in tools.options if str(tools.folder / "nccl") not in option or option.startswith("-I")
+    ]
     libraries = [part.replace("-lonstream_nccl", "-lnccl") for part in tools.libraries]
-    command = ["cc", "-std=gnu11", *options, f"-L{drop_in}", str(SOURCES / "nccl_alone.c"), "-o", str(program), *libraries]
+    command = [
+        "cc",
+        "-std=gnu11",
+        *options,
+        f"-L{drop_in}",
+        str(SOURCES / "nccl_alone.c"),
+        "-o",
+        str(program),
+        *libraries,
+    ]
     status, output = call(command, COMPILE_LIMIT_S)
     assert status == 0, output
     needed = subprocess.run(["readelf", "-d", str(program)], capture_output=True, text=True, check=True).stdout
@@ -216,12 +230,16 @@ def test_the_layouts_are_those_of_the_abi(tmp_path: Path) -> None:
     lines = "\n".join(f'_Static_assert({what} == {value}, "{what}");' for what, value in facts.items())
     source = tmp_path / "facts.c"
     source.write_text(f"#include <nccl.h>\n{lines}\n")
-    status, output = call(["cc", *toolkit().options, "-c", str(source), "-o", str(tmp_path / "facts.o")], COMPILE_LIMIT_S)
+    status, output = call(
+        ["cc", *toolkit().options, "-c", str(source), "-o", str(tmp_path / "facts.o")], COMPILE_LIMIT_S
+    )
     assert status == 0, output
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 def test_the_cost_of_a_small_call_is_printed() -> None:
-    status, output = call([str(compiled(ROOT / "bench" / "nccl_calls.c", "-Wall", "-Wextra", "-Werror"))], LIMIT_S, SETTINGS)
+    status, output = call(
+        [str(compiled(ROOT / "bench" / "nccl_calls.c", "-Wall", "-Wextra", "-Werror"))], LIMIT_S, SETTINGS
+    )
     assert status == 0, output
     assert len(re.findall(r": best \d+, median \d+ ns$", output, re.MULTILINE)) == 3

@@ -4,8 +4,8 @@
 
 #include <cuda_runtime.h>
 #ifdef CUDART_VERSION /* programs rely on these, as they come with NCCL's own header */
-#include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #if defined(__cplusplus) && CUDART_VERSION >= 11080
 #include <cuda_fp8.h>
 #endif

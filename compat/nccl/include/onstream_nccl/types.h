@@ -12,9 +12,8 @@
 #define NCCL_MINOR 27
 #define NCCL_PATCH 7
 #define NCCL_SUFFIX ""
-#define NCCL_VERSION(major, minor, patch)                                       \
-  ((major) <= 2 && (minor) <= 8 ? (major) * 1000 + (minor) * 100 + (patch)      \
-                                : (major) * 10000 + (minor) * 100 + (patch))
+#define NCCL_VERSION(major, minor, patch) \
+  ((major) <= 2 && (minor) <= 8 ? (major) * 1000 + (minor) * 100 + (patch) : (major) * 10000 + (minor) * 100 + (patch))
 #define NCCL_VERSION_CODE 22707
 #define ONSTREAM_NCCL_INTERFACE 22809
 
@@ -80,11 +79,11 @@ typedef struct ncclConfig_v22800 {
 } ncclConfig_t;
 
 #define ONSTREAM_NCCL_CONFIG_MAGIC 0xcafebeef
-#define NCCL_CONFIG_INITIALIZER                                                                            \
-  {sizeof(ncclConfig_t),  ONSTREAM_NCCL_CONFIG_MAGIC, ONSTREAM_NCCL_INTERFACE, NCCL_CONFIG_UNDEF_INT,      \
-   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      NCCL_CONFIG_UNDEF_INT,   NCCL_CONFIG_UNDEF_PTR,      \
-   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      NCCL_CONFIG_UNDEF_PTR,   NCCL_CONFIG_UNDEF_INT,      \
-   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      NCCL_CONFIG_UNDEF_INT,   NCCL_CONFIG_UNDEF_INT,      \
+#define NCCL_CONFIG_INITIALIZER                                                                       \
+  {sizeof(ncclConfig_t),  ONSTREAM_NCCL_CONFIG_MAGIC, ONSTREAM_NCCL_INTERFACE, NCCL_CONFIG_UNDEF_INT, \
+   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      NCCL_CONFIG_UNDEF_INT,   NCCL_CONFIG_UNDEF_PTR, \
+   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      NCCL_CONFIG_UNDEF_PTR,   NCCL_CONFIG_UNDEF_INT, \
+   NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT,      NCCL_CONFIG_UNDEF_INT,   NCCL_CONFIG_UNDEF_INT, \
    NCCL_CONFIG_UNDEF_INT}
 
 /* What ncclGroupSimulateEnd tells. */
@@ -97,7 +96,7 @@ typedef struct ncclSimInfo_v22200 {
 
 #define ONSTREAM_NCCL_SIM_MAGIC 0x74685283
 #define NCCL_SIM_INFO_INITIALIZER \
-  { sizeof(ncclSimInfo_t), ONSTREAM_NCCL_SIM_MAGIC, ONSTREAM_NCCL_INTERFACE, NCCL_UNDEF_FLOAT }
+  {sizeof(ncclSimInfo_t), ONSTREAM_NCCL_SIM_MAGIC, ONSTREAM_NCCL_INTERFACE, NCCL_UNDEF_FLOAT}
 
 typedef enum {
   ncclInt8 = 0,
