@@ -1,9 +1,9 @@
 // A group's messages of one communicator, started together.
 //
-// One send and one receive are one launch (World::sendrecv), a message alone is one too. Of more, all receives are
-// posted, then all sends, then all are waited for; so no order of the calls, on any rank, makes one wait for another
-// that has not started. A lane takes a limited number of posted receives, so that is done by turns of so many for each
-// peer: the n-th message of a pair is in the same turn on both sides.
+// World::exchange does that, on a GPU in one launch for up to seven peers; a message alone is one too. So no order of
+// the calls, on any rank, makes one wait for another that has not started. A lane takes a limited number of posted
+// receives, so of many messages there are turns of so many for each peer: the n-th message of a pair is in the same
+// turn on both sides.
 //
 // Messages between two ranks match in the order of the calls, whichever streams they are on: what follows on another
 // stream waits for what came before, outside of captures.
@@ -93,18 +93,23 @@ class Turns {
   }
 
   // The messages of the next turn; false if there is none.
-  bool next(std::vector<const Call*>& receives, std::vector<const Call*>& sends) {
-    receives.clear();
-    sends.clear();
+  bool next(std::vector<Incoming>& in, std::vector<Outgoing>& out) {
+    in.clear();
+    out.clear();
     std::ranges::fill(counts_, 0);
     for (const Call& op : messages_) {
       if (op.other == own_) continue;
       const std::size_t direction = op.kind == OpKind::send ? 0 : 1;
       const int number = counts_[2 * static_cast<std::size_t>(op.other) + direction]++;
-      if (number / most_ == turn_) (op.kind == OpKind::send ? sends : receives).push_back(&op);
+      if (number / most_ != turn_) continue;
+      if (op.kind == OpKind::send) {
+        out.push_back(outgoing(op));
+      } else {
+        in.push_back(incoming(op));
+      }
     }
     ++turn_;
-    return !sends.empty() || !receives.empty();
+    return !in.empty() || !out.empty();
   }
 
  private:
@@ -115,32 +120,12 @@ class Turns {
   int turn_ = 0;
 };
 
-void exchange_many(World& world, std::span<const Call* const> receives, std::span<const Call* const> sends,
-                   Stream stream) {
-  std::vector<std::shared_ptr<Request>> requests;
-  requests.reserve(receives.size() + sends.size());
-  for (const Call* const op : receives) {
-    requests.push_back(world.irecv(op->output, op->bytes(), op->other, {}, stream));
-  }
-  std::vector<Outgoing> out;
-  out.reserve(sends.size());
-  for (const Call* const op : sends) out.push_back(outgoing(*op));
-  for (auto& request : world.isend_all(out, stream)) requests.push_back(std::move(request));
-  world.wait_all(requests, stream);
-}
-
 void exchange_all(ncclComm& comm, std::span<const Call> messages, Stream stream) {
   copy_own(comm, messages, stream);
   Turns turns(comm, messages);
-  std::vector<const Call*> receives;
-  std::vector<const Call*> sends;
-  while (turns.next(receives, sends)) {
-    if (receives.size() == 1 && sends.size() == 1) {
-      comm.world->sendrecv(outgoing(*sends.front()), incoming(*receives.front()), stream);
-    } else {
-      exchange_many(*comm.world, receives, sends, stream);
-    }
-  }
+  std::vector<Incoming> in;
+  std::vector<Outgoing> out;
+  while (turns.next(in, out)) comm.world->exchange(out, in, stream);
 }
 
 void run_one(ncclComm& comm, const Call& op, Stream stream) {
