@@ -164,7 +164,17 @@ def exported(library: Path) -> set[str]:
 def test_all_that_is_declared_is_exported(library: str) -> None:
     found = exported(toolkit().folder / "nccl" / library)
     assert declared() <= found
-    assert found - declared() == {f"{p}ncclDevComm{end}" for p in ("", "p") for end in ("Create", "Destroy")}
+
+
+def test_every_call_of_nvidias_library_is_there() -> None:
+    """Else a program that loads both would hand that one a communicator of this one."""
+    nvcc = shutil.which("nvcc")
+    folders = [] if nvcc is None else [Path(nvcc).resolve().parent.parent / name for name in ("lib", "lib64")]
+    found = [folder / "libnccl.so.2" for folder in folders if (folder / "libnccl.so.2").exists()]
+    if not found:
+        pytest.skip("there is no libnccl.so.2 of NVIDIA beside nvcc")
+    inner = {"ncclResetDebugInitInternal", "ncclLLA2ACalcSlots", "pncclResetDebugInitInternal"}
+    assert exported(found[0]) - inner - exported(toolkit().folder / "nccl" / "libonstream_nccl.so") == set()
 
 
 def test_a_program_linked_for_nccl_runs_with_the_drop_in(tmp_path: Path) -> None:
