@@ -221,7 +221,7 @@ static inline void run_threads(const struct test_case* test, int size) {
 /* Rank 0 writes the id, the others read it once it is whole. */
 static inline ncclUniqueId id_by_file(const char* path, int rank) {
   const struct timespec pause = {0, 1000000};
-  char draft[4096];
+  char draft[4200];
   ncclUniqueId id;
   FILE* file = NULL;
   int rounds;
