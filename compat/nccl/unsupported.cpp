@@ -17,9 +17,7 @@ struct ncclTeam {
 };
 
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements* requirements, ncclDevComm* made);
-ncclResult_t pncclDevCommCreate(ncclComm_t comm, const ncclDevCommRequirements* requirements, ncclDevComm* made);
 ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const ncclDevComm* made);
-ncclResult_t pncclDevCommDestroy(ncclComm_t comm, const ncclDevComm* made);
 ncclResult_t ncclGinBarrierCreateRequirement(ncclComm_t comm, ncclTeam team, int barriers, ncclBarrierHandle* handle,
                                              ncclDevResourceRequirements* made);
 ncclResult_t ncclLsaBarrierCreateRequirement(ncclTeam team, int barriers, ncclBarrierHandle* handle,
@@ -83,3 +81,11 @@ int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) { return ncclTea
 
 ONSTREAM_NCCL_TWIN(ncclDevCommCreate);
 ONSTREAM_NCCL_TWIN(ncclDevCommDestroy);
+ONSTREAM_NCCL_TWIN(ncclGinBarrierCreateRequirement);
+ONSTREAM_NCCL_TWIN(ncclLsaBarrierCreateRequirement);
+ONSTREAM_NCCL_TWIN(ncclLLA2ACreateRequirement);
+ONSTREAM_NCCL_TWIN(ncclTeamWorld);
+ONSTREAM_NCCL_TWIN(ncclTeamLsa);
+ONSTREAM_NCCL_TWIN(ncclTeamRail);
+ONSTREAM_NCCL_TWIN(ncclTeamRankToWorld);
+ONSTREAM_NCCL_TWIN(ncclTeamRankToLsa);
