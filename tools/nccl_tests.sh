@@ -38,8 +38,8 @@ stage() {
   [[ -f $drop_in/libnccl.so.2 ]] || stop "there is no libnccl.so.2 in $drop_in; build onstream first (make build)"
   [[ -f $source_folder/src/common.cu ]] || stop "$source_folder is no checkout of nccl-tests"
   rm -rf "$home"
-  mkdir -p "$home/lib" "$home/include"
-  cp -r "${NCCL_INCLUDE:-compat/nccl/include}/." "$home/include/"
+  mkdir -p "$home/lib"
+  ln -s "$(realpath "${NCCL_INCLUDE:-compat/nccl/include}")" "$home/include"
   ln -s "$drop_in/libnccl.so.2" "$home/lib/libnccl.so.2"
   ln -s libnccl.so.2 "$home/lib/libnccl.so"
 }
