@@ -59,12 +59,12 @@ def gpu_architectures() -> list[str]:
 
 
 def needs_stand_in(arguments: argparse.Namespace) -> bool:
-    """Whether programs of libmp's interface cannot run over this build: it has CUDA, and the machine no GPU."""
+    """Whether programs of libmp's or NCCL's interface cannot run over this build: it has CUDA, and the machine no GPU."""
     return cuda_compiler(arguments.cuda) is not None and not gpu_architectures()
 
 
 def stand_in_of(arguments: argparse.Namespace) -> argparse.Namespace:
-    """The second tree that they run over then: host only, and of it nothing but libmp's interface."""
+    """The second tree that they run over then: host only, and of it nothing but the interfaces of compat/."""
     return argparse.Namespace(**{**vars(arguments), "build": f"{arguments.build}-libmp", "cuda": "0"})
 
 

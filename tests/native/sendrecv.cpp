@@ -54,6 +54,52 @@ void go_round(World& world, Path path, MemoryKind kind) {
   world.barrier();
 }
 
+// Every rank to every rank, itself too, at once: from each a message of its own, asked for in an order of its own.
+struct Crowd {
+  Crowd(World& of_world, std::size_t of_bytes)
+      : world(of_world),
+        bytes(of_bytes),
+        stride(bytes + 16),
+        out(world, stride * static_cast<std::size_t>(world.size())),
+        in(world, stride * static_cast<std::size_t>(world.size())),
+        stream(world.device().create_stream()) {
+    for (int i = 0; i < world.size(); ++i) {
+      const int to = (world.rank() % 2 == 0 ? i : world.size() - 1 - i + world.rank()) % world.size();
+      const std::size_t at = stride * static_cast<std::size_t>(to);
+      sends.push_back({out.data() + at, bytes, to, {}});
+      receives.insert(receives.begin(), {in.data() + at, bytes, to, {}});
+    }
+  }
+  ~Crowd() { world.device().destroy_stream(stream); }
+
+  unsigned seed(int from, int to, int step) const { return seed_of(from * 16 + to, bytes, step); }
+  void fill(int step) {
+    std::vector<unsigned char> all(out.bytes());
+    for (int to = 0; to < world.size(); ++to) {
+      std::ranges::copy(pattern(bytes, seed(world.rank(), to, step)),
+                        all.begin() + static_cast<std::ptrdiff_t>(stride) * to);
+    }
+    out.write(all);
+  }
+  void check(int step) const {
+    const std::vector<unsigned char> all = in.read();
+    for (int from = 0; from < world.size(); ++from) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(stride) * from;
+      const std::vector<unsigned char> got(begin, begin + static_cast<std::ptrdiff_t>(bytes));
+      CHECK(got == pattern(bytes, seed(from, world.rank(), step)));
+    }
+  }
+
+  World& world;
+  std::size_t bytes;
+  std::size_t stride;
+  TestBuffer out;
+  TestBuffer in;
+  Stream stream;
+  std::vector<Outgoing> sends;
+  std::vector<Incoming> receives;
+};
+
 }  // namespace
 
 CASE(a_ring_of_any_length_goes_round) {
@@ -69,6 +115,68 @@ CASE(every_path_and_kind_of_memory_goes_round) {
   for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::host}) {
     on_all_devices(2, [kind](World& world) { go_round(world, Path::automatic, kind); });
   }
+}
+
+CASE(all_messages_between_all_ranks_may_be_one_op) {
+  for (int size = 1; size <= 5; ++size) {
+    on_all_devices(size, [](World& world) {
+      for (const std::size_t bytes : kSizes) {
+        if (world.size() > 3 && bytes > 300000) continue;
+        Crowd crowd(world, bytes);
+        for (int step = 0; step < 3; ++step) {
+          crowd.fill(step);
+          world.exchange(crowd.sends, crowd.receives, crowd.stream);
+          world.synchronize(crowd.stream);
+          crowd.check(step);
+        }
+        world.barrier();
+      }
+    });
+  }
+}
+
+CASE(captured_messages_between_all_ranks_replay) {
+  on_all_devices(3, [](World& world) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{70000}}) {
+      Crowd crowd(world, bytes);
+      world.exchange(crowd.sends, crowd.receives, crowd.stream);
+      world.synchronize(crowd.stream);
+      world.device().begin_capture(crowd.stream);
+      world.exchange(crowd.sends, crowd.receives, crowd.stream);
+      const auto graph = world.device().end_capture(crowd.stream);
+      world.barrier();
+      for (int step = 0; step < 5; ++step) {
+        crowd.fill(step);
+        world.device().launch(graph, crowd.stream);
+        world.synchronize(crowd.stream);
+        crowd.check(step);
+      }
+      world.barrier();
+    }
+  });
+}
+
+CASE(messages_of_one_lane_match_in_their_order_within_an_op) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kEach = 5000;
+    constexpr int kCount = 6;
+    const int peer = 1 - world.rank();
+    const OwnStream stream(world);
+    TestBuffer out(world, kEach * kCount);
+    TestBuffer in(world, kEach * kCount);
+    out.write(pattern(out.bytes(), static_cast<unsigned>(world.rank())));
+    std::vector<Outgoing> sends;
+    std::vector<Incoming> receives;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      sends.push_back({out.data() + i * kEach, kEach, peer, {}});
+      receives.push_back({in.data() + i * kEach, kEach, peer, {}});
+    }
+    world.exchange(sends, receives, stream);
+    world.synchronize(stream);
+    CHECK(in.read() == pattern(in.bytes(), static_cast<unsigned>(peer)));
+    CHECK_THROWS(world.exchange(sends, std::vector<Incoming>{{in.data(), 8, 2, {}}}, stream), "rank 2 does not exist");
+    world.barrier();
+  });
 }
 
 CASE(few_blocks_are_enough) {

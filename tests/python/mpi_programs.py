@@ -81,7 +81,9 @@ def toolkit(of: Mpi) -> Toolkit:
     options = [f"-I{source / 'include'}", f"-L{built}", f"-Wl,-rpath,{built}", f"-Wl,-rpath,{of.prefix / 'lib'}"]
     nvcc = nvcc_of(folder)
     if nvcc is None:
-        return Toolkit([*options, f"-I{source / 'standin'}"], ["-lonstream_mp", "-lonstream_standin"], None)
+        standin = folder / "compat" / "standin"
+        options += [f"-I{ROOT / 'compat' / 'standin'}", f"-L{standin}", f"-Wl,-rpath,{standin}"]
+        return Toolkit(options, ["-lonstream_standin", "-lonstream_mp"], None)
     root = Path(nvcc).resolve().parent.parent
     folders = [f"-L{folder}" for folder in (root / "lib64", root / "lib") if folder.exists()]
     libraries = ["-lonstream_mp", *folders, "-lcudart_static", "-ldl", "-lrt", "-lpthread"]

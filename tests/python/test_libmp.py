@@ -39,7 +39,7 @@ def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
     """The program of one source, newer than what it is made of."""
     program = libmp_folder() / "tests" / "compat" / mpi.name / source.stem
     program.parent.mkdir(parents=True, exist_ok=True)
-    parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat" / "mp").rglob("*.h")]
+    parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat").rglob("*.h")]
     if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
         return program
     compiler = mpi.compiler("c++" if source.suffix == ".cpp" else "c")

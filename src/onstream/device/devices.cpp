@@ -21,10 +21,12 @@ std::vector<DeviceRow> gpus() { return list_cuda(); }
 std::string why_no_gpu() { return why_no_cuda(); }
 std::shared_ptr<Device> open_gpu(int ordinal) { return open_cuda(ordinal); }
 SmallCopies gpu_small_copies() { return cuda_small_copies(); }
+std::optional<int> gpu_of_thread() { return current_cuda(); }
 #else
 std::vector<DeviceRow> gpus() { return {}; }
 std::string why_no_gpu() { return "built without CUDA"; }
 SmallCopies gpu_small_copies() { return {"none", why_no_gpu()}; }
+std::optional<int> gpu_of_thread() { return std::nullopt; }
 std::shared_ptr<Device> open_gpu(int) { fail(ErrorCode::unsupported, "no cuda device: ", why_no_gpu()); }
 #endif
 
@@ -48,6 +50,8 @@ std::vector<DeviceRow> list_devices() {
 }
 
 std::string no_cuda_reason() { return gpus().empty() ? why_no_gpu() : std::string(); }
+
+std::optional<int> current_gpu() { return gpu_of_thread(); }
 
 SmallCopies small_copies_of(DeviceKind kind) {
   if (kind == DeviceKind::host) return host::small_copies();

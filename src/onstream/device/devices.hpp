@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ std::vector<DeviceRow> list_devices();
 
 // Why cuda devices are absent: "built without CUDA", "no driver", ... Empty when there are some.
 std::string no_cuda_reason();
+
+// The GPU that the calling thread has made current (cudaSetDevice), 0 if none; nothing where there are no GPUs.
+std::optional<int> current_gpu();
 
 // How small copies from the CPU to kernels work on devices of a kind, without opening one.
 SmallCopies small_copies_of(DeviceKind kind);

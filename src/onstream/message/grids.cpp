@@ -1,6 +1,7 @@
 #include "onstream/message/grids.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "onstream/tuner/blocks.hpp"
 
@@ -74,6 +75,45 @@ Grid Grids::exchange(lane::Exchange& body) const {
   body.receive_blocks = std::min(in.blocks, most - 1);
   return {body.receive_blocks + std::min(out.blocks, most - body.receive_blocks),
           pushes && fetches ? out.threads : std::max(in.threads, out.threads)};
+}
+
+template <int kMost>
+Grid Grids::exchange(lane::ExchangeMany<kMost>& body) const {
+  std::array<Grid, 2 * kMost> parts;
+  int pushing = 0;  // threads of those that push, which keep their shape
+  int threads = kOneWarp.threads;
+  const int count = body.receives + body.sends;
+  for (int i = 0; i < count; ++i) {
+    Grid& part = parts[static_cast<std::size_t>(i)];
+    if (i < body.receives) {
+      part = receive(body.receive[i].capacity, body.receive[i].offer_min);
+    } else {
+      const lane::Send& one = body.send[i - body.receives];
+      part = send(one);
+      if (one.bytes > one.ring_max && part.threads > kOneWarp.threads) pushing = std::max(pushing, part.threads);
+    }
+    threads = std::max(threads, part.threads);
+  }
+  const auto parted = std::span<const Grid>(parts).first(static_cast<std::size_t>(count));
+  return share(parted, body.ends, pushing > 0 ? pushing : threads);
+}
+template Grid Grids::exchange(lane::ExchangeMany<lane::kFew>& body) const;
+template Grid Grids::exchange(lane::ExchangeMany<lane::kMany>& body) const;
+
+// What all parts want, or in proportion what there is; a block each at least. There are as many blocks as parts.
+Grid Grids::share(std::span<const Grid> parts, std::span<std::int32_t> ends, int threads) const {
+  std::int64_t wanted = 0;
+  for (const Grid& part : parts) wanted += part.blocks;
+  const auto count = static_cast<std::int64_t>(parts.size());
+  const std::int64_t spare = max_blocks_ - count;  // beyond one each
+  std::int32_t end = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::int64_t more = parts[i].blocks - 1;
+    const bool fits = wanted <= max_blocks_;
+    end += static_cast<std::int32_t>(1 + (fits ? more : more * spare / (wanted - count)));
+    ends[i] = end;
+  }
+  return {end, threads};
 }
 
 Grid Grids::deliver(std::size_t bytes) const { return {blocks_for(bytes, block_bytes_, max_blocks_), kMaxThreads}; }

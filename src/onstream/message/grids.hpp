@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "onstream/plan/lane_exchange.hpp"
 #include "onstream/plan/lane_many.hpp"
@@ -22,12 +23,17 @@ class Grids {
   Grid receive(std::size_t bytes, std::size_t offer_min) const;
   // Both in one grid: the receive's blocks, body.receive_blocks of them, which this sets, and the send's.
   Grid exchange(lane::Exchange& body) const;
+  // All of an ExchangeMany in one grid: sets its `ends`.
+  template <int kMost>
+  Grid exchange(lane::ExchangeMany<kMost>& body) const;
+  int most_blocks() const { return static_cast<int>(max_blocks_); }
   bool side_by_side() const { return max_blocks_ >= 2; }
   Grid deliver(std::size_t bytes) const;
 
  private:
   Grid push(std::size_t bytes) const;
   Grid lead(std::size_t bytes) const;
+  Grid share(std::span<const Grid> parts, std::span<std::int32_t> ends, int threads) const;
 
   std::size_t block_bytes_;
   std::int64_t max_blocks_;

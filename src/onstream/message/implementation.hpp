@@ -32,6 +32,7 @@ class Messages::Implementation {
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
+  void exchange_all(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
   Status send(const Outgoing& message);
@@ -105,6 +106,10 @@ class Messages::Implementation {
   // --- sendrecv.cpp ---
   void check_both(const Outgoing& out, const Incoming& in);
   bool exchange(const Outgoing& out, const Incoming& in, Stream stream);
+
+  // --- exchange_many.cpp ---
+  template <int kMost>
+  bool side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
 
   // --- waits.cpp ---
   void check_request(const std::shared_ptr<Request>& request) const;

@@ -58,7 +58,8 @@ void Messages::Implementation::load_kernels() {
        {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
         &lane::await_send_kernel(), &lane::await_large_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(),
         &lane::await_receive_kernel(), &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(),
-        &lane::await_send_many_kernel(), &lane::exchange_kernel(), &plan::kernel(), &plan::brief_kernel()}) {
+        &lane::await_send_many_kernel(), &lane::exchange_kernel(), &lane::exchange_few_kernel(),
+        &lane::exchange_many_kernel(), &plan::kernel(), &plan::brief_kernel()}) {
     device_->load(*kernel);
   }
 }
@@ -158,6 +159,9 @@ std::vector<std::shared_ptr<Request>> Messages::isend_all(std::span<const Outgoi
 }
 void Messages::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
   implementation_->sendrecv(out, in, stream);
+}
+void Messages::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
+  implementation_->exchange_all(out, in, stream);
 }
 void Messages::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   implementation_->wait_all(requests, stream);

@@ -74,6 +74,9 @@ class Messages {
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
+  // As sendrecv of any number of each: none waits for another of them, nor for its place in the lists. Those of one
+  // lane and direction match in their order. On cuda one kernel for up to 7 of each, if all are of different lanes.
+  void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 
   // As isend for each in this order, and wait for each, for receives first. Small messages that follow each other on

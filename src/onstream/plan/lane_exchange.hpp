@@ -1,6 +1,9 @@
 // Exchange: a receive and an ordered send of one rank side by side in one kernel, as a ring or a halo by messages needs
 // them. Neither waits for the other, so ranks that all exchange at once do not deadlock.
 //
+// ExchangeMany is the same for several of each, all of different lanes: a group of messages, in whatever order they
+// were asked for.
+//
 // The first blocks receive: what answers a peer is never placed behind what waits for one. All blocks fit on the GPU
 // together. For devices whose blocks run side by side; the host device's do not, and it never launches this.
 #pragma once
@@ -48,5 +51,34 @@ struct Exchange {
     }
   }
 };
+
+// At most so many receives, and so many sends.
+template <int kMost>
+struct ExchangeMany {
+  std::int32_t receives = 0;
+  std::int32_t sends = 0;
+  std::int32_t ends[2 * kMost] = {};  // the block behind those of each receive, then of each send
+  Receive receive[kMost];
+  Send send[kMost];
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    int part = 0;
+    while (group.block() >= ends[part]) ++part;
+    const int first = part == 0 ? 0 : ends[part - 1];
+    const Part<Group> mine(group, first, ends[part] - first);
+    if (part < receives) return receive[part](mine);
+    const Send& one = send[part - receives];
+    if (one.bytes <= one.ring_max) {
+      one.small(mine);
+    } else {
+      one.direct(mine);
+    }
+  }
+};
+
+constexpr int kFew = 3;   // all others of four ranks; larger arguments take longer to come
+constexpr int kMany = 7;  // all others of eight, and what a kernel's arguments have room for
+static_assert(sizeof(ExchangeMany<kMany>) <= 4096, "a kernel's arguments end there");
 
 }  // namespace onstream::lane

@@ -63,5 +63,13 @@ const Kernel& exchange_kernel() {
   static const Kernel kernel{"lane_exchange", nullptr, ONSTREAM_CUDA_ADDRESS(exchange)};
   return kernel;
 }
+const Kernel& exchange_few_kernel() {
+  static const Kernel kernel{"lane_exchange_few", nullptr, ONSTREAM_CUDA_ADDRESS(exchange_few)};
+  return kernel;
+}
+const Kernel& exchange_many_kernel() {
+  static const Kernel kernel{"lane_exchange_many", nullptr, ONSTREAM_CUDA_ADDRESS(exchange_many)};
+  return kernel;
+}
 
 }  // namespace onstream::lane

@@ -19,7 +19,9 @@ CudaAddresses cuda_addresses() {
           reinterpret_cast<const void*>(&cuda_entry<AwaitReceive>),
           reinterpret_cast<const void*>(&cuda_entry<SendMany>),
           reinterpret_cast<const void*>(&cuda_entry<AwaitSendMany>),
-          reinterpret_cast<const void*>(&cuda_entry<Exchange>)};
+          reinterpret_cast<const void*>(&cuda_entry<Exchange>),
+          reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kFew>>),
+          reinterpret_cast<const void*>(&cuda_entry<ExchangeMany<kMany>>)};
 }
 
 }  // namespace onstream::lane

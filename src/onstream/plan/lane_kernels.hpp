@@ -18,7 +18,9 @@ const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 const Kernel& send_many_kernel();
 const Kernel& await_send_many_kernel();
-const Kernel& exchange_kernel();  // cuda only
+const Kernel& exchange_kernel();       // cuda only, as the next two
+const Kernel& exchange_few_kernel();   // ExchangeMany<kFew>
+const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
 
 #ifdef ONSTREAM_WITH_CUDA
 // Addresses of the __global__ functions, in the order above; lane_kernels.cu.
@@ -36,6 +38,8 @@ struct CudaAddresses {
   const void* send_many;
   const void* await_send_many;
   const void* exchange;
+  const void* exchange_few;
+  const void* exchange_many;
 };
 CudaAddresses cuda_addresses();
 #endif

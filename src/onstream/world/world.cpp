@@ -71,6 +71,9 @@ std::shared_ptr<Request> World::irecv(void* destination, std::size_t bytes, int 
   return messages_->irecv(destination, bytes, peer, options, stream);
 }
 void World::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) { messages_->sendrecv(out, in, stream); }
+void World::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
+  messages_->exchange(out, in, stream);
+}
 void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
 std::vector<std::shared_ptr<Request>> World::isend_all(std::span<const Outgoing> messages, Stream stream) {
   return messages_->isend_all(messages, stream);

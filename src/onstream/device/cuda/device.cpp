@@ -425,6 +425,18 @@ std::vector<DeviceRow> list_cuda() {
   return rows;
 }
 
+// Asked of the driver: another CUDA runtime in the process, the program's own, may have made it current.
+std::optional<int> current_cuda() {
+  std::string why_none;
+  if (cuda::count_gpus(why_none) == 0) return std::nullopt;
+  CUcontext context = nullptr;
+  cuda::check(cuda::driver().ctx_get_current(&context), "asking for this thread's current GPU");
+  if (context == nullptr) return 0;
+  CUdevice device = 0;
+  cuda::check(cuda::driver().ctx_get_device(&device), "asking for this thread's current GPU");
+  return device;
+}
+
 SmallCopies cuda_small_copies() { return cuda::SmallMemories::wanted(); }
 
 std::string why_no_cuda() {

@@ -38,6 +38,7 @@ Driver load() {
   Driver table;
   find(table.ctx_get_current, "cuCtxGetCurrent");
   find(table.ctx_set_current, "cuCtxSetCurrent");
+  find(table.ctx_get_device, "cuCtxGetDevice");
   find(table.device_get, "cuDeviceGet");
   find(table.device_get_attribute, "cuDeviceGetAttribute");
   find(table.pointer_get_attributes, "cuPointerGetAttributes");

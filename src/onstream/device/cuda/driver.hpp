@@ -9,6 +9,7 @@ namespace onstream::cuda {
 struct Driver {
   decltype(&::cuCtxGetCurrent) ctx_get_current = nullptr;
   decltype(&::cuCtxSetCurrent) ctx_set_current = nullptr;
+  decltype(&::cuCtxGetDevice) ctx_get_device = nullptr;
   decltype(&::cuDeviceGet) device_get = nullptr;
   decltype(&::cuDeviceGetAttribute) device_get_attribute = nullptr;
   decltype(&::cuPointerGetAttributes) pointer_get_attributes = nullptr;

@@ -21,6 +21,13 @@ struct CUevent_st {
   std::shared_ptr<std::atomic<std::uint64_t>> passed_ns = std::make_shared<std::atomic<std::uint64_t>>(0);
 };
 
+struct CUgraph_st {
+  std::shared_ptr<Graph> captured;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<Graph> captured;
+};
+
 namespace {
 
 struct State {
@@ -179,6 +186,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorInvalidDevice: return "cudaErrorInvalidDevice";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady: return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported: return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorUnknown: break;
   }
   return "cudaErrorUnknown";
@@ -343,4 +351,59 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEve
   const auto begin = static_cast<double>(start->passed_ns->load());
   *milliseconds = static_cast<float>((static_cast<double>(end->passed_ns->load()) - begin) / kNsPerMs);
   return cudaSuccess;
+}
+
+// --- graphs ---
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode /*mode*/) {
+  return guarded([&] {
+    if (stream == nullptr) return cudaErrorStreamCaptureUnsupported;
+    if (!is_known(stream)) return cudaErrorInvalidResourceHandle;
+    state().device->begin_capture({stream});
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  return guarded([&] {
+    if (!is_known(stream)) return cudaErrorInvalidResourceHandle;
+    if (graph == nullptr) return cudaErrorInvalidValue;
+    *graph = new CUgraph_st{state().device->end_capture(stream_of(stream))};
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  return guarded([&] {
+    if (!is_known(stream)) return cudaErrorInvalidResourceHandle;
+    if (status == nullptr) return cudaErrorInvalidValue;
+    const bool active = state().device->capturing(stream_of(stream));
+    *status = active ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long /*flags*/) {
+  if (made == nullptr || graph == nullptr) return note(cudaErrorInvalidValue);
+  *made = new CUgraphExec_st{graph->captured};
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+  return guarded([&] {
+    if (graph == nullptr) return cudaErrorInvalidValue;
+    if (!is_known(stream)) return cudaErrorInvalidResourceHandle;
+    state().device->launch(graph->captured, stream_of(stream));
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  delete graph;
+  return note(graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return note(graph != nullptr ? cudaSuccess : cudaErrorInvalidValue);
 }

@@ -1,8 +1,10 @@
-/* A stand-in for the few CUDA runtime calls that programs without kernels make: memory, copies, streams, events.
+/* A stand-in for the few CUDA runtime calls that programs without kernels make: memory, copies, streams, events, and
+ * graphs that are captured from streams.
  *
  * There is one "GPU", the host device of onstream: its memory is host memory that peers can share, its streams are
- * threads. So a program written for CUDA and libmp runs on a machine without either. It is no part of the onstream
- * library, is built only where there is no CUDA, and knows no kernels, graphs or contexts.
+ * threads. So a program written for CUDA and one of the interfaces in compat/ runs on a machine without either. It is
+ * no part of the onstream library, is built only where there is no CUDA, and knows no kernels or contexts, nor graphs
+ * that are put together by hand.
  *
  * As in CUDA, the calls that wait - cudaMemcpy, cudaMemset, cudaFree - wait for the default stream and for all streams
  * that were not made with cudaStreamNonBlocking. Otherwise the default stream is one like the others.
@@ -26,11 +28,21 @@ typedef enum cudaError {
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
+  cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorUnknown = 999
 } cudaError_t;
 
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
+typedef struct CUgraph_st* cudaGraph_t;
+typedef struct CUgraphExec_st* cudaGraphExec_t;
+
+enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal = 0,
+  cudaStreamCaptureModeThreadLocal = 1,
+  cudaStreamCaptureModeRelaxed = 2
+};
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 
 enum cudaMemcpyKind {
   cudaMemcpyHostToHost = 0,
@@ -121,7 +133,16 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
-/* The onstream stream behind the default stream, for libonstream_mp. */
+/* --- graphs --- */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus* status);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+
+/* The onstream stream behind the default stream, for the interfaces in compat/. */
 void* onstream_standin_default_stream(void);
 
 #ifdef __cplusplus

@@ -1,0 +1,159 @@
+#include "comm.hpp"
+
+#include <algorithm>
+#include <deque>
+
+#include "onstream/base/error.hpp"
+#include "onstream/device/devices.hpp"
+#include "onstream/device/group.hpp"
+
+// Of the stand-in for the CUDA runtime (compat/standin), if the program uses it: the stream behind its default stream.
+extern "C" __attribute__((weak)) void* onstream_standin_default_stream(void);
+
+namespace onstream::nccl {
+
+namespace {
+
+struct Comms {
+  std::mutex mutex;
+  std::deque<ncclComm> all;
+};
+
+Comms& comms() {
+  static auto* const of_process = new Comms;  // never destroyed: programs may end with communicators alive
+  return *of_process;
+}
+
+const char* words_for(State state) {
+  switch (state) {
+    case State::starting: return "is still starting; ask ncclCommGetAsyncError until it is not ncclInProgress any more";
+    case State::finalized: return "was finalized";
+    case State::revoked: return "was revoked";
+    case State::destroyed: return "was destroyed";
+    default: return "has failed";
+  }
+}
+
+std::string name_of(const ncclComm& comm) {
+  return concat("the communicator ", comm.options.name, comm.options.name.empty() ? "" : " ", "of rank ", comm.rank,
+                " of ", comm.size);
+}
+
+// What differs from a world's usual parameters: one lane with room for many small messages, and this rank's own GPU.
+Parameters parameters_of(const ncclComm& comm) {
+  Parameters parameters = Parameters::from_environment();
+  const auto prefer = [&](const char* name, const std::string& value) {
+    for (const ParameterRow& row : parameters.rows()) {
+      if (row.name == name && row.set_by == "default") return parameters.set(name, value);
+    }
+  };
+  prefer("lanes", "1");
+  prefer("lane_bytes", "262144");
+  if (comm.options.most_blocks) {
+    const auto most = std::min<std::int64_t>(parameters.collective_blocks, *comm.options.most_blocks);
+    parameters.set("collective_blocks", concat(most));
+  }
+  parameters.set("device", comm.on_host ? "host" : concat("cuda:", comm.device));
+  return parameters;
+}
+
+}  // namespace
+
+ncclComm& make_comm(int rank, int size, const Options& options) {
+  const std::optional<int> gpu = current_gpu();
+  const std::lock_guard lock(comms().mutex);
+  ncclComm& comm = comms().all.emplace_back();
+  comm.rank = rank;
+  comm.size = size;
+  comm.options = options;
+  comm.on_host = !gpu.has_value();
+  comm.device = gpu.value_or(0);
+  comm.serial = comms().all.size();
+  return comm;
+}
+
+ncclComm& known(ncclComm_t comm) {
+  demand(comm != nullptr, "the communicator is null");
+  demand(comm->magic == kMagic, "the communicator at ", static_cast<const void*>(comm), " is none");
+  return *comm;
+}
+
+void refuse_state(const ncclComm& comm) {
+  const State state = comm.state.load(std::memory_order_acquire);
+  const ncclResult_t code = state == State::starting || state == State::destroyed ? ncclInvalidArgument
+                            : state == State::failed                              ? comm.result
+                                                                                  : ncclInvalidUsage;
+  refuse(code, name_of(comm), " ", words_for(state), state == State::failed ? concat(": ", comm.story) : "");
+}
+
+Stream stream_of(const ncclComm& comm, CUstream_st* stream) {
+  if (stream == nullptr && comm.on_host && onstream_standin_default_stream != nullptr) {
+    return {onstream_standin_default_stream()};
+  }
+  return {stream};
+}
+
+void start(ncclComm& comm, const Launch& launch) {
+  comm.world = World::create(launch, parameters_of(comm));
+  comm.collective = &comm.world->collective();
+  const bool checks = comm.world->fabric()->parameters().collective_check == "on";
+  comm.checking = checks ? Options::Checking::on : Options::Checking::off;
+  comm.collective->run(collective::barrier());  // makes the channel, for which the hosts of all ranks wait
+  comm.state.store(State::ready, std::memory_order_release);  // pairs with ready()
+}
+
+void set_failed(ncclComm& comm, const Refusal& why) {
+  const std::lock_guard lock(comm.mutex);
+  comm.result = why.code();
+  comm.story = why.what();
+  comm.state.store(State::failed, std::memory_order_release);
+}
+
+void empty(ncclComm& comm) {
+  if (comm.starter.joinable()) comm.starter.join();
+  comm.state.store(State::destroyed, std::memory_order_seq_cst);  // pairs with Inside
+  for (std::uint32_t round = 0; comm.inside.load(std::memory_order_seq_cst) > 0; ++round) HostGroup::pause(round);
+  comm.collective = nullptr;
+  comm.world.reset();
+  const std::lock_guard lock(comm.mutex);
+  comm.scalings.clear();
+  comm.registered.clear();
+}
+
+void abort(ncclComm& comm, const char* why) {
+  if (comm.world == nullptr) return;
+  comm.world->abort(concat("rank ", comm.rank, " called ", why), Fabric::Cause::interrupt);
+}
+
+ncclResult_t result_of_failure(const ncclComm& comm) {
+  const std::optional<Failure> failure = comm.world == nullptr ? std::nullopt : comm.world->failure();
+  if (!failure || !failure->dead.empty()) return ncclRemoteError;
+  for (const FaultReport& fault : failure->faults) {
+    if (fault.status == Status::timeout) return ncclSystemError;
+  }
+  return ncclRemoteError;
+}
+
+ncclResult_t async_result(ncclComm& comm) {
+  switch (comm.state.load(std::memory_order_acquire)) {
+    case State::starting: return ncclInProgress;
+    case State::finalized:
+    case State::revoked: return ncclSuccess;
+    case State::failed: return comm.result;
+    case State::destroyed: refuse_state(comm);
+    case State::ready: break;
+  }
+  try {
+    const Inside inside(comm);
+    comm.world->check();
+    return ncclSuccess;
+  } catch (const Error&) {
+    const Refusal why = refusal_of(std::current_exception(), &comm);
+    if (why.code() == ncclInvalidUsage) return told("ncclCommGetAsyncError", why.code(), why.what());
+    const std::lock_guard lock(comm.mutex);
+    comm.story = why.what();
+    return why.code();
+  }
+}
+
+}  // namespace onstream::nccl

@@ -1,0 +1,118 @@
+// A communicator: a World of its own, and what NCCL's calls keep beside it.
+//
+// A handle is the object's address, so a call finds it at the price of two loads. Objects are never freed, only
+// emptied: a handle that was destroyed is noticed, for as long as the process lives, at about 400 bytes a communicator.
+// Calls on one communicator come from one thread at a time, as NCCL has it, but for ncclCommGetAsyncError,
+// ncclCommAbort and ncclGetLastError: whoever uses the world is Inside, and its end waits for that.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config.hpp"
+#include "guarded.hpp"
+#include "onstream/world/world.hpp"
+
+namespace onstream::nccl {
+
+enum class State { starting, ready, failed, finalized, revoked, destroyed };
+
+// An op that ncclRedOpCreatePreMulSum made.
+struct Scaling {
+  ncclRedOp_t number;
+  ElementType type;
+  double factor;
+  std::int64_t int_factor;
+};
+
+constexpr std::uint64_t kMagic = 0x6f6e636f6d6d3031;
+
+}  // namespace onstream::nccl
+
+struct ncclComm {
+  std::uint64_t magic = onstream::nccl::kMagic;
+  std::atomic<onstream::nccl::State> state = onstream::nccl::State::starting;
+  int rank = 0;
+  int size = 1;
+  int device = 0;  // its number among GPUs; 0 on the host device
+  bool on_host = true;
+  onstream::nccl::Options options;
+  std::shared_ptr<onstream::World> world;        // while it is ready, finalized or revoked
+  onstream::Collective* collective = nullptr;    // the world's
+  onstream::nccl::Options::Checking checking{};  // whether hosts wait for each other at every collective
+  std::uint64_t serial = 0;                      // of this process's communicators
+  std::uint64_t children = 0;                    // split and shrunk from this one, ever; the same on every rank
+  std::thread starter;                           // of one that does not block
+  std::atomic<int> inside = 0;                   // threads that use the world
+
+  std::mutex mutex;                               // guards what follows
+  std::vector<onstream::nccl::Scaling> scalings;  // alive
+  std::uint32_t scalings_made = 0;
+  std::set<const void*> registered;   // handles of buffers and windows
+  ncclResult_t result = ncclSuccess;  // why it failed
+  std::string story;
+
+  void* last_stream = nullptr;  // of messages that were enqueued eagerly
+  bool has_messages = false;
+};
+
+namespace onstream::nccl {
+
+// A new object, starting.
+ncclComm& make_comm(int rank, int size, const Options& options);
+// Throws ncclInvalidArgument for null and for what is no communicator.
+ncclComm& known(ncclComm_t comm);
+// Throws for one that is not in this state, saying in which it is.
+[[noreturn]] void refuse_state(const ncclComm& comm);
+
+// One that calls may use now.
+inline ncclComm& ready(ncclComm_t comm) {
+  if (comm == nullptr || comm->magic != kMagic || comm->state.load(std::memory_order_acquire) != State::ready)
+      [[unlikely]] {
+    refuse_state(known(comm));
+  }
+  return *comm;
+}
+
+// While one lives the communicator's world does.
+class Inside {
+ public:
+  explicit Inside(ncclComm& comm) : comm_(comm) {
+    comm_.inside.fetch_add(1, std::memory_order_seq_cst);  // pairs with empty(): one sees the other
+    if (comm_.state.load(std::memory_order_seq_cst) == State::ready) [[likely]]
+      return;
+    comm_.inside.fetch_sub(1, std::memory_order_release);
+    refuse_state(comm_);
+  }
+  ~Inside() { comm_.inside.fetch_sub(1, std::memory_order_release); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  ncclComm& comm_;
+};
+
+// The onstream stream that a program's handle means.
+Stream stream_of(const ncclComm& comm, CUstream_st* stream);
+
+// Makes the world, and the memory of its collectives. Blocks until all ranks have come. Throws.
+void start(ncclComm& comm, const Launch& launch);
+// It did not start, or its world has failed.
+void set_failed(ncclComm& comm, const Refusal& why);
+// Lets the world go, which waits for its work, bounded, and for who is inside.
+void empty(ncclComm& comm);
+// Makes all that waits in the world end. Nothing where there is none.
+void abort(ncclComm& comm, const char* why);
+
+// What became of the world: ncclSuccess while it is whole, and after messages that did not end well, once, what they
+// were. The text is kept in `story`.
+ncclResult_t async_result(ncclComm& comm);
+// The code for a world that has failed.
+ncclResult_t result_of_failure(const ncclComm& comm);
+
+}  // namespace onstream::nccl

@@ -1,0 +1,155 @@
+// A group's messages of one communicator, started together.
+//
+// World::exchange does that, on a GPU in one launch for up to seven peers; a message alone is one too. So no order of
+// the calls, on any rank, makes one wait for another that has not started. A lane takes a limited number of posted
+// receives, so of many messages there are turns of so many for each peer: the n-th message of a pair is in the same
+// turn on both sides.
+//
+// Messages between two ranks match in the order of the calls, whichever streams they are on: what follows on another
+// stream waits for what came before, outside of captures.
+#include <algorithm>
+#include <vector>
+
+#include "call.hpp"
+#include "onstream/base/error.hpp"
+
+namespace onstream::nccl {
+
+namespace {
+
+constexpr int kTurn = 48;  // messages of a pair; fewer than lane_receives, and they fit the ring where they are tiny
+
+Outgoing outgoing(const Call& op) { return {op.input, op.bytes(), op.other, {}}; }
+Incoming incoming(const Call& op) { return {op.output, op.bytes(), op.other, {}}; }
+
+// One stream for all of the group, in order behind the streams of its calls; they go on behind it.
+class Streams {
+ public:
+  Streams(ncclComm& comm, std::span<const Call> messages) : comm_(comm), device_(comm.world->device()) {
+    main_ = messages.front().stream;
+    const bool captured = device_.capturing(main_);
+    if (!captured && comm.has_messages && comm.last_stream != main_.handle) {
+      for (const auto& event : comm.world->unfinished()) device_.wait(main_, event);
+    }
+    if (!captured) {
+      comm.has_messages = true;
+      comm.last_stream = main_.handle;
+    }
+    for (const Call& op : messages) {
+      if (op.stream == main_ || std::ranges::find(others_, op.stream) != others_.end()) continue;
+      others_.push_back(op.stream);
+      device_.wait(main_, device_.record(op.stream));
+    }
+  }
+  void join() {
+    if (others_.empty()) return;
+    const auto event = device_.record(main_);
+    for (const Stream other : others_) device_.wait(other, event);
+  }
+  Stream main() const { return main_; }
+
+ private:
+  ncclComm& comm_;
+  Device& device_;
+  Stream main_;
+  std::vector<Stream> others_;
+};
+
+// The n-th send of a rank to itself goes to its n-th receive from itself.
+void copy_own(ncclComm& comm, std::span<const Call> messages, Stream stream) {
+  const auto is_own = [&](const Call& op, OpKind kind) { return op.other == comm.rank && op.kind == kind; };
+  std::size_t at = 0;
+  const auto next_receive = [&]() -> const Call* {
+    while (at < messages.size() && !is_own(messages[at], OpKind::recv)) ++at;
+    return at < messages.size() ? &messages[at++] : nullptr;
+  };
+  for (const Call& send : messages) {
+    if (!is_own(send, OpKind::send)) continue;
+    const Call* const receive = next_receive();
+    if (receive == nullptr) {
+      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send.bytes(),
+             " B to itself, and there is no receive for them in the same group");
+    }
+    if (receive->bytes() < send.bytes()) {
+      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send.bytes(), " B to itself, and its receive takes ",
+             receive->bytes(), " B");
+    }
+    if (send.bytes() > 0 && send.input != receive->output) {
+      comm.world->device().copy(receive->output, send.input, send.bytes(), stream);
+    }
+  }
+  if (const Call* const receive = next_receive(); receive != nullptr) {
+    refuse(ncclInvalidUsage, "rank ", comm.rank, " receives ", receive->bytes(),
+           " B from itself, and there is no send for them in the same group");
+  }
+}
+
+// Which of the messages, other than to this rank itself, are in a turn.
+class Turns {
+ public:
+  Turns(const ncclComm& comm, std::span<const Call> messages) : own_(comm.rank), messages_(messages) {
+    counts_.resize(2 * static_cast<std::size_t>(comm.size));
+    most_ = static_cast<int>(std::min<std::int64_t>(kTurn, comm.world->fabric()->parameters().lane_receives));
+  }
+
+  // The messages of the next turn; false if there is none.
+  bool next(std::vector<Incoming>& in, std::vector<Outgoing>& out) {
+    in.clear();
+    out.clear();
+    std::ranges::fill(counts_, 0);
+    for (const Call& op : messages_) {
+      if (op.other == own_) continue;
+      const std::size_t direction = op.kind == OpKind::send ? 0 : 1;
+      const int number = counts_[2 * static_cast<std::size_t>(op.other) + direction]++;
+      if (number / most_ != turn_) continue;
+      if (op.kind == OpKind::send) {
+        out.push_back(outgoing(op));
+      } else {
+        in.push_back(incoming(op));
+      }
+    }
+    ++turn_;
+    return !in.empty() || !out.empty();
+  }
+
+ private:
+  int own_;
+  std::span<const Call> messages_;
+  std::vector<int> counts_;
+  int most_ = kTurn;  // of a pair and direction in one turn; the same on every rank
+  int turn_ = 0;
+};
+
+void exchange_all(ncclComm& comm, std::span<const Call> messages, Stream stream) {
+  copy_own(comm, messages, stream);
+  Turns turns(comm, messages);
+  std::vector<Incoming> in;
+  std::vector<Outgoing> out;
+  while (turns.next(in, out)) comm.world->exchange(out, in, stream);
+}
+
+void run_one(ncclComm& comm, const Call& op, Stream stream) {
+  if (op.kind == OpKind::send) return comm.world->send(op.input, op.bytes(), op.other, {}, stream);
+  comm.world->recv(op.output, op.bytes(), op.other, {}, stream);
+}
+
+}  // namespace
+
+void exchange_messages(ncclComm& comm, std::span<const Call> messages) {
+  Streams streams(comm, messages);
+  const Call& first = messages.front();
+  if (messages.size() == 1 && first.other != comm.rank) return run_one(comm, first, streams.main());
+  const bool pair = messages.size() == 2 && first.kind != messages[1].kind && first.other != comm.rank &&
+                    messages[1].other != comm.rank;
+  if (pair) {
+    const Call& second = messages[1];
+    const Call& send = first.kind == OpKind::send ? first : second;
+    const Call& receive = first.kind == OpKind::send ? second : first;
+    comm.world->sendrecv(outgoing(send), incoming(receive), streams.main());
+  } else {
+    exchange_all(comm, messages, streams.main());
+  }
+  streams.join();
+}
+
+}  // namespace onstream::nccl

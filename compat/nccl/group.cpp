@@ -1,0 +1,232 @@
+#include "group.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace onstream::nccl {
+
+namespace {
+
+struct Group {
+  int depth = 0;
+  std::vector<Call> ops;
+  std::vector<Making> makings;
+  std::vector<Call> sorted;  // scratch of the end
+  ncclResult_t result = ncclSuccess;
+  std::string why;
+
+  void clear() {
+    depth = 0;
+    ops.clear();
+    makings.clear();
+    result = ncclSuccess;
+  }
+};
+
+Group& group() {
+  static thread_local Group own;
+  return own;
+}
+
+// Every one in a thread of its own, as each may wait for another.
+void side_by_side(std::span<const std::function<void()>> tasks) {
+  std::vector<std::exception_ptr> errors(tasks.size());
+  {
+    std::vector<std::jthread> threads;
+    threads.reserve(tasks.size());
+    for (std::size_t i = 0; i < tasks.size(); ++i) {
+      threads.emplace_back([&, i] {
+        try {
+          tasks[i]();
+        } catch (...) {
+          errors[i] = std::current_exception();
+        }
+      });
+    }
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error != nullptr) std::rethrow_exception(error);
+  }
+}
+
+// Makes one, or throws Refusal and takes its handle back.
+void make_now(const Making& making) {
+  try {
+    making.make();
+  } catch (...) {
+    const Refusal why = refusal_of(std::current_exception(), nullptr);
+    if (making.comm != nullptr) {
+      set_failed(*making.comm, why);
+      empty(*making.comm);
+    }
+    *making.out = nullptr;
+    throw why;
+  }
+}
+
+void make_in_background(Making& making) {
+  ncclComm& comm = *making.comm;
+  comm.starter = std::thread([&comm, make = std::move(making.make)] {
+    try {
+      make();
+    } catch (...) {
+      const Refusal why = refusal_of(std::current_exception(), nullptr);
+      set_failed(comm, why);
+      told("the start of a communicator", why.code(), why.what());
+    }
+  });
+}
+
+ncclResult_t make_all(std::span<Making> makings) {
+  std::vector<std::function<void()>> tasks;
+  ncclResult_t result = ncclSuccess;
+  for (Making& making : makings) {
+    if (making.comm != nullptr && making.comm->options.start == Options::Start::background) {
+      make_in_background(making);
+      result = ncclInProgress;
+    } else {
+      tasks.emplace_back([&making] { make_now(making); });
+    }
+  }
+  if (tasks.size() == 1) {
+    tasks.front()();
+  } else {
+    side_by_side(tasks);
+  }
+  return result;
+}
+
+// By communicator, in the order in which they were first named.
+void sort_by_comm(const std::vector<Call>& ops, std::vector<Call>& sorted) {
+  sorted.clear();
+  for (const Call& first : ops) {
+    const auto is_same = [&](const Call& op) { return op.comm == first.comm; };
+    if (std::ranges::any_of(sorted, is_same)) continue;
+    std::ranges::copy_if(ops, std::back_inserter(sorted), is_same);
+  }
+}
+
+// Calls function(ops of one communicator) for each.
+template <class Function>
+void for_each_comm(std::span<const Call> sorted, const Function& function) {
+  for (std::size_t first = 0; first < sorted.size();) {
+    std::size_t last = first + 1;
+    while (last < sorted.size() && sorted[last].comm == sorted[first].comm) ++last;
+    function(sorted.subspan(first, last - first));
+    first = last;
+  }
+}
+
+void run_all(Group& group) {
+  const std::vector<Call>& ops = group.ops;
+  const bool one_comm = std::ranges::all_of(ops, [&](const Call& op) { return op.comm == ops.front().comm; });
+  if (one_comm) return run(ops);
+  sort_by_comm(ops, group.sorted);
+  const bool checked =
+      std::ranges::any_of(ops, [](const Call& op) { return op.comm->checking == Options::Checking::on; });
+  if (!checked) return for_each_comm(group.sorted, [](std::span<const Call> of_one) { run(of_one); });
+  std::vector<std::function<void()>> tasks;  // hosts wait for each other
+  for_each_comm(group.sorted, [&](std::span<const Call> of_one) { tasks.emplace_back([of_one] { run(of_one); }); });
+  side_by_side(tasks);
+}
+
+void demand_open(const Group& group) {
+  if (group.depth == 0) refuse(ncclInvalidUsage, "no group is open in this thread; ncclGroupStart opens one");
+}
+
+// Leaves one level. True at the last, with the group taken.
+bool leaves_last(Group& group) {
+  demand_open(group);
+  return --group.depth == 0;
+}
+
+// Clears at the end of a scope, whatever happened in it.
+struct Clearing {
+  Group& group;
+  ~Clearing() { group.clear(); }
+};
+
+}  // namespace
+
+bool in_group() { return group().depth > 0; }
+
+void submit(const Call& op) {
+  Group& own = group();
+  if (own.depth == 0) return run(op);
+  if (!own.makings.empty()) {
+    refuse(ncclInvalidUsage, "this group makes communicators; end it before one of them is used");
+  }
+  own.ops.push_back(op);
+}
+
+ncclResult_t submit(Making making) {
+  Group& own = group();
+  if (own.depth == 0) return make_all({&making, 1});
+  if (!own.ops.empty()) {
+    refuse(ncclInvalidUsage, "this group has ops of communicators; end it before another one is made");
+  }
+  own.makings.push_back(std::move(making));
+  return ncclSuccess;
+}
+
+void demand_no_ops(const ncclComm& comm) {
+  const Group& own = group();
+  const bool used = std::ranges::any_of(own.ops, [&](const Call& op) { return op.comm == &comm; });
+  if (used) refuse(ncclInvalidUsage, "this thread's group has ops of the communicator; end the group first");
+}
+
+void note_in_group(ncclResult_t result, const std::string& why) {
+  Group& own = group();
+  if (own.depth == 0 || own.result != ncclSuccess) return;
+  own.result = result;
+  own.why = why;
+}
+
+}  // namespace onstream::nccl
+
+using namespace onstream::nccl;
+
+ncclResult_t ncclGroupStart(void) {
+  ++group().depth;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+  Group& own = group();
+  return guarded("ncclGroupEnd", nullptr, [&] {
+    if (!leaves_last(own)) return ncclSuccess;
+    const Clearing clearing{own};
+    if (own.result != ncclSuccess) {
+      for (const Making& making : own.makings) {
+        if (making.comm != nullptr) empty(*making.comm);
+        *making.out = nullptr;
+      }
+      refuse(own.result, "nothing of the group was started, as one of its calls was refused: ", own.why);
+    }
+    if (!own.makings.empty()) return make_all(own.makings);
+    if (!own.ops.empty()) run_all(own);
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
+  Group& own = group();
+  return guarded("ncclGroupSimulateEnd", nullptr, [&] {
+    demand_open(own);
+    demand(own.depth == 1, "this is ", own.depth, " groups deep; only the outermost one's end can be simulated");
+    const Clearing clearing{own};
+    demand(info != nullptr, "there is no place for what it tells");
+    demand(info->magic == ONSTREAM_NCCL_SIM_MAGIC && info->size >= sizeof(ncclSimInfo_t),
+           "the info was not made with NCCL_SIM_INFO_INITIALIZER");
+    if (own.result != ncclSuccess) refuse(own.result, "one of the group's calls was refused: ", own.why);
+    demand(own.makings.empty(), "making communicators cannot be simulated");
+    info->estimatedTime = static_cast<float>(predicted_us(own.ops));
+    return ncclSuccess;
+  });
+}
+
+ONSTREAM_NCCL_TWIN(ncclGroupStart);
+ONSTREAM_NCCL_TWIN(ncclGroupEnd);
+ONSTREAM_NCCL_TWIN(ncclGroupSimulateEnd);

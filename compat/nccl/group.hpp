@@ -1,0 +1,31 @@
+// Groups: what a thread has asked for between ncclGroupStart and the last ncclGroupEnd, and starts together there.
+//
+// A thread's own; its lists keep their memory, so that a group of a few ops allocates nothing. A call that is refused
+// within a group spoils it: ncclGroupEnd tells that again and starts nothing.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "call.hpp"
+
+namespace onstream::nccl {
+
+// A communicator that shall be made: for which all its ranks must come, so those of one group come side by side.
+struct Making {
+  ncclComm* comm = nullptr;  // null for a rank that gets none
+  ncclComm_t* out = nullptr;
+  std::function<void()> make;
+};
+
+bool in_group();
+// Runs the op, or keeps it for the group's end. Its communicator was ready.
+void submit(const Call& op);
+// Makes it, or keeps it for the group's end. ncclInProgress: it is made in the background.
+ncclResult_t submit(Making making);
+// For what cannot wait for the group's end: refuses if this thread's group has ops of the communicator.
+void demand_no_ops(const ncclComm& comm);
+// A call was refused.
+void note_in_group(ncclResult_t result, const std::string& why);
+
+}  // namespace onstream::nccl

@@ -1,0 +1,58 @@
+// What every call does with what goes wrong: a result code for the caller, a text for ncclGetLastError, and, within a
+// group, a note, so that ncclGroupEnd tells it again and starts nothing.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "onstream/base/text.hpp"
+#include "onstream_nccl/calls.h"
+
+// Makes the twin of a call.
+#define ONSTREAM_NCCL_TWIN(name) extern "C" __attribute__((alias(#name))) decltype(name) p##name
+
+namespace onstream::nccl {
+
+// A call that cannot be done: the code it returns, and why.
+class Refusal : public std::exception {
+ public:
+  Refusal(ncclResult_t code, std::string what) : code_(code), what_(std::move(what)) {}
+  ncclResult_t code() const { return code_; }
+  const char* what() const noexcept override { return what_.c_str(); }
+
+ private:
+  ncclResult_t code_;
+  std::string what_;
+};
+
+template <class... Parts>
+[[noreturn]] void refuse(ncclResult_t code, const Parts&... parts) {
+  throw Refusal(code, concat(parts...));
+}
+
+// Refuses with ncclInvalidArgument unless `holds`.
+template <class... Parts>
+void demand(bool holds, const Parts&... parts) {
+  if (!holds) [[unlikely]]
+    refuse(ncclInvalidArgument, parts...);
+}
+
+// For a catch block: what went wrong in `call` is kept and noted. `comm` may be null.
+ncclResult_t told(const char* call, ncclComm_t comm) noexcept;
+// The same of a result that was found out elsewhere.
+ncclResult_t told(const char* call, ncclResult_t result, const std::string& why) noexcept;
+// The code of an exception, and its text.
+Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm);
+
+const char* last_error();
+
+template <class Function>
+ncclResult_t guarded(const char* call, ncclComm_t comm, const Function& function) noexcept {
+  try {
+    return function();
+  } catch (...) {
+    return told(call, comm);
+  }
+}
+
+}  // namespace onstream::nccl

@@ -1,0 +1,63 @@
+// Ops as onstream's: collectives by World::collective(), a lone message by World::send and recv.
+#include <algorithm>
+#include <vector>
+
+#include "call.hpp"
+#include "onstream/collective/algorithm.hpp"
+#include "onstream/plan/line.hpp"
+
+namespace onstream::nccl {
+
+CollectiveCall collective_of(const Call& op) {
+  CollectiveCall call;
+  call.kind = op.kind;
+  call.input = op.input;
+  call.output = op.output;
+  call.count = op.count;
+  call.type = op.type;
+  call.op = op.op;
+  call.root = op.other;
+  call.factor = op.factor;
+  call.int_factor = op.int_factor;
+  return call;
+}
+
+void run(const Call& op) {
+  ncclComm& comm = *op.comm;
+  const Inside inside(comm);
+  if (op.is_message()) return exchange_messages(comm, {&op, 1});
+  comm.collective->run(collective_of(op), op.stream);
+}
+
+void run(std::span<const Call> ops) {
+  ncclComm& comm = *ops.front().comm;
+  const Inside inside(comm);
+  const auto messages = std::ranges::count_if(ops, &Call::is_message);
+  if (messages == static_cast<std::ptrdiff_t>(ops.size())) return exchange_messages(comm, ops);
+  if (messages > 0) {
+    static thread_local std::vector<Call> together;
+    together.clear();
+    std::ranges::copy_if(ops, std::back_inserter(together), &Call::is_message);
+    exchange_messages(comm, together);
+  }
+  for (const Call& op : ops) {
+    if (!op.is_message()) comm.collective->run(collective_of(op), op.stream);
+  }
+}
+
+double predicted_us(std::span<const Call> ops) {
+  double total_us = 0;
+  for (const Call& op : ops) {
+    if (op.is_message()) continue;
+    const World& world = *op.comm->world;
+    const auto ranks = static_cast<std::size_t>(world.size());
+    // Of a slot's bytes, twice a rank, half are flags (collective/channel.cpp).
+    const auto slot = static_cast<std::size_t>(world.fabric()->parameters().collective_bytes) / (4 * ranks);
+    const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slot};
+    const CollectiveCall call = collective_of(op);
+    total_us += collective::choose(call, machine).cost_us(call, machine);
+  }
+  return total_us;
+}
+
+}  // namespace onstream::nccl

@@ -1,0 +1,205 @@
+// Communicators made: by an id, for all of a process's devices, from another one.
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "group.hpp"
+#include "identity.hpp"
+#include "onstream/base/error.hpp"
+#include "onstream/device/devices.hpp"
+
+using namespace onstream;
+using namespace onstream::nccl;
+
+namespace {
+
+void demand_ranks(int size, int rank) {
+  demand(size >= 1, "a communicator of ", size, " ranks cannot be");
+  demand(rank >= 0 && rank < size, "rank ", rank, " is not one of 0 to ", size - 1);
+}
+
+ncclResult_t init(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, const Options& options) {
+  demand(out != nullptr, "there is no place for the communicator");
+  *out = nullptr;
+  demand_ranks(size, rank);
+  const Launch launch = launch_of(id, rank, size);
+  ncclComm& comm = make_comm(rank, size, options);
+  *out = &comm;
+  return submit({&comm, out, [&comm, launch] { start(comm, launch); }});
+}
+
+// --- all devices of a process ---
+
+std::vector<int> devices_of(int count, const int* devices) {
+  demand(count >= 1, count, " devices are none to communicate between");
+  const auto rows = list_devices();
+  const auto gpus = static_cast<int>(rows.size()) - 1;  // the host device is the last
+  std::vector<int> found(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    int& device = found[static_cast<std::size_t>(i)];
+    if (devices != nullptr) device = devices[i];
+    if (devices == nullptr) device = gpus > 0 ? i : 0;
+    demand(device >= 0 && device < std::max(gpus, 1), "device ", device, " does not exist; there are ",
+           std::max(gpus, 1));
+  }
+  const std::set<int> different(found.begin(), found.end());
+  if (gpus > 0 && different.size() != found.size()) {
+    refuse(ncclInvalidUsage, "a device is named twice among ", count);
+  }
+  return found;
+}
+
+// --- from another communicator ---
+
+struct Wish {
+  int color;
+  int key;
+  int rank;  // in the parent
+};
+
+// What every rank of the parent asks for. All of them must come.
+std::vector<Wish> wishes_of(ncclComm& parent, std::uint64_t number, int color, int key) {
+  const Wish mine{color, key, parent.rank};
+  const auto all = parent.world->fabric()->all_gather(concat("ncclCommSplit ", number),
+                                                      {reinterpret_cast<const char*>(&mine), sizeof mine});
+  std::vector<Wish> wishes;
+  for (const std::string& text : all) {
+    if (text.size() != sizeof(Wish)) refuse(ncclInternalError, "a rank splits by another version of the library");
+    std::memcpy(&wishes.emplace_back(), text.data(), sizeof(Wish));
+  }
+  return wishes;
+}
+
+void split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm* made, ncclComm_t* out) {
+  const Inside inside(parent);
+  std::vector<Wish> wishes = wishes_of(parent, number, color, key);
+  if (made == nullptr) {
+    *out = nullptr;
+    return;
+  }
+  std::erase_if(wishes, [&](const Wish& wish) { return wish.color != color; });
+  std::ranges::stable_sort(wishes, {}, &Wish::key);
+  const auto mine = std::ranges::find(wishes, parent.rank, &Wish::rank);
+  made->rank = static_cast<int>(mine - wishes.begin());
+  made->size = static_cast<int>(wishes.size());
+  start(*made,
+        launch_beside(parent.world->launch(), concat("split ", number, " color ", color), made->rank, made->size));
+}
+
+std::set<int> excluded_of(const ncclComm& parent, const int* list, int count) {
+  demand(count >= 0 && (list != nullptr || count == 0), count, " ranks to leave out at ",
+         static_cast<const void*>(list));
+  const std::set<int> excluded(list, list + count);
+  demand(excluded.size() == static_cast<std::size_t>(count), "a rank to leave out is named twice");
+  for (const int rank : excluded) {
+    demand(rank >= 0 && rank < parent.size, "rank ", rank, " does not exist; the communicator has ranks 0 to ",
+           parent.size - 1);
+    demand(rank != parent.rank, "rank ", rank, " leaves itself out; only the ranks that stay make this call");
+  }
+  return excluded;
+}
+
+ncclComm& child_of(ncclComm& parent, int rank, int size, const ncclConfig_t* config) {
+  ncclComm& made = make_comm(rank, size, options_of(config, parent.options));
+  made.device = parent.device;
+  made.on_host = parent.on_host;
+  return made;
+}
+
+// A parent that may be shrunk: also one that has failed.
+ncclComm& parent_of(ncclComm_t handle) {
+  ncclComm& comm = known(handle);
+  const State state = comm.state.load(std::memory_order_acquire);
+  if ((state != State::ready && state != State::revoked) || comm.world == nullptr) refuse_state(comm);
+  return comm;
+}
+
+}  // namespace
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  return guarded(__func__, nullptr, [&] {
+    demand(id != nullptr, "there is no place for the id");
+    *id = make_id();
+    return ncclSuccess;
+  });
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return guarded(__func__, nullptr, [&] { return init(comm, ranks, id, rank, {}); });
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  return guarded(__func__, nullptr, [&] { return init(comm, ranks, id, rank, options_of(config)); });
+}
+
+// One place to meet is enough on one host, so the other ids are not used.
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count, ncclUniqueId* ids,
+                                      ncclConfig_t* config) {
+  return guarded(__func__, nullptr, [&] {
+    demand(ids != nullptr && id_count >= 1 && id_count <= ranks, id_count, " ids for ", ranks, " ranks");
+    return init(comm, ranks, ids[0], rank, options_of(config));
+  });
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
+  return guarded(__func__, nullptr, [&] {
+    demand(comms != nullptr, "there is no place for the communicators");
+    const std::vector<int> found = devices_of(count, devices);
+    const ncclUniqueId id = make_id();
+    ncclGroupStart();
+    try {
+      for (int rank = 0; rank < count; ++rank) {
+        ncclComm& comm = make_comm(rank, count, {});
+        comm.device = found[static_cast<std::size_t>(rank)];
+        comms[rank] = &comm;
+        submit({&comm, &comms[rank], [&comm, launch = launch_of(id, rank, count)] { start(comm, launch); }});
+      }
+    } catch (...) {
+      told("ncclCommInitAll", nullptr);  // spoils the group
+    }
+    return ncclGroupEnd();
+  });
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* out, ncclConfig_t* config) {
+  return guarded(__func__, handle, [&] {
+    ncclComm& parent = ready(handle);
+    demand(out != nullptr, "there is no place for the communicator");
+    *out = nullptr;
+    demand(color >= 0 || color == NCCL_SPLIT_NOCOLOR, "the color ", color,
+           " is neither a number from 0 on nor NCCL_SPLIT_NOCOLOR");
+    const std::uint64_t number = parent.children++;
+    ncclComm* const made = color == NCCL_SPLIT_NOCOLOR ? nullptr : &child_of(parent, 0, 1, config);
+    *out = made;
+    return submit(
+        {made, out, [&parent, number, color, key, made, out] { split(parent, number, color, key, made, out); }});
+  });
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t handle, int* list, int count, ncclComm_t* out, ncclConfig_t* config, int flags) {
+  return guarded(__func__, handle, [&] {
+    ncclComm& parent = parent_of(handle);
+    demand(out != nullptr, "there is no place for the communicator");
+    *out = nullptr;
+    demand(flags == NCCL_SHRINK_DEFAULT || flags == NCCL_SHRINK_ABORT, "the flags ", flags,
+           " are neither NCCL_SHRINK_DEFAULT nor NCCL_SHRINK_ABORT");
+    const std::set<int> excluded = excluded_of(parent, list, count);
+    std::string names;
+    for (const int rank : excluded) names += concat(' ', rank);
+    const auto below = static_cast<int>(std::distance(excluded.begin(), excluded.lower_bound(parent.rank)));
+    ncclComm& made = child_of(parent, parent.rank - below, parent.size - static_cast<int>(excluded.size()), config);
+    const Launch launch = launch_beside(parent.world->launch(), concat("shrink ", parent.children++, " without", names),
+                                        made.rank, made.size);
+    if (flags == NCCL_SHRINK_ABORT) abort(parent, "ncclCommShrink");
+    *out = &made;
+    return submit({&made, out, [&made, launch] { start(made, launch); }});
+  });
+}
+
+ONSTREAM_NCCL_TWIN(ncclGetUniqueId);
+ONSTREAM_NCCL_TWIN(ncclCommInitRank);
+ONSTREAM_NCCL_TWIN(ncclCommInitRankConfig);
+ONSTREAM_NCCL_TWIN(ncclCommInitRankScalable);
+ONSTREAM_NCCL_TWIN(ncclCommInitAll);
+ONSTREAM_NCCL_TWIN(ncclCommSplit);
+ONSTREAM_NCCL_TWIN(ncclCommShrink);

@@ -1,0 +1,99 @@
+// Several messages of both directions as one op: side by side in one kernel where the device can and all are of
+// different lanes, else all posted, the receives first, and waited for.
+#include <algorithm>
+#include <array>
+
+#include "onstream/message/implementation.hpp"
+#include "onstream/plan/lane_exchange.hpp"
+#include "onstream/plan/lane_kernels.hpp"
+
+namespace onstream {
+
+namespace {
+
+// Whether two messages of the list share a lane.
+template <class Message>
+bool any_share_a_lane(std::span<const Message> messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const auto rest = messages.subspan(i + 1);
+    const auto is_same = [&](const Message& other) {
+      return other.peer == messages[i].peer && other.options.lane == messages[i].options.lane;
+    };
+    if (std::ranges::any_of(rest, is_same)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::span<const Incoming> in,
+                                            Stream stream) {
+  for (const Outgoing& one : out) check_arguments("exchange", one.source, one.bytes, one.peer, one.options);
+  for (const Incoming& one : in) check_arguments("exchange", one.destination, one.bytes, one.peer, one.options);
+  if (out.empty() && in.empty()) return;
+  if (out.size() == 1 && in.size() == 1) return sendrecv(out.front(), in.front(), stream);
+  const std::size_t most = std::max(out.size(), in.size());
+  const bool fits = !on_host_ && out.size() + in.size() <= static_cast<std::size_t>(grids_.most_blocks()) &&
+                    most <= lane::kMany && !any_share_a_lane(out) && !any_share_a_lane(in);
+  if (fits && most <= lane::kFew && side_by_side<lane::kFew>(lane::exchange_few_kernel(), out, in, stream)) return;
+  if (fits && most > lane::kFew && side_by_side<lane::kMany>(lane::exchange_many_kernel(), out, in, stream)) return;
+  std::vector<std::shared_ptr<Request>> requests;
+  requests.reserve(out.size() + in.size());
+  for (const Incoming& one : in) {
+    requests.push_back(irecv(one.destination, one.bytes, one.peer, one.options, stream));
+  }
+  for (auto& request : isend_all(out, stream)) requests.push_back(std::move(request));
+  wait_all(requests, stream);
+}
+
+// False if it takes more than one kernel, as in exchange().
+template <int kMost>
+bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<const Outgoing> out,
+                                            std::span<const Incoming> in, Stream stream) {
+  std::array<SendRoute, kMost> to;
+  std::array<RecvRoute, kMost> from;
+  bool copies = false;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    to[i] = route_send(out[i], lane::Completion::ordered);
+    copies = copies || to[i].copy_first;
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    from[i] = route_recv(in[i].destination, in[i].bytes, in[i].peer, in[i].options, lane::Completion::ordered);
+    copies = copies || from[i].bounce != nullptr;
+  }
+  if (copies) {
+    for (SendRoute& route : to) {
+      if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
+    }
+    for (RecvRoute& route : from) {
+      if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
+    }
+    return false;
+  }
+  const bool captured = device_->capturing(stream);
+  lane::ExchangeMany<kMost> body;
+  body.receives = static_cast<std::int32_t>(in.size());
+  body.sends = static_cast<std::int32_t>(out.size());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const auto& [destination, bytes, peer, options] = in[i];
+    body.receive[i] = recv_body<lane::Receive>(from[i], bytes, view(peer, options.lane));
+    if (!captured) outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
+    if (from[i].prefetch) prefetch(destination, bytes, stream);
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto& [source, bytes, peer, options] = out[i];
+    body.send[i] = send_body(to[i], bytes, view(peer, options.lane), lane::Completion::ordered);
+    if (to[i].copy_engine) body.send[i].copier = copies_.take(to[i].copy_lead);
+    if (to[i].prefetch) prefetch(source, bytes, stream);
+  }
+  const Grid grid = grids_.exchange(body);
+  launch(*device_, kernel, body, grid, stream);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (to[i].copy_engine) copies_.give_back(body.send[i].copier, stream);
+    if (to[i].bounce != nullptr) bounces_->give_back(std::move(to[i].bounce), stream);
+  }
+  note_use(stream);
+  return true;
+}
+
+}  // namespace onstream

@@ -1,0 +1,305 @@
+/* Calls of NCCL's interface that cannot work: each returns its code, says why, and leaves the rest as it was; and ranks
+ * that are late, gone, or of another mind. The cases run on two ranks. */
+#include "nccl_case.h"
+
+static unsigned char data[16]; /* of calls that do not get as far as looking at it */
+
+static void check_still_works(struct ranked* me) {
+  int value = 1, sum = me->size;
+  unsigned char* at = take(sizeof value);
+  load(at, &value, sizeof value);
+  OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+  finish(me);
+  CHECK(holds(at, &sum, sizeof sum));
+  drop(at);
+}
+
+static void wrong_arguments_of_collectives_are_refused(struct ranked* me) {
+  unsigned char* at = take(4096);
+  REFUSED(ncclAllReduce(at, at, 1, ncclInt, ncclSum, NULL, me->stream), ncclInvalidArgument,
+          "ncclAllReduce: the communicator is null");
+  REFUSED(ncclAllReduce(at, at, 1, (ncclDataType_t)12, ncclSum, me->comm, me->stream), ncclInvalidArgument,
+          "there is no element type 12; they are numbered 0 to 11");
+  REFUSED(ncclAllReduce(at, at, 1, ncclInt, (ncclRedOp_t)5, me->comm, me->stream), ncclInvalidArgument,
+          "there is no reduction 5");
+  REFUSED(ncclAllReduce(NULL, at, 1, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidArgument,
+          "the 1 elements to send are at a null pointer");
+  REFUSED(ncclAllReduce(at, NULL, 1, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidArgument,
+          "the place for 1 received elements is a null pointer");
+  REFUSED(ncclAllReduce(at + 1, at + 1, 1, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidArgument,
+          "is not aligned to the 4 B of its elements");
+  REFUSED(ncclAllReduce(at, at + 8, 100, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidArgument, "overlap");
+  REFUSED(ncclAllReduce(at, at, (size_t)-1, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidArgument,
+          "elements are more than any memory has");
+  REFUSED(ncclBroadcast(at, at, 1, ncclInt, 2, me->comm, me->stream), ncclInvalidArgument,
+          "root 2 does not exist; the communicator has ranks 0 to 1");
+  REFUSED(ncclReduce(at, at, 1, ncclInt, ncclSum, -1, me->comm, me->stream), ncclInvalidArgument,
+          "root -1 does not exist");
+  REFUSED(ncclSend(at, 1, ncclInt, 7, me->comm, me->stream), ncclInvalidArgument, "rank 7 does not exist");
+  REFUSED(ncclSend(at, 1, ncclInt, me->rank, me->comm, me->stream), ncclInvalidUsage,
+          "B to itself, and there is no receive for them in the same group");
+  REFUSED(ncclRecv(at, 1, ncclInt, me->rank, me->comm, me->stream), ncclInvalidUsage,
+          "B from itself, and there is no send for them in the same group");
+  check_still_works(me);
+  drop(at);
+}
+
+static void wrong_arguments_of_communicators_are_refused(struct ranked* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclUniqueId id;
+  ncclComm_t made = me->comm;
+  int twice[2] = {1 - me->rank, 1 - me->rank};
+  memset(&id, 'x', sizeof id);
+  REFUSED(ncclCommInitRank(&made, 2, id, 0), ncclInvalidArgument,
+          "the unique id was not made by ncclGetUniqueId of this library");
+  CHECK(made == NULL);
+  REFUSED(ncclCommInitRank(&made, 2, me->id, 2), ncclInvalidArgument, "rank 2 is not one of 0 to 1");
+  REFUSED(ncclCommInitRank(&made, 0, me->id, 0), ncclInvalidArgument, "a communicator of 0 ranks cannot be");
+  REFUSED(ncclCommInitRank(NULL, 2, me->id, 0), ncclInvalidArgument, "there is no place for the communicator");
+  REFUSED(ncclCommInitAll(&made, 0, NULL), ncclInvalidArgument, "0 devices are none to communicate between");
+  REFUSED(ncclCommInitAll(&made, 1, (int[]){99}), ncclInvalidArgument, "device 99 does not exist");
+  REFUSED(ncclGetUniqueId(NULL), ncclInvalidArgument, "there is no place for the id");
+  config.magic = 1;
+  REFUSED(ncclCommSplit(me->comm, 0, 0, &made, &config), ncclInvalidArgument,
+          "the config was not made with NCCL_CONFIG_INITIALIZER");
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.netName = "IB";
+  REFUSED(ncclCommInitRankConfig(&made, 2, me->id, 0, &config), ncclInvalidUsage, "the option netName is 'IB'");
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.blocking = 3;
+  REFUSED(ncclCommInitRankConfig(&made, 2, me->id, 0, &config), ncclInvalidArgument,
+          "the option blocking is 3, but may be 0 to 1");
+  config = (ncclConfig_t)NCCL_CONFIG_INITIALIZER;
+  config.minCTAs = 8;
+  config.maxCTAs = 2;
+  REFUSED(ncclCommInitRankConfig(&made, 2, me->id, 0, &config), ncclInvalidArgument,
+          "the option minCTAs is 8, which is more than maxCTAs, 2");
+  REFUSED(ncclCommSplit(me->comm, -3, 0, &made, NULL), ncclInvalidArgument, "the color -3");
+  REFUSED(ncclCommShrink(me->comm, &me->rank, 1, &made, NULL, 0), ncclInvalidArgument, "leaves itself out");
+  REFUSED(ncclCommShrink(me->comm, twice, 2, &made, NULL, 0), ncclInvalidArgument, "is named twice");
+  REFUSED(ncclCommShrink(me->comm, twice, 1, &made, NULL, 9), ncclInvalidArgument, "the flags 9");
+  check_still_works(me);
+}
+
+/* An option that is newer than this library, set by a program that knows it. */
+static void an_option_that_is_not_known_is_refused(struct ranked* me) {
+  struct {
+    ncclConfig_t known;
+    int newer[4];
+  } config = {NCCL_CONFIG_INITIALIZER, {NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT, 2, NCCL_CONFIG_UNDEF_INT}};
+  ncclComm_t made = NULL;
+  config.known.size = sizeof config;
+  config.known.version = 23007;
+  REFUSED(ncclCommSplit(me->comm, 0, 0, &made, &config.known), ncclInvalidUsage, "the config sets an option at byte");
+  config.newer[2] = NCCL_CONFIG_UNDEF_INT;
+  OK(ncclCommSplit(me->comm, 0, 0, &made, &config.known));
+  OK(ncclCommDestroy(made));
+}
+
+static void a_destroyed_communicator_is_refused(struct ranked* me) {
+  ncclComm_t old = me->comm;
+  int value;
+  OK(ncclCommDestroy(old));
+  me->comm = NULL;
+  REFUSED(ncclAllReduce(data, data, 1, ncclInt, ncclSum, old, me->stream), ncclInvalidArgument, "was destroyed");
+  REFUSED(ncclCommCount(old, &value), ncclInvalidArgument, "was destroyed");
+  REFUSED(ncclCommDestroy(old), ncclInvalidArgument, "was destroyed");
+  REFUSED(ncclCommAbort(old), ncclInvalidArgument, "was destroyed");
+  OK(ncclCommDestroy(NULL));
+}
+
+static void a_finalized_communicator_is_refused(struct ranked* me) {
+  check_still_works(me);
+  OK(ncclCommFinalize(me->comm));
+  REFUSED(ncclAllReduce(data, data, 1, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidUsage, "was finalized");
+}
+
+static void a_revoked_communicator_is_refused_but_may_be_shrunk(struct ranked* me) {
+  ncclComm_t made = NULL, aside = meet_aside(me);
+  OK(ncclCommRevoke(me->comm, NCCL_REVOKE_DEFAULT));
+  REFUSED(ncclAllReduce(data, data, 1, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidUsage, "was revoked");
+  OK(ncclCommShrink(me->comm, NULL, 0, &made, NULL, NCCL_SHRINK_ABORT));
+  OK(ncclCommDestroy(made));
+  OK(ncclCommDestroy(aside));
+}
+
+static void a_reduction_is_of_its_communicator_and_type(struct ranked* me) {
+  ncclRedOp_t op, other;
+  ncclComm_t made = NULL;
+  const float factor = 2;
+  OK(ncclCommSplit(me->comm, 0, me->rank, &made, NULL));
+  OK(ncclRedOpCreatePreMulSum(&op, (void*)&factor, ncclFloat, ncclScalarHostImmediate, me->comm));
+  OK(ncclRedOpCreatePreMulSum(&other, (void*)&factor, ncclFloat, ncclScalarHostImmediate, made));
+  CHECK(op != other && op >= ncclNumOps);
+  REFUSED(ncclAllReduce(data, data, 1, ncclFloat, other, me->comm, me->stream), ncclInvalidArgument,
+          "nor was it made for this communicator");
+  REFUSED(ncclAllReduce(data, data, 1, ncclDouble, op, me->comm, me->stream), ncclInvalidArgument,
+          "the reduction was made for float32, but this is a collective of float64");
+  REFUSED(ncclRedOpDestroy(op, made), ncclInvalidArgument, "was not made for this communicator");
+  REFUSED(ncclRedOpDestroy(ncclSum, me->comm), ncclInvalidArgument, "is one of NCCL's own");
+  OK(ncclRedOpDestroy(op, me->comm));
+  REFUSED(ncclAllReduce(data, data, 1, ncclFloat, op, me->comm, me->stream), ncclInvalidArgument,
+          "or it was destroyed");
+  REFUSED(ncclRedOpDestroy(op, me->comm), ncclInvalidArgument, "or was destroyed before");
+  REFUSED(ncclRedOpCreatePreMulSum(&op, (void*)&factor, ncclFloat, ncclScalarDevice, me->comm), ncclInvalidUsage,
+          "a scalar in device memory");
+  OK(ncclCommDestroy(made));
+}
+
+static void memory_that_is_not_known_is_refused(struct ranked* me) {
+  void *memory = NULL, *handle = NULL;
+  ncclWindow_t window = NULL;
+  REFUSED(ncclMemAlloc(NULL, 8), ncclInvalidArgument, "there is no place for the pointer");
+  REFUSED(ncclMemFree(data), ncclInvalidArgument, "was not allocated by ncclMemAlloc");
+  OK(ncclMemAlloc(&memory, 4096));
+  REFUSED(ncclCommRegister(me->comm, NULL, 8, &handle), ncclInvalidArgument, "cannot be registered");
+  OK(ncclCommRegister(me->comm, memory, 4096, &handle));
+  OK(ncclCommDeregister(me->comm, handle));
+  REFUSED(ncclCommDeregister(me->comm, handle), ncclInvalidArgument, "is none of this communicator's");
+  REFUSED(ncclCommWindowRegister(me->comm, memory, 4096, &window, 64), ncclInvalidArgument, "the flags 64");
+  REFUSED(ncclCommWindowDeregister(me->comm, window), ncclInvalidArgument, "is none of this communicator's");
+  check_still_works(me);
+  OK(ncclMemFree(memory));
+  REFUSED(ncclMemFree(memory), ncclInvalidArgument, "or was freed before");
+}
+
+static void a_spoilt_group_starts_nothing(struct ranked* me) {
+  int value = 5;
+  unsigned char* at = take(sizeof value);
+  load(at, &value, sizeof value);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+  REFUSED(ncclSend(at, 1, ncclInt, 9, me->comm, me->stream), ncclInvalidArgument, "rank 9 does not exist");
+  REFUSED(ncclGroupEnd(), ncclInvalidArgument,
+          "nothing of the group was started, as one of its calls was refused: ncclSend: rank 9 does not exist");
+  finish(me);
+  CHECK(holds(at, &value, sizeof value));
+  REFUSED(ncclGroupEnd(), ncclInvalidUsage, "no group is open in this thread");
+  drop(at);
+  check_still_works(me);
+}
+
+static void a_group_does_not_mix_ops_with_ends_and_starts(struct ranked* me) {
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  ncclComm_t made = NULL;
+  unsigned char* at = take(8);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+  REFUSED(ncclCommDestroy(me->comm), ncclInvalidUsage, "this thread's group has ops of the communicator");
+  REFUSED(ncclCommSplit(me->comm, 0, 0, &made, NULL), ncclInvalidUsage, "this group has ops of communicators");
+  CHECK(ncclGroupEnd() == ncclInvalidUsage);
+  OK(ncclGroupStart());
+  info.magic = 0;
+  REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");
+  REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "no group is open in this thread");
+  drop(at);
+}
+
+ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void* requirements, void* made);
+
+static void what_is_not_supported_is_refused(struct ranked* me) {
+  REFUSED(ncclDevCommCreate(me->comm, NULL, NULL), ncclInvalidUsage, "interface for kernels is not supported");
+  check_still_works(me);
+}
+
+static void a_message_larger_than_its_receive_is_told(struct ranked* me) {
+  ncclResult_t result = ncclSuccess;
+  unsigned char* at = take(1000);
+  check_still_works(me);
+  if (me->rank == 0) OK(ncclSend(at, 1000, ncclChar, 1, me->comm, me->stream));
+  if (me->rank == 1) OK(ncclRecv(at, 10, ncclChar, 0, me->comm, me->stream));
+  finish(me);
+  OK(ncclCommGetAsyncError(me->comm, &result));
+  if (me->rank == 1) CHECK(result == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "1000 B") != NULL);
+  check_still_works(me);
+  drop(at);
+}
+
+/* --- other ranks --- */
+
+/* Asks until something is told. */
+static ncclResult_t what_comes(ncclComm_t comm) {
+  const struct timespec pause = {0, 1000000};
+  ncclResult_t result = ncclSuccess;
+  int rounds;
+  for (rounds = 0; rounds < 30000 && result == ncclSuccess; ++rounds) {
+    OK(ncclCommGetAsyncError(comm, &result));
+    nanosleep(&pause, NULL);
+  }
+  return result;
+}
+
+static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
+  unsigned char* at = take(4);
+  check_still_works(me);
+  if (me->rank == 0) {
+    OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+    finish(me);
+  }
+  CHECK(what_comes(me->comm) == ncclSystemError);
+  CHECK(strstr(ncclGetLastError(me->comm), "all_reduce of 4 B") != NULL);
+  CHECK(strstr(ncclGetLastError(me->comm), "deadline of 2 s") != NULL);
+  CHECK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream) == ncclSystemError);
+}
+
+static void a_dead_rank_is_named(struct ranked* me) {
+  unsigned char* at = take(4);
+  check_still_works(me);
+  meet_aside(me);
+  if (me->rank == 1) _exit(0);
+  CHECK(what_comes(me->comm) == ncclRemoteError);
+  CHECK(strstr(ncclGetLastError(me->comm), "rank 1 (pid ") != NULL);
+  CHECK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream) == ncclRemoteError);
+  OK(ncclCommAbort(me->comm));
+  printf("passed a_dead_rank_is_named\n");
+  fflush(stdout);
+  _exit(0);
+}
+
+static void an_abort_ends_what_waits(struct ranked* me) {
+  unsigned char* at = take(4);
+  ncclComm_t aside = meet_aside(me);
+  if (me->rank == 0) { /* the abort may come before the call, too */
+    const ncclResult_t begun = ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream);
+    CHECK(begun == ncclSuccess || begun == ncclRemoteError);
+  }
+  if (me->rank == 0) CHECK(what_comes(me->comm) == ncclRemoteError);
+  OK(ncclCommAbort(me->comm));
+  me->comm = NULL;
+  finish(me);
+  OK(ncclCommDestroy(aside));
+}
+
+static void ranks_that_differ_are_named_in_the_checking_mode(struct ranked* me) {
+  unsigned char* at = take(64);
+  check_still_works(me);
+  REFUSED(ncclAllReduce(at, at, me->rank == 0 ? 2 : 3, ncclInt, ncclSum, me->comm, me->stream), ncclInvalidArgument,
+          "rank 1");
+  REFUSED(me->rank == 0 ? ncclAllReduce(at, at, 2, ncclInt, ncclSum, me->comm, me->stream)
+                        : ncclAllReduce(at, at, 2, ncclInt, ncclMax, me->comm, me->stream),
+          ncclInvalidArgument, "rank 1");
+  REFUSED(ncclBroadcast(at, at, 2, ncclInt, me->rank, me->comm, me->stream), ncclInvalidArgument, "rank 1");
+  check_still_works(me);
+}
+
+int main(int argc, char** argv) {
+  static const struct test_case cases[] = {
+      CASE(wrong_arguments_of_collectives_are_refused),
+      CASE(wrong_arguments_of_communicators_are_refused),
+      CASE(an_option_that_is_not_known_is_refused),
+      CASE(a_destroyed_communicator_is_refused),
+      CASE(a_finalized_communicator_is_refused),
+      CASE(a_revoked_communicator_is_refused_but_may_be_shrunk),
+      CASE(a_reduction_is_of_its_communicator_and_type),
+      CASE(memory_that_is_not_known_is_refused),
+      CASE(a_spoilt_group_starts_nothing),
+      CASE(a_group_does_not_mix_ops_with_ends_and_starts),
+      CASE(what_is_not_supported_is_refused),
+      CASE(a_message_larger_than_its_receive_is_told),
+      CASE(a_late_rank_is_named_at_the_deadline),
+      CASE(a_dead_rank_is_named),
+      CASE(an_abort_ends_what_waits),
+      CASE(ranks_that_differ_are_named_in_the_checking_mode),
+  };
+  return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
+}
