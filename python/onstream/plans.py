@@ -73,13 +73,9 @@ class PlanBuilder:
         op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`). The
         old value goes to `old`, one integer of the same size that kernels access, if there is one.
         """
-        span = self._span(word, writable=True)
+        span = self._integer(word)
         width = span.nbytes
-        if width not in (4, 8):
-            raise InvalidArgumentError(
-                f"an atomic takes one integer of 32 or 64 bits, such as segment.peer(1, 'uint64')[:1], not {width} bytes"
-            )
-        kept = None if old is None else self._span(old, writable=True)
+        kept = None if old is None else self._integer(old)
         if kept is not None and kept.nbytes != width:
             raise InvalidArgumentError(f"the old value of {width} bytes cannot go to {kept.nbytes} bytes")
         self._core.atomic(
@@ -136,6 +132,16 @@ class PlanBuilder:
 
     def _elements(self, array: Any, *, writable: bool) -> _core.Elements:
         return _elements_of(self._span(array, writable=writable))
+
+    def _integer(self, word: Any) -> _arrays.Span:
+        span = self._span(word, writable=True)
+        is_integer = span.dtype == "" or span.dtype.startswith(("int", "uint"))
+        if span.nbytes not in (4, 8) or not is_integer:
+            raise InvalidArgumentError(
+                f"an atomic takes one integer of 32 or 64 bits, such as segment.peer(1, 'uint64')[:1], not "
+                f"{span.nbytes} bytes of {span.dtype or 'an unknown type'}"
+            )
+        return span
 
     def _counter(self, counter: Any) -> int:
         span = self._span(counter, writable=True)

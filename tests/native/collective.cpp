@@ -657,6 +657,43 @@ CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
   }
 }
 
+CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
+  struct Odd {
+    const char* what;
+    std::function<CollectiveCall(const Vector&)> usual, odd;
+  };
+  const auto sum = [](const Vector& vector) { return all_reduce(vector); };
+  const Odd rows[] = {
+      {"all_reduce", sum, [](const Vector& vector) { return broadcast(vector, 0); }},
+      {"all_reduce", sum, [](const Vector& vector) { return all_reduce(vector, ReduceOp::max); }},
+      {"all_reduce", sum,
+       [](Vector vector) {
+         vector.type = ElementType::float32;
+         return all_reduce(vector);
+       }},
+      {"reduce", [](const Vector& vector) { return reduce(vector, ReduceOp::sum, 0); },
+       [](const Vector& vector) { return reduce(vector, ReduceOp::sum, 2); }},
+      {"all_reduce", sum,
+       [](Vector vector) {
+         vector.count -= 4;
+         return all_reduce(vector);
+       }},
+  };
+  for (const Odd& row : rows) {
+    on_all_devices(3, [&](World& world) {
+      constexpr std::size_t kCount = 1 << 15;
+      TestBuffer buffer(world, kCount * sizeof(std::int32_t));
+      const auto before = std::vector<unsigned char>(kCount * sizeof(std::int32_t), 7);
+      buffer.write(before);
+      CollectiveCall call =
+          (world.rank() == 1 ? row.odd : row.usual)({buffer.data(), buffer.data(), kCount, ElementType::int32});
+      call.algorithm = Algorithm::direct;
+      CHECK_THROWS(world.collective().run(call), "calls another collective, or the same with another count");
+      CHECK(buffer.read() == before);
+    });
+  }
+}
+
 CASE(checking_names_who_calls_something_else) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);

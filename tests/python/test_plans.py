@@ -125,6 +125,7 @@ def test_sizes_that_differ_are_refused_naming_both() -> None:
         (lambda b: b.recv(np.lib.stride_tricks.as_strided(np.zeros(4), (3, 2), (8, 8)), 0), "overlap"),
         (lambda b: b.signal(np.zeros(3, "u8"), 0), "64-bit"),
         (lambda b: b.atomic("add", np.zeros(3, "u8"), 0), "32 or 64 bits"),
+        (lambda b: b.atomic("add", np.zeros(1, "f8"), 0), "not 8 bytes of float64"),
         (lambda b: b.atomic("nand", np.zeros(1, "u8"), 0), "'nand' is none of fetch, set"),
         (lambda b: b.atomic("add", np.zeros(1, "u4"), 0, value=2**32), "no integer of 32 bits"),
         (lambda b: b.atomic("fetch", np.zeros(1, "u8"), 0, old=np.zeros(1, "u4")), "cannot go to 4 bytes"),

@@ -28,6 +28,7 @@ struct BulkMove {
   std::uint32_t rounds = 0;  // of a broadcast, else 0
   std::uint32_t root = 0;
   OpKind kind = OpKind::none;
+  std::uint64_t signature = 0;
   Whereabouts at[kMost];
   Portion portions[kMost];
 
@@ -40,7 +41,7 @@ struct BulkMove {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
-    if (!session.failed() && meeting.open(at, longest, direct != 0)) {
+    if (!session.failed() && meeting.open(at, longest, signature, direct != 0)) {
       const Portion& own = portions[view.rank];
       if (own.send_bytes != 0 && input + own.send_offset != output + own.receive_offset) {
         group.copy(output + own.receive_offset, input + own.send_offset, own.send_bytes);

@@ -32,6 +32,7 @@ struct BulkReduce {
   ReduceOp op = ReduceOp::sum;
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
   std::uint64_t adds = 0;    // the ranks whose data this rank's sums are of
+  std::uint64_t signature = 0;
   Factor factor = 0;
   OpKind kind = OpKind::none;
   Whereabouts at[kMost];
@@ -40,7 +41,7 @@ struct BulkReduce {
   ONSTREAM_BODY void operator()(const Group& group) const {
     Session<Group> session(group, view, {kind, bytes});
     Meeting<Group> meeting(group, view, session);
-    if (!session.failed() && meeting.open(at, factor, direct != 0)) {
+    if (!session.failed() && meeting.open(at, factor, signature, direct != 0)) {
       if (meeting.direct()) {
         run_direct(group, session, meeting);
       } else {

@@ -92,6 +92,31 @@ std::size_t CollectiveCall::output_bytes(int rank, int size) const {
 
 namespace collective {
 
+bool has_root(OpKind kind) {
+  return kind == OpKind::reduce || kind == OpKind::gather || kind == OpKind::scatter || kind == OpKind::broadcast;
+}
+
+bool has_op(OpKind kind) {
+  return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
+         kind == OpKind::scan || kind == OpKind::exclusive_scan;
+}
+
+// FNV-1a (Fowler, Noll, Vo), by words.
+std::uint64_t signature_of(const CollectiveCall& call) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto take = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
+  take(static_cast<std::uint64_t>(call.kind));
+  take(static_cast<std::uint64_t>(call.type));
+  if (has_op(call.kind)) take(static_cast<std::uint64_t>(call.op));
+  if (has_root(call.kind)) take(static_cast<std::uint64_t>(call.root));
+  if (call.kind == OpKind::all_gather_v) {
+    for (const std::size_t count : call.receive_counts) take(count);
+  } else if (call.kind != OpKind::all_to_all_v) {
+    take(call.count);
+  }
+  return hash << 1;
+}
+
 CollectiveCall all_reduce(const Vector& vector, ReduceOp op) { return of(OpKind::all_reduce, vector, op); }
 CollectiveCall reduce(const Vector& vector, ReduceOp op, int root) {
   CollectiveCall call = of(OpKind::reduce, vector, op);

@@ -54,6 +54,11 @@ struct CollectiveCall {
 
 namespace collective {
 
+bool has_root(OpKind kind);
+bool has_op(OpKind kind);
+// What all ranks must say alike - kind, type, reduction, root, counts - as a number whose lowest bit is 0.
+std::uint64_t signature_of(const CollectiveCall& call);
+
 // What most collectives take.
 struct Vector {
   const void* input = nullptr;

@@ -11,15 +11,6 @@ namespace {
 
 constexpr std::size_t kWordsBytes = 256;  // of one rank
 
-bool has_root(OpKind kind) {
-  return kind == OpKind::reduce || kind == OpKind::gather || kind == OpKind::scatter || kind == OpKind::broadcast;
-}
-
-bool has_op(OpKind kind) {
-  return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
-         kind == OpKind::scan || kind == OpKind::exclusive_scan;
-}
-
 std::string words_of(const CollectiveCall& call) {
   std::string words = name_of(call.kind);
   if (call.kind == OpKind::barrier) return words;

@@ -218,6 +218,7 @@ class Preparing {
       body.adds = adds();
       body.factor = factor();
       body.kind = call_.kind;
+      body.signature = signature_of(call_);
       // A scan in place overwrites what higher ranks still read.
       const bool clobbers = body.share == Share::upward && call_.input == call_.output;
       body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
@@ -267,6 +268,7 @@ class Preparing {
     body.bytes = bytes_;
     body.root = root();
     body.kind = call_.kind;
+    body.signature = signature_of(call_);
     std::size_t work = 0;
     for (std::uint32_t peer = 0; peer < size_; ++peer) {
       body.portions[peer] = portion(peer);

@@ -1,7 +1,9 @@
 // How a bulk collective begins: every rank posts where its buffers are, for each peer, and sees what the others posted.
 //
-// A post is four lines: the input, the output, the factor of a premulsum, and whether all ranks can address both
-// buffers. Only if that holds for everybody do kernels work from buffer to buffer; else everybody takes the stage.
+// A post is four lines: the input, the output, the factor of a premulsum, and what the poster calls: the signature of
+// its collective (call.hpp), plus 1 if all ranks can address both its buffers. Ranks that call something else than
+// others all fail here, before anything is moved. Only if the 1 is there for everybody do kernels work from buffer to
+// buffer; else everybody takes the stage.
 // The posts also say that the poster's kernel runs: what earlier work stored in its buffers is seen by who has read
 // them, and its output may be written.
 #pragma once
@@ -20,7 +22,7 @@ struct Whereabouts {
   std::uint64_t output = 0;
 };
 
-enum class PostLine : int { input, output, factor, direct };
+enum class PostLine : int { input, output, factor, call };
 
 template <class Group>
 class Meeting {
@@ -29,7 +31,7 @@ class Meeting {
       : group_(group), view_(view), session_(session) {}
 
   // All threads. `mine`: for each peer; null: no peer can address this rank's buffers. False: failed.
-  ONSTREAM_BODY bool open(const Whereabouts* mine, std::uint64_t factor, bool direct) {
+  ONSTREAM_BODY bool open(const Whereabouts* mine, std::uint64_t factor, std::uint64_t signature, bool direct) {
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
     if (group_.block() == 0) {
@@ -39,7 +41,7 @@ class Meeting {
         const std::uint32_t peer = i / kLines;
         if (peer == view_.rank) continue;
         if (!session_.may_write(peer)) break;
-        std::uint64_t word = direct ? 1 : 0;
+        std::uint64_t word = signature | (direct ? 1 : 0);
         const auto line = static_cast<PostLine>(i % kLines);
         if (line == PostLine::input) word = direct ? mine[peer].input : 0;
         if (line == PostLine::output) word = direct ? mine[peer].output : 0;
@@ -60,7 +62,10 @@ class Meeting {
     if (!session_.agree()) return false;
     direct_ = direct;
     for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
-      if (peer != view_.rank) direct_ &= posted(peer, PostLine::direct) != 0;
+      if (peer == view_.rank) continue;
+      const std::uint64_t word = posted(peer, PostLine::call);
+      if (word >> 1 != signature >> 1) return session_.differ(peer);
+      direct_ &= (word & 1) != 0;
     }
     return true;
   }

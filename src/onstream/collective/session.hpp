@@ -91,6 +91,12 @@ class Session {
     return false;
   }
 
+  // All threads: `peer` calls another collective. False, for the caller to return.
+  ONSTREAM_CALL bool differ(std::uint32_t peer) {
+    give_up(Status::misused, peer);
+    return false;
+  }
+
   // All threads: whether any of them failed.
   ONSTREAM_BODY bool agree() {
     if constexpr (!kSerial<Group>) failed_ = group_.sync_or(failed_);

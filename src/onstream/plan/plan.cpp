@@ -117,7 +117,8 @@ std::string Plan::explain() const {
   for (std::size_t i = 0; i < it.ops.size(); ++i) {
     const PlanOp& row = it.ops[i];
     const bool moves = moves_bytes(row.op.kind);
-    rows.push_back({std::to_string(i), title(row.op), moves ? std::to_string(row.op.layout.bytes()) : "-",
+    const bool has_bytes = moves || row.op.kind == OpKind::atomic;
+    rows.push_back({std::to_string(i), title(row.op), has_bytes ? std::to_string(row.op.layout.bytes()) : "-",
                     moves ? row.op.layout.describe() : "-", moves ? name_of(row.path) : "-", row.why});
   }
   std::vector<std::size_t> widths(rows[0].size(), 0);

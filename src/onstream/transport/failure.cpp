@@ -16,7 +16,8 @@ std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::barrier && fault.peer >= 0)
     return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");
   if (is_collective(fault.op)) {
-    const std::string whom = fault.peer >= 0 ? concat(", waiting for rank ", fault.peer, ",") : "";
+    const bool waits = fault.peer >= 0 && fault.status != Status::misused;
+    const std::string whom = waits ? concat(", waiting for rank ", fault.peer, ",") : "";
     return concat(name_of(fault.op), " of ", fault.bytes, " B", whom, " (number ", fault.extra, " on channel ",
                   fault.lane, ")");
   }
@@ -87,6 +88,12 @@ std::string describe(const FaultReport& fault) {
       if (fault.op == OpKind::recv) {
         return concat(what, " exceeds the ", fault.extra,
                       " receives that one lane may have outstanding; wait for some, or raise lane_receives");
+      }
+      if (is_collective(fault.op) && fault.peer >= 0) {
+        return concat(
+            what, " found that rank ", fault.peer,
+            " calls another collective, or the same with another count, type, reduction or root; all ranks call "
+            "the same, and collective_check=on tells who calls what");
       }
       if (is_collective(fault.op)) {
         return concat(what, " found another collective of its channel running; collectives that run at once need ",
