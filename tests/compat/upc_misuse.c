@@ -231,6 +231,32 @@ static void global_exit_with_0_ends_all(void) {
   compute_for_ever();
 }
 
+/* What is written and not flushed is in a file of each thread all the same: FOLDER/NUMBER. */
+static FILE* results;
+static const char* folder;
+static void write_end(void) { fputs(" and of its end", results); }
+static void global_exit_keeps_what_was_written(void) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%d", folder, MYTHREAD);
+  results = fopen(path, "w");
+  CHECK(results != NULL);
+  fprintf(results, "the results of %d", MYTHREAD);
+  upc_barrier();
+  if (MYTHREAD == 0) atexit(write_end);
+  if (MYTHREAD == 0) upc_global_exit(7);
+  if (MYTHREAD == 1) compute_for_ever();
+  upc_barrier();
+}
+
+/* Standard output is held for ever: nobody reads the pipe. */
+static void global_exit_ends_all_whatever_holds_a_stream(void) {
+  int ends[2];
+  upc_barrier();
+  if (MYTHREAD == 0) upc_global_exit(0);
+  CHECK(pipe(ends) == 0 && dup2(ends[1], STDOUT_FILENO) >= 0);
+  for (;;) puts("more");
+}
+
 static void a_thread_that_ends_badly_ends_all(void) {
   upc_barrier();
   if (MYTHREAD == 0) exit(9);
@@ -279,11 +305,14 @@ int main(int argc, char** argv) {
     CASE(a_thread_that_computes_ends_with_the_others)
     CASE(global_exit_ends_all)
     CASE(global_exit_with_0_ends_all)
+    CASE(global_exit_keeps_what_was_written)
+    CASE(global_exit_ends_all_whatever_holds_a_stream)
     CASE(a_thread_that_ends_badly_ends_all)
     CASE(calls_after_the_end_are_refused)
   };
   /* clang-format on */
   const char* name = argc > 1 ? argv[1] : "";
+  folder = argc > 2 ? argv[2] : ".";
   if (strcmp(name, "calls_after_the_end_are_refused") == 0)
     atexit(ask_who); /* before the first call: runs after the end */
   return run_cases(cases, sizeof cases / sizeof cases[0], name);

@@ -65,9 +65,12 @@ MISUSE = {
     "a_thread_that_computes_ends_with_the_others": (1, "upc_memput: thread 0: dst is null"),
     "global_exit_ends_all": (7, "ended with code 7"),
     "global_exit_with_0_ends_all": (0, ""),
+    "global_exit_ends_all_whatever_holds_a_stream": (0, ""),
     "a_thread_that_ends_badly_ends_all": (9, "rank 0 ended with status 9"),
     "calls_after_the_end_are_refused": (1, "MYTHREAD: this thread has come to its end"),
 }
+
+KEEPS = "global_exit_keeps_what_was_written"  # tested apart: it writes files
 
 
 def folder() -> Path:
@@ -131,7 +134,7 @@ def test_every_call_does_what_it_must_over_helpers(threads: int) -> None:
 
 
 def test_every_misuse_has_its_row() -> None:
-    assert set(cases_of("upc_misuse.c")) == set(MISUSE)
+    assert set(cases_of("upc_misuse.c")) == {*MISUSE, KEEPS}
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
@@ -142,6 +145,14 @@ def test_upc_misuse(case: str) -> None:
     status, output = run(3, compiled("upc_misuse"), case, settings={"ONSTREAM_TIMEOUT_S": "2"} if waits else {})
     assert status == wanted, output[-6000:]
     assert says in output, output[-6000:]
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_global_exit_keeps_what_was_written(tmp_path: Path) -> None:
+    status, output = run(3, compiled("upc_misuse"), KEEPS, str(tmp_path))
+    assert status == 7, output[-6000:]
+    ends = [" and of its end", "", ""]  # the caller's handlers run
+    assert [(tmp_path / str(i)).read_text() for i in range(3)] == [f"the results of {i}{ends[i]}" for i in range(3)]
 
 
 def test_the_header_compiles_as_c99_c11_and_cpp(tmp_path: Path) -> None:
