@@ -154,6 +154,20 @@ static void a_difference_of_two_arrays_is_refused(void) {
   upc_barrier();
 }
 
+static void a_difference_of_null_is_refused(void) {
+  upc_ptr_t ptr = piece();
+  if (MYTHREAD == 0) upc_ptr_diff(ptr, UPC_NULL, 4, 4);
+  upc_barrier();
+}
+
+static void a_difference_of_host_and_device_memory_is_refused(void) {
+  upc_ptr_t host = piece();
+  upc_on_device();
+  upc_ptr_t device = piece();
+  if (MYTHREAD == 0) upc_ptr_diff(device, host, 4, 4);
+  upc_barrier();
+}
+
 static void unlocking_what_nobody_has_is_refused(void) {
   upc_lock_t* lock = upc_all_lock_alloc();
   if (MYTHREAD == 0) upc_unlock(lock);
@@ -293,6 +307,8 @@ int main(int argc, char** argv) {
     CASE(a_block_that_is_too_large_is_refused)
     CASE(a_phase_that_no_block_has_is_refused)
     CASE(a_difference_of_two_arrays_is_refused)
+    CASE(a_difference_of_null_is_refused)
+    CASE(a_difference_of_host_and_device_memory_is_refused)
     CASE(unlocking_what_nobody_has_is_refused)
     CASE(unlocking_what_another_has_is_refused)
     CASE(locking_twice_is_refused)

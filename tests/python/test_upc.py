@@ -53,6 +53,8 @@ MISUSE = {
     "a_block_that_is_too_large_is_refused": (1, "blocks of 8589934592 elements; the largest has 4294967295"),
     "a_phase_that_no_block_has_is_refused": (1, "in blocks of 4 elements there is no such phase"),
     "a_difference_of_two_arrays_is_refused": (1, "are not in one array of blocks of 4 elements of 4 B"),
+    "a_difference_of_null_is_refused": (1, "are not in one array of blocks of 4 elements of 4 B"),
+    "a_difference_of_host_and_device_memory_is_refused": (1, "are not in one array of blocks of 4 elements of 4 B"),
     "unlocking_what_nobody_has_is_refused": (1, "upc_unlock: thread 0: nobody has the lock 0x"),
     "unlocking_what_another_has_is_refused": (1, "upc_unlock: thread 0: thread 1 has the lock 0x"),
     "locking_twice_is_refused": (1, "upc_lock: thread 0: this thread has the lock 0x"),
