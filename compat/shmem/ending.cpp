@@ -6,10 +6,14 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "guarded.hpp"
+#include "onstream/base/quiet_thread.hpp"
 
 namespace onstream::shmem {
 
@@ -18,7 +22,25 @@ namespace {
 constexpr int kFailed = 1;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others hear why before the connections close
+constexpr auto kFlushing = std::chrono::seconds(1);       // at most, of the program's files
 constexpr int kLooksAfterFailure = 100;                   // in which the PE's own call says what happened to it
+
+// Ends the process, with what it has written in its files. The program's own threads go on until the last moment, so
+// nothing of it is taken down; one of them may hold a stream for ever, blocked writing to a pipe that is full.
+[[noreturn]] void leave(int status) {
+  try {
+    const auto flushed = std::make_shared<std::promise<void>>();
+    const std::future<void> done = flushed->get_future();
+    quiet_thread([flushed] {
+      (void)std::fflush(nullptr);
+      flushed->set_value();
+    }).detach();
+    (void)done.wait_for(kFlushing);
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "what files hold in buffers is lost: ", error.what());
+  }
+  ::_exit(status);
+}
 
 // Looks whether another PE has ended all.
 class Lookout {
@@ -47,12 +69,6 @@ class Lookout {
       leave(kFailed);
     }
   }
-  // The program's own threads go on until the last moment, so nothing of it is taken down.
-  [[noreturn]] static void leave(int status) {
-    (void)std::fflush(stdout);
-    (void)std::fflush(stderr);
-    ::_exit(status);
-  }
 
   Runtime& shmem_;
   std::mutex mutex_;
@@ -65,6 +81,8 @@ Lookout*& lookout() {
   static Lookout* watching = nullptr;
   return watching;
 }
+
+void stop_looking() { delete std::exchange(lookout(), nullptr); }
 
 bool& ending() {
   static bool is = false;
@@ -83,12 +101,12 @@ void at_end(int status, void*) {
   Runtime& shmem = *running();
   try {
     if (status == 0) return finish(shmem);
+    stop_looking();  // or it would end this process before its other handlers have run
     shmem.world().abort(concat("rank ", shmem.rank(), " ended with status ", status, " and without shmem_finalize"));
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     log(LogLevel::error, "OpenSHMEM: at the end of the process: ", error.what());
-    (void)std::fflush(nullptr);
-    ::_exit(kFailed);
+    leave(kFailed);
   }
 }
 
@@ -106,8 +124,7 @@ void watch_the_end() {
 void finish(Runtime& shmem) {
   shmem.quiet_all();
   shmem.world().team()->sync();
-  delete lookout();
-  lookout() = nullptr;
+  stop_looking();
   shmem.close();
   running() = nullptr;
   finalized() = true;
@@ -116,6 +133,8 @@ void finish(Runtime& shmem) {
 bool was_finalized() { return finalized(); }
 
 void end_all(Runtime& shmem, int status) {
+  ending() = true;
+  stop_looking();  // or it would end this process in the midst of std::exit
   try {
     shmem.tell_exit(status);
     shmem.world().abort(concat("PE ", shmem.rank(), " called shmem_global_exit(", status, ")"),
@@ -124,7 +143,6 @@ void end_all(Runtime& shmem, int status) {
   } catch (const std::exception& error) {
     log(LogLevel::error, "shmem_global_exit: ", error.what());
   }
-  ending() = true;
   std::exit(status);
 }
 
@@ -145,9 +163,7 @@ void end_job(const char* call, const char* why) {
     log(LogLevel::error, call, ": ", why);
   }
   ending() = true;
-  (void)std::fflush(stdout);
-  (void)std::fflush(stderr);
-  ::_exit(status);
+  leave(status);
 }
 
 void say(const std::string& text) {

@@ -17,7 +17,7 @@ void watch_the_end();
 // Collective: what shmem_finalize does.
 void finish(Runtime& shmem);
 bool was_finalized();  // by this PE, at some time
-// Ends all PEs with `status`.
+// Ends all PEs with `status`, this one by std::exit.
 [[noreturn]] void end_all(Runtime& shmem, int status);
 // Writes to standard output.
 void say(const std::string& text);

@@ -67,6 +67,8 @@ void upc_all_free(upc_ptr_t ptr) {
   guarded("upc_all_free", [&](Runtime& upc) {
     upc.context().quiet();
     upc.phases().agree({Act::all_free, {ptr.addr, ptr.thread, ptr.phase}});
-    if (upc.thread() == 0 && !upc_ptr_is_null(ptr)) upc.free(ptr);
+    if (upc_ptr_is_null(ptr)) return;
+    if (upc.thread() == 0) upc.free(ptr);
+    upc.phases().from_first({});  // it is freed for all
   });
 }

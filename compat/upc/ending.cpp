@@ -6,11 +6,15 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/base/quiet_thread.hpp"
 
 namespace onstream::upc {
 
@@ -19,7 +23,25 @@ namespace {
 constexpr int kFailed = 1;
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others hear why before the connections close
+constexpr auto kFlushing = std::chrono::seconds(1);       // at most, of the program's files
 constexpr int kLooksAfterFailure = 100;                   // in which the thread's own call says what happened to it
+
+// Ends the process, with what it has written in its files. The program's own threads go on until the last moment, so
+// nothing of it is taken down; one of them may hold a stream for ever, blocked writing to a pipe that is full.
+[[noreturn]] void leave(int status) {
+  try {
+    const auto flushed = std::make_shared<std::promise<void>>();
+    const std::future<void> done = flushed->get_future();
+    quiet_thread([flushed] {
+      (void)std::fflush(nullptr);
+      flushed->set_value();
+    }).detach();
+    (void)done.wait_for(kFlushing);
+  } catch (const std::exception& error) {
+    log(LogLevel::error, "what files hold in buffers is lost: ", error.what());
+  }
+  ::_exit(status);
+}
 
 // Looks whether another thread has ended all.
 class Lookout {
@@ -47,12 +69,6 @@ class Lookout {
       leave(kFailed);
     }
   }
-  // The program's own threads go on until the last moment, so nothing of it is taken down.
-  [[noreturn]] static void leave(int status) {
-    (void)std::fflush(stdout);
-    (void)std::fflush(stderr);
-    ::_exit(status);
-  }
 
   Runtime& upc_;
   std::mutex mutex_;
@@ -71,11 +87,13 @@ Life& life() {
   return one;
 }
 
+void stop_looking() { delete std::exchange(life().lookout, nullptr); }
+
 void finish(Runtime& upc) {
   require(!upc.phases().notified(), "the program ends between upc_notify and upc_wait");
   upc.context().quiet();
   upc.phases().agree({Act::end, {}});
-  delete life().lookout;
+  stop_looking();
   upc.close();
   running() = nullptr;
 }
@@ -87,6 +105,7 @@ void at_end(int status, void*) {
   Runtime& upc = *running();
   try {
     if (status == 0) return finish(upc);
+    stop_looking();  // or it would end this process before its other handlers have run
     upc.world().abort(concat("rank ", upc.thread(), " ended with status ", status));
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
@@ -106,6 +125,7 @@ Runtime& start() {
 
 void end_all(Runtime& upc, int status) {
   life().ended = true;
+  stop_looking();  // or it would end this process in the midst of std::exit
   try {
     upc.tell_exit(status);
     upc.world().abort(concat("rank ", upc.thread(), " called upc_global_exit(", status, ")"), Fabric::Cause::interrupt);
@@ -131,9 +151,7 @@ void end_job(const char* call, const char* why) {
     }
   }
   life().ended = true;
-  (void)std::fflush(stdout);
-  (void)std::fflush(stderr);
-  ::_exit(told >= 0 ? told : kFailed);
+  leave(told >= 0 ? told : kFailed);
 }
 
 }  // namespace onstream::upc

@@ -15,7 +15,7 @@ namespace onstream::upc {
 Runtime& start();
 // Fails the world, says why, and ends the process with status 1; or with that of upc_global_exit if a thread called it.
 [[noreturn]] void end_job(const char* call, const char* why);
-// Ends all threads with `status`.
+// Ends all threads with `status`, this one by std::exit.
 [[noreturn]] void end_all(Runtime& upc, int status);
 
 }  // namespace onstream::upc

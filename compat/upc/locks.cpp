@@ -156,6 +156,8 @@ void upc_lock_free(upc_lock_t* ptr) {
 void upc_all_lock_free(upc_lock_t* ptr) {
   guarded("upc_all_lock_free", [&](Runtime& upc) {
     upc.phases().agree({Act::all_lock_free, {reinterpret_cast<std::uint64_t>(ptr), 0, 0}});
+    if (ptr == nullptr) return;
     if (upc.thread() == 0) free_lock(upc, ptr);
+    upc.phases().from_first({});  // it is freed for all
   });
 }

@@ -108,6 +108,9 @@ ptrdiff_t upc_ptr_diff(upc_ptr_t to, upc_ptr_t from, size_t elem, size_t block) 
     check_array(elem, block);
     check_pointer(upc, to, block);
     check_pointer(upc, from, block);
+    if (to.addr == 0 || from.addr == 0 || Runtime::on_device(to) != Runtime::on_device(from)) [[unlikely]] {
+      refuse_two_arrays(upc, to, from, elem, block);
+    }
     const auto bytes = static_cast<std::ptrdiff_t>(elem);
     const auto length = static_cast<std::ptrdiff_t>(block);
     const auto apart = static_cast<std::ptrdiff_t>(to.addr - from.addr);

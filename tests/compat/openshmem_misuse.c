@@ -101,6 +101,32 @@ static void global_exit_ends_all(void) {
   wait_for_ever();
 }
 
+/* What is written and not flushed is in a file of each PE all the same: FOLDER/NUMBER. */
+static FILE* results;
+static const char* folder;
+static void write_end(void) { fputs(" and of its end", results); }
+static void global_exit_keeps_what_was_written(void) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%d", folder, me);
+  results = fopen(path, "w");
+  CHECK(results != NULL);
+  fprintf(results, "the results of %d", me);
+  shmem_barrier_all();
+  if (me == 0) atexit(write_end);
+  if (me == 0) shmem_global_exit(7);
+  if (me == 1) compute_for_ever();
+  shmem_barrier_all();
+}
+
+/* Standard output is held for ever: nobody reads the pipe. */
+static void global_exit_ends_all_whatever_holds_a_stream(void) {
+  int ends[2];
+  shmem_barrier_all();
+  if (me == 0) shmem_global_exit(0);
+  CHECK(pipe(ends) == 0 && dup2(ends[1], STDOUT_FILENO) >= 0);
+  for (;;) puts("more");
+}
+
 static void a_pe_that_ends_badly_ends_all(void) {
   if (me == 0) exit(9);
   wait_for_ever();
@@ -136,12 +162,15 @@ int main(int argc, char** argv) {
     CASE(a_wait_in_vain_ends_at_the_deadline)
     CASE(a_pe_that_computes_ends_with_the_others)
     CASE(global_exit_ends_all)
+    CASE(global_exit_keeps_what_was_written)
+    CASE(global_exit_ends_all_whatever_holds_a_stream)
     CASE(a_pe_that_ends_badly_ends_all)
     CASE(calls_after_the_end_are_refused)
     CASE(an_end_without_finalize_is_one)
   };
   /* clang-format on */
   const char* name = argc > 1 ? argv[1] : "";
+  folder = argc > 2 ? argv[2] : ".";
   if (strcmp(name, "calls_before_the_start_are_refused") == 0) return shmem_my_pe();
   shmem_init();
   me = shmem_my_pe();

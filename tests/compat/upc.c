@@ -131,6 +131,20 @@ static void pieces_that_are_freed_become_room_again(void) {
   upc_all_free(whole);
 }
 
+static void room_that_all_freed_is_there_for_each(void) {
+  for (int round = 0; round < 50; ++round) {
+    upc_ptr_t whole = upc_all_alloc((size_t)THREADS, (size_t)4 << 20);
+    CHECK(!upc_ptr_is_null(whole));
+    upc_all_free(whole);
+    if (MYTHREAD == THREADS - 1) {
+      whole = upc_global_alloc((size_t)THREADS, (size_t)4 << 20);
+      CHECK(!upc_ptr_is_null(whole));
+      upc_free(whole);
+    }
+    upc_barrier();
+  }
+}
+
 static void no_room_is_null(void) {
   CHECK(upc_ptr_is_null(upc_alloc((size_t)1 << 40)) && upc_ptr_is_null(upc_alloc(SIZE_MAX)));
   CHECK(upc_ptr_is_null(upc_global_alloc((size_t)THREADS, (size_t)1 << 40)));
@@ -431,6 +445,7 @@ int main(int argc, char** argv) {
     CASE(all_alloc_deals_blocks_to_the_threads)
     CASE(a_thread_allocates_and_frees_while_the_others_compute)
     CASE(pieces_that_are_freed_become_room_again)
+    CASE(room_that_all_freed_is_there_for_each)
     CASE(no_room_is_null)
     CASE(host_and_device_memory_are_in_one_space)
     CASE(pointers_go_through_an_array_as_it_is_dealt)

@@ -154,6 +154,20 @@ static void a_difference_of_two_arrays_is_refused(void) {
   upc_barrier();
 }
 
+static void a_difference_of_null_is_refused(void) {
+  upc_ptr_t ptr = piece();
+  if (MYTHREAD == 0) upc_ptr_diff(ptr, UPC_NULL, 4, 4);
+  upc_barrier();
+}
+
+static void a_difference_of_host_and_device_memory_is_refused(void) {
+  upc_ptr_t host = piece();
+  upc_on_device();
+  upc_ptr_t device = piece();
+  if (MYTHREAD == 0) upc_ptr_diff(device, host, 4, 4);
+  upc_barrier();
+}
+
 static void unlocking_what_nobody_has_is_refused(void) {
   upc_lock_t* lock = upc_all_lock_alloc();
   if (MYTHREAD == 0) upc_unlock(lock);
@@ -231,6 +245,32 @@ static void global_exit_with_0_ends_all(void) {
   compute_for_ever();
 }
 
+/* What is written and not flushed is in a file of each thread all the same: FOLDER/NUMBER. */
+static FILE* results;
+static const char* folder;
+static void write_end(void) { fputs(" and of its end", results); }
+static void global_exit_keeps_what_was_written(void) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/%d", folder, MYTHREAD);
+  results = fopen(path, "w");
+  CHECK(results != NULL);
+  fprintf(results, "the results of %d", MYTHREAD);
+  upc_barrier();
+  if (MYTHREAD == 0) atexit(write_end);
+  if (MYTHREAD == 0) upc_global_exit(7);
+  if (MYTHREAD == 1) compute_for_ever();
+  upc_barrier();
+}
+
+/* Standard output is held for ever: nobody reads the pipe. */
+static void global_exit_ends_all_whatever_holds_a_stream(void) {
+  int ends[2];
+  upc_barrier();
+  if (MYTHREAD == 0) upc_global_exit(0);
+  CHECK(pipe(ends) == 0 && dup2(ends[1], STDOUT_FILENO) >= 0);
+  for (;;) puts("more");
+}
+
 static void a_thread_that_ends_badly_ends_all(void) {
   upc_barrier();
   if (MYTHREAD == 0) exit(9);
@@ -267,6 +307,8 @@ int main(int argc, char** argv) {
     CASE(a_block_that_is_too_large_is_refused)
     CASE(a_phase_that_no_block_has_is_refused)
     CASE(a_difference_of_two_arrays_is_refused)
+    CASE(a_difference_of_null_is_refused)
+    CASE(a_difference_of_host_and_device_memory_is_refused)
     CASE(unlocking_what_nobody_has_is_refused)
     CASE(unlocking_what_another_has_is_refused)
     CASE(locking_twice_is_refused)
@@ -279,11 +321,14 @@ int main(int argc, char** argv) {
     CASE(a_thread_that_computes_ends_with_the_others)
     CASE(global_exit_ends_all)
     CASE(global_exit_with_0_ends_all)
+    CASE(global_exit_keeps_what_was_written)
+    CASE(global_exit_ends_all_whatever_holds_a_stream)
     CASE(a_thread_that_ends_badly_ends_all)
     CASE(calls_after_the_end_are_refused)
   };
   /* clang-format on */
   const char* name = argc > 1 ? argv[1] : "";
+  folder = argc > 2 ? argv[2] : ".";
   if (strcmp(name, "calls_after_the_end_are_refused") == 0)
     atexit(ask_who); /* before the first call: runs after the end */
   return run_cases(cases, sizeof cases / sizeof cases[0], name);

@@ -149,6 +149,40 @@ CASE(chunks_of_the_helper_meet_without_a_gap) {
   }
 }
 
+// Other streams of the rank, which want the peer's slots too, wait for a few chunks at most.
+CASE(a_long_op_gives_the_helper_back_between_chunks) {
+  Parameters parameters = quick("host");
+  parameters.stage_chunk_bytes = 256;
+  run_ranks(2, parameters, [](World& world) {
+    std::vector<unsigned char> own(8192);
+    const auto window = world.window(own.data(), own.size());
+    const int other = 1 - world.rank();
+    Batch put(world.one_sided());
+    put.put(Remote{*window, other}, own.data(), 8 * 256 + 1);
+    Batch get(world.one_sided());
+    get.get(own.data(), Remote{*window, other}, 8 * 256 + 1);
+    for (const Batch* batch : {&put, &get}) {
+      int claims = 0;
+      int copies = 0;          // since the last claim
+      std::uint64_t held = 0;  // the lock
+      for (const one_sided::Step& step : batch->steps()) {
+        if (step.kind == one_sided::StepKind::claim) {
+          CHECK(held == 0);
+          ++claims;
+          copies = 0;
+          held = step.target;
+        } else if (step.kind == one_sided::StepKind::store && step.target == held) {
+          held = 0;
+        } else if (step.bytes != 0) {
+          CHECK(held != 0 && ++copies <= 2);
+        }
+      }
+      CHECK(claims == 5 && held == 0);
+    }
+    world.barrier();
+  });
+}
+
 CASE(parts_may_have_any_size_and_bounds_are_checked) {
   on_all_devices(2, [](World& world) {
     TestBuffer own(world, 64);

@@ -39,11 +39,14 @@ MISUSE = {
     "a_wait_in_vain_ends_at_the_deadline": (1, "passed its deadline of 2 s"),
     "a_pe_that_computes_ends_with_the_others": (1, "this PE ends with the others"),
     "global_exit_ends_all": (7, "ended with code 7"),
+    "global_exit_ends_all_whatever_holds_a_stream": (0, ""),
     "a_pe_that_ends_badly_ends_all": (9, "rank 0 ended with status 9 and without shmem_finalize"),
     "calls_after_the_end_are_refused": (1, "OpenSHMEM is not initialised"),
     "calls_before_the_start_are_refused": (1, "OpenSHMEM is not initialised: shmem_init was not called"),
     "an_end_without_finalize_is_one": (0, ""),
 }
+
+KEEPS = "global_exit_keeps_what_was_written"  # tested apart: it writes files
 
 
 def commands() -> Path:
@@ -99,7 +102,8 @@ def test_openshmem_over_helpers(case: str) -> None:
 
 
 def test_every_misuse_has_its_row() -> None:
-    assert {*cases_of("openshmem_misuse.c"), "calls_before_the_start_are_refused"} == set(MISUSE)
+    cases = {*cases_of("openshmem_misuse.c"), "calls_before_the_start_are_refused"}
+    assert cases == {*MISUSE, KEEPS}
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
@@ -110,6 +114,14 @@ def test_openshmem_misuse(case: str) -> None:
     status, output = run(3, compiled(SOURCES / "openshmem_misuse.c", *WARNINGS), case, settings=timeout)
     assert status == wanted, output[-6000:]
     assert says in output, output[-6000:]
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_global_exit_keeps_what_was_written(tmp_path: Path) -> None:
+    status, output = run(3, compiled(SOURCES / "openshmem_misuse.c", *WARNINGS), KEEPS, str(tmp_path))
+    assert status == 7, output[-6000:]
+    ends = [" and of its end", "", ""]  # the caller's handlers run
+    assert [(tmp_path / str(i)).read_text() for i in range(3)] == [f"the results of {i}{ends[i]}" for i in range(3)]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ MISUSE = {
     "a_block_that_is_too_large_is_refused": (1, "blocks of 8589934592 elements; the largest has 4294967295"),
     "a_phase_that_no_block_has_is_refused": (1, "in blocks of 4 elements there is no such phase"),
     "a_difference_of_two_arrays_is_refused": (1, "are not in one array of blocks of 4 elements of 4 B"),
+    "a_difference_of_null_is_refused": (1, "are not in one array of blocks of 4 elements of 4 B"),
+    "a_difference_of_host_and_device_memory_is_refused": (1, "are not in one array of blocks of 4 elements of 4 B"),
     "unlocking_what_nobody_has_is_refused": (1, "upc_unlock: thread 0: nobody has the lock 0x"),
     "unlocking_what_another_has_is_refused": (1, "upc_unlock: thread 0: thread 1 has the lock 0x"),
     "locking_twice_is_refused": (1, "upc_lock: thread 0: this thread has the lock 0x"),
@@ -65,9 +67,12 @@ MISUSE = {
     "a_thread_that_computes_ends_with_the_others": (1, "upc_memput: thread 0: dst is null"),
     "global_exit_ends_all": (7, "ended with code 7"),
     "global_exit_with_0_ends_all": (0, ""),
+    "global_exit_ends_all_whatever_holds_a_stream": (0, ""),
     "a_thread_that_ends_badly_ends_all": (9, "rank 0 ended with status 9"),
     "calls_after_the_end_are_refused": (1, "MYTHREAD: this thread has come to its end"),
 }
+
+KEEPS = "global_exit_keeps_what_was_written"  # tested apart: it writes files
 
 
 def folder() -> Path:
@@ -131,7 +136,7 @@ def test_every_call_does_what_it_must_over_helpers(threads: int) -> None:
 
 
 def test_every_misuse_has_its_row() -> None:
-    assert set(cases_of("upc_misuse.c")) == set(MISUSE)
+    assert set(cases_of("upc_misuse.c")) == {*MISUSE, KEEPS}
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
@@ -142,6 +147,14 @@ def test_upc_misuse(case: str) -> None:
     status, output = run(3, compiled("upc_misuse"), case, settings={"ONSTREAM_TIMEOUT_S": "2"} if waits else {})
     assert status == wanted, output[-6000:]
     assert says in output, output[-6000:]
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_global_exit_keeps_what_was_written(tmp_path: Path) -> None:
+    status, output = run(3, compiled("upc_misuse"), KEEPS, str(tmp_path))
+    assert status == 7, output[-6000:]
+    ends = [" and of its end", "", ""]  # the caller's handlers run
+    assert [(tmp_path / str(i)).read_text() for i in range(3)] == [f"the results of {i}{ends[i]}" for i in range(3)]
 
 
 def test_the_header_compiles_as_c99_c11_and_cpp(tmp_path: Path) -> None:

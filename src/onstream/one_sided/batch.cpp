@@ -34,6 +34,14 @@ std::size_t word_at(std::uint64_t target, std::size_t bytes) {
   return target % 4 == 0 && bytes >= 4 ? 4 : 1;
 }
 
+// Calls claim(begin, end) for each kSlots chunks. One claim for all would keep other streams waiting for long, and on a
+// GPU, where two streams may share a hardware queue, hold up the very launches that they wait for.
+template <class Claim>
+void each_claim(const Helper& helper, std::size_t bytes, const Claim& claim) {
+  const std::size_t most = Helper::kSlots * helper.chunk_bytes();
+  for (std::size_t begin = 0; begin < bytes; begin += most) claim(begin, std::min(begin + most, bytes));
+}
+
 void check_word(const char* what, std::uint64_t address, std::size_t width) {
   require(width == 4 || width == 8, what, ": a word has 4 or 8 bytes, not ", width);
   require(address != 0 && address % width == 0, what, ": the word of ", width, " B at ",
@@ -62,19 +70,18 @@ void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
   require(source != nullptr, "put: the source of ", bytes, " B is a null pointer");
   if (!asks_helper(to)) return add_copy(target, address_of(source), bytes, to.rank, address_of(source));
   const Helper& helper = one_sided_->helper();
-  const std::size_t chunks = (bytes + helper.chunk_bytes() - 1) / helper.chunk_bytes();
-  claim_helper(to.rank);
-  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::size_t slot = chunk % Helper::kSlots;
-    const std::size_t done = chunk * helper.chunk_bytes();
-    const std::size_t now = std::min(helper.chunk_bytes(), bytes - done);
-    if (chunk >= Helper::kSlots) await_helper(to.rank, slot);
-    add_copy(address_of(helper.data(to.rank, slot)), address_of(source) + done, now, to.rank,
-             address_of(source) + done);
-    ask_helper(to.rank, slot, {static_cast<std::uint64_t>(Work::put), target + done, now, 0});
-  }
-  for (std::size_t slot = 0; slot < std::min(chunks, Helper::kSlots); ++slot) await_helper(to.rank, slot);
-  release_helper(to.rank);
+  each_claim(helper, bytes, [&](std::size_t begin, std::size_t end) {
+    std::size_t slots = 0;
+    claim_helper(to.rank);
+    for (std::size_t done = begin; done < end; done += helper.chunk_bytes(), ++slots) {
+      const std::size_t now = std::min(helper.chunk_bytes(), end - done);
+      const std::uint64_t from = address_of(source) + done;
+      add_copy(address_of(helper.data(to.rank, slots)), from, now, to.rank, from);
+      ask_helper(to.rank, slots, {static_cast<std::uint64_t>(Work::put), target + done, now, 0});
+    }
+    for (std::size_t slot = 0; slot < slots; ++slot) await_helper(to.rank, slot);
+    release_helper(to.rank);
+  });
 }
 
 void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
@@ -83,24 +90,21 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
   require(destination != nullptr, "get: the destination of ", bytes, " B is a null pointer");
   if (!asks_helper(from)) return add_copy(address_of(destination), source, bytes, from.rank, address_of(destination));
   const Helper& helper = one_sided_->helper();
-  const std::size_t chunks = (bytes + helper.chunk_bytes() - 1) / helper.chunk_bytes();
-  const auto bytes_of = [&](std::size_t chunk) {
-    return std::min(helper.chunk_bytes(), bytes - chunk * helper.chunk_bytes());
-  };
-  const auto ask = [&](std::size_t chunk) {
-    ask_helper(from.rank, chunk % Helper::kSlots,
-               {static_cast<std::uint64_t>(Work::get), source + chunk * helper.chunk_bytes(), bytes_of(chunk), 0});
-  };
-  claim_helper(from.rank);
-  for (std::size_t chunk = 0; chunk < std::min(chunks, Helper::kSlots); ++chunk) ask(chunk);
-  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-    const std::size_t slot = chunk % Helper::kSlots;
-    const std::uint64_t to = address_of(destination) + chunk * helper.chunk_bytes();
-    await_helper(from.rank, slot);
-    add_copy(to, address_of(helper.data(from.rank, slot)), bytes_of(chunk), from.rank, to);
-    if (chunk + Helper::kSlots < chunks) ask(chunk + Helper::kSlots);
-  }
-  release_helper(from.rank);
+  each_claim(helper, bytes, [&](std::size_t begin, std::size_t end) {
+    const auto bytes_at = [&](std::size_t done) { return std::min(helper.chunk_bytes(), end - done); };
+    std::size_t slots = 0;
+    claim_helper(from.rank);
+    for (std::size_t done = begin; done < end; done += helper.chunk_bytes(), ++slots) {
+      ask_helper(from.rank, slots, {static_cast<std::uint64_t>(Work::get), source + done, bytes_at(done), 0});
+    }
+    for (std::size_t slot = 0; slot < slots; ++slot) {
+      const std::size_t done = begin + slot * helper.chunk_bytes();
+      const std::uint64_t to = address_of(destination) + done;
+      await_helper(from.rank, slot);
+      add_copy(to, address_of(helper.data(from.rank, slot)), bytes_at(done), from.rank, to);
+    }
+    release_helper(from.rank);
+  });
 }
 
 namespace {

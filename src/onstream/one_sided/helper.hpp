@@ -2,9 +2,10 @@
 //
 // Every ordered pair of ranks has two slots in pinned memory of the target: the asking rank claims both, leaves its
 // request and the bytes in one, and sets `work`; the target's thread does it and clears `work`, which is both the
-// receipt and the slot free again. What has several chunks takes the slots in turn, so that the asking rank copies one
-// while the target's thread copies the other. Nothing counts, so a captured request means the same at every replay. A
-// rank's own lock keeps its streams from using a peer's slots at once. The thread runs while the Helper lives.
+// receipt and the slot free again. What has several chunks claims the slots for each two, and takes them in turn, so
+// that the asking rank copies one while the target's thread copies the other. Nothing counts, so a captured request
+// means the same at every replay. A rank's own lock, held for no longer than such a claim, keeps its streams from using
+// a peer's slots at once. The thread runs while the Helper lives.
 #pragma once
 
 #include <atomic>
