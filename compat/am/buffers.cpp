@@ -91,80 +91,105 @@ void Buffers::write(std::size_t number, const Registration& what, am_context_t c
   HostGroup::store_relaxed(&row.bytes, what.bytes);
   HostGroup::store_relaxed(&row.context, context);
   HostGroup::store_relaxed(&row.port, what.port);
-  const bool streaming = what.type == AM_STREAMING_BUF;
-  const std::uint64_t state = state_word(++registrations_, streaming ? RowState::streaming : RowState::persistent);
-  HostGroup::store_release(&row.state, state);  // pairs with look()
-  if (!streaming) return;
-  Port& port = mailbox_.port(rank_, what.port);
+  if (what.type == AM_STREAMING_BUF) return post(number, what.port);
+  HostGroup::store_release(&row.state, state_word(++registrations_, RowState::persistent));  // pairs with look()
+}
+
+void Buffers::post(std::size_t number, am_portid_t port_number) {
+  const std::uint64_t state = state_word(++registrations_, RowState::streaming);
+  HostGroup::store_release(&mailbox_.row(rank_, number).state, state);  // pairs with look()
+  Port& port = mailbox_.port(rank_, port_number);
   const std::uint64_t posted = load(port.posted);
-  std::uint64_t* const posting = mailbox_.posting(rank_, what.port, posted);
+  std::uint64_t* const posting = mailbox_.posting(rank_, port_number, posted);
   HostGroup::store_relaxed(posting, number);
   HostGroup::store_relaxed(posting + 1, state);
   HostGroup::store_release(&port.posted, posted + 1);  // pairs with take_streaming()
 }
 
-bool Buffers::bar(Row& row) {
+std::optional<Buffers::Barred> Buffers::bar(Row& row) {
   const std::uint64_t state = load(row.state);
-  const std::uint64_t barred = state_word(state >> kStateBits, RowState::used);
+  const bool persistent = state_of(state) == RowState::persistent || state_of(state) == RowState::ending_persistent;
+  const std::uint64_t barred =
+      state_word(state >> kStateBits, persistent ? RowState::ending_persistent : RowState::ending_streaming);
   const bool done = HostGroup::compare_swap_system(&row.state, state, barred) == state;
   HostGroup::fence_all();  // with enter(): either it sees the state, or settle() sees the user
-  return done;
+  if (!done) return std::nullopt;
+  return Barred{&row, barred};
 }
 
-// Waits until no message is at the row, which is barred; then it is free.
-void Buffers::settle(Row& row) const {
-  WaitView view = fabric_.wait_view();
-  view.faults = nullptr;
+// Waits until no message is at these rows; then they are free. Without the mutex: events are taken, and other buffers
+// registered, meanwhile. What is issued after the last visit is not at these rows, so it is not waited for.
+void Buffers::settle(const std::vector<Barred>& rows) {
+  std::vector<std::uint64_t> issued;
   const auto nobody = [&] {
-    if (HostGroup::load_acquire(&row.users) != 0) return false;  // pairs with the end of a Visit
+    for (const Barred& one : rows) {
+      if (HostGroup::load_acquire(&one.row->users) != 0) return false;  // pairs with the end of a Visit
+    }
+    for (int source = static_cast<int>(issued.size()); source < fabric_.size(); ++source) {
+      issued.push_back(load(mailbox_.traffic(rank_, source).issued));
+    }
     for (int source = 0; source < fabric_.size(); ++source) {
-      const Traffic& traffic = mailbox_.traffic(rank_, source);
-      if (HostGroup::load_acquire(&traffic.done) < load(traffic.issued)) return false;
+      const std::uint64_t done = HostGroup::load_acquire(&mailbox_.traffic(rank_, source).done);
+      if (done < issued[static_cast<std::size_t>(source)]) return false;
     }
     return true;
   };
-  const Status status = wait_for_peer(HostGroup(0, 1), view, one_sided::kAnyRank, nobody);
+  WaitView view = fabric_.wait_view();
+  view.faults = nullptr;
+  const Status status = wait_for_self(HostGroup(0, 1), view, nobody);  // who has left has finished its messages
   if (status != Status::ok) {
     fabric_.check();
+    const Row& row = *rows.front().row;
     refuse(APELINK_EBUSY, "a message was still at the buffer of ", load(row.bytes), " B at ", pointer(load(row.begin)),
-           " after ", fabric_.parameters().timeout_s, " s (parameter timeout_s)");
+           " after ", fabric_.parameters().timeout_s, " s (parameter timeout_s); no other comes to it: try again");
   }
-  HostGroup::store_release(&row.state, state_word(load(row.state) >> kStateBits, RowState::free));
+  const std::lock_guard lock(mutex_);
+  for (const Barred& one : rows) {  // another thread may have settled it, and have registered the row's next buffer
+    const std::uint64_t ended = state_word(one.state >> kStateBits, RowState::free);
+    (void)HostGroup::compare_swap_system(&one.row->state, one.state, ended);
+  }
 }
 
-void Buffers::remove(const Registration& what) {
+void Buffers::remove(const Registration& what) { settle({find_and_bar(what)}); }
+
+Buffers::Barred Buffers::find_and_bar(const Registration& what) {
   const std::lock_guard lock(mutex_);
-  const RowState wanted = what.type == AM_STREAMING_BUF ? RowState::streaming : RowState::persistent;
+  const bool streaming = what.type == AM_STREAMING_BUF;
+  const RowState wanted = streaming ? RowState::streaming : RowState::persistent;
+  const RowState ending = streaming ? RowState::ending_streaming : RowState::ending_persistent;
   for (std::size_t number = 0; number < mailbox_.buffers(); ++number) {
     Row& row = mailbox_.row(rank_, number);
     const RowState state = state_of(HostGroup::load_acquire(&row.state));
     const bool same = load(row.begin) == number_of(what.buffer) && load(row.bytes) == what.bytes &&
                       load(row.port) == what.port && state != RowState::free;
     if (!same) continue;
-    accept_if(state != RowState::used || wanted == RowState::persistent, APELINK_EBUSY, "the streaming buffer of ",
-              what.bytes, " B at ", what.buffer, " was taken by a message; its receive event ends its registration");
-    if (state != wanted) continue;
-    accept_if(bar(row), APELINK_EBUSY, "the buffer of ", what.bytes, " B at ", what.buffer,
-              " has just been taken by a message; its receive event ends its registration");
-    return settle(row);
+    accept_if(state != RowState::used || !streaming, APELINK_EBUSY, "the streaming buffer of ", what.bytes, " B at ",
+              what.buffer, " was taken by a message; its receive event ends its registration");
+    if (state != wanted && state != ending) continue;
+    if (const std::optional<Barred> barred = bar(row)) return *barred;
+    refuse(APELINK_EBUSY, "the buffer of ", what.bytes, " B at ", what.buffer,
+           " has just been taken by a message; its receive event ends its registration");
   }
   refuse(APELINK_EFAULT, "no ", what.type == AM_STREAMING_BUF ? "streaming" : "persistent", " buffer of ", what.bytes,
          " B at ", what.buffer, " is registered by this link");
 }
 
 void Buffers::remove_all(am_portid_t port) noexcept {
-  const std::lock_guard lock(mutex_);
-  for (std::size_t number = 0; number < mailbox_.buffers(); ++number) {
-    Row& row = mailbox_.row(rank_, number);
-    if (state_of(load(row.state)) == RowState::free || load(row.port) != port) continue;
-    while (!bar(row)) {
-      // A message has taken the streaming buffer: the next attempt sees that.
+  try {
+    std::vector<Barred> rows;
+    {
+      const std::lock_guard lock(mutex_);
+      for (std::size_t number = 0; number < mailbox_.buffers(); ++number) {
+        Row& row = mailbox_.row(rank_, number);
+        if (state_of(load(row.state)) == RowState::free || load(row.port) != port) continue;
+        std::optional<Barred> barred;
+        while (!barred) barred = bar(row);  // a message has taken the streaming buffer: the next attempt sees that
+        rows.push_back(*barred);
+      }
     }
-    try {
-      settle(row);
-    } catch (const std::exception&) {
-      // The row stays taken: a message may still be at it. The world has failed, or that message's rank is stuck.
-    }
+    if (!rows.empty()) settle(rows);  // all at once: one deadline
+  } catch (const std::exception&) {
+    // The rows stay taken: a message may still be at one. The world has failed, or that message's rank is stuck.
   }
 }
 
@@ -186,6 +211,16 @@ void Buffers::end_streaming(std::size_t row) {
   if (state_of(state) == RowState::used) {
     HostGroup::store_release(&its.state, state_word(state >> kStateBits, RowState::free));
   }
+}
+
+void Buffers::post_again(std::size_t row) {
+  const std::lock_guard lock(mutex_);
+  Row& its = mailbox_.row(rank_, row);
+  if (state_of(load(its.state)) != RowState::used) return;  // its link has been closed
+  const auto port = static_cast<am_portid_t>(load(its.port));
+  HostGroup::store_release(&its.state, state_word(++registrations_, RowState::streaming));  // if there is no room
+  make_room_for_posting(port);
+  post(row, port);
 }
 
 // --- the sender's side ---
@@ -269,10 +304,11 @@ std::optional<Visit> Buffers::take_streaming(int rank, am_portid_t port, std::si
     accept_if(!stands || bytes <= target->bytes, APELINK_ETOOLARGE, bytes,
               " B do not fit the next streaming buffer of ", "port ", port, " of rank ", rank, ", which has ",
               stands ? target->bytes : 0, " B");
+    std::optional<Visit> visit;
+    if (stands) visit = enter(rank, *target);  // which may throw: the buffer then stays the next
     if (HostGroup::compare_swap_system(&its.claimed, claimed, claimed + 1) != claimed) continue;
-    if (!stands) continue;  // it was taken back
-    std::optional<Visit> visit = enter(rank, *target);
     const std::uint64_t used = state_word(state >> kStateBits, RowState::used);
+    // Without a visit it was taken back.
     if (!visit || HostGroup::compare_swap_system(&mailbox_.row(rank, number).state, state, used) != state) continue;
     return visit;
   }

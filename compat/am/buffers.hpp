@@ -74,30 +74,41 @@ class Buffers {
   // --- the owner's side ---
   // Throws Refusal.
   void add(const Registration& what, am_context_t context);
-  // Throws Refusal: EFAULT if there is no such registration, EBUSY if a message is at it until the deadline.
+  // Throws Refusal: EFAULT if there is no such registration, EBUSY if a message is at it until the deadline; from then
+  // on no other message comes to it, and the call may be made again.
   void remove(const Registration& what);
   void remove_all(am_portid_t port) noexcept;
   // Whether some registered buffer lies, with one byte at least, in this memory.
   bool holds(const void* memory, std::size_t bytes);
   // The registration of a streaming buffer ends with its event.
   void end_streaming(std::size_t row);
+  // But not where the send came to nothing: it becomes the last of its port. Throws Refusal, ENOSPACE: it
+  // may then be unregistered, and is not used.
+  void post_again(std::size_t row);
 
   // --- the sender's side; `rank` is the owner ---
   // The persistent buffer that [address, address + bytes) lies in. Throws Refusal: EFAULT, ERANGE.
   Visit visit(int rank, am_vaddr_t address, std::size_t bytes);
-  // The next streaming buffer of the port; nothing: none is posted. Throws Refusal, ETOOLARGE, if the message does not
-  // fit; the buffer then stays the next.
+  // The next streaming buffer of the port; nothing: none is posted. Throws Refusal: ETOOLARGE if the message does not
+  // fit, EFAULT if its memory is gone; the buffer then stays the next.
   std::optional<Visit> take_streaming(int rank, am_portid_t port, std::size_t bytes);
   bool has_streaming(int rank, am_portid_t port) const;
 
  private:
   std::size_t free_row() const;
   void write(std::size_t number, const Registration& what, am_context_t context);
+  void post(std::size_t number, am_portid_t port);
   void make_known(std::size_t number, const Registration& what, const MemoryInfo& info);
   void make_room_for_posting(am_portid_t port);
-  // Whether no message comes to the row from now on; false: one has just taken the streaming buffer.
-  static bool bar(Row& row);
-  void settle(Row& row) const;
+  // A row that no message comes to any more, and its state from then on.
+  struct Barred {
+    Row* row;
+    std::uint64_t state;
+  };
+  Barred find_and_bar(const Registration& what);
+  // Nothing: a message has just taken the streaming buffer.
+  static std::optional<Barred> bar(Row& row);
+  void settle(const std::vector<Barred>& rows);
   std::optional<Target> look(int rank, std::size_t number) const;
   std::optional<Visit> enter(int rank, const Target& target);
 

@@ -47,6 +47,25 @@ void Events::drop(const Slots& slots) const {
   }
 }
 
+void Events::give_back(const Slots& slots) {
+  const std::lock_guard lock(put_mutex_);
+  for (const Reserved& one : {slots.own, slots.theirs}) {  // reserve() has it the other way round
+    if (one.slot == nullptr) continue;
+    std::uint64_t& reserved = head({one.rank, one.port}).reserved;
+    if (reserved == one.number + 1) {
+      --reserved;
+      continue;
+    }
+    one.slot->told = {};
+    publish(one);
+  }
+}
+
+bool Events::expects_own(am_portid_t port) {
+  const std::lock_guard lock(put_mutex_);
+  return head({rank_, port}).reserved != HostGroup::load_acquire(&mailbox_.ring(rank_, port, rank_).taken);
+}
+
 bool Events::take(am_portid_t port, std::uint64_t generation, Told* out) {
   const std::lock_guard lock(take_mutexes_[port]);
   for (int k = 0; k < ranks_; ++k) {
@@ -66,7 +85,8 @@ bool Events::take_from(am_portid_t port, int source, std::uint64_t generation, T
     if (HostGroup::load_acquire(&slot.ready) != number + 1) return false;  // pairs with publish()
     *out = slot.told;
     HostGroup::store_release(&ring.taken, number + 1);  // the slot may be written again: pairs with room_for()
-    if (out->type != AM_TYPE_NONE && out->generation == generation) return true;
+    const bool tells = out->type != AM_TYPE_NONE || out->row != 0;
+    if (tells && out->generation == generation) return true;
   }
 }
 

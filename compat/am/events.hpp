@@ -45,7 +45,12 @@ class Events {
   void publish(const Reserved& reserved) const;
   // The same for a message that came to nothing.
   void drop(const Slots& slots) const;
-  // The next event for a port of this rank, by copy; sources take turns. False: there is none.
+  // For slots that nothing was stored in: the newest may be reserved again, others are dropped.
+  void give_back(const Slots& slots);
+  // Whether a message of this rank's own will still tell this port of it.
+  bool expects_own(am_portid_t port);
+  // The next event for a port of this rank, by copy; sources take turns. False: there is none. AM_TYPE_NONE: a message
+  // that came to nothing had taken the streaming buffer `row`.
   bool take(am_portid_t port, std::uint64_t generation, Told* out);
 
  private:

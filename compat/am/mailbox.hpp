@@ -27,9 +27,10 @@ struct alignas(64) Port {
   std::uint64_t claimed = 0;  // ... of which so many are used or were taken back
 };
 
-// What `Row::state` says in its low bits; above them stands a number that no two registrations share.
-enum class RowState : std::uint64_t { free = 0, persistent, streaming, used };
-constexpr std::uint64_t kStateBits = 2;
+// What `Row::state` says in its low bits; above them stands a number that no two registrations share. An ending row is
+// one that its owner has barred, whose last messages it waits for.
+enum class RowState : std::uint64_t { free = 0, persistent, streaming, used, ending_persistent, ending_streaming };
+constexpr std::uint64_t kStateBits = 3;
 constexpr RowState state_of(std::uint64_t word) { return static_cast<RowState>(word & ((1u << kStateBits) - 1)); }
 constexpr std::uint64_t state_word(std::uint64_t number, RowState state) {
   return number << kStateBits | static_cast<std::uint64_t>(state);
@@ -61,7 +62,7 @@ struct Told {
   std::uint64_t buffer_bytes = 0;
   std::uint64_t bytes = 0;
   std::uint64_t context = 0;
-  std::uint64_t row = 0;  // of a streaming buffer: its number + 1; its registration ends with the event
+  std::uint64_t row = 0;  // of a streaming buffer: its number + 1; its registration ends with the event, but for a NONE
   std::uint64_t entered_ns = 0;
   std::uint64_t copied_ns = 0;
   std::uint64_t posted_ns = 0;
@@ -80,8 +81,8 @@ struct alignas(64) Ring {
 };
 
 // Messages of one source to one rank's buffers whose payload a GPU copies after the call: `issued` counts them, written
-// by the source while it visits a row; `done` follows in the order of the source's stream. The owner waits for both to
-// be equal before a registration ends.
+// by the source while it visits a row; `done` follows in the order of the source's stream. Before a registration ends
+// the owner waits until `done` has come to what `issued` was when the row's last visit was over.
 struct alignas(64) Traffic {
   std::uint64_t issued = 0;
   std::uint64_t done = 0;

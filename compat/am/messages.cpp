@@ -205,11 +205,11 @@ int stream(const Message& message) {
     try {
       taken = runtime.buffers().take_streaming(message.to.rank, message.to.port, message.bytes);
     } catch (...) {
-      runtime.events().drop(slots);
+      runtime.events().give_back(slots);
       throw;
     }
     if (!taken) {  // another sender was faster
-      runtime.events().drop(slots);
+      runtime.events().give_back(slots);
       continue;
     }
     fill(message, taken->target(), 0, slots);

@@ -1,5 +1,6 @@
 #include "mover.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "onstream/device/foreign.hpp"
@@ -52,10 +53,23 @@ void Mover::move_now(Way way, const Payload& payload, const Target& target) {
     return;
   }
   const Status status = copy_foreign(to, from, payload.bytes);
-  if (status == Status::aborted) world_.fabric()->check();
+  if (status == Status::aborted) refuse_the_gone(payload.rank);
   accept_if(status == Status::ok, APELINK_EFAULT, payload.bytes, " B could not be copied ", puts ? "to" : "from",
             " rank ", payload.rank, "'s buffer at ", reinterpret_cast<const void*>(target.begin + payload.offset),
             ": its memory, or that at ", payload.local, " here, is not mapped any more");
+}
+
+// The system says that a process is gone a moment before the ranks do.
+void Mover::refuse_the_gone(int rank) const {
+  constexpr std::uint64_t kMomentNs = 2000000000;
+  Fabric& fabric = *world_.fabric();
+  WaitView view = fabric.wait_view();
+  view.faults = nullptr;
+  view.timeout_ns = std::min(view.timeout_ns, kMomentNs);
+  (void)wait_for_self(HostGroup(0, 1), view, [&] { return fabric.has_left(rank); });
+  fabric.check();
+  accept_if(!fabric.has_left(rank), APELINK_ECLOSED, "rank ", rank, " has closed its links");
+  refuse(APELINK_EDEAD, "the process of rank ", rank, " is gone");
 }
 
 void Mover::enqueue(const Payload& payload, Visit visit, const Slots& slots) {

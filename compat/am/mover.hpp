@@ -33,7 +33,7 @@ class Mover {
   Mover& operator=(const Mover&) = delete;
 
   Way way_of(const Payload& payload, const Target& target) const;
-  // For all ways but stream. Throws Refusal, EFAULT, for memory that is not mapped, and Error.
+  // For all ways but stream. Throws Refusal, EFAULT, for memory that is not mapped, ECLOSED and EDEAD, and Error.
   void move_now(Way way, const Payload& payload, const Target& target);
   // Way stream: enqueues the copy, and the publishing of the slots. The visit's mapping is kept until that is done.
   void enqueue(const Payload& payload, Visit visit, const Slots& slots);
@@ -47,6 +47,7 @@ class Mover {
     std::shared_ptr<const void> mapping;
   };
   Window window_of(const Payload& payload, const Target& target) const;
+  [[noreturn]] void refuse_the_gone(int rank) const;
   void let_go_of_done();
 
   World& world_;

@@ -34,7 +34,9 @@ Runtime::Runtime()
   meet();
 }
 
-Runtime::~Runtime() {
+Runtime::~Runtime() { finish_messages(); }
+
+void Runtime::finish_messages() noexcept {
   try {
     mover_.finish();
   } catch (const Error&) {
@@ -82,6 +84,7 @@ void Runtime::close_port(am_portid_t number) {
     Port& port = mailbox_.port(rank(), number);
     HostGroup::store_release(&port.generation, HostGroup::load_relaxed(&port.generation) + 1);
   }
+  finish_messages();  // whoever closes a link frees its buffers next
   buffers_.remove_all(number);
   Told none;
   (void)events_.take(number, 0, &none);  // no event has generation 0: all that have come are dropped

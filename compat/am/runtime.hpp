@@ -42,6 +42,7 @@ class Runtime {
 
  private:
   void meet();
+  void finish_messages() noexcept;
 
   std::shared_ptr<World> world_;
   Torus torus_;

@@ -1,4 +1,6 @@
 // am_wait_event: the next event of a link, told in the program's terms.
+//
+// Peers that have left end a wait only where no message of this rank's own is under way to the port.
 #include "handles.hpp"
 #include "refusal.hpp"
 
@@ -27,7 +29,10 @@ void tell(const Torus& torus, const Told& told, am_event_t* event) {
 bool take(const Link& link, am_event_t* event) {
   Runtime& runtime = link.runtime();
   Told told;
-  if (!runtime.events().take(link.port(), link.generation(), &told)) return false;
+  do {
+    if (!runtime.events().take(link.port(), link.generation(), &told)) return false;
+    if (told.type == AM_TYPE_NONE) runtime.buffers().post_again(static_cast<std::size_t>(told.row - 1));
+  } while (told.type == AM_TYPE_NONE);
   if (told.row != 0) runtime.buffers().end_streaming(static_cast<std::size_t>(told.row - 1));
   tell(runtime.torus(), told, event);
   event->times = {told.entered_ns, told.copied_ns, told.posted_ns, runtime.stamp()};
@@ -55,17 +60,27 @@ int wait(const Link& link, am_event_t* event, int timeout_ms) {
   fabric.check();
   if (timeout_ms == 0) {
     if (!fabric.has_left(-1)) return APELINK_WOULDBLOCK;
-    return take(link, event) ? APELINK_SUCCESS : in_vain(link, Status::aborted, timeout_ms);  // all came before that
+    const bool under_way = link.runtime().events().expects_own(link.port());
+    if (take(link, event)) return APELINK_SUCCESS;  // all of the others' came before that
+    return under_way ? APELINK_WOULDBLOCK : in_vain(link, Status::aborted, timeout_ms);
   }
   WaitView view = fabric.wait_view();
   view.faults = nullptr;
   constexpr std::uint64_t kMs = 1000000;
   if (timeout_ms > 0) view.timeout_ns = static_cast<std::uint64_t>(timeout_ms) * kMs;
   bool came = false;
-  const Status status = wait_for_peer(HostGroup(0, 1), view, one_sided::kAnyRank, [&] {
+  const auto ready = [&] {
     came = take(link, event);
     return came || link.closed();
-  });
+  };
+  Status status = wait_for_peer(HostGroup(0, 1), view, one_sided::kAnyRank, ready);
+  if (status == Status::aborted && fabric.has_left(-1)) {
+    status = wait_for_self(HostGroup(0, 1), view, [&] {
+      const bool under_way = link.runtime().events().expects_own(link.port());
+      return ready() || !under_way;
+    });
+    if (status == Status::ok && !came) status = Status::aborted;
+  }
   return came ? APELINK_SUCCESS : in_vain(link, status, timeout_ms);
 }
 

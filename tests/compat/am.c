@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "am_common.h"
 
@@ -256,6 +257,22 @@ static void streaming_buffers_may_be_taken_back_for_ever(void) {
     (void)known(box, sizeof box, AM_STREAMING_BUF);
     forget(box, sizeof box, AM_STREAMING_BUF);
   }
+  barrier();
+}
+
+static void sends_that_are_refused_use_up_no_room_for_events(void) {
+  char box[8];
+  const char source[9] = "too much";
+  (void)known(box, sizeof box, AM_STREAMING_BUF);
+  barrier();
+  for (int i = 0; i < 3 * QUEUE; ++i) {
+    REFUSED(am_send(link_, node_of(right()), port, 0, AM_BLOCKING, 0, source, sizeof source), APELINK_ETOOLARGE,
+            "do not fit the next streaming buffer");
+  }
+  barrier();
+  must(am_send(link_, node_of(right()), port, 0, AM_BLOCKING, 0, source, sizeof box), "am_send");
+  (void)next();
+  (void)next();
   barrier();
 }
 
@@ -530,6 +547,46 @@ static void several_threads_put_and_take(void) {
   forget(target, sizeof target, AM_PERSISTENT_BUF);
 }
 
+struct flow {
+  void* source;
+  am_vaddr_t to;
+};
+
+static void* put_a_lot(void* what) {
+  const struct flow* const flow = what;
+  for (int i = 0; i < 100; ++i) {
+    int code;
+    do {
+      (void)sched_yield();
+      code = am_put(link_, node_of(right()), port, i, AM_NONBLOCKING, 0, flow->source, LARGE / 4, flow->to);
+    } while (code == APELINK_WOULDBLOCK || code == APELINK_EQUEUE);
+    must(code, "am_put");
+  }
+  return NULL;
+}
+
+static void an_idle_buffer_is_unregistered_while_another_is_put_to(void) {
+  unsigned char* const target = memory_of("device", LARGE / 4);
+  unsigned char* const idle = memory_of("device", LARGE / 4);
+  am_vaddr_t all[MOST_RANKS];
+  const am_vaddr_t mine = known(target, LARGE / 4, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  struct flow flow = {memory_of("device", LARGE / 4), all[right()]};
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, put_a_lot, &flow) == 0);
+  for (int events = 0; events < 2 * 100; ++events) {
+    (void)known(idle, LARGE / 4, AM_PERSISTENT_BUF);
+    forget(idle, LARGE / 4, AM_PERSISTENT_BUF);
+    (void)next();
+  }
+  CHECK(pthread_join(thread, NULL) == 0);
+  nothing_is_left();
+  barrier();
+  forget(target, LARGE / 4, AM_PERSISTENT_BUF);
+  void* const all_of_it[] = {target, idle, flow.source};
+  for (int k = 0; k < 3; ++k) must(ape_free(link_, all_of_it[k]), "ape_free");
+}
+
 static void every_code_has_its_words(void) {
   for (int code = APELINK_WOULDBLOCK; code >= APELINK_ESYSTEM; --code) {
     CHECK(strstr(ape_error_string(code), "no code") == NULL);
@@ -557,6 +614,135 @@ static void a_killed_rank_ends_the_waits(void) {
   REFUSED(am_put(link_, node_of(1), port, 0, AM_BLOCKING, 0, target, 16, all[1]), APELINK_EDEAD, "rank 1 (");
   REFUSED(am_wait_event(link_, &event, 0), APELINK_EDEAD, "rank 1 (");
   printf("rank %d was told\n", rank);
+}
+
+/* A get finds that the process is gone before the ranks have heard of it: much memory takes a while to go. */
+static void a_get_from_a_killed_rank_says_that_it_is_dead(void) {
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[MOST_RANKS];
+  am_event_t event;
+  const am_vaddr_t mine = known(target, sizeof target, AM_PERSISTENT_BUF);
+  tell_all(&mine, 1, all);
+  if (rank == 1) (void)memory_of("plain", 256 * LARGE);
+  if (rank == 1) raise(SIGKILL);
+  int code = APELINK_SUCCESS;
+  while (code == APELINK_SUCCESS) {
+    code = am_get(link_, node_of(1), AM_BLOCKING, 0, target, 16, all[1]);
+    if (code == APELINK_SUCCESS) code = am_wait_event(link_, &event, -1);
+  }
+  CHECK(code == APELINK_EDEAD);
+  printf("rank %d was told\n", rank);
+}
+
+/* A rank's messages to itself are told of when all others have left. */
+static void* put_to_itself(void* what) {
+  const struct flow* const flow = what;
+  must(am_put(link_, node_of(rank), port, 1, AM_BLOCKING, 0, flow->source, 64 * LARGE, flow->to), "am_put");
+  return NULL;
+}
+
+static void own_messages_outlast_the_other_ranks(void) {
+  am_event_t event;
+  if (rank != 0) {
+    must(ape_close(link_), "ape_close");
+    must(ape_close(control), "ape_close");
+    return;
+  }
+  void* const target = memory_of("host", 64 * LARGE);
+  struct flow flow = {memory_of("host", 64 * LARGE), known(target, 64 * LARGE, AM_PERSISTENT_BUF)};
+  REFUSED(am_wait_event(link_, &event, -1), APELINK_ECLOSED, "every other rank has closed its links");
+  int seen = 0;
+  for (int round = 0; round < 20; ++round) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, put_to_itself, &flow) == 0);
+    int code = APELINK_ECLOSED; /* until the message is under way */
+    while (code == APELINK_ECLOSED) code = am_wait_event(link_, &event, 0);
+    seen += code == APELINK_WOULDBLOCK;
+    if (code == APELINK_WOULDBLOCK) must(am_wait_event(link_, &event, -1), "am_wait_event");
+    (void)next_of(event.ev_type == AM_TYPE_RECV ? AM_TYPE_SENT : AM_TYPE_RECV);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+  CHECK(seen > 0);
+  REFUSED(am_wait_event(link_, &event, -1), APELINK_ECLOSED, "every other rank has closed its links");
+  forget(target, 64 * LARGE, AM_PERSISTENT_BUF);
+  printf("rank 0 was told\n");
+}
+
+/* The sender's own memory is gone: the receiver's buffer is the last of its port then, and may be unregistered. */
+static void a_send_that_fails_leaves_its_buffer_posted(void) {
+  static char boxes[2][16];
+  void* const gone = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(gone != MAP_FAILED && munmap(gone, 4096) == 0);
+  for (int k = 0; k < 2; ++k) (void)known(boxes[k], 16, AM_STREAMING_BUF);
+  barrier();
+  REFUSED(am_send(link_, node_of(right()), port, 0, AM_BLOCKING, 0, gone, 16), APELINK_EFAULT,
+          "is not mapped any more");
+  barrier();
+  nothing_is_left();
+  barrier();
+  must(am_send(link_, node_of(right()), port, 0, AM_BLOCKING, 0, "the second", 11), "am_send");
+  for (int events = 0; events < 2; ++events) {
+    const am_event_t event = next();
+    if (event.ev_type == AM_TYPE_RECV) CHECK(event.ev.ev_recv.buf == boxes[1] && boxes[1][0] == 't');
+  }
+  forget(boxes[0], 16, AM_STREAMING_BUF);
+  printf("rank %d was told\n", rank);
+  end();
+}
+
+/* Rank 1 is stopped in the middle of a put, with a short deadline. */
+static void* forget_it(void* what) {
+  struct flow* const flow = what;
+  const size_t bytes = 64 * LARGE;
+  return am_unregister_buf(link_, flow->to, flow->source, bytes, AM_PERSISTENT_BUF) == APELINK_EBUSY ? what : NULL;
+}
+
+static void a_buffer_that_was_busy_may_be_unregistered_again(void) {
+  static _Alignas(16) char other[16];
+  am_vaddr_t all[2 * MOST_RANKS];
+  volatile char* const target = memory_of("plain", 64 * LARGE);
+  char* const source = memory_of("plain", 64 * LARGE);
+  const am_vaddr_t mine[2] = {(am_vaddr_t)(uintptr_t)target, (am_vaddr_t)getpid()};
+  memset(source, 1, 64 * LARGE);
+  tell_all(mine, 2, all);
+  int caught = 0;
+  for (int round = 0; round < 10 && !caught; ++round) {
+    if (rank == 0) (void)known((void*)(uintptr_t)target, 64 * LARGE, AM_PERSISTENT_BUF);
+    target[0] = 0;
+    barrier();
+    if (rank == 1) {
+      must(am_put(link_, node_of(0), port, 0, AM_BLOCKING, 0, source, 64 * LARGE, all[0]), "am_put");
+      (void)next_of(AM_TYPE_SENT);
+    } else {
+      struct flow flow = {(void*)(uintptr_t)target, mine[0]};
+      pthread_t thread;
+      void* busy;
+      while (target[0] == 0) (void)sched_yield();
+      CHECK(kill((pid_t)all[3], SIGSTOP) == 0);
+      const double start_s = now_s();
+      CHECK(pthread_create(&thread, NULL, forget_it, &flow) == 0);
+      am_event_t event;
+      const int early = am_wait_event(link_, &event, 100);
+      CHECK(early >= 0);
+      (void)known(other, sizeof other, AM_PERSISTENT_BUF);
+      forget(other, sizeof other, AM_PERSISTENT_BUF);
+      CHECK(now_s() - start_s < 1.5); /* the other thread still waits */
+      CHECK(pthread_join(thread, &busy) == 0 && kill((pid_t)all[3], SIGCONT) == 0);
+      caught = busy != NULL;
+      if (caught) {
+        forget((void*)(uintptr_t)target, 64 * LARGE, AM_PERSISTENT_BUF);
+        CHECK(now_s() - start_s >= 2);
+      }
+      if (early == APELINK_WOULDBLOCK) (void)next_of(AM_TYPE_RECV);
+    }
+    const am_vaddr_t told = (am_vaddr_t)caught;
+    am_vaddr_t both[MOST_RANKS];
+    tell_all(&told, 1, both);
+    caught = both[0] != 0;
+  }
+  CHECK(caught);
+  printf("rank %d was told\n", rank);
+  end();
 }
 
 /* What a rank sent before it closed is still taken; then the others are told. */
@@ -664,6 +850,7 @@ static const struct test_case together[] = {
     CASE(memory_of_the_device_is_put_to_and_got_from)
     CASE(streaming_buffers_are_used_once_in_order)
     CASE(streaming_buffers_may_be_taken_back_for_ever)
+    CASE(sends_that_are_refused_use_up_no_room_for_events)
     CASE(events_of_one_source_come_in_order)
     CASE(a_full_queue_holds_puts_back)
     CASE(own_completions_that_nobody_takes_are_refused)
@@ -675,12 +862,17 @@ static const struct test_case together[] = {
     CASE(waits_end_with_their_time)
     CASE(a_wait_ends_when_its_link_is_closed)
     CASE(several_threads_put_and_take)
+    CASE(an_idle_buffer_is_unregistered_while_another_is_put_to)
     CASE(every_code_has_its_words)
     CASE(links_may_be_opened_again)
 };
 
 static const struct test_case alone[] = {
     CASE(a_killed_rank_ends_the_waits)
+    CASE(a_get_from_a_killed_rank_says_that_it_is_dead)
+    CASE(own_messages_outlast_the_other_ranks)
+    CASE(a_send_that_fails_leaves_its_buffer_posted)
+    CASE(a_buffer_that_was_busy_may_be_unregistered_again)
     CASE(a_closed_rank_is_told_of)
     CASE(waits_end_at_the_deadline)
     CASE(a_full_queue_ends_a_put_at_the_deadline)

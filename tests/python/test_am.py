@@ -102,6 +102,27 @@ def test_a_killed_rank_ends_the_waits_of_the_others() -> None:
     assert "rank 2 was told" in output
 
 
+def test_a_get_from_a_killed_rank_says_that_it_is_dead() -> None:
+    status, output = run(2, "a_get_from_a_killed_rank_says_that_it_is_dead")
+    assert status == 128 + signal.SIGKILL, output
+    assert "rank 0 was told" in output
+
+
+def test_own_messages_outlast_the_other_ranks() -> None:
+    status, output = run(2, "own_messages_outlast_the_other_ranks")
+    assert (status, output.count("was told")) == (0, 1), output
+
+
+def test_a_send_that_fails_leaves_its_buffer_posted() -> None:
+    status, output = run(2, "a_send_that_fails_leaves_its_buffer_posted")
+    assert (status, output.count("was told")) == (0, 2), output
+
+
+def test_a_buffer_that_was_busy_may_be_unregistered_again() -> None:
+    status, output = run(2, "a_buffer_that_was_busy_may_be_unregistered_again", timeout_s="2")
+    assert (status, output.count("was told")) == (0, 2), output
+
+
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_closed_rank_is_told_of(ranks: int) -> None:
     status, output = run(ranks, "a_closed_rank_is_told_of")

@@ -65,7 +65,8 @@ typedef union {
 /* Opens a link, and tells its port: the lowest that is free. The first link of a process is opened by all ranks
  * together, which takes port 0 everywhere; later ones by one rank alone. `dev` is 0. Null on failure. */
 apelink_t ape_open(int dev, am_portid_t* port);
-/* Ends the link: its buffers are unregistered, its events are dropped. Not collective. */
+/* Ends the link: its messages are finished, its buffers are unregistered, its events are dropped. Not collective. The
+ * process's last one also frees all memory of ape_alloc. */
 int ape_close(apelink_t link);
 int ape_get_topology(apelink_t link, unsigned* nx, unsigned* ny, unsigned* nz);
 ape_net_address_t ape_get_self_address(apelink_t link); /* all bits set for a link that is closed */
@@ -73,7 +74,7 @@ ape_net_address_t ape_get_self_address(apelink_t link); /* all bits set for a li
 /* --- memory --- */
 enum { APE_DEVICE_MEMORY = 0, APE_HOST_MEMORY = 1 };
 /* Zeroed memory that peers reach directly: of the device, or of the host and pinned. Any other memory may be registered
- * too. Null on failure. */
+ * too. It lives until ape_free, or until the process has no link open any more. Null on failure. */
 void* ape_alloc(apelink_t link, size_t bytes, int where);
 int ape_free(apelink_t link, void* memory);
 
@@ -81,7 +82,8 @@ int ape_free(apelink_t link, void* memory);
  * this link's port, in the order of the calls; its receive event ends the registration. */
 enum { AM_PERSISTENT_BUF = 1, AM_STREAMING_BUF = 2 };
 int am_register_buf(apelink_t link, am_vaddr_t* vaddr, void* buf, size_t size, am_context_t context, int type);
-/* When it returns success no message touches the buffer any more. Same arguments as at the registration. */
+/* When it returns success no message touches the buffer any more. Same arguments as at the registration. After
+ * APELINK_EBUSY of a persistent buffer no new message comes to it: call again. */
 int am_unregister_buf(apelink_t link, am_vaddr_t vaddr, void* buf, size_t size, int type);
 
 /* --- messages --- */
