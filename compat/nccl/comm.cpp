@@ -121,12 +121,14 @@ void empty(ncclComm& comm) {
 }
 
 void abort(ncclComm& comm, const char* why) {
-  if (comm.world == nullptr) return;
-  comm.world->abort(concat("rank ", comm.rank, " called ", why), Fabric::Cause::interrupt);
+  const Looking looking(comm);
+  if (looking.world() == nullptr) return;
+  looking.world()->abort(concat("rank ", comm.rank, " called ", why), Fabric::Cause::interrupt);
 }
 
-ncclResult_t result_of_failure(const ncclComm& comm) {
-  const std::optional<Failure> failure = comm.world == nullptr ? std::nullopt : comm.world->failure();
+ncclResult_t result_of_failure(ncclComm& comm) {
+  const Looking looking(comm);
+  const std::optional<Failure> failure = looking.world() == nullptr ? std::nullopt : looking.world()->failure();
   if (!failure || !failure->dead.empty()) return ncclRemoteError;
   for (const FaultReport& fault : failure->faults) {
     if (fault.status == Status::timeout) return ncclSystemError;
@@ -143,8 +145,8 @@ ncclResult_t async_result(ncclComm& comm) {
     case State::destroyed: refuse_state(comm);
     case State::ready: break;
   }
+  const Inside inside(comm);  // also while what was wrong is looked at
   try {
-    const Inside inside(comm);
     comm.world->check();
     return ncclSuccess;
   } catch (const Error&) {

@@ -3,7 +3,7 @@
 // A handle is the object's address, so a call finds it at the price of two loads. Objects are never freed, only
 // emptied: a handle that was destroyed is noticed, for as long as the process lives, at about 400 bytes a communicator.
 // Calls on one communicator come from one thread at a time, as NCCL has it, but for ncclCommGetAsyncError,
-// ncclCommAbort and ncclGetLastError: whoever uses the world is Inside, and its end waits for that.
+// ncclCommAbort and ncclGetLastError: whoever uses the world is Inside or Looking, and its end waits for that.
 #pragma once
 
 #include <atomic>
@@ -79,7 +79,25 @@ inline ncclComm& ready(ncclComm_t comm) {
   return *comm;
 }
 
-// While one lives the communicator's world does.
+// While one lives the world that it gives does: null where there is none yet, or none any more.
+class Looking {
+ public:
+  explicit Looking(ncclComm& comm) : comm_(comm) {
+    comm_.inside.fetch_add(1, std::memory_order_seq_cst);  // pairs with empty(): one sees the other
+    const State state = comm_.state.load(std::memory_order_seq_cst);
+    if (state != State::starting && state != State::destroyed) world_ = comm_.world.get();
+  }
+  ~Looking() { comm_.inside.fetch_sub(1, std::memory_order_release); }
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+  World* world() const { return world_; }
+
+ private:
+  ncclComm& comm_;
+  World* world_ = nullptr;
+};
+
+// While one lives the communicator's world does, and was ready.
 class Inside {
  public:
   explicit Inside(ncclComm& comm) : comm_(comm) {
@@ -113,6 +131,6 @@ void abort(ncclComm& comm, const char* why);
 // were. The text is kept in `story`.
 ncclResult_t async_result(ncclComm& comm);
 // The code for a world that has failed.
-ncclResult_t result_of_failure(const ncclComm& comm);
+ncclResult_t result_of_failure(ncclComm& comm);
 
 }  // namespace onstream::nccl

@@ -106,12 +106,12 @@ ncclComm& child_of(ncclComm& parent, int rank, int size, const ncclConfig_t* con
   return made;
 }
 
-// A parent that may be shrunk: also one that has failed.
-ncclComm& parent_of(ncclComm_t handle) {
-  ncclComm& comm = known(handle);
-  const State state = comm.state.load(std::memory_order_acquire);
-  if ((state != State::ready && state != State::revoked) || comm.world == nullptr) refuse_state(comm);
-  return comm;
+// Of a parent that may be shrunk: also of one that has failed.
+Launch launch_to_shrink(ncclComm& parent) {
+  const Looking looking(parent);
+  const State state = parent.state.load(std::memory_order_acquire);
+  if ((state != State::ready && state != State::revoked) || looking.world() == nullptr) refuse_state(parent);
+  return looking.world()->launch();
 }
 
 }  // namespace
@@ -178,7 +178,8 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ou
 
 ncclResult_t ncclCommShrink(ncclComm_t handle, int* list, int count, ncclComm_t* out, ncclConfig_t* config, int flags) {
   return guarded(__func__, handle, [&] {
-    ncclComm& parent = parent_of(handle);
+    ncclComm& parent = known(handle);
+    const Launch of_parent = launch_to_shrink(parent);
     demand(out != nullptr, "there is no place for the communicator");
     *out = nullptr;
     demand(flags == NCCL_SHRINK_DEFAULT || flags == NCCL_SHRINK_ABORT, "the flags ", flags,
@@ -188,7 +189,7 @@ ncclResult_t ncclCommShrink(ncclComm_t handle, int* list, int count, ncclComm_t*
     for (const int rank : excluded) names += concat(' ', rank);
     const auto below = static_cast<int>(std::distance(excluded.begin(), excluded.lower_bound(parent.rank)));
     ncclComm& made = child_of(parent, parent.rank - below, parent.size - static_cast<int>(excluded.size()), config);
-    const Launch launch = launch_beside(parent.world->launch(), concat("shrink ", parent.children++, " without", names),
+    const Launch launch = launch_beside(of_parent, concat("shrink ", parent.children++, " without", names),
                                         made.rank, made.size);
     if (flags == NCCL_SHRINK_ABORT) abort(parent, "ncclCommShrink");
     *out = &made;
