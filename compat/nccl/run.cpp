@@ -44,15 +44,14 @@ void run_one(ncclComm& comm, const Call& op) {
 void run_many(ncclComm& comm, std::span<const Call> ops) {
   const auto messages = std::ranges::count_if(ops, &Call::is_message);
   if (messages == static_cast<std::ptrdiff_t>(ops.size())) return exchange_messages(comm, ops);
-  if (messages > 0) {
-    static thread_local std::vector<Call> together;
-    together.clear();
-    std::ranges::copy_if(ops, std::back_inserter(together), &Call::is_message);
-    exchange_messages(comm, together);
-  }
   for (const Call& op : ops) {
     if (!op.is_message()) comm.collective->run(collective_of(op), op.stream);
   }
+  if (messages == 0) return;
+  static thread_local std::vector<Call> together;
+  together.clear();
+  std::ranges::copy_if(ops, std::back_inserter(together), &Call::is_message);
+  exchange_messages(comm, together);
 }
 
 }  // namespace
