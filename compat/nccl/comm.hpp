@@ -46,8 +46,8 @@ struct ncclComm {
   onstream::Collective* collective = nullptr;    // the world's
   onstream::nccl::Options::Checking checking{};  // whether hosts wait for each other at every collective
   std::uint64_t serial = 0;                      // of this process's communicators
-  std::uint64_t children = 0;                    // split and shrunk from this one, ever; the same on every rank
-  std::thread starter;                           // of one that does not block
+  std::uint64_t splits = 0;                      // of this one that began, ever; the same on every rank
+  std::uint64_t shrinks = 0;                     // the same of shrinks; only ranks that stay count them
   std::atomic<int> inside = 0;                   // threads that use the world
 
   std::mutex mutex;                               // guards what follows
@@ -56,6 +56,7 @@ struct ncclComm {
   std::set<const void*> registered;   // handles of buffers and windows
   ncclResult_t result = ncclSuccess;  // why it failed
   std::string story;
+  std::thread starter;  // of one that does not block, until somebody joins it or lets it go
 
   void* last_stream = nullptr;  // of messages that were enqueued eagerly
   bool has_messages = false;
@@ -118,12 +119,16 @@ class Inside {
 // The onstream stream that a program's handle means.
 Stream stream_of(const ncclComm& comm, CUstream_st* stream);
 
-// Makes the world, and the memory of its collectives. Blocks until all ranks have come. Throws.
+// Makes the world, and the memory of its collectives. Blocks until all ranks have come. Throws; also if the
+// communicator was destroyed meanwhile, whose world goes again then.
 void start(ncclComm& comm, const Launch& launch);
-// It did not start, or its world has failed.
-void set_failed(ncclComm& comm, const Refusal& why);
-// Lets the world go, which waits for its work, bounded, and for who is inside.
-void empty(ncclComm& comm);
+// It did not start. False if it was destroyed before.
+bool set_failed(ncclComm& comm, const Refusal& why);
+// Takes the thread that starts it, if there is one.
+std::thread starter_of(ncclComm& comm);
+// Destroys it. Lets the world go, which waits for its work, bounded, and for who is inside; that of one that is still
+// starting is let go by whoever starts it. False if it was destroyed before.
+bool empty(ncclComm& comm);
 // Makes all that waits in the world end. Nothing where there is none.
 void abort(ncclComm& comm, const char* why);
 
