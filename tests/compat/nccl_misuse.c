@@ -320,6 +320,71 @@ static void an_abort_ends_what_waits(struct ranked* me) {
   OK(ncclCommDestroy(aside));
 }
 
+static void* watch(void* comm) {
+  CHECK(what_comes((ncclComm_t)comm) == ncclRemoteError);
+  OK(ncclCommAbort((ncclComm_t)comm));
+  return NULL;
+}
+
+/* Rank 0's watchdog ends the communicator in the middle of its calls. */
+static void a_watchdog_aborts_while_calls_are_made(struct ranked* me) {
+  enum { ROUNDS = 20 };
+  unsigned char* at = take(4);
+  ncclResult_t result = ncclSuccess;
+  pthread_t watchdog;
+  int round;
+  check_still_works(me);
+  if (me->rank == 0) {
+    CHECK(pthread_create(&watchdog, NULL, watch, me->comm) == 0);
+    while (result != ncclInvalidArgument) { /* what a destroyed one is refused with */
+      result = ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream);
+      CHECK(result == ncclSuccess || result == ncclRemoteError || result == ncclInvalidArgument);
+      finish(me);
+    }
+    CHECK(pthread_join(watchdog, NULL) == 0);
+  } else {
+    for (round = 0; round < ROUNDS; ++round) {
+      OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+      finish(me);
+    }
+    OK(ncclCommAbort(me->comm));
+  }
+  me->comm = NULL;
+  drop(at);
+}
+
+struct start {
+  ncclUniqueId id;
+  ncclComm_t made;
+};
+
+static void* start_rank_0(void* argument) {
+  struct start* one = (struct start*)argument;
+  CHECK(ncclCommInitRank(&one->made, 2, one->id, 0) == ncclInvalidArgument);
+  CHECK(one->made == NULL);
+  return NULL;
+}
+
+/* Each rank has a communicator of two of its own: rank 0 is aborted while it waits for rank 1, which comes then. */
+static void a_start_that_was_aborted_comes_to_nothing(struct ranked* me) {
+  const struct timespec pause = {0, 1000000};
+  struct start one;
+  pthread_t starter;
+  ncclComm_t begun = NULL, other = NULL;
+  int rounds;
+  OK(ncclGetUniqueId(&one.id));
+  one.made = NULL;
+  CHECK(pthread_create(&starter, NULL, start_rank_0, &one) == 0);
+  for (rounds = 0; rounds < 30000 && begun == NULL; ++rounds) {
+    __atomic_load(&one.made, &begun, __ATOMIC_ACQUIRE);
+    nanosleep(&pause, NULL);
+  }
+  OK(ncclCommAbort(begun));
+  if (ncclCommInitRank(&other, 2, one.id, 1) == ncclSuccess) OK(ncclCommDestroy(other));
+  CHECK(pthread_join(starter, NULL) == 0);
+  check_still_works(me);
+}
+
 static void ranks_that_differ_are_named_in_the_checking_mode(struct ranked* me) {
   unsigned char* at = take(64);
   check_still_works(me);
@@ -351,6 +416,8 @@ int main(int argc, char** argv) {
       CASE(a_late_rank_is_named_at_the_deadline),
       CASE(a_dead_rank_is_named),
       CASE(an_abort_ends_what_waits),
+      CASE(a_watchdog_aborts_while_calls_are_made),
+      CASE(a_start_that_was_aborted_comes_to_nothing),
       CASE(ranks_that_differ_are_named_in_the_checking_mode),
   };
   return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
