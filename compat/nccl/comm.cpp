@@ -102,9 +102,10 @@ void start(ncclComm& comm, const Launch& launch) {
   comm.collective = &world->collective();
   comm.world = world;
   State before = State::starting;
-  if (comm.state.compare_exchange_strong(before, State::ready, std::memory_order_seq_cst))
-    return;                   // pairs with ready()
-  comm.collective = nullptr;  // as nobody looks at the world of one that was destroyed, it goes here
+  const bool is_ready = comm.state.compare_exchange_strong(before, State::ready, std::memory_order_seq_cst);
+  if (is_ready) return;  // pairs with ready()
+  // It was destroyed meanwhile. Nobody else looks at its world then, so that goes here.
+  comm.collective = nullptr;
   comm.world.reset();
   refuse_state(comm);
 }

@@ -61,11 +61,9 @@ void take_back(const Making& making) {
   *making.out = nullptr;
 }
 
-std::uint64_t number_of(const Making& making) { return making.count == nullptr ? 0 : (*making.count)++; }
-
 void begin_in_background(Making& making) {
   ncclComm* const comm = making.comm;
-  std::thread starter([comm, number = number_of(making), make = std::move(making.make)] {
+  std::thread starter([comm, number = making.number, make = std::move(making.make)] {
     try {
       make(number);
     } catch (...) {
@@ -92,8 +90,8 @@ void make_now(std::span<Making* const> makings) {
   std::vector<std::function<void()>> tasks;
   std::vector<char> made(makings.size());
   for (std::size_t i = 0; i < makings.size(); ++i) {
-    tasks.emplace_back([&made = made[i], &making = *makings[i], number = number_of(*makings[i])] {
-      making.make(number);
+    tasks.emplace_back([&made = made[i], &making = *makings[i]] {
+      making.make(making.number);
       made = 1;
     });
   }
@@ -113,6 +111,9 @@ ncclResult_t make_all(std::span<Making> makings) {
   std::vector<Making*> now;
   ncclResult_t result = ncclSuccess;
   std::exception_ptr error;
+  for (Making& making : makings) {  // in the order of the calls, the same on every rank
+    if (making.count != nullptr) making.number = (*making.count)++;
+  }
   for (Making& making : makings) {
     if (making.start == Options::Start::blocking) {
       now.push_back(&making);

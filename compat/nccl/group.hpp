@@ -17,9 +17,10 @@ struct Making {
   ncclComm_t* out = nullptr;
   Options::Start start = Options::Start::blocking;
   std::function<void(std::uint64_t number)> make;
-  // Of the parent's makings of this kind, where there is a parent: counted as they begin, so that those that were
-  // refused before do not count.
+  // Of the parent's makings of this kind, where there is a parent: counted, and this one numbered, as they begin, so
+  // that those that were refused before do not count.
   std::uint64_t* count = nullptr;
+  std::uint64_t number = 0;
 };
 
 bool in_group();
