@@ -66,6 +66,10 @@ namespace onstream::nccl {
 
 // A new object, starting.
 ncclComm& make_comm(int rank, int size, const Options& options);
+// Writes a handle that another thread may look at already, which aborts what starts too long.
+inline void publish(ncclComm_t* out, ncclComm_t handle) {
+  std::atomic_ref<ncclComm_t>(*out).store(handle, std::memory_order_release);
+}
 // Throws ncclInvalidArgument for null and for what is no communicator.
 ncclComm& known(ncclComm_t comm);
 // Throws for one that is not in this state, saying in which it is.

@@ -58,7 +58,7 @@ void side_by_side(std::span<const std::function<void()>> tasks) {
 
 void take_back(const Making& making) {
   if (making.comm != nullptr) empty(*making.comm);
-  *making.out = nullptr;
+  publish(making.out, nullptr);
 }
 
 void begin_in_background(Making& making) {

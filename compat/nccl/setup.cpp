@@ -21,11 +21,11 @@ void demand_ranks(int size, int rank) {
 
 ncclResult_t init(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, const Options& options) {
   demand(out != nullptr, "there is no place for the communicator");
-  *out = nullptr;
+  publish(out, nullptr);
   demand_ranks(size, rank);
   const Launch launch = launch_of(id, rank, size);
   ncclComm& comm = make_comm(rank, size, options);
-  *out = &comm;
+  publish(out, &comm);
   return submit({&comm, out, options.start, [&comm, launch](std::uint64_t) { start(comm, launch); }});
 }
 
@@ -172,12 +172,12 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ou
   return guarded(__func__, handle, [&] {
     ncclComm& parent = ready(handle);
     demand(out != nullptr, "there is no place for the communicator");
-    *out = nullptr;
+    publish(out, nullptr);
     demand(color >= 0 || color == NCCL_SPLIT_NOCOLOR, "the color ", color,
            " is neither a number from 0 on nor NCCL_SPLIT_NOCOLOR");
     const Options options = options_of(config, parent.options);
     ncclComm* const made = color == NCCL_SPLIT_NOCOLOR ? nullptr : &child_of(parent, 0, 1, options);
-    *out = made;
+    publish(out, made);
     const auto make = [&parent, color, key, made](std::uint64_t number) { split(parent, number, color, key, made); };
     return submit({made, out, options.start, make, &parent.splits});
   });
@@ -188,7 +188,7 @@ ncclResult_t ncclCommShrink(ncclComm_t handle, int* list, int count, ncclComm_t*
     ncclComm& parent = known(handle);
     const Launch of_parent = launch_to_shrink(parent);
     demand(out != nullptr, "there is no place for the communicator");
-    *out = nullptr;
+    publish(out, nullptr);
     demand(flags == NCCL_SHRINK_DEFAULT || flags == NCCL_SHRINK_ABORT, "the flags ", flags,
            " are neither NCCL_SHRINK_DEFAULT nor NCCL_SHRINK_ABORT");
     const std::set<int> excluded = excluded_of(parent, list, count);
@@ -198,7 +198,7 @@ ncclResult_t ncclCommShrink(ncclComm_t handle, int* list, int count, ncclComm_t*
     const Options options = options_of(config, parent.options);
     ncclComm& made = child_of(parent, parent.rank - below, parent.size - static_cast<int>(excluded.size()), options);
     if (flags == NCCL_SHRINK_ABORT) abort(parent, "ncclCommShrink");
-    *out = &made;
+    publish(out, &made);
     const auto make = [&made, of_parent, names](std::uint64_t number) {
       start(made, launch_beside(of_parent, concat("shrink ", number, " without", names), made.rank, made.size));
     };
