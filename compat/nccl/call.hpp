@@ -31,8 +31,9 @@ struct Call {
 CollectiveCall collective_of(const Call& op);
 // Enqueues one op that stands alone.
 void run(const Call& op);
-// Enqueues a group's ops of one communicator: the messages as one exchange, then the collectives, each in the order of
-// the calls. All ranks of a communicator so do the same kind of thing first.
+// Enqueues a group's ops of one communicator, as NCCL does: the collectives in the order of the calls, then the
+// messages as one exchange. So a rank may have in a group what another has in two calls, a collective and a message
+// behind it.
 void run(std::span<const Call> ops);
 // Microseconds that the collectives among them are predicted to take, one after the other; messages have no prediction.
 double predicted_us(std::span<const Call> ops);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/device/devices.hpp"
@@ -94,39 +95,55 @@ Stream stream_of(const ncclComm& comm, CUstream_st* stream) {
 }
 
 void start(ncclComm& comm, const Launch& launch) {
-  comm.world = World::create(launch, parameters_of(comm));
-  comm.collective = &comm.world->collective();
-  const bool checks = comm.world->fabric()->parameters().collective_check == "on";
+  const std::shared_ptr<World> world = World::create(launch, parameters_of(comm));
+  world->collective().run(collective::barrier());  // makes the channel, for which the hosts of all ranks wait
+  const bool checks = world->fabric()->parameters().collective_check == "on";
   comm.checking = checks ? Options::Checking::on : Options::Checking::off;
-  comm.collective->run(collective::barrier());  // makes the channel, for which the hosts of all ranks wait
-  comm.state.store(State::ready, std::memory_order_release);  // pairs with ready()
+  comm.collective = &world->collective();
+  comm.world = world;
+  State before = State::starting;
+  const bool is_ready = comm.state.compare_exchange_strong(before, State::ready, std::memory_order_seq_cst);
+  if (is_ready) return;  // pairs with ready()
+  // It was destroyed meanwhile. Nobody else looks at its world then, so that goes here.
+  comm.collective = nullptr;
+  comm.world.reset();
+  refuse_state(comm);
 }
 
-void set_failed(ncclComm& comm, const Refusal& why) {
+bool set_failed(ncclComm& comm, const Refusal& why) {
   const std::lock_guard lock(comm.mutex);
   comm.result = why.code();
   comm.story = why.what();
-  comm.state.store(State::failed, std::memory_order_release);
+  State before = State::starting;
+  return comm.state.compare_exchange_strong(before, State::failed, std::memory_order_seq_cst);
 }
 
-void empty(ncclComm& comm) {
-  if (comm.starter.joinable()) comm.starter.join();
-  comm.state.store(State::destroyed, std::memory_order_seq_cst);  // pairs with Inside
+std::thread starter_of(ncclComm& comm) {
+  const std::lock_guard lock(comm.mutex);
+  return std::exchange(comm.starter, {});
+}
+
+bool empty(ncclComm& comm) {
+  const State before = comm.state.exchange(State::destroyed, std::memory_order_seq_cst);  // pairs with Inside
+  if (before == State::starting || before == State::destroyed) return before == State::starting;
   for (std::uint32_t round = 0; comm.inside.load(std::memory_order_seq_cst) > 0; ++round) HostGroup::pause(round);
   comm.collective = nullptr;
   comm.world.reset();
   const std::lock_guard lock(comm.mutex);
   comm.scalings.clear();
   comm.registered.clear();
+  return true;
 }
 
 void abort(ncclComm& comm, const char* why) {
-  if (comm.world == nullptr) return;
-  comm.world->abort(concat("rank ", comm.rank, " called ", why), Fabric::Cause::interrupt);
+  const Looking looking(comm);
+  if (looking.world() == nullptr) return;
+  looking.world()->abort(concat("rank ", comm.rank, " called ", why), Fabric::Cause::interrupt);
 }
 
-ncclResult_t result_of_failure(const ncclComm& comm) {
-  const std::optional<Failure> failure = comm.world == nullptr ? std::nullopt : comm.world->failure();
+ncclResult_t result_of_failure(ncclComm& comm) {
+  const Looking looking(comm);
+  const std::optional<Failure> failure = looking.world() == nullptr ? std::nullopt : looking.world()->failure();
   if (!failure || !failure->dead.empty()) return ncclRemoteError;
   for (const FaultReport& fault : failure->faults) {
     if (fault.status == Status::timeout) return ncclSystemError;
@@ -143,8 +160,8 @@ ncclResult_t async_result(ncclComm& comm) {
     case State::destroyed: refuse_state(comm);
     case State::ready: break;
   }
+  const Inside inside(comm);  // also while what was wrong is looked at
   try {
-    const Inside inside(comm);
     comm.world->check();
     return ncclSuccess;
   } catch (const Error&) {

@@ -3,7 +3,7 @@
 // A handle is the object's address, so a call finds it at the price of two loads. Objects are never freed, only
 // emptied: a handle that was destroyed is noticed, for as long as the process lives, at about 400 bytes a communicator.
 // Calls on one communicator come from one thread at a time, as NCCL has it, but for ncclCommGetAsyncError,
-// ncclCommAbort and ncclGetLastError: whoever uses the world is Inside, and its end waits for that.
+// ncclCommAbort and ncclGetLastError: whoever uses the world is Inside or Looking, and its end waits for that.
 #pragma once
 
 #include <atomic>
@@ -46,8 +46,8 @@ struct ncclComm {
   onstream::Collective* collective = nullptr;    // the world's
   onstream::nccl::Options::Checking checking{};  // whether hosts wait for each other at every collective
   std::uint64_t serial = 0;                      // of this process's communicators
-  std::uint64_t children = 0;                    // split and shrunk from this one, ever; the same on every rank
-  std::thread starter;                           // of one that does not block
+  std::uint64_t splits = 0;                      // of this one that began, ever; the same on every rank
+  std::uint64_t shrinks = 0;                     // the same of shrinks; only ranks that stay count them
   std::atomic<int> inside = 0;                   // threads that use the world
 
   std::mutex mutex;                               // guards what follows
@@ -56,6 +56,7 @@ struct ncclComm {
   std::set<const void*> registered;   // handles of buffers and windows
   ncclResult_t result = ncclSuccess;  // why it failed
   std::string story;
+  std::thread starter;  // of one that does not block, until somebody joins it or lets it go
 
   void* last_stream = nullptr;  // of messages that were enqueued eagerly
   bool has_messages = false;
@@ -65,6 +66,10 @@ namespace onstream::nccl {
 
 // A new object, starting.
 ncclComm& make_comm(int rank, int size, const Options& options);
+// Writes a handle that another thread may look at already, which aborts what starts too long.
+inline void publish(ncclComm_t* out, ncclComm_t handle) {
+  std::atomic_ref<ncclComm_t>(*out).store(handle, std::memory_order_release);
+}
 // Throws ncclInvalidArgument for null and for what is no communicator.
 ncclComm& known(ncclComm_t comm);
 // Throws for one that is not in this state, saying in which it is.
@@ -79,7 +84,25 @@ inline ncclComm& ready(ncclComm_t comm) {
   return *comm;
 }
 
-// While one lives the communicator's world does.
+// While one lives the world that it gives does: null where there is none yet, or none any more.
+class Looking {
+ public:
+  explicit Looking(ncclComm& comm) : comm_(comm) {
+    comm_.inside.fetch_add(1, std::memory_order_seq_cst);  // pairs with empty(): one sees the other
+    const State state = comm_.state.load(std::memory_order_seq_cst);
+    if (state != State::starting && state != State::destroyed) world_ = comm_.world.get();
+  }
+  ~Looking() { comm_.inside.fetch_sub(1, std::memory_order_release); }
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+  World* world() const { return world_; }
+
+ private:
+  ncclComm& comm_;
+  World* world_ = nullptr;
+};
+
+// While one lives the communicator's world does, and was ready.
 class Inside {
  public:
   explicit Inside(ncclComm& comm) : comm_(comm) {
@@ -100,12 +123,16 @@ class Inside {
 // The onstream stream that a program's handle means.
 Stream stream_of(const ncclComm& comm, CUstream_st* stream);
 
-// Makes the world, and the memory of its collectives. Blocks until all ranks have come. Throws.
+// Makes the world, and the memory of its collectives. Blocks until all ranks have come. Throws; also if the
+// communicator was destroyed meanwhile, whose world goes again then.
 void start(ncclComm& comm, const Launch& launch);
-// It did not start, or its world has failed.
-void set_failed(ncclComm& comm, const Refusal& why);
-// Lets the world go, which waits for its work, bounded, and for who is inside.
-void empty(ncclComm& comm);
+// It did not start. False if it was destroyed before.
+bool set_failed(ncclComm& comm, const Refusal& why);
+// Takes the thread that starts it, if there is one.
+std::thread starter_of(ncclComm& comm);
+// Destroys it. Lets the world go, which waits for its work, bounded, and for who is inside; that of one that is still
+// starting is let go by whoever starts it. False if it was destroyed before.
+bool empty(ncclComm& comm);
 // Makes all that waits in the world end. Nothing where there is none.
 void abort(ncclComm& comm, const char* why);
 
@@ -113,6 +140,6 @@ void abort(ncclComm& comm, const char* why);
 // were. The text is kept in `story`.
 ncclResult_t async_result(ncclComm& comm);
 // The code for a world that has failed.
-ncclResult_t result_of_failure(const ncclComm& comm);
+ncclResult_t result_of_failure(ncclComm& comm);
 
 }  // namespace onstream::nccl

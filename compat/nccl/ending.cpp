@@ -1,5 +1,5 @@
 // Communicators ended: finalized, destroyed, aborted, revoked. None of these waits for other ranks' calls, only for
-// this rank's own work, and that is bounded by the deadline.
+// this rank's own work, and that is bounded by the deadline; but ncclCommDestroy waits for a start in the background.
 #include "group.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/group.hpp"
@@ -28,8 +28,10 @@ void demand_not_destroyed(const ncclComm& comm) {
   if (comm.state.load(std::memory_order_acquire) == State::destroyed) refuse_state(comm);
 }
 
-void join_start(ncclComm& comm) {
-  if (comm.starter.joinable()) comm.starter.join();
+// From ready, unless another thread ended it meanwhile.
+void leave_ready(ncclComm& comm, State next) {
+  State before = State::ready;
+  if (!comm.state.compare_exchange_strong(before, next, std::memory_order_seq_cst)) refuse_state(comm);
 }
 
 }  // namespace
@@ -42,7 +44,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
       const Inside inside(comm);
       drain(comm);
     }
-    comm.state.store(State::finalized, std::memory_order_release);
+    leave_ready(comm, State::finalized);
     return ncclSuccess;
   });
 }
@@ -53,7 +55,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
     ncclComm& comm = known(handle);
     demand_not_destroyed(comm);
     demand_no_ops(comm);
-    empty(comm);
+    if (std::thread starter = starter_of(comm); starter.joinable()) starter.join();
+    if (!empty(comm)) refuse_state(comm);
     return ncclSuccess;
   });
 }
@@ -63,9 +66,10 @@ ncclResult_t ncclCommAbort(ncclComm_t handle) {
     if (handle == nullptr) return ncclSuccess;
     ncclComm& comm = known(handle);
     demand_not_destroyed(comm);
-    join_start(comm);
     abort(comm, "ncclCommAbort");
-    empty(comm);
+    if (!empty(comm)) refuse_state(comm);
+    // A start that still waits for other ranks finds out when they have come, or the deadline has.
+    if (std::thread starter = starter_of(comm); starter.joinable()) starter.detach();
     return ncclSuccess;
   });
 }
@@ -76,7 +80,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t handle, int flags) {
     demand(flags == NCCL_REVOKE_DEFAULT, "the flags ", flags, " are not NCCL_REVOKE_DEFAULT");
     demand_no_ops(comm);
     abort(comm, "ncclCommRevoke");
-    comm.state.store(State::revoked, std::memory_order_release);
+    leave_ready(comm, State::revoked);
     return ncclSuccess;
   });
 }

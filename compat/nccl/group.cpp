@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -37,13 +38,17 @@ void side_by_side(std::span<const std::function<void()>> tasks) {
     std::vector<std::jthread> threads;
     threads.reserve(tasks.size());
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      threads.emplace_back([&, i] {
-        try {
-          tasks[i]();
-        } catch (...) {
-          errors[i] = std::current_exception();
-        }
-      });
+      try {
+        threads.emplace_back([&, i] {
+          try {
+            tasks[i]();
+          } catch (...) {
+            errors[i] = std::current_exception();
+          }
+        });
+      } catch (const std::system_error& error) {
+        errors[i] = std::make_exception_ptr(Refusal(ncclSystemError, concat("no thread could start: ", error.what())));
+      }
     }
   }
   for (const std::exception_ptr& error : errors) {
@@ -51,50 +56,78 @@ void side_by_side(std::span<const std::function<void()>> tasks) {
   }
 }
 
-// Makes one, or throws Refusal and takes its handle back.
-void make_now(const Making& making) {
+void take_back(const Making& making) {
+  if (making.comm != nullptr) empty(*making.comm);
+  publish(making.out, nullptr);
+}
+
+void begin_in_background(Making& making) {
+  ncclComm* const comm = making.comm;
+  std::thread starter([comm, number = making.number, make = std::move(making.make)] {
+    try {
+      make(number);
+    } catch (...) {
+      const Refusal why = refusal_of(std::current_exception(), nullptr);
+      if (comm == nullptr || set_failed(*comm, why)) told("the start of a communicator", why.code(), why.what());
+    }
+  });
+  if (comm == nullptr) return starter.detach();  // it needs the parent alone, which waits for who is inside
+  const std::lock_guard lock(comm->mutex);
+  comm->starter = std::move(starter);
+}
+
+void make_in_background(Making& making) {
   try {
-    making.make();
+    begin_in_background(making);
+  } catch (const std::system_error& error) {
+    take_back(making);
+    refuse(ncclSystemError, "no thread could start for a communicator: ", error.what());
+  }
+}
+
+// Makes them side by side, or throws the first Refusal, with all handles taken back that came to nothing.
+void make_now(std::span<Making* const> makings) {
+  std::vector<std::function<void()>> tasks;
+  std::vector<char> made(makings.size());
+  for (std::size_t i = 0; i < makings.size(); ++i) {
+    tasks.emplace_back([&made = made[i], &making = *makings[i]] {
+      making.make(making.number);
+      made = 1;
+    });
+  }
+  try {
+    if (tasks.size() == 1) return tasks.front()();
+    side_by_side(tasks);
   } catch (...) {
     const Refusal why = refusal_of(std::current_exception(), nullptr);
-    if (making.comm != nullptr) {
-      set_failed(*making.comm, why);
-      empty(*making.comm);
+    for (std::size_t i = 0; i < makings.size(); ++i) {
+      if (made[i] == 0) take_back(*makings[i]);
     }
-    *making.out = nullptr;
     throw why;
   }
 }
 
-void make_in_background(Making& making) {
-  ncclComm& comm = *making.comm;
-  comm.starter = std::thread([&comm, make = std::move(making.make)] {
-    try {
-      make();
-    } catch (...) {
-      const Refusal why = refusal_of(std::current_exception(), nullptr);
-      set_failed(comm, why);
-      told("the start of a communicator", why.code(), why.what());
-    }
-  });
-}
-
 ncclResult_t make_all(std::span<Making> makings) {
-  std::vector<std::function<void()>> tasks;
+  std::vector<Making*> now;
   ncclResult_t result = ncclSuccess;
+  std::exception_ptr error;
+  for (Making& making : makings) {  // in the order of the calls, the same on every rank
+    if (making.count != nullptr) making.number = (*making.count)++;
+  }
   for (Making& making : makings) {
-    if (making.comm != nullptr && making.comm->options.start == Options::Start::background) {
+    if (making.start == Options::Start::blocking) {
+      now.push_back(&making);
+      continue;
+    }
+    try {
       make_in_background(making);
-      result = ncclInProgress;
-    } else {
-      tasks.emplace_back([&making] { make_now(making); });
+      if (making.comm != nullptr) result = ncclInProgress;
+    } catch (const Refusal&) {
+      error = std::current_exception();
     }
   }
-  if (tasks.size() == 1) {
-    tasks.front()();
-  } else {
-    side_by_side(tasks);
-  }
+  make_now(now);
+  if (error != nullptr) std::rethrow_exception(error);
   return result;
 }
 
@@ -165,6 +198,7 @@ ncclResult_t submit(Making making) {
   Group& own = group();
   if (own.depth == 0) return make_all({&making, 1});
   if (!own.ops.empty()) {
+    take_back(making);
     refuse(ncclInvalidUsage, "this group has ops of communicators; end it before another one is made");
   }
   own.makings.push_back(std::move(making));
@@ -199,10 +233,7 @@ ncclResult_t ncclGroupEnd(void) {
     if (!leaves_last(own)) return ncclSuccess;
     const Clearing clearing{own};
     if (own.result != ncclSuccess) {
-      for (const Making& making : own.makings) {
-        if (making.comm != nullptr) empty(*making.comm);
-        *making.out = nullptr;
-      }
+      std::ranges::for_each(own.makings, take_back);
       refuse(own.result, "nothing of the group was started, as one of its calls was refused: ", own.why);
     }
     if (!own.makings.empty()) return make_all(own.makings);
@@ -217,6 +248,7 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
     demand_open(own);
     demand(own.depth == 1, "this is ", own.depth, " groups deep; only the outermost one's end can be simulated");
     const Clearing clearing{own};
+    std::ranges::for_each(own.makings, take_back);
     demand(info != nullptr, "there is no place for what it tells");
     demand(info->magic == ONSTREAM_NCCL_SIM_MAGIC && info->size >= sizeof(ncclSimInfo_t),
            "the info was not made with NCCL_SIM_INFO_INITIALIZER");

@@ -15,13 +15,19 @@ namespace onstream::nccl {
 struct Making {
   ncclComm* comm = nullptr;  // null for a rank that gets none
   ncclComm_t* out = nullptr;
-  std::function<void()> make;
+  Options::Start start = Options::Start::blocking;
+  std::function<void(std::uint64_t number)> make;
+  // Of the parent's makings of this kind, where there is a parent: counted, and this one numbered, as they begin, so
+  // that those that were refused before do not count.
+  std::uint64_t* count = nullptr;
+  std::uint64_t number = 0;
 };
 
 bool in_group();
 // Runs the op, or keeps it for the group's end. Its communicator was ready.
 void submit(const Call& op);
-// Makes it, or keeps it for the group's end. ncclInProgress: it is made in the background.
+// Makes it, or keeps it for the group's end. ncclInProgress: it is made in the background. Throws, with the handle
+// taken back.
 ncclResult_t submit(Making making);
 // For what cannot wait for the group's end: refuses if this thread's group has ops of the communicator.
 void demand_no_ops(const ncclComm& comm);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "call.hpp"
+#include "onstream/base/error.hpp"
 #include "onstream/collective/algorithm.hpp"
 #include "onstream/plan/line.hpp"
 
@@ -22,33 +23,53 @@ CollectiveCall collective_of(const Call& op) {
   return call;
 }
 
-void run(const Call& op) {
-  ncclComm& comm = *op.comm;
+namespace {
+
+// An error of the communicator's world becomes a code while that is still there, whoever the caller is.
+template <class Function>
+void inside_of(ncclComm& comm, const Function& function) {
   const Inside inside(comm);
+  try {
+    function();
+  } catch (const Error&) {
+    throw refusal_of(std::current_exception(), &comm);
+  }
+}
+
+void run_one(ncclComm& comm, const Call& op) {
   if (op.is_message()) return exchange_messages(comm, {&op, 1});
   comm.collective->run(collective_of(op), op.stream);
 }
 
-void run(std::span<const Call> ops) {
-  ncclComm& comm = *ops.front().comm;
-  const Inside inside(comm);
+void run_many(ncclComm& comm, std::span<const Call> ops) {
   const auto messages = std::ranges::count_if(ops, &Call::is_message);
   if (messages == static_cast<std::ptrdiff_t>(ops.size())) return exchange_messages(comm, ops);
-  if (messages > 0) {
-    static thread_local std::vector<Call> together;
-    together.clear();
-    std::ranges::copy_if(ops, std::back_inserter(together), &Call::is_message);
-    exchange_messages(comm, together);
-  }
   for (const Call& op : ops) {
     if (!op.is_message()) comm.collective->run(collective_of(op), op.stream);
   }
+  if (messages == 0) return;
+  static thread_local std::vector<Call> together;
+  together.clear();
+  std::ranges::copy_if(ops, std::back_inserter(together), &Call::is_message);
+  exchange_messages(comm, together);
+}
+
+}  // namespace
+
+void run(const Call& op) {
+  inside_of(*op.comm, [&] { run_one(*op.comm, op); });
+}
+
+void run(std::span<const Call> ops) {
+  ncclComm& comm = *ops.front().comm;
+  inside_of(comm, [&] { run_many(comm, ops); });
 }
 
 double predicted_us(std::span<const Call> ops) {
   double total_us = 0;
   for (const Call& op : ops) {
     if (op.is_message()) continue;
+    const Inside inside(*op.comm);
     const World& world = *op.comm->world;
     const auto ranks = static_cast<std::size_t>(world.size());
     // Of a slot's bytes, twice a rank, half are flags (collective/channel.cpp).

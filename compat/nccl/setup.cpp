@@ -1,6 +1,7 @@
 // Communicators made: by an id, for all of a process's devices, from another one.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <set>
 
 #include "group.hpp"
@@ -20,12 +21,12 @@ void demand_ranks(int size, int rank) {
 
 ncclResult_t init(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, const Options& options) {
   demand(out != nullptr, "there is no place for the communicator");
-  *out = nullptr;
+  publish(out, nullptr);
   demand_ranks(size, rank);
   const Launch launch = launch_of(id, rank, size);
   ncclComm& comm = make_comm(rank, size, options);
-  *out = &comm;
-  return submit({&comm, out, [&comm, launch] { start(comm, launch); }});
+  publish(out, &comm);
+  return submit({&comm, out, options.start, [&comm, launch](std::uint64_t) { start(comm, launch); }});
 }
 
 // --- all devices of a process ---
@@ -70,20 +71,23 @@ std::vector<Wish> wishes_of(ncclComm& parent, std::uint64_t number, int color, i
   return wishes;
 }
 
-void split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm* made, ncclComm_t* out) {
+// Where the ranks of the same color meet. None for a rank that has no color.
+std::optional<Launch> launch_to_split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm* made) {
   const Inside inside(parent);
   std::vector<Wish> wishes = wishes_of(parent, number, color, key);
-  if (made == nullptr) {
-    *out = nullptr;
-    return;
-  }
+  if (made == nullptr) return std::nullopt;
   std::erase_if(wishes, [&](const Wish& wish) { return wish.color != color; });
   std::ranges::stable_sort(wishes, {}, &Wish::key);
   const auto mine = std::ranges::find(wishes, parent.rank, &Wish::rank);
   made->rank = static_cast<int>(mine - wishes.begin());
   made->size = static_cast<int>(wishes.size());
-  start(*made,
-        launch_beside(parent.world->launch(), concat("split ", number, " color ", color), made->rank, made->size));
+  return launch_beside(parent.world->launch(), concat("split ", number, " color ", color), made->rank, made->size);
+}
+
+// The parent may end while its child still starts.
+void split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm* made) {
+  const std::optional<Launch> launch = launch_to_split(parent, number, color, key, made);
+  if (launch) start(*made, *launch);
 }
 
 std::set<int> excluded_of(const ncclComm& parent, const int* list, int count) {
@@ -99,19 +103,19 @@ std::set<int> excluded_of(const ncclComm& parent, const int* list, int count) {
   return excluded;
 }
 
-ncclComm& child_of(ncclComm& parent, int rank, int size, const ncclConfig_t* config) {
-  ncclComm& made = make_comm(rank, size, options_of(config, parent.options));
+ncclComm& child_of(ncclComm& parent, int rank, int size, const Options& options) {
+  ncclComm& made = make_comm(rank, size, options);
   made.device = parent.device;
   made.on_host = parent.on_host;
   return made;
 }
 
-// A parent that may be shrunk: also one that has failed.
-ncclComm& parent_of(ncclComm_t handle) {
-  ncclComm& comm = known(handle);
-  const State state = comm.state.load(std::memory_order_acquire);
-  if ((state != State::ready && state != State::revoked) || comm.world == nullptr) refuse_state(comm);
-  return comm;
+// Of a parent that may be shrunk: also of one that has failed.
+Launch launch_to_shrink(ncclComm& parent) {
+  const Looking looking(parent);
+  const State state = parent.state.load(std::memory_order_acquire);
+  if ((state != State::ready && state != State::revoked) || looking.world() == nullptr) refuse_state(parent);
+  return looking.world()->launch();
 }
 
 }  // namespace
@@ -146,18 +150,21 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
     demand(comms != nullptr, "there is no place for the communicators");
     const std::vector<int> found = devices_of(count, devices);
     const ncclUniqueId id = make_id();
+    ncclResult_t begun = ncclSuccess;
     ncclGroupStart();
     try {
       for (int rank = 0; rank < count; ++rank) {
         ncclComm& comm = make_comm(rank, count, {});
         comm.device = found[static_cast<std::size_t>(rank)];
         comms[rank] = &comm;
-        submit({&comm, &comms[rank], [&comm, launch = launch_of(id, rank, count)] { start(comm, launch); }});
+        submit({&comm, &comms[rank], Options::Start::blocking,
+                [&comm, launch = launch_of(id, rank, count)](std::uint64_t) { start(comm, launch); }});
       }
     } catch (...) {
-      told("ncclCommInitAll", nullptr);  // spoils the group
+      begun = told("ncclCommInitAll", nullptr);  // spoils the group
     }
-    return ncclGroupEnd();
+    const ncclResult_t ended = ncclGroupEnd();  // of an outer group, this tells nothing
+    return begun == ncclSuccess ? ended : begun;
   });
 }
 
@@ -165,34 +172,37 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ou
   return guarded(__func__, handle, [&] {
     ncclComm& parent = ready(handle);
     demand(out != nullptr, "there is no place for the communicator");
-    *out = nullptr;
+    publish(out, nullptr);
     demand(color >= 0 || color == NCCL_SPLIT_NOCOLOR, "the color ", color,
            " is neither a number from 0 on nor NCCL_SPLIT_NOCOLOR");
-    const std::uint64_t number = parent.children++;
-    ncclComm* const made = color == NCCL_SPLIT_NOCOLOR ? nullptr : &child_of(parent, 0, 1, config);
-    *out = made;
-    return submit(
-        {made, out, [&parent, number, color, key, made, out] { split(parent, number, color, key, made, out); }});
+    const Options options = options_of(config, parent.options);
+    ncclComm* const made = color == NCCL_SPLIT_NOCOLOR ? nullptr : &child_of(parent, 0, 1, options);
+    publish(out, made);
+    const auto make = [&parent, color, key, made](std::uint64_t number) { split(parent, number, color, key, made); };
+    return submit({made, out, options.start, make, &parent.splits});
   });
 }
 
 ncclResult_t ncclCommShrink(ncclComm_t handle, int* list, int count, ncclComm_t* out, ncclConfig_t* config, int flags) {
   return guarded(__func__, handle, [&] {
-    ncclComm& parent = parent_of(handle);
+    ncclComm& parent = known(handle);
+    const Launch of_parent = launch_to_shrink(parent);
     demand(out != nullptr, "there is no place for the communicator");
-    *out = nullptr;
+    publish(out, nullptr);
     demand(flags == NCCL_SHRINK_DEFAULT || flags == NCCL_SHRINK_ABORT, "the flags ", flags,
            " are neither NCCL_SHRINK_DEFAULT nor NCCL_SHRINK_ABORT");
     const std::set<int> excluded = excluded_of(parent, list, count);
     std::string names;
     for (const int rank : excluded) names += concat(' ', rank);
     const auto below = static_cast<int>(std::distance(excluded.begin(), excluded.lower_bound(parent.rank)));
-    ncclComm& made = child_of(parent, parent.rank - below, parent.size - static_cast<int>(excluded.size()), config);
-    const Launch launch = launch_beside(parent.world->launch(), concat("shrink ", parent.children++, " without", names),
-                                        made.rank, made.size);
+    const Options options = options_of(config, parent.options);
+    ncclComm& made = child_of(parent, parent.rank - below, parent.size - static_cast<int>(excluded.size()), options);
     if (flags == NCCL_SHRINK_ABORT) abort(parent, "ncclCommShrink");
-    *out = &made;
-    return submit({&made, out, [&made, launch] { start(made, launch); }});
+    publish(out, &made);
+    const auto make = [&made, of_parent, names](std::uint64_t number) {
+      start(made, launch_beside(of_parent, concat("shrink ", number, " without", names), made.rank, made.size));
+    };
+    return submit({&made, out, options.start, make, &parent.shrinks});
   });
 }
 

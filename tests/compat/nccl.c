@@ -334,6 +334,29 @@ static void collectives_and_messages_share_a_group(struct ranked* me) {
   drop(from);
 }
 
+/* What rank 0 does in two calls the others have in one group, the message's call first. */
+static void the_collectives_of_a_group_go_before_its_messages(struct ranked* me) {
+  int value = 1, told = 77, sum = me->size, r;
+  unsigned char* summed = take(sizeof value);
+  unsigned char* message = take(sizeof told);
+  load(summed, &value, sizeof value);
+  if (me->rank == 0) {
+    load(message, &told, sizeof told);
+    OK(ncclAllReduce(summed, summed, 1, ncclInt, ncclSum, me->comm, me->stream));
+    for (r = 1; r < me->size; ++r) OK(ncclSend(message, 1, ncclInt, r, me->comm, me->stream));
+  } else {
+    OK(ncclGroupStart());
+    OK(ncclRecv(message, 1, ncclInt, 0, me->comm, me->stream));
+    OK(ncclAllReduce(summed, summed, 1, ncclInt, ncclSum, me->comm, me->stream));
+    OK(ncclGroupEnd());
+  }
+  finish(me);
+  CHECK(holds(summed, &sum, sizeof sum));
+  CHECK(holds(message, &told, sizeof told) || me->size == 1);
+  drop(summed);
+  drop(message);
+}
+
 static void the_default_stream_is_a_stream(struct ranked* me) {
   int value = me->rank + 1, sum = me->size * (me->size + 1) / 2;
   unsigned char* data = take(sizeof value);
@@ -572,6 +595,7 @@ int main(int argc, char** argv) {
       CASE(many_messages_of_one_group_match_in_order),
       CASE(messages_of_a_group_may_be_on_several_streams),
       CASE(collectives_and_messages_share_a_group),
+      CASE(the_collectives_of_a_group_go_before_its_messages),
       CASE(the_default_stream_is_a_stream),
       CASE(captured_work_is_replayed),
       CASE(a_communicator_says_who_it_is),

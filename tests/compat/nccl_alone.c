@@ -177,6 +177,31 @@ static void one_thread_starts_ranks_in_the_background(struct ranked* me) {
   for (r = 0; r < me->size; ++r) OK(ncclCommDestroy(comms[r]));
 }
 
+/* A rank that gets none does not wait for the others either. */
+static void one_thread_splits_ranks_in_the_background(struct ranked* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t comms[MOST], parts[MOST];
+  ncclUniqueId id;
+  int r;
+  config.blocking = 0;
+  OK(ncclGetUniqueId(&id));
+  for (r = 0; r < me->size; ++r) {
+    ncclResult_t result;
+    use_device(r);
+    result = ncclCommInitRankConfig(&comms[r], me->size, id, r, &config);
+    CHECK(result == ncclInProgress || result == ncclSuccess);
+  }
+  for (r = 0; r < me->size; ++r) CHECK(settled(comms[r]) == ncclSuccess);
+  for (r = 0; r < me->size; ++r) {
+    const ncclResult_t result = ncclCommSplit(comms[r], r == 0 ? NCCL_SPLIT_NOCOLOR : 0, r, &parts[r], NULL);
+    CHECK(result == ncclInProgress || result == ncclSuccess);
+    CHECK((parts[r] == NULL) == (r == 0));
+  }
+  for (r = 1; r < me->size; ++r) CHECK(settled(parts[r]) == ncclSuccess);
+  for (r = 1; r < me->size; ++r) OK(ncclCommDestroy(parts[r]));
+  for (r = 0; r < me->size; ++r) OK(ncclCommDestroy(comms[r]));
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {
       CASE(one_thread_drives_all_ranks),
@@ -185,6 +210,7 @@ int main(int argc, char** argv) {
       CASE(one_thread_makes_ranks_by_an_id),
       CASE(one_thread_splits_and_shrinks_all_ranks),
       CASE(one_thread_starts_ranks_in_the_background),
+      CASE(one_thread_splits_ranks_in_the_background),
   };
   return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
 }

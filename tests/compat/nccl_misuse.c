@@ -187,12 +187,59 @@ static void a_group_does_not_mix_ops_with_ends_and_starts(struct ranked* me) {
   OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
   REFUSED(ncclCommDestroy(me->comm), ncclInvalidUsage, "this thread's group has ops of the communicator");
   REFUSED(ncclCommSplit(me->comm, 0, 0, &made, NULL), ncclInvalidUsage, "this group has ops of communicators");
+  CHECK(made == NULL);
   CHECK(ncclGroupEnd() == ncclInvalidUsage);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+  REFUSED(ncclCommInitAll(&made, 1, NULL), ncclInvalidUsage, "this group has ops of communicators");
+  CHECK(made == NULL);
+  CHECK(ncclGroupEnd() == ncclInvalidUsage);
+  OK(ncclGroupStart());
+  OK(ncclCommSplit(me->comm, 0, 0, &made, NULL));
+  REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "making communicators cannot be simulated");
+  CHECK(made == NULL);
   OK(ncclGroupStart());
   info.magic = 0;
   REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidArgument, "NCCL_SIM_INFO_INITIALIZER");
   REFUSED(ncclGroupSimulateEnd(&info), ncclInvalidUsage, "no group is open in this thread");
   drop(at);
+}
+
+/* What one rank alone was refused has not begun, so ranks go on meeting. */
+static void what_was_refused_does_not_count(struct ranked* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t made = NULL;
+  config.magic = 1;
+  if (me->rank == 0) {
+    REFUSED(ncclCommSplit(me->comm, 0, 0, &made, &config), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
+    REFUSED(ncclCommShrink(me->comm, NULL, 0, &made, &config, 0), ncclInvalidArgument, "NCCL_CONFIG_INITIALIZER");
+    OK(ncclGroupStart());
+    OK(ncclCommSplit(me->comm, 0, 0, &made, NULL));
+    REFUSED(ncclCommSplit(me->comm, -3, 0, &made, NULL), ncclInvalidArgument, "the color -3");
+    CHECK(ncclGroupEnd() == ncclInvalidArgument);
+  }
+  OK(ncclCommShrink(me->comm, NULL, 0, &made, NULL, NCCL_SHRINK_DEFAULT));
+  OK(ncclCommDestroy(made));
+  OK(ncclCommSplit(me->comm, 0, me->rank, &made, NULL));
+  OK(ncclCommDestroy(made));
+}
+
+/* Rank 1 of the communicator never comes. */
+static void an_abort_does_not_wait_for_a_start(struct ranked* me) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t made = NULL;
+  ncclUniqueId id;
+  struct timespec before, after;
+  int value;
+  config.blocking = 0;
+  OK(ncclGetUniqueId(&id));
+  CHECK(ncclCommInitRankConfig(&made, 2, id, 0, &config) == ncclInProgress);
+  clock_gettime(CLOCK_MONOTONIC, &before);
+  OK(ncclCommAbort(made));
+  clock_gettime(CLOCK_MONOTONIC, &after);
+  CHECK(after.tv_sec - before.tv_sec < 5);
+  REFUSED(ncclCommCount(made, &value), ncclInvalidArgument, "was destroyed");
+  check_still_works(me);
 }
 
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void* requirements, void* made);
@@ -240,6 +287,9 @@ static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
   CHECK(strstr(ncclGetLastError(me->comm), "all_reduce of 4 B") != NULL);
   CHECK(strstr(ncclGetLastError(me->comm), "deadline of 2 s") != NULL);
   CHECK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream) == ncclSystemError);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+  CHECK(ncclGroupEnd() == ncclSystemError);
 }
 
 static void a_dead_rank_is_named(struct ranked* me) {
@@ -270,6 +320,71 @@ static void an_abort_ends_what_waits(struct ranked* me) {
   OK(ncclCommDestroy(aside));
 }
 
+static void* watch(void* comm) {
+  CHECK(what_comes((ncclComm_t)comm) == ncclRemoteError);
+  OK(ncclCommAbort((ncclComm_t)comm));
+  return NULL;
+}
+
+/* Rank 0's watchdog ends the communicator in the middle of its calls. */
+static void a_watchdog_aborts_while_calls_are_made(struct ranked* me) {
+  enum { ROUNDS = 20 };
+  unsigned char* at = take(4);
+  ncclResult_t result = ncclSuccess;
+  pthread_t watchdog;
+  int round;
+  check_still_works(me);
+  if (me->rank == 0) {
+    CHECK(pthread_create(&watchdog, NULL, watch, me->comm) == 0);
+    while (result != ncclInvalidArgument) { /* what a destroyed one is refused with */
+      result = ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream);
+      CHECK(result == ncclSuccess || result == ncclRemoteError || result == ncclInvalidArgument);
+      finish(me);
+    }
+    CHECK(pthread_join(watchdog, NULL) == 0);
+  } else {
+    for (round = 0; round < ROUNDS; ++round) {
+      OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+      finish(me);
+    }
+    OK(ncclCommAbort(me->comm));
+  }
+  me->comm = NULL;
+  drop(at);
+}
+
+struct start {
+  ncclUniqueId id;
+  ncclComm_t made;
+};
+
+static void* start_rank_0(void* argument) {
+  struct start* one = (struct start*)argument;
+  CHECK(ncclCommInitRank(&one->made, 2, one->id, 0) == ncclInvalidArgument);
+  CHECK(one->made == NULL);
+  return NULL;
+}
+
+/* Each rank has a communicator of two of its own: rank 0 is aborted while it waits for rank 1, which comes then. */
+static void a_start_that_was_aborted_comes_to_nothing(struct ranked* me) {
+  const struct timespec pause = {0, 1000000};
+  struct start one;
+  pthread_t starter;
+  ncclComm_t begun = NULL, other = NULL;
+  int rounds;
+  OK(ncclGetUniqueId(&one.id));
+  one.made = NULL;
+  CHECK(pthread_create(&starter, NULL, start_rank_0, &one) == 0);
+  for (rounds = 0; rounds < 30000 && begun == NULL; ++rounds) {
+    __atomic_load(&one.made, &begun, __ATOMIC_ACQUIRE);
+    nanosleep(&pause, NULL);
+  }
+  OK(ncclCommAbort(begun));
+  if (ncclCommInitRank(&other, 2, one.id, 1) == ncclSuccess) OK(ncclCommDestroy(other));
+  CHECK(pthread_join(starter, NULL) == 0);
+  check_still_works(me);
+}
+
 static void ranks_that_differ_are_named_in_the_checking_mode(struct ranked* me) {
   unsigned char* at = take(64);
   check_still_works(me);
@@ -294,11 +409,15 @@ int main(int argc, char** argv) {
       CASE(memory_that_is_not_known_is_refused),
       CASE(a_spoilt_group_starts_nothing),
       CASE(a_group_does_not_mix_ops_with_ends_and_starts),
+      CASE(what_was_refused_does_not_count),
+      CASE(an_abort_does_not_wait_for_a_start),
       CASE(what_is_not_supported_is_refused),
       CASE(a_message_larger_than_its_receive_is_told),
       CASE(a_late_rank_is_named_at_the_deadline),
       CASE(a_dead_rank_is_named),
       CASE(an_abort_ends_what_waits),
+      CASE(a_watchdog_aborts_while_calls_are_made),
+      CASE(a_start_that_was_aborted_comes_to_nothing),
       CASE(ranks_that_differ_are_named_in_the_checking_mode),
   };
   return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));

@@ -103,7 +103,8 @@ def run_cases(source: str, mode: str, ranks: int, cases: list[str], folder: Path
     if mode == "processes":
         command = [*LAUNCHER, "-n", str(ranks), program, mode, str(folder / "id"), *cases]
     status, output = call(command, LIMIT_S, {**SETTINGS, **settings})
-    missing = [case for case in cases if f"passed {case}" not in output]
+    passed = set(re.findall(r"^(?:\[\d+\] )?passed (\w+)$", output, re.MULTILINE))
+    missing = [case for case in cases if case not in passed]
     assert (status, missing) == (0, []), f"ended with status {status}; not passed: {missing}\n{output[-6000:]}"
     return output
 

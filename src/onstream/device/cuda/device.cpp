@@ -3,6 +3,7 @@
 // What lies on the way of an op (launch, copy, record, wait) makes one driver call to see that the GPU is current in
 // this thread, and the CUDA call itself. All of it works on a stream that somebody else captures.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <memory>
 #include <mutex>
@@ -425,13 +426,28 @@ std::vector<DeviceRow> list_cuda() {
   return rows;
 }
 
+namespace cuda {
+namespace {
+
+// What the program's own CUDA runtime, where it has one that can be found, says of this thread. Before CUDA 12 its
+// cudaSetDevice chooses a GPU and makes no context yet, so the driver does not know.
+int chosen_gpu() {
+  const auto get_device = reinterpret_cast<decltype(&::cudaGetDevice)>(::dlsym(RTLD_DEFAULT, "cudaGetDevice"));
+  int chosen = 0;
+  if (get_device == nullptr || get_device(&chosen) != cudaSuccess) return 0;
+  return chosen;
+}
+
+}  // namespace
+}  // namespace cuda
+
 // Asked of the driver: another CUDA runtime in the process, the program's own, may have made it current.
 std::optional<int> current_cuda() {
   std::string why_none;
   if (cuda::count_gpus(why_none) == 0) return std::nullopt;
   CUcontext context = nullptr;
   cuda::check(cuda::driver().ctx_get_current(&context), "asking for this thread's current GPU");
-  if (context == nullptr) return 0;
+  if (context == nullptr) return cuda::chosen_gpu();
   CUdevice device = 0;
   cuda::check(cuda::driver().ctx_get_device(&device), "asking for this thread's current GPU");
   return device;
