@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from onstream.bench import (
     aggregation,
+    am,
     collective,
     lines,
     message,
@@ -257,6 +258,7 @@ def test_every_kind_of_result_has_a_page_and_lines(
         one_sided_result,
         collective.measure(collective.Settings(ranks=2, kinds=("all_reduce",), sizes=(8, 64), rounds=1, quick=True)),
         upc_result,
+        am.measure(am.Settings(samples=1, quick=True)),
     ]
     assert {result["kind"] for result in results} == set(report.SECTIONS) == set(lines.KINDS)
     for number, result in enumerate(results):
