@@ -1,81 +1,16 @@
 #include "ending.hpp"
 
-#include <unistd.h>
-
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <future>
-#include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "guarded.hpp"
-#include "onstream/base/quiet_thread.hpp"
+#include "lookout.hpp"
 
 namespace onstream::shmem {
 
 namespace {
-
-constexpr int kFailed = 1;
-constexpr auto kLookEvery = std::chrono::milliseconds(10);
-constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others hear why before the connections close
-constexpr auto kFlushing = std::chrono::seconds(1);       // at most, of the program's files
-constexpr int kLooksAfterFailure = 100;                   // in which the PE's own call says what happened to it
-
-// Ends the process, with what it has written in its files. The program's own threads go on until the last moment, so
-// nothing of it is taken down; one of them may hold a stream for ever, blocked writing to a pipe that is full.
-[[noreturn]] void leave(int status) {
-  try {
-    const auto flushed = std::make_shared<std::promise<void>>();
-    const std::future<void> done = flushed->get_future();
-    quiet_thread([flushed] {
-      (void)std::fflush(nullptr);
-      flushed->set_value();
-    }).detach();
-    (void)done.wait_for(kFlushing);
-  } catch (const std::exception& error) {
-    log(LogLevel::error, "what files hold in buffers is lost: ", error.what());
-  }
-  ::_exit(status);
-}
-
-// Looks whether another PE has ended all.
-class Lookout {
- public:
-  explicit Lookout(Runtime& shmem) : shmem_(shmem), thread_([this] { look(); }) {}
-  ~Lookout() {
-    {
-      const std::lock_guard held(mutex_);
-      ended_ = true;
-    }
-    change_.notify_all();
-    thread_.join();
-  }
-  Lookout(const Lookout&) = delete;
-  Lookout& operator=(const Lookout&) = delete;
-
- private:
-  void look() {
-    int failed = 0;
-    std::unique_lock held(mutex_);
-    while (!change_.wait_for(held, kLookEvery, [this] { return ended_; })) {
-      if (const int status = shmem_.exit_told(); status >= 0) leave(status);
-      if (!shmem_.world().failure()) continue;
-      if (++failed < kLooksAfterFailure) continue;
-      log(LogLevel::error, "OpenSHMEM: this PE ends with the others, ", shmem_.world().failure()->story);
-      leave(kFailed);
-    }
-  }
-
-  Runtime& shmem_;
-  std::mutex mutex_;
-  std::condition_variable change_;
-  bool ended_ = false;
-  std::thread thread_;
-};
 
 Lookout*& lookout() {
   static Lookout* watching = nullptr;
@@ -106,7 +41,7 @@ void at_end(int status, void*) {
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     log(LogLevel::error, "OpenSHMEM: at the end of the process: ", error.what());
-    leave(kFailed);
+    leave(kFailedExit);
   }
 }
 
@@ -118,7 +53,7 @@ void watch_the_end() {
     return true;
   }();
   (void)once;
-  lookout() = new Lookout(*running());
+  lookout() = new Lookout(running()->world(), [shmem = running()] { return shmem->exit_told(); }, "OpenSHMEM: this PE");
 }
 
 void finish(Runtime& shmem) {
@@ -148,7 +83,7 @@ void end_all(Runtime& shmem, int status) {
 
 void end_job(const char* call, const char* why) {
   Runtime* const shmem = running();
-  int status = kFailed;
+  int status = kFailedExit;
   if (shmem != nullptr) {
     const int told = shmem->exit_told();
     if (told >= 0) status = told;

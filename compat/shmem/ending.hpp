@@ -1,8 +1,7 @@
 // How a PE ends: by shmem_finalize, by itself, by shmem_global_exit of any PE, or by the failure of the job.
 //
-// The only place of the project that ends a process: the standard asks for it (shmem_global_exit), and a call without a
-// return value has no other way to say that it cannot be done. A thread watches for what other PEs tell, because this
-// one may be in a computation without end.
+// The standard asks for the end of the process (shmem_global_exit), and a call without a return value has no other way
+// to say that it cannot be done. A thread watches for what other PEs tell (compat/common/lookout.hpp).
 #pragma once
 
 #include <string>

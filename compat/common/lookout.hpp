@@ -1,0 +1,47 @@
+// For interfaces whose standard ends all processes of a job: how one ends, and who looks whether another asked for it.
+//
+// Shared by OpenSHMEM (shmem_global_exit) and UPC (upc_global_exit); each has it in its own library. A process may be
+// in a computation without end, so a thread of the library looks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "onstream/world/world.hpp"
+
+namespace onstream {
+
+constexpr int kFailedExit = 1;                            // the status of a process that ends with a failed job
+constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others hear why before the connections close
+
+// Ends the process, with what it has written in its files. The program's own threads go on until the last moment, so
+// nothing of it is taken down; one of them may hold a stream for ever, blocked writing to a pipe that is full.
+[[noreturn]] void leave(int status);
+
+// While it lives: ends the process once another rank has told it to, or some time after the world has failed, in which
+// the program's own call says what happened to it.
+class Lookout {
+ public:
+  // `exit_told` gives the status to end with, or -1. `who` begins the line that a failure leaves: "UPC: thread 1".
+  Lookout(World& world, std::function<int()> exit_told, std::string who);
+  ~Lookout();
+  Lookout(const Lookout&) = delete;
+  Lookout& operator=(const Lookout&) = delete;
+
+ private:
+  void look();
+
+  World& world_;
+  std::function<int()> exit_told_;
+  std::string who_;
+  std::mutex mutex_;
+  std::condition_variable change_;
+  bool ended_ = false;
+  std::thread thread_;
+};
+
+}  // namespace onstream
