@@ -159,10 +159,9 @@ static void one_thread_splits_and_shrinks_all_ranks(struct ranked* me) {
   drop_all(&all);
 }
 
-/* What a communicator that starts in the background needs no group for. */
-static void one_thread_starts_ranks_in_the_background(struct ranked* me) {
+/* All ranks, one after the other, without a group. */
+static void start_in_the_background(const struct ranked* me, ncclComm_t* comms) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  ncclComm_t comms[MOST];
   ncclUniqueId id;
   int r;
   config.blocking = 0;
@@ -174,24 +173,21 @@ static void one_thread_starts_ranks_in_the_background(struct ranked* me) {
     CHECK(result == ncclInProgress || result == ncclSuccess);
   }
   for (r = 0; r < me->size; ++r) CHECK(settled(comms[r]) == ncclSuccess);
+}
+
+/* What a communicator that starts in the background needs no group for. */
+static void one_thread_starts_ranks_in_the_background(struct ranked* me) {
+  ncclComm_t comms[MOST];
+  int r;
+  start_in_the_background(me, comms);
   for (r = 0; r < me->size; ++r) OK(ncclCommDestroy(comms[r]));
 }
 
 /* A rank that gets none does not wait for the others either. */
 static void one_thread_splits_ranks_in_the_background(struct ranked* me) {
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclComm_t comms[MOST], parts[MOST];
-  ncclUniqueId id;
   int r;
-  config.blocking = 0;
-  OK(ncclGetUniqueId(&id));
-  for (r = 0; r < me->size; ++r) {
-    ncclResult_t result;
-    use_device(r);
-    result = ncclCommInitRankConfig(&comms[r], me->size, id, r, &config);
-    CHECK(result == ncclInProgress || result == ncclSuccess);
-  }
-  for (r = 0; r < me->size; ++r) CHECK(settled(comms[r]) == ncclSuccess);
+  start_in_the_background(me, comms);
   for (r = 0; r < me->size; ++r) {
     const ncclResult_t result = ncclCommSplit(comms[r], r == 0 ? NCCL_SPLIT_NOCOLOR : 0, r, &parts[r], NULL);
     CHECK(result == ncclInProgress || result == ncclSuccess);

@@ -11,19 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT
 from mpi_programs import Mpi, Toolkit, call, libmp_folder, mpi_of, toolkit
 
-SOURCES = ROOT / "tests" / "compat"
 LIMIT_S = 90
 COMPILE_LIMIT_S = 300
 RANKS = {"windows_of_any_memory_are_put_to_and_got_from": 3, "many_ranks_exchange_over_another_communicator": 4}
 # Every case with one MPI; with the other, what depends on it: starting, and a communicator of the program's own.
 OTHER_MPI = {"many_ranks_exchange_over_another_communicator", "a_stream_sends_and_waits_and_the_host_collects"}
-
-
-def cases_of(source: str) -> list[str]:
-    return re.findall(r"^    CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
 
 
 def rows() -> list[object]:
@@ -40,7 +36,7 @@ def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
     program = libmp_folder() / "tests" / "compat" / mpi.name / source.stem
     program.parent.mkdir(parents=True, exist_ok=True)
     parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat").rglob("*.h")]
-    if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
+    if is_current(program, parts):
         return program
     compiler = mpi.compiler("c++" if source.suffix == ".cpp" else "c")
     command = [compiler, "-O1", "-g", *more, *tools.options, str(source), "-o", str(program), *tools.libraries]

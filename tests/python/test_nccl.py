@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT
 from mpi_programs import call, has_gpu, libmp_folder, nvcc_of
 
-SOURCES = ROOT / "tests" / "compat"
 INCLUDE = ROOT / "compat" / "nccl" / "include"
 LAUNCHER = [sys.executable, str(ROOT / "python" / "onstream" / "launcher.py")]
 LIMIT_S = 90
@@ -64,17 +64,13 @@ def toolkit() -> Toolkit:
     return Toolkit(folder, [*options, f"-I{root / 'include'}"], libraries)
 
 
-def cases_of(source: str) -> list[str]:
-    return re.findall(r"^ +CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
-
-
 def compiled(source: Path, *warnings: str) -> Path:
     """The program of one source, newer than what it is made of."""
     tools = toolkit()
     program = tools.folder / "nccl" / "tests" / source.stem
     program.parent.mkdir(parents=True, exist_ok=True)
     parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat").rglob("*.h")]
-    if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
+    if is_current(program, parts):
         return program
     command = ["cc", "-std=gnu11", "-O1", "-g", *warnings, *tools.options, str(source), "-o", str(program)]
     status, output = call([*command, *tools.libraries], COMPILE_LIMIT_S)

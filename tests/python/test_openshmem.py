@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT, build_folder
 from mpi_programs import call
 
-SOURCES = ROOT / "tests" / "compat"
 LIMIT_S = 60
 COMPILE_LIMIT_S = 120
 SETTINGS = {"ONSTREAM_TIMEOUT_S": "20"}
@@ -55,10 +55,6 @@ def commands() -> Path:
     return folder
 
 
-def cases_of(source: str) -> list[str]:
-    return re.findall(r"^    CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
-
-
 def compiled(source: Path, *options: str, name: str = "") -> Path:
     """The program of one source, newer than what it is made of."""
     if shutil.which("cc") is None:
@@ -66,7 +62,7 @@ def compiled(source: Path, *options: str, name: str = "") -> Path:
     program = commands() / "tests" / (name or source.stem)
     program.parent.mkdir(parents=True, exist_ok=True)
     parts = [source, *SOURCES.glob("openshmem*.h"), *(ROOT / "compat" / "shmem").rglob("*.h")]
-    if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
+    if is_current(program, parts):
         return program
     compiler = "oshc++" if source.suffix == ".cpp" else "oshcc"
     command = [str(commands() / compiler), "-O1", "-g", str(source), *options, "-o", str(program)]

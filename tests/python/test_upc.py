@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT, build_folder
 from mpi_programs import call
 
-SOURCES = ROOT / "tests" / "compat"
 HEADERS = ROOT / "compat" / "upc" / "include"
 LIMIT_S = 60
 COMPILE_LIMIT_S = 120
@@ -81,10 +81,6 @@ def folder() -> Path:
     return place
 
 
-def cases_of(source: str) -> list[str]:
-    return re.findall(r"^    CASE\((\w+)\)", (SOURCES / source).read_text(), re.MULTILINE)
-
-
 def command(source: Path, program: Path, *options: str, compiler: str = "cc") -> list[str]:
     """As docs/upc.md has it."""
     libraries = [f"-L{folder()}", f"-Wl,-rpath,{folder()}", "-lonstream_upc"]
@@ -98,7 +94,7 @@ def compiled(name: str) -> Path:
     source, program = SOURCES / f"{name}.c", folder() / "tests" / name
     program.parent.mkdir(parents=True, exist_ok=True)
     parts = [source, SOURCES / "upc.h", HEADERS / "onstream_upc.h"]
-    if program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts):
+    if is_current(program, parts):
         return program
     # Under another name first: two tests may compile at once.
     fresh = program.with_suffix(f".{os.getpid()}")
