@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -39,6 +40,30 @@ inline Launch launch_of(int rank, int size, const std::string& address) {
   return launch;
 }
 
+// The stream that fills and reads the buffers of a rank: one for all of them, as the streams of all ranks share the 32
+// hardware queues of the GPU, and what is behind another rank's wait in a queue waits too.
+class CopyStream {
+ public:
+  explicit CopyStream(World& world) : stream_(world) { current() = this; }
+  ~CopyStream() { current() = nullptr; }
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+
+  // That of the rank whose thread this is, or a new one.
+  static std::shared_ptr<const OwnStream> of(World& world) {
+    if (current() == nullptr) return std::make_shared<const OwnStream>(world);
+    return {std::shared_ptr<void>(), &current()->stream_};
+  }
+
+ private:
+  static CopyStream*& current() {
+    thread_local CopyStream* mine = nullptr;
+    return mine;
+  }
+
+  OwnStream stream_;
+};
+
 // Runs body(world) on `size` ranks; throws the first exception, with its rank. Waits are short: a hang is a failure.
 inline void run_ranks(int size, Parameters parameters, const std::function<void(World&)>& body) {
   const std::string address = meeting_place();
@@ -47,6 +72,7 @@ inline void run_ranks(int size, Parameters parameters, const std::function<void(
   const auto rank_main = [&](int rank) {
     try {
       const auto world = World::create(launch_of(rank, size, address), parameters);
+      const CopyStream copies(*world);
       try {
         body(*world);
       } catch (const std::exception& error) {
@@ -84,18 +110,21 @@ inline void on_all_devices(int size, const std::function<void(World&)>& body) {
 class TestBuffer {
  public:
   TestBuffer(World& world, std::size_t bytes, MemoryKind kind = MemoryKind::device)
-      : world_(world), memory_(world.allocate(std::max<std::size_t>(bytes, 1), kind)), bytes_(bytes), stream_(world) {}
+      : world_(world),
+        memory_(world.allocate(std::max<std::size_t>(bytes, 1), kind)),
+        bytes_(bytes),
+        stream_(CopyStream::of(world)) {}
 
   std::byte* data() const { return memory_->data(); }
   std::size_t bytes() const { return bytes_; }
   void write(const std::vector<unsigned char>& values) {
-    world_.device().copy(memory_->data(), values.data(), values.size(), stream_);
-    world_.device().synchronize(stream_);
+    world_.device().copy(memory_->data(), values.data(), values.size(), *stream_);
+    world_.device().synchronize(*stream_);
   }
   std::vector<unsigned char> read() const {
     std::vector<unsigned char> values(bytes_);
-    world_.device().copy(values.data(), memory_->data(), bytes_, stream_);
-    world_.device().synchronize(stream_);
+    world_.device().copy(values.data(), memory_->data(), bytes_, *stream_);
+    world_.device().synchronize(*stream_);
     return values;
   }
 
@@ -103,7 +132,7 @@ class TestBuffer {
   World& world_;
   std::shared_ptr<Memory> memory_;
   std::size_t bytes_;
-  OwnStream stream_;
+  std::shared_ptr<const OwnStream> stream_;
 };
 
 // Bytes that differ by seed and place.

@@ -206,10 +206,7 @@ void CudaDevice::prefetch(void* address, std::size_t bytes, DeviceKind where, St
 
 Stream CudaDevice::create_stream() {
   const ControlPath path(gpu_);
-  cudaStream_t stream = nullptr;
-  // Non-blocking: never ordered against the default stream, which may hold a wait.
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream on GPU ", gpu_.ordinal());
-  return Stream{stream};
+  return Stream{gpu_.take_stream()};
 }
 
 void CudaDevice::destroy_stream(Stream stream) {
@@ -220,10 +217,9 @@ void CudaDevice::destroy_stream(Stream stream) {
     if (cudaStreamEndCapture(handle_of(stream), &captured) != cudaSuccess) forget_error();
     const Template dropped(captured);
   }
-  const cudaError_t finished = cudaStreamSynchronize(handle_of(stream));
-  const cudaError_t destroyed = cudaStreamDestroy(handle_of(stream));
-  check(finished, "finishing a stream of GPU ", gpu_.ordinal(), " before destroying it");
-  check(destroyed, "destroying a stream of GPU ", gpu_.ordinal());
+  check(cudaStreamSynchronize(handle_of(stream)), "finishing a stream of GPU ", gpu_.ordinal(),
+        " before destroying it");
+  gpu_.give_stream(handle_of(stream));
 }
 
 bool CudaDevice::idle(Stream stream) const {

@@ -95,7 +95,7 @@ Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   const ControlPath path(*this);
   read_properties();
   find_peers();
-  check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "making a stream on GPU ", ordinal);
+  own_stream_ = take_stream();
   load_driver_kernels();
 }
 
@@ -191,6 +191,30 @@ void Gpu::upload(cudaGraphExec_t graph, cudaStream_t idle) {
   const cudaStream_t stream = idle != nullptr ? idle : own_stream_;
   check(cudaGraphUpload(graph, stream), "uploading a graph to GPU ", ordinal_);
   check(cudaStreamSynchronize(stream), "uploading a graph to GPU ", ordinal_);
+}
+
+cudaStream_t Gpu::take_stream() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!streams_.empty()) {
+      const cudaStream_t stream = streams_.back();
+      streams_.pop_back();
+      return stream;
+    }
+  }
+  cudaStream_t stream = nullptr;
+  // Non-blocking: never ordered against the default stream, which may hold a wait.
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream on GPU ", ordinal_);
+  return stream;
+}
+
+void Gpu::give_stream(cudaStream_t stream) noexcept {
+  try {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_.push_back(stream);
+  } catch (...) {
+    static_cast<void>(cudaStreamDestroy(stream));  // no memory to remember it with
+  }
 }
 
 cudaEvent_t Gpu::take_event() {

@@ -51,6 +51,11 @@ class Gpu {
   void zero(void* address, std::size_t bytes);
   void upload(cudaGraphExec_t graph, cudaStream_t idle);
 
+  // Streams, kept for reuse: all streams of a process share 32 hardware queues, given out in turn, and work that two
+  // streams put into one queue waits for each other's. One that is given back has nothing unfinished.
+  cudaStream_t take_stream();
+  void give_stream(cudaStream_t stream) noexcept;
+
   // Timing-free events, kept for reuse: making one costs more than recording it.
   cudaEvent_t take_event();
   void give_event(cudaEvent_t event) noexcept;
@@ -80,6 +85,7 @@ class Gpu {
 
   mutable std::mutex mutex_;  // guards what follows
   std::set<int> peers_;
+  std::vector<cudaStream_t> streams_;
   std::vector<cudaEvent_t> events_;
 };
 
