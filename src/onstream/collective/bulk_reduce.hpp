@@ -52,6 +52,8 @@ struct BulkReduce {
   }
 
  private:
+  using Sum = Accumulator<Rule, kGpuPack>;
+
   // Buffers of the ranks, or their stages.
   enum class Place { buffers, stages };
 
@@ -155,12 +157,12 @@ struct BulkReduce {
     if (adds == 0) return;  // an exclusive scan's first rank
     if constexpr (kSerial<Group>) {
       add_up_serial(group, meeting, piece);
+    } else if (!Sum::kAddsInPlace || !Sum::sums(op) || view.size > kNear) {
+      add_up_many(group, meeting, piece, begin, step);
     } else if (view.size <= 4) {
       add_up_few<4, 2>(group, meeting, piece, begin, step);
-    } else if (view.size <= kNear) {
-      add_up_few<kNear, 1>(group, meeting, piece, begin, step);
     } else {
-      add_up_many(group, meeting, piece, begin, step);
+      add_up_few<kNear, 1>(group, meeting, piece, begin, step);
     }
   }
 
@@ -170,7 +172,8 @@ struct BulkReduce {
     return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
   }
 
-  // Of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a thread.
+  // Plain sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a
+  // thread.
   template <int kRanks, int kPacks, class Group>
   ONSTREAM_BODY void add_up_few(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
                                 std::uint64_t step) const {
@@ -205,17 +208,17 @@ struct BulkReduce {
       for (int p = 0; p < kPacks; ++p) {
         const std::uint64_t place = (index + p * step) * kBytes;
         if (place >= piece.bytes) break;
-        Accumulator<Rule, kBytes> sum;
+        Sum sum;
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           if (from[k] == nullptr) continue;
           if (op == ReduceOp::premulsum) {
-            in[p][k] = Accumulator<Rule, kBytes>::scaled(in[p][k], factor_of(meeting, static_cast<std::uint32_t>(k)));
+            in[p][k] = Sum::scaled(in[p][k], factor_of(meeting, static_cast<std::uint32_t>(k)));
           }
           if (k == 0) {  // everything begins with the first rank
             sum.start(in[p][k]);
           } else {
-            sum.take(op, in[p][k]);
+            sum.add(in[p][k]);
           }
         }
         const Pack<kBytes> result = sum.finish(op, view.size);
@@ -227,7 +230,7 @@ struct BulkReduce {
     }
   }
 
-  // Of any number of ranks, one after the other.
+  // By any reduction of any number of ranks, one after the other.
   template <class Group>
   ONSTREAM_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
                                  std::uint64_t step) const {

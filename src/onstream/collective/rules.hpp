@@ -187,8 +187,27 @@ class Accumulator {
     for (int k = 0; k < kCount; ++k) values_[k] = Rule::widen(element(in, k));
   }
 
+  // A GPU's kernel has these in many places, so that what is no plain sum of few elements is a function there: the code
+  // of one type would be half a megabyte else, and the first trip through code comes from far away.
+  static constexpr bool kAddsInPlace = sizeof(Element) > 1 && requires(Wide a) { Rule::sum(a, a); };
+  ONSTREAM_BODY static bool sums(ReduceOp op) {
+    return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premulsum;
+  }
   ONSTREAM_BODY void take(ReduceOp op, const Pack<kBytes>& pack) {
+#if defined(__CUDA_ARCH__)
+    if constexpr (kAddsInPlace) {
+      if (sums(op)) return add(pack);
+    }
+    *this = taken(op, *this, pack);
+#else
     take(op, reinterpret_cast<const std::byte*>(&pack));
+#endif
+  }
+  // A plain sum; only where kAddsInPlace.
+  ONSTREAM_BODY void add(const Pack<kBytes>& pack) {
+    if constexpr (kAddsInPlace) {
+      each(reinterpret_cast<const std::byte*>(&pack), [](Wide a, Wide b) { return Rule::sum(a, b); });
+    }
   }
   ONSTREAM_BODY void take(ReduceOp op, const std::byte* in) {
     if constexpr (requires(Wide a) { Rule::minloc(a, a); }) {
@@ -216,22 +235,12 @@ class Accumulator {
 
   // The result for so many ranks.
   ONSTREAM_BODY Pack<kBytes> finish(ReduceOp op, std::uint32_t ranks) const {
-    Pack<kBytes> pack;
-    auto* const out = reinterpret_cast<std::byte*>(&pack);
-    if constexpr (requires(Wide a) { Rule::average(a, 1u); }) {
-      if (op == ReduceOp::avg) {
-        ONSTREAM_UNROLL
-        for (int k = 0; k < kCount; ++k) put(out, k, Rule::narrow(Rule::average(values_[k], ranks)));
-        return pack;
-      }
-    }
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kCount; ++k) put(out, k, Rule::narrow(values_[k]));
-    return pack;
+    if (op == ReduceOp::avg || sizeof(Element) == 1) return finished(op, *this, ranks);
+    return narrowed();
   }
 
   // What a rank's own input is before anybody adds it (premulsum).
-  ONSTREAM_BODY static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
+  ONSTREAM_CALL static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
     if constexpr (requires(Element e) { Rule::scaled(e, factor); }) {
       Pack<kBytes> out;
       ONSTREAM_UNROLL
@@ -253,6 +262,26 @@ class Accumulator {
   }
   ONSTREAM_BODY static void put(std::byte* bytes, int k, const Element& value) {
     __builtin_memcpy(bytes + k * static_cast<int>(sizeof(Element)), &value, sizeof(Element));
+  }
+  ONSTREAM_CALL static Accumulator taken(ReduceOp op, Accumulator sum, Pack<kBytes> pack) {
+    sum.take(op, reinterpret_cast<const std::byte*>(&pack));
+    return sum;
+  }
+  ONSTREAM_CALL static Pack<kBytes> finished(ReduceOp op, Accumulator sum, std::uint32_t ranks) {
+    if constexpr (requires(Wide a) { Rule::average(a, 1u); }) {
+      if (op == ReduceOp::avg) {
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kCount; ++k) sum.values_[k] = Rule::average(sum.values_[k], ranks);
+      }
+    }
+    return sum.narrowed();
+  }
+  ONSTREAM_BODY Pack<kBytes> narrowed() const {
+    Pack<kBytes> pack;
+    auto* const out = reinterpret_cast<std::byte*>(&pack);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) put(out, k, Rule::narrow(values_[k]));
+    return pack;
   }
   template <class Combine>
   ONSTREAM_BODY void each(const std::byte* in, const Combine& combine) {

@@ -51,8 +51,8 @@ class Session {
   }
 
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
-  ONSTREAM_BODY bool may_write(std::uint32_t peer) {
-    if ((word_ & 1) != 0 || epoch() == 1) return true;
+  ONSTREAM_BODY bool may_write(std::uint32_t peer) { return (word_ & 1) != 0 || epoch() == 1 || await_start(peer); }
+  ONSTREAM_CALL bool await_start(std::uint32_t peer) {
     const auto* started = reinterpret_cast<const std::uint64_t*>(view_.parts[view_.rank] + view_.places.started) + peer;
     const std::uint64_t before = epoch() - 1;
     return await(peer, [&] { return reached(group_.load_acquire(started), before); });
@@ -72,13 +72,7 @@ class Session {
   template <class Missing>
   ONSTREAM_BODY bool await_all(const Missing& missing) {
     std::uint64_t absent = 0;
-    const auto word = [&] {
-      std::uint64_t bits = 0;
-      for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
-        if (has(absent, peer)) bits |= word_of_peer(group_, view_.wait, view_.worlds[peer]);
-      }
-      return bits;
-    };
+    const auto word = [&] { return words_of_all(absent); };
     const auto ready = [&] {
       absent = missing();
       return absent == 0;
@@ -140,6 +134,15 @@ class Session {
 
   ONSTREAM_BODY std::uint64_t* words_of(std::uint32_t rank) const {
     return reinterpret_cast<std::uint64_t*>(view_.parts[rank] + view_.places.words) + group_.block() * view_.size;
+  }
+
+  // Of a set of ranks together.
+  ONSTREAM_CALL std::uint64_t words_of_all(std::uint64_t ranks) const {
+    std::uint64_t bits = 0;
+    for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
+      if (has(ranks, peer)) bits |= word_of_peer(group_, view_.wait, view_.worlds[peer]);
+    }
+    return bits;
   }
 
   ONSTREAM_CALL void give_up(Status status, std::uint32_t peer) {
