@@ -41,11 +41,12 @@ Lanes::Lanes(Fabric& fabric)
   // The host device alone has shares (lane_share.hpp), behind the acks.
   const bool on_host = fabric.device()->kind() == DeviceKind::host;
   acks_bytes_ = lane::acks_of(receives_) * sizeof(std::uint64_t) + (on_host ? lane::share_bytes(receives_) : 0);
-  shared_ = fabric.segment(acks_offset_ + slots * acks_bytes_, MemoryKind::device);
-  own_ = fabric.device()->allocate(slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
+  // What no peer writes lies behind it all: a piece of memory of its own would take whole pages.
+  own_offset_ = (acks_offset_ + slots * acks_bytes_ + alignof(Own) - 1) / alignof(Own) * alignof(Own);
+  shared_ = fabric.segment(own_offset_ + slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
 }
 
-std::size_t Lanes::device_bytes() const { return shared_->bytes() + own_->bytes(); }
+std::size_t Lanes::device_bytes() const { return shared_->bytes(); }
 
 // What `a` writes for `b` lies in b's part, in a's slot.
 lane::View Lanes::view(int peer, int lane) const {
@@ -54,7 +55,7 @@ lane::View Lanes::view(int peer, int lane) const {
   std::byte* remote = shared_->peer(peer);
   const std::size_t mine = slot(peer, lane);     // the peer's slot in my part
   const std::size_t theirs = slot(rank_, lane);  // my slot in the peer's part
-  auto* own = reinterpret_cast<Own*>(own_->data()) + mine;
+  auto* own = reinterpret_cast<Own*>(local + own_offset_) + mine;
 
   lane::View view;
   view.sending = &own->sending;
@@ -65,7 +66,7 @@ lane::View Lanes::view(int peer, int lane) const {
 
   view.receiving = &own->receiving;
   view.ring = reinterpret_cast<Line*>(local + mine * ring_bytes);
-  view.posted = reinterpret_cast<lane::Posted*>(own_->data() + size_ * lanes_ * sizeof(Own)) + mine * receives_;
+  view.posted = reinterpret_cast<lane::Posted*>(local + own_offset_ + size_ * lanes_ * sizeof(Own)) + mine * receives_;
   view.crew = &own->crew;
   view.peer_returned = reinterpret_cast<lane::Returned*>(remote + returned_offset_) + theirs;
   view.peer_postings =
