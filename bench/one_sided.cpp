@@ -128,14 +128,18 @@ class Bench {
   }
 
   // --- on streams ---
-  void stream_put_signal(std::size_t bytes) {
+  void stream_put_signal(std::size_t bytes) { stream_put_signal_at(kHead, "stream-put-signal", bytes); }
+  // The bytes lie behind their signal, in one aligned 16.
+  void stream_put_beside(std::size_t bytes) { stream_put_signal_at(8, "stream-put-beside", bytes); }
+  void stream_put_signal_at(std::size_t place, const char* name, std::size_t bytes) {
     const auto window = world_.window(data_);
+    place_ = place;
     fill(bytes);
     auto* const signal = reinterpret_cast<std::uint64_t*>(data_->local());
     zero_signal(signal);
     const int other = 1 - world_.rank();
     Batch tell(one_sided_);
-    tell.put({*window, other, kHead}, source_->data(), bytes);
+    tell.put({*window, other, place_}, source_->data(), bytes);
     tell.signal({{*window, other, 0}, SignalOp::set, 1, 8});
     Batch listen(one_sided_);
     listen.wait(signal, {Compare::eq, 1, 8, Sign::unsigned_word});
@@ -148,8 +152,9 @@ class Bench {
         if (world_.rank() == 1) one_sided_.run(tell, stream_);
       }
     };
-    on_stream("stream-put-signal", bytes, 2 * rounds, play);
-    check_data("stream-put-signal", bytes);
+    on_stream(name, bytes, 2 * rounds, play);
+    check_data(name, bytes);
+    place_ = kHead;
   }
   void stream_barrier(std::size_t) {
     constexpr int kRounds = 50;
@@ -257,6 +262,7 @@ class Bench {
   static constexpr std::size_t kWordBytes = 4096;
   static constexpr std::size_t kHead = 256;
   static constexpr std::size_t kLarge = std::size_t{1} << 20;
+  std::size_t place_ = kHead;  // of the bytes, behind the signal
 
   std::uint64_t* word(int i) const { return reinterpret_cast<std::uint64_t*>(words_->local()) + i; }
   int rounds_of(int whole) const { return std::max(whole / setup_.share, 2); }
@@ -276,7 +282,7 @@ class Bench {
     const std::vector<std::byte> values = expected(world_.rank(), bytes);
     copy_own(source_->data(), values.data(), bytes);
     const std::vector<std::byte> nothing(bytes);
-    copy_own(data_->local() + kHead, nothing.data(), bytes);
+    copy_own(data_->local() + place_, nothing.data(), bytes);
     team_->sync();
   }
   void zero_signal(std::uint64_t* signal) {
@@ -289,7 +295,7 @@ class Bench {
   void check_data(const char* name, std::size_t bytes) {
     if (world_.rank() != 1) return;
     std::vector<std::byte> got(bytes);
-    copy_own(got.data(), data_->local() + kHead, bytes);
+    copy_own(got.data(), data_->local() + place_, bytes);
     require(got == expected(0, bytes), name, ": wrong data");
   }
 
@@ -369,6 +375,7 @@ const std::vector<Case>& cases() {
       {"kernel-put-signal", &Bench::block_put_signal, {8, 65536}, {8, 1024, 65536}, false, true},
       {"grid-put", &Bench::grid_put, {16u << 20}, {256u << 20}, false, true},
       {"stream-put-signal", &Bench::stream_put_signal, {8, 65536, 16u << 20}, {8, 65536, 16u << 20}, false, false},
+      {"stream-put-beside", &Bench::stream_put_beside, {8}, {8}, false, false},
       {"stream-barrier", &Bench::stream_barrier, {0}, {0}, true, false},
       {"host-put", &Bench::host_put, {8}, {8}, false, true},
       {"host-get", &Bench::host_get, {8}, {8}, false, true},

@@ -25,6 +25,7 @@ TITLES = {
     "kernel-put-signal": "put_signal and wait by a block in a kernel",
     "grid-put": "put_signal by a whole grid",
     "stream-put-signal": "put_signal and wait on streams",
+    "stream-put-beside": "the same, the bytes beside their signal",
     "stream-barrier": "barrier on streams",
     "host-put": "store to peer()",
     "host-get": "load from peer()",

@@ -11,6 +11,8 @@
 //     with the old value; relaxed at least
 //   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
+//   store_beside(word, value, data)   stores both words of an aligned 16 bytes: who sees the value in `word` sees the
+//     data in the other one too
 //   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
 //   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
 //     sees the other
@@ -143,6 +145,11 @@ class HostGroup {
   static void store_line(Line* line, Line value) {
     store_release(&line->low, value.low);
     store_release(&line->high, value.high);
+  }
+
+  static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
+    store_relaxed(word + (reinterpret_cast<std::uintptr_t>(word) % sizeof(Line) == 0 ? 1 : -1), data);
+    store_release(word, value);
   }
 
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }

@@ -38,17 +38,8 @@ Grid Grids::send_many(const lane::SendMany& many) const {
   return ring_grid(most);
 }
 
-// Up to a few MiB the message is under way at once when each block has one load and store of 16 bytes a thread in
-// flight, or eight; small blocks then issue fewer instructions before the first byte leaves. Beyond that larger
-// blocks keep the link busy.
 Grid Grids::push(std::size_t bytes) const {
-  constexpr int kSmallBlock = 128;
-  constexpr std::int64_t kAtLeast = 8;
-  constexpr std::size_t kShort = std::size_t{2} << 20;
-  const std::int64_t most = std::min<std::int64_t>(max_blocks_, lane::kArrivals);
-  if (bytes > kShort) return {blocks_for(bytes, block_bytes_, most), kMaxThreads / 2};
-  const int few = blocks_for(bytes, block_bytes_ / 2, std::min(kAtLeast, most));
-  return {std::max(few, blocks_for(bytes, block_bytes_, most)), kSmallBlock};
+  return push_grid(bytes, block_bytes_, std::min<std::int64_t>(max_blocks_, lane::kArrivals));
 }
 
 // As many blocks as keep the link busy until the copy engine has started.

@@ -34,6 +34,14 @@ std::size_t word_at(std::uint64_t target, std::size_t bytes) {
   return target % 4 == 0 && bytes >= 4 ? 4 : 1;
 }
 
+// Whether a copy of a word and the store of another can be one store of an aligned 16 bytes.
+bool lie_together(const Step& copy, const Step& store) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  return copy.kind == StepKind::copy && store.kind == StepKind::store && copy.peer == store.peer &&
+         copy.bytes == kWord && store.width == kWord && (copy.target ^ store.target) == kWord &&
+         (copy.source | copy.target | store.target) % kWord == 0;
+}
+
 // Calls claim(begin, end) for each kSlots chunks. One claim for all would keep other streams waiting for long, and on a
 // GPU, where two streams may share a hardware queue, hold up the very launches that they wait for.
 template <class Claim>
@@ -256,7 +264,18 @@ void Batch::write(const Remote& to, std::uint64_t target, std::uint64_t value, s
   Step step = store_step(target, value, width);
   if (op == SignalOp::add) step.kind = StepKind::add;
   step.peer = to.rank;
+  if (Step* const before = last(); before != nullptr && lie_together(*before, step)) {
+    before->kind = StepKind::beside;
+    before->bytes = value;
+    before->target = target;
+    return;
+  }
   add(step);
+}
+
+Step* Batch::last() {
+  if (!many_.empty()) return &many_.back();
+  return few_count_ > 0 ? &few_[few_count_ - 1] : nullptr;
 }
 
 bool Batch::asks_helper(const Remote& place) { return !place.window.direct(place.rank); }

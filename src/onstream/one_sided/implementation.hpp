@@ -14,6 +14,7 @@
 #include "onstream/one_sided/one_sided.hpp"
 #include "onstream/one_sided/segments.hpp"
 #include "onstream/one_sided/team.hpp"
+#include "onstream/one_sided/tickets.hpp"
 
 namespace onstream {
 
@@ -75,6 +76,8 @@ class OneSidedImplementation {
   template <class Emit>
   void cut(std::span<const one_sided::Step> steps, const Emit& emit) const;
   Grid grid_for(std::span<const one_sided::Step> steps) const;
+  template <class Body>
+  void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, Stream stream);
   void enqueue(std::span<const one_sided::Step> steps, Stream stream);
   void run_inline(std::span<const one_sided::Step> steps) const;
 
@@ -85,6 +88,7 @@ class OneSidedImplementation {
   std::size_t engine_min_;
   int max_blocks_;
   StreamPool streams_;
+  one_sided::Tickets tickets_;
   Uses uses_;
   std::unique_ptr<one_sided::Helper> helper_;  // from the first window that needs it
   std::shared_ptr<one_sided::Segments> segments_ = std::make_shared<one_sided::Segments>();

@@ -47,6 +47,7 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
       engine_min_(static_cast<std::size_t>(fabric_->parameters().copy_min_bytes)),
       max_blocks_(std::min(static_cast<int>(fabric_->parameters().max_blocks), fabric_->block_limit())),
       streams_(device_),
+      tickets_(device_),
       uses_(device_) {
   device_->load(one_sided::few_steps_kernel());
   device_->load(one_sided::many_steps_kernel());
@@ -104,12 +105,13 @@ template <class Emit>
 void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) const {
   std::size_t first = 0;
   std::size_t bytes = 0;
-  bool ordered = false;
+  bool ordered = false;    // something stands in the part that is no copy
+  bool one_block = false;  // a part that is more than copies and what is told behind them
   const auto end = [&](std::size_t next) {
     if (next > first) emit(steps.subspan(first, next - first));
     first = next;
     bytes = 0;
-    ordered = false;
+    ordered = one_block = false;
   };
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Step& step = steps[i];
@@ -119,45 +121,51 @@ void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) 
       continue;
     }
     const bool orders = step.kind != StepKind::copy;
-    const bool one_block = ordered || orders;
+    const bool more = orders ? !one_sided::tells(step) : ordered;
     const auto earlier = steps.subspan(first, i - first);
     const bool collides = !on_host_ && !orders && std::ranges::any_of(earlier, [&](const Step& other) {
       return other.kind == StepKind::copy && collide(step, other);
     });
     const std::size_t with = bytes + (orders ? 0 : step.bytes);
-    const bool too_much = !on_host_ && one_block && with > block_bytes_;
+    const bool too_much = !on_host_ && (one_block || more) && with > block_bytes_;
     if (i - first == ManySteps::kCapacity || collides || too_much) end(i);
     bytes += orders ? 0 : step.bytes;
+    one_block = one_block || (orders ? !one_sided::tells(step) : ordered);
     ordered = ordered || orders;
   }
   end(steps.size());
 }
 
+// Many blocks for many bytes, in a part of copies and of what is told behind them.
 Grid OneSidedImplementation::grid_for(std::span<const Step> steps) const {
   constexpr std::size_t kWord = 16;
   constexpr std::size_t kWarp = 32;
   std::size_t bytes = 0;
-  bool ordered = false;
-  for (const Step& step : steps) {
-    if (step.kind == StepKind::copy) bytes += step.bytes;
-    ordered = ordered || step.kind != StepKind::copy;
-  }
+  for (const Step& step : steps) bytes += step.kind == StepKind::copy ? step.bytes : 0;
+  if (bytes > block_bytes_) return push_grid(bytes, block_bytes_, max_blocks_);
   const std::size_t wanted = (bytes / kWord + kWarp - 1) / kWarp * kWarp;
-  const int threads = static_cast<int>(std::clamp<std::size_t>(wanted, kWarp, kMaxThreads));
-  if (ordered) return {1, threads};
-  return {blocks_for(bytes, block_bytes_, max_blocks_), threads};
+  return {1, static_cast<int>(std::clamp<std::size_t>(wanted, kWarp, kMaxThreads))};
+}
+
+template <class Body>
+void OneSidedImplementation::launch_steps(const Kernel& kernel, std::span<const Step> steps, Stream stream) {
+  Body body = body_of<Body>(fabric_->wait_view(), steps);
+  const Grid grid = grid_for(steps);
+  const auto told = std::ranges::find_if(steps, [](const Step& step) { return step.kind != StepKind::copy; });
+  body.copies = static_cast<std::int32_t>(told - steps.begin());
+  if (grid.blocks > 1 && told != steps.end()) body.ticket = tickets_.of(stream);
+  launch(*device_, kernel, body, grid, stream);
 }
 
 void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {
-  const WaitView wait = fabric_->wait_view();
   cut(steps, [&](std::span<const Step> part) {
     if (part[0].kind == StepKind::engine) {
       device_->copy(reinterpret_cast<void*>(part[0].target), reinterpret_cast<const void*>(part[0].source),
                     part[0].bytes, stream);
     } else if (part.size() <= FewSteps::kCapacity) {
-      launch(*device_, one_sided::few_steps_kernel(), body_of<FewSteps>(wait, part), grid_for(part), stream);
+      launch_steps<FewSteps>(one_sided::few_steps_kernel(), part, stream);
     } else {
-      launch(*device_, one_sided::many_steps_kernel(), body_of<ManySteps>(wait, part), grid_for(part), stream);
+      launch_steps<ManySteps>(one_sided::many_steps_kernel(), part, stream);
     }
   });
 }

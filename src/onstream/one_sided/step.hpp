@@ -1,9 +1,9 @@
 // Step: one one-sided op as a kernel runs it, and the body that runs a list of them in one launch.
 //
 // The list travels in the kernel's arguments, so it needs no memory of its own and a captured launch keeps it. Steps
-// run in order. A list with anything but copies runs in one block; a list of copies alone, none of which touches what
-// another writes, may have many, each doing its share of every copy. A wait that fails ends the list: the rest is not
-// done, and the fault says why.
+// run in order, in one block. A list of copies, none of which touches what another writes, may have many blocks, each
+// doing its share of every copy; what such a list tells peers behind its copies is done by the block that finishes last
+// (`ticket`, see tickets.hpp). A wait that fails ends the list: the rest is not done, and the fault says why.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,8 @@ namespace onstream::one_sided {
 enum class StepKind : std::uint8_t {
   copy,    // `bytes` from `source` to `target`
   store,   // `source` itself, into the word or the fewer bytes at `target`, after all earlier steps
+  beside,  // `bytes` itself, into the 8-byte word at `target`, and with the same store the 8 bytes at `source` into the
+           // other half of its aligned 16 bytes, after all earlier steps
   add,     // `source` itself, to the word at `target`, after all earlier steps
   wait,    // until the word at `target` compares with `source` as asked
   atomic,  // an AtomicOp by `source` on the word at `target`, after all earlier steps; the old value goes to `bytes`,
@@ -74,17 +76,30 @@ ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step&
   return status;
 }
 
+// Whether a step tells somebody something and waits for nothing.
+ONSTREAM_BOTH bool tells(const Step& step) {
+  return step.kind == StepKind::store || step.kind == StepKind::add || step.kind == StepKind::beside;
+}
+
 template <int kMost>
 struct Steps {
   static constexpr int kCapacity = kMost;
   WaitView wait;
   std::int32_t count = 0;
+  std::int32_t copies = 0;          // so many steps at the beginning are shared by all blocks, if there is a ticket
+  std::uint64_t* ticket = nullptr;  // where there are many blocks and something behind the copies
   Step steps[kMost];
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     bool fenced = true;
-    for (int i = 0; i < count; ++i) {
+    int i = 0;
+    if (ticket != nullptr) {
+      for (; i < copies; ++i) move(group, steps[i]);
+      if (!is_last(group)) return;
+      fenced = false;  // the other blocks' bytes too come before what is told: pairs with their fences
+    }
+    for (; i < count; ++i) {
       const Step& step = steps[i];
       if (step.kind == StepKind::copy) {
         move(group, step);
@@ -104,13 +119,26 @@ struct Steps {
         step.kind == StepKind::atomic ? change(group, step) : write(group, step);
       }
       if (group.sync_or(failed)) return;
-      fenced = fenced || !waits;
+      fenced = step.kind != StepKind::beside && (fenced || !waits);
     }
     // A later op of the stream may tell a peer of these copies without a fence of its own.
     if (!fenced) group.fence();
   }
 
  private:
+  // Of all blocks, whether this one has come here last: what the others stored is then told about by what it stores.
+  template <class Group>
+  ONSTREAM_CALL bool is_last(const Group& group) const {
+    group.sync();
+    bool last = false;
+    if (group.rank() == 0) {
+      group.fence();
+      last = group.add(ticket, 1) + 1 == static_cast<std::uint64_t>(group.blocks());
+      if (last) group.store_relaxed(ticket, 0);
+    }
+    return group.sync_or(last);
+  }
+
   template <class Word>
   ONSTREAM_BODY static bool is_word(const Step& step) {
     return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
@@ -163,7 +191,10 @@ struct Steps {
   }
   template <class Group>
   ONSTREAM_BODY static void write(const Group& group, const Step& step) {
-    if (step.width == 8) {
+    if (step.kind == StepKind::beside) {
+      const std::uint64_t data = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source));
+      group.store_beside(reinterpret_cast<std::uint64_t*>(step.target), step.bytes, data);
+    } else if (step.width == 8) {
       auto* word = reinterpret_cast<std::uint64_t*>(step.target);
       if (step.kind == StepKind::add) {
         group.add_system(word, step.source);

@@ -117,6 +117,15 @@ class CudaGroup {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(line), "l"(value.low), "l"(value.high) : "memory");
   }
 
+  // One access of 128 bits, not two of 64.
+  ONSTREAM_BODY static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
+    const bool first = reinterpret_cast<std::uintptr_t>(word) % sizeof(Line) == 0;
+    asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.sys.global.b128 [%0], both; }" ::"l"(
+                     first ? word : word - 1),
+                 "l"(first ? value : data), "l"(first ? data : value)
+                 : "memory");
+  }
+
   // Acquire-release is what passing messages needs; a sequentially consistent fence costs more.
   ONSTREAM_BODY static void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
   ONSTREAM_BODY static void fence_all() { asm volatile("fence.sc.sys;" ::: "memory"); }
