@@ -128,13 +128,11 @@ void Tables::reset_times() {
 }
 
 std::uint64_t Tables::read_word(Device& device, const std::uint64_t* word) {
-  const std::shared_ptr<Memory> pinned = device.allocate(sizeof(std::uint64_t), MemoryKind::pinned);
+  std::uint64_t value = 0;
   const Stream stream = device.create_stream();
-  device.copy(pinned->data(), word, sizeof(std::uint64_t), stream);
+  device.copy(&value, word, sizeof value, stream);
   device.synchronize(stream);
   device.destroy_stream(stream);
-  std::uint64_t value;
-  std::memcpy(&value, pinned->data(), sizeof value);
   return value;
 }
 
