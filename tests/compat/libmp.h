@@ -65,6 +65,7 @@ static inline void drop(struct buffer* b) {
 
 static inline void write_bytes(const struct buffer* b, size_t offset, const void* values, size_t bytes) {
   CUDA_OK(cudaMemcpy(b->data + offset, values, bytes, cudaMemcpyDefault));
+  CUDA_OK(cudaStreamSynchronize(NULL)); /* the bytes are there */
 }
 
 /* The byte at an offset. */

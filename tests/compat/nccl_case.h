@@ -81,8 +81,10 @@ static inline void put_number(ncclDataType_t type, double value, void* out) {
 
 /* --- memory --- */
 
+/* A copy from plain memory may return before the bytes are there, and the ranks' streams do not wait for the default one. */
 static inline void load(void* device, const void* values, size_t bytes) {
   CUDA_OK(cudaMemcpy(device, values, bytes, cudaMemcpyHostToDevice));
+  CUDA_OK(cudaStreamSynchronize(NULL));
 }
 
 /* Filled with what no case expects. (Not by cudaMemset: it need not wait, and streams need not wait for it.) */
