@@ -6,7 +6,8 @@
 # Native programs run whole, each in one process; then pytest runs the rest. A test that is skipped for want of a GPU or
 # of CUDA fails the check: this machine is here to run it. Needs no network. Variables: BUILD (build folder), LIMIT_S (for
 # one native program), PYTEST_LIMIT_S, MEMCHECK=1 (the native programs once more, the device tests under
-# compute-sanitizer), WHEELS (a folder of wheels to use besides the packages of .venv, .whl unless told otherwise).
+# compute-sanitizer), PARTS (native, pytest, or both), WHEELS (a folder of wheels to use besides the packages of .venv,
+# .whl unless told otherwise).
 # Ends with status 0 if all passed, 1 if something failed, 2 if this machine or build cannot run the check.
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -14,6 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build}
 limit_s=${LIMIT_S:-240}
 pytest_limit_s=${PYTEST_LIMIT_S:-540}
+parts=${PARTS:-native pytest}
 wheels=${WHEELS:-.whl}
 python=.venv/bin/python
 logs=$(mktemp -d)
@@ -62,7 +64,8 @@ run_native() {
   printf '\n== %s\n' "$name"
   timeout --kill-after=10 "$limit_s" "$@" >"$log" 2>&1
   status=$?
-  grep -v '^ok ' "$log" | tail -40
+  grep -A 6 '^FAILED ' "$log" | grep -v '^ok '
+  grep -v '^ok ' "$log" | tail -12
   [[ $status == 124 || $status == 137 ]] && note="ended after $limit_s s, in or after: $(grep '^ok ' "$log" | tail -1)"
   [[ $status != 0 && $status != 77 && -z $note ]] && note="status $status"
   if grep -q 'no cuda device' "$log"; then
@@ -112,8 +115,9 @@ run_pytest() {
 check_machine
 use_wheels
 check_build
-run_natives
-run_pytest "$@"
+[[ $parts == *native* ]] && run_natives
+[[ $parts == *pytest* ]] && run_pytest "$@"
+[[ ${#rows[@]} != 0 ]] || stop "PARTS is '$parts'; there are native, pytest"
 
 printf '\n%-28s %7s %7s %8s %7s\n' what passed failed skipped seconds
 printf '%s\n' "${rows[@]}"
