@@ -140,35 +140,66 @@ class Runner {
     return c.kind == OpKind::all_reduce || c.kind == OpKind::reduce || c.kind == OpKind::reduce_scatter;
   }
 
+  // A part's elements repeat after a prime number of them, so that what lies in another place shows, and only so many
+  // are made by the CPU.
+  static constexpr std::size_t kPeriod = 1'000'003;
+
   // What element i of part `to` of rank `from` is: 0 or 1.
   static int value(int from, int to, std::size_t i) {
     return static_cast<int>((i * 7 + i / 13 + static_cast<std::size_t>(from) * 3 + static_cast<std::size_t>(to) * 5) %
                             2);
   }
+  // The first period of a part of so many elements, the sum of what ranks `from` to `last` have there.
+  static std::vector<unsigned char> period_of(ElementType type, std::size_t count, int from, int last, int to) {
+    const std::size_t element = size_of(type);
+    std::vector<std::vector<unsigned char>> numbers;
+    for (int i = 0; i <= last - from + 1; ++i) numbers.push_back(number(type, i));
+    std::vector<unsigned char> bytes(std::min(count, kPeriod) * element);
+    for (std::size_t i = 0; i * element < bytes.size(); ++i) {
+      int sum = 0;
+      for (int rank = from; rank <= last; ++rank) sum += value(rank, to, i);
+      std::memcpy(bytes.data() + i * element, numbers[static_cast<std::size_t>(sum)].data(), element);
+    }
+    return bytes;
+  }
+
+  // Calls act(offset, bytes) for each period of `bytes` bytes.
+  template <class Act>
+  static void by_period(std::size_t bytes, std::size_t period, Act&& act) {
+    for (std::size_t offset = 0; offset < bytes; offset += period) act(offset, std::min(period, bytes - offset));
+  }
+  void write(std::byte* to, std::size_t bytes, const std::vector<unsigned char>& period) {
+    by_period(bytes, period.size(), [&](std::size_t at, std::size_t some) { copy(to + at, period.data(), some); });
+  }
+  // The elements that differ.
+  std::size_t differing(const std::byte* from, std::size_t bytes, std::size_t element,
+                        const std::vector<unsigned char>& period) {
+    std::vector<unsigned char> got(period.size());
+    std::size_t wrong = 0;
+    by_period(bytes, period.size(), [&](std::size_t at, std::size_t some) {
+      copy(got.data(), from + at, some);
+      if (std::memcmp(got.data(), period.data(), some) == 0) return;
+      for (std::size_t i = 0; i < some; i += element) {
+        wrong += std::memcmp(got.data() + i, period.data() + i, element) == 0 ? 0 : 1;
+      }
+    });
+    return wrong;
+  }
 
   // Runs it once and counts the elements that are wrong on this rank; of sums, and of what moves by all ranks.
   std::size_t check(const CollectiveCase& c) {
-    if (c.kind == OpKind::barrier) return 0;
-    const int size = library_.size();
+    const std::size_t count = c.count(library_.size());
+    if (c.kind == OpKind::barrier || count == 0) return 0;
     const int rank = library_.rank();
-    const std::size_t count = c.count(size);
-    const std::size_t element = size_of(c.type);
-    const auto parts = static_cast<std::size_t>(size);
-    std::vector<std::vector<unsigned char>> numbers;
-    for (int i = 0; i <= size; ++i) numbers.push_back(number(c.type, i));
+    const std::size_t part_bytes = count * size_of(c.type);
     const bool sends_parts =
         c.kind == OpKind::reduce_scatter || c.kind == OpKind::all_to_all || c.kind == OpKind::scatter;
-    std::vector<unsigned char> bytes(c.bytes + element);
-    for (std::size_t part = 0; part < (sends_parts ? parts : 1); ++part) {
-      for (std::size_t i = 0; i < count; ++i) {
-        const int one = value(rank, static_cast<int>(part), i);
-        std::memcpy(bytes.data() + (part * count + i) * element, numbers[static_cast<std::size_t>(one)].data(),
-                    element);
-      }
+    std::byte* const input = library_.input();
+    for (int part = 0; part < (sends_parts ? library_.size() : 1); ++part) {
+      const std::vector<unsigned char> period = period_of(c.type, count, rank, rank, part);
+      write(input + static_cast<std::size_t>(part) * part_bytes, part_bytes, period);
     }
-    copy(library_.input(), bytes.data(), c.bytes);
-    std::fill(bytes.begin(), bytes.end(), static_cast<unsigned char>(0));
-    copy(library_.output(), bytes.data(), c.bytes);
+    write(library_.output(), c.bytes, std::vector<unsigned char>(std::min(c.bytes, kPeriod * size_of(c.type))));
     library_.barrier(stream_);
     if (c.submission == CollectiveSubmission::host) {
       library_.run_host(c);
@@ -176,39 +207,26 @@ class Runner {
       library_.enqueue(c, stream_);
       library_.synchronize(stream_);
     }
-    copy(bytes.data(), library_.output(), c.bytes);
     if (c.kind == OpKind::scan || c.op != ReduceOp::sum) return 0;
     if ((c.kind == OpKind::reduce || c.kind == OpKind::gather) && rank != 0) return 0;
-    return reduces(c) ? wrong_sums(c, bytes, numbers, count) : wrong_moves(c, bytes, numbers, count);
+    return reduces(c) ? wrong_sums(c, count) : wrong_moves(c, count);
   }
 
-  std::size_t wrong_sums(const CollectiveCase& c, const std::vector<unsigned char>& bytes,
-                         const std::vector<std::vector<unsigned char>>& numbers, std::size_t count) const {
-    const std::size_t element = size_of(c.type);
+  std::size_t wrong_sums(const CollectiveCase& c, std::size_t count) {
     const int part = c.kind == OpKind::reduce_scatter ? library_.rank() : 0;
-    std::size_t wrong = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      int sum = 0;
-      for (int from = 0; from < library_.size(); ++from) sum += value(from, part, i);
-      const bool same =
-          std::memcmp(bytes.data() + i * element, numbers[static_cast<std::size_t>(sum)].data(), element) == 0;
-      wrong += same ? 0 : 1;
-    }
-    return wrong;
+    const std::vector<unsigned char> sums = period_of(c.type, count, 0, library_.size() - 1, part);
+    return differing(library_.output(), count * size_of(c.type), size_of(c.type), sums);
   }
 
-  std::size_t wrong_moves(const CollectiveCase& c, const std::vector<unsigned char>& bytes,
-                          const std::vector<std::vector<unsigned char>>& numbers, std::size_t count) const {
-    const std::size_t element = size_of(c.type);
+  std::size_t wrong_moves(const CollectiveCase& c, std::size_t count) {
+    const std::size_t part_bytes = count * size_of(c.type);
     const bool one = c.kind == OpKind::broadcast || c.kind == OpKind::scatter;
+    const int part = c.kind == OpKind::all_to_all || c.kind == OpKind::scatter ? library_.rank() : 0;
+    const std::byte* const output = library_.output();
     std::size_t wrong = 0;
     for (int from = 0; from < (one ? 1 : library_.size()); ++from) {
-      const int part = c.kind == OpKind::all_to_all || c.kind == OpKind::scatter ? library_.rank() : 0;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::size_t place = (static_cast<std::size_t>(from) * count + i) * element;
-        const auto& expected = numbers[static_cast<std::size_t>(value(from, part, i))];
-        wrong += std::memcmp(bytes.data() + place, expected.data(), element) == 0 ? 0 : 1;
-      }
+      wrong += differing(output + static_cast<std::size_t>(from) * part_bytes, part_bytes, size_of(c.type),
+                         period_of(c.type, count, from, from, part));
     }
     return wrong;
   }

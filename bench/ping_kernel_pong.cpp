@@ -8,22 +8,26 @@
 //     --batches N             of a sample; a multiple of the batches in flight
 //     --samples N
 //
-// A step: rank 0 waits for the ball, runs its kernel, sends; rank 1 sends, waits, runs its kernel. Receives are posted
-// ahead, a batch at a time. Ways (kWays, one line each) of driving the same steps:
-//   synchronous  the host waits for every message and for every kernel
+// A step: rank 0 waits for the ball, runs its kernel, sends; rank 1 sends, waits, runs its kernel. Ways (kWays, one
+// line each) of driving the same steps:
+//   synchronous  the host waits for every message and for every kernel; receives are posted ahead, a batch at a time
 //   ordered      everything is enqueued on a stream; the host waits once for all the batches in flight
 //   captured     the same, a batch being a graph
-// Each kernel passes on the count that it received plus one, and the sum is checked, so that an order that was not kept
-// shows. Rank 0 prints JSON lines: a heading, then one each way and duration with the seconds of a step and the seconds
-// of CPU time that the calling thread and the process used for a step, of rank 0.
+//   kernel       a batch is one kernel, which waits, computes and puts to the other rank's memory itself
+// But for the first, the host sleeps meanwhile and looks now and then. Each kernel passes on the count that it received
+// plus one, and the sum is checked, so that an order that was not kept shows. Rank 0 prints JSON lines: a heading, then
+// one each way and duration with the seconds of a step and the seconds of CPU time that the calling thread and the
+// process used for a step, of rank 0.
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "onstream/base/clock.hpp"
@@ -98,10 +102,12 @@ class Player {
         setup_(setup),
         bytes_(static_cast<std::size_t>(setup.bytes)),
         peer_(1 - world.rank()),
-        in_(world.allocate(bytes_)),
+        segment_(world.segment(bytes_ + kHead)),
+        in_(segment_->local() + kHead),
         out_(world.allocate(bytes_)),
         stream_(world.device().create_stream()) {
     world_.device().load(bench::spin_kernel());
+    world_.device().load(bench::play_kernel());
   }
   ~Player() { world_.device().destroy_stream(stream_); }
   Player(const Player&) = delete;
@@ -110,7 +116,7 @@ class Player {
   void synchronous_batch() {
     std::vector<std::shared_ptr<Request>> receives;
     for (int s = 0; s < setup_.steps_per_batch; ++s) {
-      receives.push_back(world_.irecv(in_->data(), bytes_, peer_, MessageOptions()));
+      receives.push_back(world_.irecv(in_, bytes_, peer_, MessageOptions()));
     }
     for (const auto& receive : receives) {
       if (world_.rank() == 1) check(world_.send(out_->data(), bytes_, peer_, MessageOptions()));
@@ -122,17 +128,12 @@ class Player {
   }
 
   void enqueue_batch() {
-    std::vector<std::shared_ptr<Request>> receives;
     for (int s = 0; s < setup_.steps_per_batch; ++s) {
-      receives.push_back(world_.irecv(in_->data(), bytes_, peer_, MessageOptions(), stream_));
-    }
-    for (const auto& receive : receives) {
       if (world_.rank() == 1) world_.send(out_->data(), bytes_, peer_, MessageOptions(), stream_);
-      world_.wait(receive, stream_);
+      world_.recv(in_, bytes_, peer_, MessageOptions(), stream_);
       compute();
       if (world_.rank() == 0) world_.send(out_->data(), bytes_, peer_, MessageOptions(), stream_);
     }
-    if (world_.device().capturing(stream_)) kept_.insert(kept_.end(), receives.begin(), receives.end());
   }
 
   void capture() {
@@ -141,6 +142,20 @@ class Player {
     graph_ = world_.device().end_capture(stream_);
   }
   void replay_batch() { world_.device().launch(graph_, stream_); }
+
+  void play_batch() {
+    const auto steps = static_cast<std::uint64_t>(setup_.steps_per_batch);
+    const bench::Play play{world_.one_sided().view(*segment_),
+                           spin_,
+                           in_,
+                           out_->data(),
+                           bytes_,
+                           reinterpret_cast<std::uint64_t*>(segment_->local()),
+                           played_,
+                           steps};
+    launch(world_.device(), bench::play_kernel(), play, {1, kPlayThreads}, stream_);
+    played_ += steps;
+  }
 
   using Batch = void (Player::*)();
 
@@ -153,17 +168,17 @@ class Player {
     const std::uint64_t start = now_ns();
     for (int b = 0; b < setup_.batches; ++b) {
       (this->*batch)();
-      if ((b + 1) % setup_.batches_inflight == 0) world_.synchronize(stream_);
+      if ((b + 1) % setup_.batches_inflight == 0) finish();
     }
     const double elapsed_s = static_cast<double>(now_ns() - start) * 1e-9;
     return {elapsed_s / steps, (cpu_s(RUSAGE_THREAD) - thread_s) / steps, (cpu_s(RUSAGE_SELF) - process_s) / steps};
   }
 
   void begin(int kernel_us) {
-    spin_ = {static_cast<std::uint64_t>(kernel_us) * 1000, word(*in_), word(*out_)};
+    spin_ = {static_cast<std::uint64_t>(kernel_us) * 1000, word(in_), word(out_->data())};
     const std::vector<std::byte> zeros(bytes_);
-    for (const auto& memory : {in_, out_}) {
-      world_.device().copy(memory->data(), zeros.data(), zeros.size(), stream_);
+    for (std::byte* const memory : {in_, out_->data()}) {
+      world_.device().copy(memory, zeros.data(), zeros.size(), stream_);
       world_.synchronize(stream_);
     }
     world_.barrier();
@@ -182,7 +197,17 @@ class Player {
   }
 
  private:
-  static std::uint64_t* word(const Memory& memory) { return reinterpret_cast<std::uint64_t*>(memory.data()); }
+  static constexpr std::size_t kHead = 64;  // of the segment: the count of balls that came by kernels
+  static constexpr int kPlayThreads = 128;
+
+  static std::uint64_t* word(std::byte* address) { return reinterpret_cast<std::uint64_t*>(address); }
+  // Until the stream is done; most of the time asleep.
+  void finish() {
+    constexpr auto kNap = std::chrono::microseconds(20);
+    const std::shared_ptr<Event> end = world_.device().record(stream_);
+    while (!end->done()) std::this_thread::sleep_for(kNap);
+    world_.synchronize(stream_);
+  }
   static void check(Status status) {
     if (status != Status::ok) fail(ErrorCode::aborted, "a message ended with status ", name_of(status));
   }
@@ -192,12 +217,13 @@ class Player {
   const Setup& setup_;
   std::size_t bytes_;
   int peer_;
-  std::shared_ptr<Memory> in_;
+  std::shared_ptr<Segment> segment_;
+  std::byte* in_;
   std::shared_ptr<Memory> out_;
   Stream stream_;
   bench::Spin spin_;
+  std::uint64_t played_ = 0;
   std::shared_ptr<Graph> graph_;
-  std::vector<std::shared_ptr<Request>> kept_;  // of captured batches: they live in the graph
 };
 
 struct Way {
@@ -209,6 +235,7 @@ constexpr std::array kWays = {
     Way{"synchronous", &Player::synchronous_batch},
     Way{"ordered", &Player::enqueue_batch},
     Way{"captured", &Player::replay_batch},
+    Way{"kernel", &Player::play_batch},
 };
 
 void print(const Way& way, int kernel_us, const std::vector<Sample>& samples) {

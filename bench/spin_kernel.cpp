@@ -2,12 +2,19 @@
 
 namespace onstream::bench {
 
-const Kernel& spin_kernel() {
 #ifdef ONSTREAM_WITH_CUDA
-  static const Kernel kernel{"spin", host_entry<Spin>, cuda_spin()};
+#define ONSTREAM_CUDA_ADDRESS(address) address
 #else
-  static const Kernel kernel{"spin", host_entry<Spin>, nullptr};
+#define ONSTREAM_CUDA_ADDRESS(address) nullptr
 #endif
+
+const Kernel& spin_kernel() {
+  static const Kernel kernel{"spin", host_entry<Spin>, ONSTREAM_CUDA_ADDRESS(cuda_spin())};
+  return kernel;
+}
+
+const Kernel& play_kernel() {
+  static const Kernel kernel{"play", host_entry<Play>, ONSTREAM_CUDA_ADDRESS(cuda_play())};
   return kernel;
 }
 

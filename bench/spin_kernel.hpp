@@ -1,10 +1,13 @@
-// The kernel of ping-kernel-pong: computes for a given time, then passes a count on.
+// The kernels of ping-kernel-pong: one computes for a given time, then passes a count on; the other plays many steps,
+// and sends and waits itself.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "onstream/device/group.hpp"
 #include "onstream/device/kernel.hpp"
+#include "onstream/one_sided/device.hpp"
 
 namespace onstream::bench {
 
@@ -22,9 +25,41 @@ struct Spin {
   }
 };
 
+// One block. Rank 0 waits for the ball, computes and sends; rank 1 sends, waits and computes. `come` counts the balls
+// that came, over all kernels: `before` of them were there before this one.
+struct Play {
+  SegmentView view;
+  Spin spin;
+  std::byte* in = nullptr;
+  const std::byte* out = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint64_t* come = nullptr;
+  std::uint64_t before = 0;
+  std::uint64_t steps = 0;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    for (std::uint64_t step = before + 1; step <= before + steps; ++step) {
+      if (view.rank == 1) send(group, step);
+      if (view.wait(group, come, Compare::eq, step) != Status::ok) return;
+      spin(group);
+      group.sync();  // the count was written
+      if (view.rank == 0) send(group, step);
+    }
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_BODY void send(const Group& group, std::uint64_t step) const {
+    view.put_signal(group, in, out, bytes, come, step, SignalOp::set, 1 - view.rank);
+  }
+};
+
 const Kernel& spin_kernel();
+const Kernel& play_kernel();
 #ifdef ONSTREAM_WITH_CUDA
 const void* cuda_spin();  // spin_kernel.cu
+const void* cuda_play();
 #endif
 
 }  // namespace onstream::bench

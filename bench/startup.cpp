@@ -17,6 +17,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/devices.hpp"
+#include "onstream/device/disposal.hpp"
 #include "onstream/world/world.hpp"
 #include "options.hpp"
 
@@ -60,15 +61,20 @@ Made make_world(const Launch& launch, const Parameters& parameters) {
 }
 
 // What the ranks of this rank's GPU have taken of its memory since the object was made, by the driver's account. The
-// ranks meet before each look: every context is there at the first, every world at the second.
+// ranks meet before each look, here in a world of host memory: every context is there at the first, every world at the
+// second.
 class Taken {
  public:
-  Taken(Device& device, World& meeting) : device_(device) {
-    for (const std::string& one : meeting.fabric()->all_gather("bench.gpu", device.identity())) {
+  Taken(Device& device, const Launch& launch) : device_(device) {
+    constexpr double kMomentS = 10;
+    require(Disposal::of_process().finish(kMomentS), "the memory of earlier worlds was not freed within ", kMomentS,
+            " s");
+    const std::shared_ptr<World> meeting = World::create(launch, bench::parameters_from("host", {}));
+    for (const std::string& one : meeting->fabric()->all_gather("bench.gpu", device.identity())) {
       sharers_ += one == device.identity() ? 1 : 0;
     }
     before_ = device_.free_bytes();
-    meeting.barrier();
+    meeting->barrier();
   }
   std::size_t of_each_rank(World& world) const {
     world.barrier();
@@ -87,14 +93,10 @@ void run(const Setup& setup) {
   const Launch launch = launch_from_environment();
   const Parameters parameters = bench::parameters_from(setup.device, setup.parameters);
   const std::shared_ptr<Device> device = open_device(parameters.device, launch.local_rank);
-  // A world of host memory, to meet in before there is a first one.
-  std::shared_ptr<World> meeting = World::create(launch, bench::parameters_from("host", {}));
-  const Taken taken(*device, *meeting);
-  meeting = nullptr;
-
+  const Taken by_first(*device, launch);
   Made made = make_world(launch, parameters);
   const double first_s = made.seconds;
-  const std::size_t taken_bytes = taken.of_each_rank(*made.world);
+  const std::size_t first_bytes = by_first.of_each_rank(*made.world);
   std::vector<double> samples_s;
   for (int s = 0; s < setup.samples; ++s) {
     made.world->barrier();
@@ -102,10 +104,16 @@ void run(const Setup& setup) {
     made = make_world(launch, parameters);
     samples_s.push_back(made.seconds);
   }
+  made.world->barrier();
+  made.world = nullptr;
+  const Taken by_last(*device, launch);
+  made = make_world(launch, parameters);
+  const std::size_t world_bytes = by_last.of_each_rank(*made.world);
   if (launch.rank == 0) {
     std::cout << concat("{\"device\":", bench::quoted(device->name()), ",\"device_kind\":\"", name_of(device->kind()),
                         "\",\"ranks\":", launch.size, ",\"device_bytes\":",
-                        device->kind() == DeviceKind::cuda ? taken_bytes : made.world->fabric()->device_bytes(),
+                        device->kind() == DeviceKind::cuda ? world_bytes : made.world->fabric()->device_bytes(),
+                        ",\"first_bytes\":", first_bytes,
                         ",\"lane_bytes\":", made.world->device_bytes(),
                         ",\"world\":", bench::quoted(made.world->describe()),
                         ",\"first_s\":", bench::seconds_text(first_s),

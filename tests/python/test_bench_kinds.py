@@ -143,7 +143,7 @@ def test_ping_kernel_pong_times_every_way_and_the_cpu_of_each() -> None:
     settings = ping_kernel_pong.Settings(kernel_us=(0, 200), batches=2, steps_per_batch=5, samples=2)
     rows = ping_kernel_pong.measure(settings)["rows"]
     assert [(row["kernel_us"], row["way"]) for row in rows] == [
-        (kernel_us, way) for kernel_us in (0, 200) for way in ("synchronous", "ordered", "captured")
+        (kernel_us, way) for kernel_us in (0, 200) for way in ("synchronous", "ordered", "captured", "kernel")
     ]
     assert all(row["gain"] == 1.0 for row in rows if row["way"] == "synchronous")
     kernels = 2 * 10 - 1  # rank 0 does not wait for the other's last one

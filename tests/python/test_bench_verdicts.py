@@ -192,6 +192,12 @@ def test_readme_is_in_step_with_the_committed_results() -> None:
     assert text == tool.with_section(text, tool.section(ROOT)), "run: .venv/bin/python tools/readme_table.py"
 
 
+def test_the_page_of_figures_is_in_step_with_the_committed_results() -> None:
+    text = (ROOT / "docs" / "figures.md").read_text()
+    assert text == readme_tool().page(ROOT), "run: .venv/bin/python tools/readme_table.py"
+    assert {"## startup, NVIDIA H200", "## ping-kernel-pong, NVIDIA H200"} <= set(text.splitlines())
+
+
 def test_committed_results_say_how_they_were_come_by() -> None:
     files = sorted((ROOT / "bench" / "results").glob("*-message*.json"))
     if not files:

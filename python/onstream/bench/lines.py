@@ -86,12 +86,19 @@ def _aggregation(result: dict[str, Any]) -> list[str]:
 def _startup(result: dict[str, Any]) -> list[str]:
     lines = [
         f"{result['device']}; the device open before, from the last rank's call to the last rank's return",
-        f"{'ranks':>6} {'a world':>12} {'the first':>12} {'device memory of each rank':>28}",
+        f"{'ranks':>6} {'a world':>12} {'the first':>12} {'device memory of each rank':>28} {'and kernels':>12}",
     ]
     for row in result["rows"]:
         held = f"{row['device_bytes'] / MIB:.2f} MiB"
-        lines.append(f"{row['ranks']:>6} {row['start_s']:>10.3f} s {row['first_s']:>10.3f} s {held:>28}")
+        first = first_held(row)
+        lines.append(f"{row['ranks']:>6} {row['start_s']:>10.3f} s {row['first_s']:>10.3f} s {held:>28} {first:>12}")
     return [*lines, *(setup_verdict(verdict) for verdict in result["verdicts"])]
+
+
+def first_held(row: dict[str, Any]) -> str:
+    """Device memory of a process's first world, which brings the code of the kernels."""
+    held: int = row.get("first_bytes", 0)
+    return f"{held / MIB:.2f} MiB" if held > 0 else "-"
 
 
 def setup_verdict(verdict: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`onstream bench ping-kernel-pong`: wait, compute, send, between two ranks; driven by the host, or by the stream.
+"""`onstream bench ping-kernel-pong`: wait, compute, send, between two ranks; driven by the host, the stream, or the kernel.
 
 What is timed, and the ways of driving it, stand in bench/ping_kernel_pong.cpp. The gain is the synchronous step's time
 over the way's; CPU time is that of the calling thread, which a stream-ordered program leaves free.
@@ -20,6 +20,7 @@ WAYS = {
     "synchronous": "the host waits for each",
     "ordered": "stream-ordered, eager",
     "captured": "stream-ordered, captured",
+    "kernel": "one kernel a batch puts and waits",
 }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from . import am, collective, one_sided, paths, upc
 from .cases import RINGS
-from .lines import changes_of, collective_verdicts, figure, lines_of_any, setup_verdict, short_how
+from .lines import changes_of, collective_verdicts, figure, first_held, lines_of_any, setup_verdict, short_how
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
 from .plot import Line, Plot, Point, Rule, svg
@@ -360,10 +360,12 @@ def _startup(result: dict[str, Any]) -> Iterator[str]:
             f"{row['start_s']:.3f} s",
             f"{row['first_s']:.3f} s",
             f"{row['device_bytes'] / 2**20:.2f} MiB",
+            first_held(row),
         ]
         for row in result["rows"]
     ]
-    yield f"<article>{_table(['ranks', 'a world', 'the first', 'device memory of each rank'], body)}</article></section>"
+    head = ["ranks", "a world", "the first", "device memory of each rank", "with the code of the kernels"]
+    yield f"<article>{_table(head, body)}</article></section>"
 
 
 def _ping_kernel_pong(result: dict[str, Any]) -> Iterator[str]:
