@@ -20,6 +20,7 @@ int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
 
 #include <fcntl.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -334,6 +335,45 @@ CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
   device->synchronize(first);
   CHECK(word[1] == 1);  // had the other kernel waited for its end, it would have given up
   CHECK(word_at(*device, sum->data() + 8) == 5);
+  device->destroy_stream(first);
+  device->destroy_stream(second);
+}
+
+// Whoever lets go of pinned memory waits for the kernels that run. Others must be able to launch the very work that
+// those wait for meanwhile: device/disposal.hpp relies on that.
+CASE(work_starts_while_another_thread_waits_to_let_go_of_pinned_memory) {
+  const std::shared_ptr<Device> device = gpu();
+  const Kernel waiting{"await_word", &host_entry<AwaitWord>, await_word_entry()};
+  const std::shared_ptr<Memory> flags = device->allocate(64, MemoryKind::pinned);
+  const std::shared_ptr<Memory> sum = device->allocate(64, MemoryKind::device);
+  auto* word = reinterpret_cast<std::uint64_t*>(flags->data());
+  device->load(waiting);
+  add_and_wait(*device, sum->data(), 1);
+  const Stream first = device->create_stream();
+  const Stream second = device->create_stream();
+  for (std::uint64_t round = 1; round <= 5; ++round) {
+    HostGroup::store_release(word, 0);
+    std::shared_ptr<Memory> page = device->allocate(4096, MemoryKind::pinned);
+    launch(*device, waiting, AwaitWord{word, word + 1}, {1, 32}, first);
+    std::atomic<bool> begun = false;
+    std::atomic<bool> gone = false;
+    std::thread freeing([&] {
+      begun = true;
+      page = nullptr;
+      gone = true;
+    });
+    // Once it has begun it is given a moment to get to where it waits, if it does.
+    constexpr std::uint64_t kMomentNs = 20'000'000;
+    while (!begun) std::this_thread::yield();
+    for (const std::uint64_t start = now_ns(); !gone && now_ns() - start < kMomentNs;) std::this_thread::yield();
+    add(*device, sum->data(), 1, second);
+    device->synchronize(second);
+    HostGroup::store_release(word, 1);
+    device->synchronize(first);
+    freeing.join();
+    CHECK(word[1] == 1);  // had the launch waited for the kernel's end, that would have given up
+    CHECK(word_at(*device, sum->data()) == round + 1);
+  }
   device->destroy_stream(first);
   device->destroy_stream(second);
 }
