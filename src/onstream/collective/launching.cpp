@@ -243,20 +243,7 @@ class Preparing {
   }
 
   Portion portion(std::uint32_t peer) const {
-    const std::size_t p = peer;
-    const std::size_t element = size_of(call_.type);
-    switch (call_.kind) {
-      case OpKind::all_gather: return {0, bytes_, bytes_ * p, bytes_};
-      case OpKind::all_to_all: return {bytes_ * p, bytes_, bytes_ * p, bytes_};
-      case OpKind::gather: return {0, peer == root() ? bytes_ : 0, bytes_ * p, is_root() ? bytes_ : 0};
-      case OpKind::scatter: return {bytes_ * p, is_root() ? bytes_ : 0, 0, peer == root() ? bytes_ : 0};
-      case OpKind::broadcast: return {0, is_root() ? bytes_ : 0, 0, peer == root() ? bytes_ : 0};
-      case OpKind::all_gather_v:
-        return {0, bytes_, call_.receive_offsets[p] * element, call_.receive_counts[p] * element};
-      default:
-        return {call_.send_offsets[p] * element, call_.send_counts[p] * element, call_.receive_offsets[p] * element,
-                call_.receive_counts[p] * element};
-    }
+    return portion_of(call_, static_cast<int>(rank_), static_cast<int>(peer));
   }
 
   template <int kMost>
@@ -281,10 +268,7 @@ class Preparing {
       body.rounds =
           static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));
     }
-    // In place, an all_to_all overwrites what it has not sent yet.
-    const bool clobbers =
-        call_.input == call_.output && (call_.kind == OpKind::all_to_all || call_.kind == OpKind::all_to_all_v);
-    body.direct = !clobbers && expose_for_move(body.portions, body.at) ? 1 : 0;
+    body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.at) ? 1 : 0;
     // The grid is the same on every rank, which do not all know what the others move.
     if (call_.kind == OpKind::broadcast || call_.kind == OpKind::gather || call_.kind == OpKind::scatter) work = bytes_;
     constexpr std::size_t kEnough = std::size_t{1} << 60;
