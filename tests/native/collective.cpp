@@ -67,12 +67,14 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
       const OwnStream stream(world);
       for (const Where where : places(world)) {
         for (const OpKind kind : kReductions) {
-          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 200'001, Algorithm::direct, where},
-                          &stream);
+          for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+            check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 200'001, algorithm, where}, &stream);
+          }
         }
         for (const OpKind kind : kMoves) {
-          check_move(world, kind, 1'500'001, Algorithm::direct, where, &stream);
-          check_move(world, kind, 1'500'001, Algorithm::copy, where, &stream);
+          for (const Algorithm algorithm : {Algorithm::direct, Algorithm::copy, Algorithm::ring}) {
+            check_move(world, kind, 1'500'001, algorithm, where, &stream);
+          }
         }
       }
     });
@@ -83,9 +85,15 @@ CASE(buffers_that_only_some_peers_can_address_take_the_stage_everywhere) {
   run_ranks(3, quick("host"), [](World& world) {
     const Where where = world.rank() == 1 ? Where::plain : Where::reachable;
     for (const OpKind kind : kReductions) {
-      check_reduction(world, {kind, ElementType::int16, ReduceOp::sum, 50'000, Algorithm::direct, where}, nullptr);
+      for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+        check_reduction(world, {kind, ElementType::int16, ReduceOp::sum, 50'000, algorithm, where}, nullptr);
+      }
     }
-    for (const OpKind kind : kMoves) check_move(world, kind, 100'000, Algorithm::direct, where, nullptr);
+    for (const OpKind kind : kMoves) {
+      for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+        check_move(world, kind, 100'000, algorithm, where, nullptr);
+      }
+    }
   });
 }
 
@@ -225,7 +233,10 @@ CASE(sixty_four_ranks_agree) {
     }
     check_move(world, OpKind::all_to_all, 64, Algorithm::lines, Where::reachable, nullptr);
     check_move(world, OpKind::all_to_all, 64, Algorithm::direct, Where::plain, nullptr);
-    check_move(world, OpKind::all_gather, 64, Algorithm::copy, Where::reachable, nullptr);
+    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring}) {
+      check_move(world, OpKind::all_gather, 64, algorithm, Where::reachable, nullptr);
+    }
+    check_move(world, OpKind::broadcast, 5000, Algorithm::ring, Where::reachable, nullptr);
   });
 }
 

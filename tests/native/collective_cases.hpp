@@ -28,7 +28,8 @@ inline std::vector<ReduceOp> ops_for(ElementType type) {
   return ops;
 }
 
-constexpr Algorithm kEach[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct, Algorithm::copy};
+constexpr Algorithm kEach[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct, Algorithm::copy,
+                               Algorithm::ring};
 // Those that add in the order of the ranks.
 constexpr Algorithm kSameBits[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct};
 

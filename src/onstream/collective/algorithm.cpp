@@ -88,12 +88,32 @@ double copy_cost(const CollectiveCall& call, const Machine& machine) {
   return kHosts + kEngine + moved / costs_of(machine.device).bulk_bytes_per_us;
 }
 
+std::string ring_why_not(const CollectiveCall& call, const Machine&) {
+  const bool goes_round = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter ||
+                          call.kind == OpKind::all_gather || call.kind == OpKind::broadcast;
+  return goes_round ? "" : "it is for all_reduce, reduce_scatter, all_gather and broadcast";
+}
+double ring_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double bytes = message_bytes(call);
+  double steps = machine.size - 1;
+  double moved = bytes * steps;
+  if (call.kind == OpKind::all_reduce) {
+    moved = 2 * moved / machine.size;
+    steps *= 2;
+  }
+  if (call.kind == OpKind::broadcast) moved = bytes;
+  return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
+}
+
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
     {Algorithm::direct, "from buffer to buffer, or through the stage", direct_why_not, direct_cost},
     {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
      "its calls wait for the other ranks' hosts"},
+    {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
+     "it adds in the order of the ring, and other links than a ring's stay idle"},
 }};
 
 }  // namespace

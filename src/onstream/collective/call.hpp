@@ -23,9 +23,10 @@ enum class Algorithm : std::uint32_t {
   lines,      // everything to everybody, as flagged lines
   two_shot,   // all_reduce: parts to their owners and sums to all, as flagged lines
   direct,     // from buffer to buffer, or through the stage
-  copy        // moves only: by the copy engine, without any kernel; buffers that peers can address
+  copy,       // moves only: by the copy engine, without any kernel; buffers that peers can address
+  ring        // round the ranks in both directions; sums in the order of the ring
 };
-constexpr int kAlgorithms = 5;
+constexpr int kAlgorithms = 6;
 const char* name_of(Algorithm algorithm);
 Algorithm algorithm_of(const std::string& name);
 

@@ -9,6 +9,8 @@
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/kernels.hpp"
+#include "onstream/collective/ring_move.hpp"
+#include "onstream/collective/ring_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
 
 namespace onstream::collective {
@@ -74,6 +76,24 @@ class Preparing {
     if (!reduces(call_.kind)) return near ? bulk_move<kNear>() : bulk_move<kMostRanks>();
     // A GPU among many ranks takes the stage: it has no kernel with so many addresses.
     return near || !on_host_ ? bulk_reduce<kNear>(near) : bulk_reduce<kMostRanks>(true);
+  }
+
+  Launching ring() {
+    Launching out;
+    if (!reduces(call_.kind)) {
+      RingMove body;
+      fill_ring(body);
+      out.set(ring_move_kernel(), body, bulk_grid(bytes_));
+      return out;
+    }
+    with_rule([&]<class Rule>() {
+      RingReduce<Rule> body;
+      fill_ring(body);
+      body.op = call_.op;
+      body.factor = factor();
+      out.set(ring_reduce_kernel(call_.type), body, bulk_grid(bytes_));
+    });
+    return out;
   }
 
  private:
@@ -242,6 +262,27 @@ class Preparing {
     return all;
   }
 
+  void fill_ring(RingWork& body) {
+    body.view = channel_.view();
+    body.input = input_;
+    body.output = output_;
+    body.bytes = bytes_;
+    body.root = root();
+    body.kind = call_.kind;
+    body.signature = signature_of(call_);
+    const std::uint32_t next = (rank_ + 1) % size_;
+    const std::uint32_t previous = (rank_ + size_ - 1) % size_;
+    body.direct = expose_all(next, body.for_next) && expose_all(previous, body.for_previous) ? 1 : 0;
+  }
+
+  bool expose_all(std::uint32_t peer, Whereabouts& out) {
+    if (peer == rank_) return true;
+    const auto rank = static_cast<int>(rank_);
+    const auto size = static_cast<int>(size_);
+    return expose(input_, call_.input_bytes(rank, size), peer, out.input) &&
+           expose(output_, call_.output_bytes(rank, size), peer, out.output);
+  }
+
   Portion portion(std::uint32_t peer) const {
     return portion_of(call_, static_cast<int>(rank_), static_cast<int>(peer));
   }
@@ -309,6 +350,7 @@ Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>
   switch (algorithm) {
     case Algorithm::lines: return preparing.lines();
     case Algorithm::two_shot: return preparing.two_shot();
+    case Algorithm::ring: return preparing.ring();
     default: return preparing.direct();
   }
 }
