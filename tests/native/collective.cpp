@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <span>
 
 #include "check.hpp"
 #include "collective_cases.hpp"
@@ -109,8 +110,9 @@ CASE(two_shot_is_right_up_to_the_size_of_its_slots) {
   });
 }
 
-CASE(sums_of_floats_have_the_same_bits_by_each_in_order_algorithm_and_on_every_rank) {
-  on_all_devices(4, [](World& world) {
+// Sums of floats whose order matters: `each` algorithm after the other, the same bits every time and on every rank.
+void check_bits(std::span<const Algorithm> each) {
+  on_all_devices(4, [&](World& world) {
     constexpr std::size_t kCount = 10'007;
     std::vector<float> values(kCount);
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -122,7 +124,7 @@ CASE(sums_of_floats_have_the_same_bits_by_each_in_order_algorithm_and_on_every_r
     TestBuffer output(world, bytes.size());
     input.write(bytes);
     std::vector<unsigned char> first;
-    for (const Algorithm algorithm : kSameBits) {
+    for (const Algorithm algorithm : each) {
       CollectiveCall call = all_reduce({input.data(), output.data(), kCount, ElementType::float32});
       call.algorithm = algorithm;
       world.collective().run(call);
@@ -132,6 +134,13 @@ CASE(sums_of_floats_have_the_same_bits_by_each_in_order_algorithm_and_on_every_r
     const std::string mine(first.begin(), first.end());
     for (const std::string& other : world.fabric()->all_gather("the results of a test", mine)) CHECK(other == mine);
   });
+}
+
+CASE(sums_of_floats_have_the_same_bits_by_each_algorithm_in_order_and_on_every_rank) { check_bits(kSameBits); }
+
+CASE(sums_round_a_ring_have_the_same_bits_on_every_rank_and_again) {
+  constexpr Algorithm kTwice[] = {Algorithm::ring, Algorithm::ring};
+  check_bits(kTwice);
 }
 
 CASE(counts_may_differ_from_rank_to_rank) {

@@ -217,11 +217,28 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
           large.find("do not fit the slots") != std::string::npos);
     call.algorithm = Algorithm::direct;
     CHECK(world.collective().explain(call).find("asked for") != std::string::npos);
+    CHECK(world.collective().explain(call).find("only for those who ask for it: it adds in the order of the ring") !=
+          std::string::npos);
     const CollectiveCall move = all_gather({buffer.data(), buffer.data(), 1000});
     CHECK(world.collective().explain(move).find("copy: ") != std::string::npos &&
           world.collective().explain(move).find("only for those who ask for it: its calls wait") != std::string::npos);
     CHECK(world.collective().explain(call).find("copy: copy engines do not add") != std::string::npos);
   });
+}
+
+CASE(what_is_only_for_those_who_ask_is_never_chosen_by_itself) {
+  for (const DeviceKind device : {DeviceKind::host, DeviceKind::cuda}) {
+    for (const OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::broadcast}) {
+      for (std::size_t count = 1; count < std::size_t{1} << 31; count *= 4) {
+        CollectiveCall call;
+        call.kind = kind;
+        call.count = count;
+        call.type = ElementType::float32;
+        const collective::AlgorithmRow& row = collective::choose(call, {device, 0, 64, 16384});
+        CHECK(std::ranges::find(kSameBits, row.algorithm) != std::end(kSameBits));
+      }
+    }
+  }
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

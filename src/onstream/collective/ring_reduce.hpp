@@ -2,8 +2,9 @@
 // own to it, and the last has the sum; all_reduce then passes the sums on round the ring.
 //
 // A part is added up in the order in which it comes round, and its partial sums are of its own type. So sums of floats
-// have other bits than those that rules.hpp adds in the order of the ranks; they are the same in every run, and on
-// every rank. all_reduce from buffer to buffer keeps the partial sums in its output; otherwise they lie in the stage.
+// have other bits than those that rules.hpp adds in the order of the ranks. They are the same on every rank, but depend
+// on how the data is cut. all_reduce from buffer to buffer keeps the partial sums in its output; otherwise they lie in
+// the stage.
 #pragma once
 
 #include "onstream/collective/ring.hpp"
