@@ -68,12 +68,12 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
       const OwnStream stream(world);
       for (const Where where : places(world)) {
         for (const OpKind kind : kReductions) {
-          for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+          for (const Algorithm algorithm : kBulk) {
             check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 200'001, algorithm, where}, &stream);
           }
         }
         for (const OpKind kind : kMoves) {
-          for (const Algorithm algorithm : {Algorithm::direct, Algorithm::copy, Algorithm::ring}) {
+          for (const Algorithm algorithm : {Algorithm::direct, Algorithm::copy, Algorithm::ring, Algorithm::tree}) {
             check_move(world, kind, 1'500'001, algorithm, where, &stream);
           }
         }
@@ -86,12 +86,12 @@ CASE(buffers_that_only_some_peers_can_address_take_the_stage_everywhere) {
   run_ranks(3, quick("host"), [](World& world) {
     const Where where = world.rank() == 1 ? Where::plain : Where::reachable;
     for (const OpKind kind : kReductions) {
-      for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+      for (const Algorithm algorithm : kBulk) {
         check_reduction(world, {kind, ElementType::int16, ReduceOp::sum, 50'000, algorithm, where}, nullptr);
       }
     }
     for (const OpKind kind : kMoves) {
-      for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+      for (const Algorithm algorithm : kBulk) {
         check_move(world, kind, 100'000, algorithm, where, nullptr);
       }
     }
@@ -138,9 +138,11 @@ void check_bits(std::span<const Algorithm> each) {
 
 CASE(sums_of_floats_have_the_same_bits_by_each_algorithm_in_order_and_on_every_rank) { check_bits(kSameBits); }
 
-CASE(sums_round_a_ring_have_the_same_bits_on_every_rank_and_again) {
-  constexpr Algorithm kTwice[] = {Algorithm::ring, Algorithm::ring};
-  check_bits(kTwice);
+CASE(sums_round_a_ring_or_up_a_tree_have_the_same_bits_on_every_rank_and_again) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree}) {
+    const Algorithm twice[] = {algorithm, algorithm};
+    check_bits(twice);
+  }
 }
 
 CASE(counts_may_differ_from_rank_to_rank) {
@@ -245,7 +247,11 @@ CASE(sixty_four_ranks_agree) {
     for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring}) {
       check_move(world, OpKind::all_gather, 64, algorithm, Where::reachable, nullptr);
     }
-    check_move(world, OpKind::broadcast, 5000, Algorithm::ring, Where::reachable, nullptr);
+    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree}) {
+      check_move(world, OpKind::broadcast, 5000, algorithm, Where::reachable, nullptr);
+      check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 5000, algorithm, Where::plain},
+                      nullptr);
+    }
   });
 }
 

@@ -28,8 +28,10 @@ inline std::vector<ReduceOp> ops_for(ElementType type) {
   return ops;
 }
 
-constexpr Algorithm kEach[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct, Algorithm::copy,
-                               Algorithm::ring};
+constexpr Algorithm kEach[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct,
+                               Algorithm::copy,  Algorithm::ring,     Algorithm::tree};
+// Those for large ones that go through the stage where they have to.
+constexpr Algorithm kBulk[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree};
 // Those that add in the order of the ranks.
 constexpr Algorithm kSameBits[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct};
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 
 #include "onstream/base/error.hpp"
@@ -106,6 +107,18 @@ double ring_cost(const CollectiveCall& call, const Machine& machine) {
   return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
 }
 
+std::string tree_why_not(const CollectiveCall& call, const Machine&) {
+  const bool climbs = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce || call.kind == OpKind::broadcast;
+  return climbs ? "" : "it is for all_reduce, reduce and broadcast";
+}
+// The root moves as much as it has children; windows follow each other along the levels.
+double tree_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double levels = std::ceil(std::log2(machine.size));
+  const double ways = call.kind == OpKind::all_reduce ? 2 : 1;
+  return costs.bulk_us + ways * levels * (costs.lines_us + message_bytes(call) / costs.bulk_bytes_per_us);
+}
+
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
@@ -114,6 +127,7 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
      "its calls wait for the other ranks' hosts"},
     {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
      "it adds in the order of the ring, and other links than a ring's stay idle"},
+    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree"},
 }};
 
 }  // namespace

@@ -24,9 +24,10 @@ enum class Algorithm : std::uint32_t {
   two_shot,   // all_reduce: parts to their owners and sums to all, as flagged lines
   direct,     // from buffer to buffer, or through the stage
   copy,       // moves only: by the copy engine, without any kernel; buffers that peers can address
-  ring        // round the ranks in both directions; sums in the order of the ring
+  ring,       // round the ranks in both directions; sums in the order of the ring
+  tree        // up and down a binomial tree; sums in the order of the tree
 };
-constexpr int kAlgorithms = 6;
+constexpr int kAlgorithms = 7;
 const char* name_of(Algorithm algorithm);
 Algorithm algorithm_of(const std::string& name);
 

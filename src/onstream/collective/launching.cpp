@@ -9,8 +9,8 @@
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/kernels.hpp"
-#include "onstream/collective/ring_move.hpp"
-#include "onstream/collective/ring_reduce.hpp"
+#include "onstream/collective/pass_move.hpp"
+#include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
 
 namespace onstream::collective {
@@ -78,20 +78,20 @@ class Preparing {
     return near || !on_host_ ? bulk_reduce<kNear>(near) : bulk_reduce<kMostRanks>(true);
   }
 
-  Launching ring() {
+  Launching pass(Shape shape) {
     Launching out;
     if (!reduces(call_.kind)) {
-      RingMove body;
-      fill_ring(body);
-      out.set(ring_move_kernel(), body, bulk_grid(bytes_));
+      PassMove body;
+      fill_pass(body, shape);
+      out.set(pass_move_kernel(), body, bulk_grid(bytes_));
       return out;
     }
     with_rule([&]<class Rule>() {
-      RingReduce<Rule> body;
-      fill_ring(body);
+      PassReduce<Rule> body;
+      fill_pass(body, shape);
       body.op = call_.op;
       body.factor = factor();
-      out.set(ring_reduce_kernel(call_.type), body, bulk_grid(bytes_));
+      out.set(pass_reduce_kernel(call_.type), body, bulk_grid(bytes_));
     });
     return out;
   }
@@ -262,17 +262,21 @@ class Preparing {
     return all;
   }
 
-  void fill_ring(RingWork& body) {
+  void fill_pass(PassWork& body, Shape shape) {
     body.view = channel_.view();
     body.input = input_;
     body.output = output_;
     body.bytes = bytes_;
-    body.root = root();
+    body.root = has_root(call_.kind) ? root() : 0;
     body.kind = call_.kind;
+    body.shape = shape;
     body.signature = signature_of(call_);
-    const std::uint32_t next = (rank_ + 1) % size_;
-    const std::uint32_t previous = (rank_ + size_ - 1) % size_;
-    body.direct = expose_all(next, body.for_next) && expose_all(previous, body.for_previous) ? 1 : 0;
+    bool all = true;
+    for (int i = 0; i < PassWork::kMostNear && all; ++i) {
+      const std::uint32_t peer = body.neighbour(i);
+      if (peer < size_) all = expose_all(peer, body.near[i]);
+    }
+    body.direct = all ? 1 : 0;
   }
 
   bool expose_all(std::uint32_t peer, Whereabouts& out) {
@@ -350,7 +354,8 @@ Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>
   switch (algorithm) {
     case Algorithm::lines: return preparing.lines();
     case Algorithm::two_shot: return preparing.two_shot();
-    case Algorithm::ring: return preparing.ring();
+    case Algorithm::ring: return preparing.pass(Shape::ring);
+    case Algorithm::tree: return preparing.pass(Shape::tree);
     default: return preparing.direct();
   }
 }
