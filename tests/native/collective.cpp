@@ -68,15 +68,38 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
       const OwnStream stream(world);
       for (const Where where : places(world)) {
         for (const OpKind kind : kReductions) {
-          for (const Algorithm algorithm : kBulk) {
-            check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 200'001, algorithm, where}, &stream);
-          }
+          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 200'001, Algorithm::direct, where},
+                          &stream);
         }
-        for (const OpKind kind : kMoves) {
-          for (const Algorithm algorithm : {Algorithm::direct, Algorithm::copy, Algorithm::ring, Algorithm::tree}) {
-            check_move(world, kind, 1'500'001, algorithm, where, &stream);
-          }
+        for (const OpKind kind : kMoves) check_move(world, kind, 1'500'001, Algorithm::direct, where, &stream);
+      }
+    });
+  }
+}
+
+CASE(large_ones_are_right_by_copies_rings_and_trees) {
+  on_all_devices(3, [](World& world) {
+    const OwnStream stream(world);
+    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring, Algorithm::tree}) {
+      for (const OpKind kind : kReductions) {
+        check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 300'001, algorithm}, &stream);
+      }
+      for (const OpKind kind : kMoves) check_move(world, kind, 900'001, algorithm, Where::reachable, &stream);
+    }
+  });
+}
+
+CASE(a_small_stage_is_filled_many_times) {
+  Parameters parameters = quick("host");
+  parameters.collective_stage_bytes = 4096;
+  for (const int size : {2, 3, 5}) {
+    run_ranks(size, parameters, [](World& world) {
+      for (const Algorithm algorithm : kBulk) {
+        for (const OpKind kind : kReductions) {
+          check_reduction(world, {kind, ElementType::int16, ReduceOp::premulsum, 10'001, algorithm, Where::plain},
+                          nullptr);
         }
+        for (const OpKind kind : kMoves) check_move(world, kind, 20'001, algorithm, Where::plain, nullptr);
       }
     });
   }

@@ -32,7 +32,7 @@ struct PassMove : PassWork {
 
  private:
   template <class Group>
-  ONSTREAM_BODY void round(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const Ring ring{*this};
     const bool staged = !meeting.direct();
     const Ring::Cut cut = ring.cut(group, staged);
@@ -64,7 +64,7 @@ struct PassMove : PassWork {
 
   // In step t the rank that is k behind the root takes the block's window number t - k.
   template <class Group>
-  ONSTREAM_BODY void along(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void along(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const Ring ring{*this};
     const bool staged = !meeting.direct();
     const Ring::Cut cut = ring.cut(group, staged);
@@ -96,7 +96,7 @@ struct PassMove : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY void down(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void down(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const Tree tree(*this);
     const bool staged = !meeting.direct();
     const std::uint64_t each = piece_of(group, bytes, 1, staged);

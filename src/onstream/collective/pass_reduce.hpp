@@ -51,7 +51,7 @@ struct PassReduce : PassWork {
   };
 
   template <class Group>
-  ONSTREAM_BODY void round(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const Ring ring{*this};
     const bool scatters = kind == OpKind::reduce_scatter;
     const bool staged = scatters || !meeting.direct();
@@ -87,7 +87,7 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY void climb(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void climb(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const Tree tree(*this);
     const bool staged = !meeting.direct();
     const bool down = kind == OpKind::all_reduce;
@@ -107,7 +107,7 @@ struct PassReduce : PassWork {
 
   // Of a rank without children: alone in its team, or a leaf, whose input the parent loads where it can.
   template <class Group>
-  ONSTREAM_BODY void give_own(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
+  ONSTREAM_CALL void give_own(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
                               const Tree::Piece& piece, bool staged) const {
     if (!tree.is_root() && !staged) return;
     Terms terms;
@@ -125,7 +125,7 @@ struct PassReduce : PassWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY void take_children(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
+  ONSTREAM_CALL void take_children(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
                                    const Tree::Piece& piece, bool staged) const {
     const bool down = kind == OpKind::all_reduce;
     const bool in_output = tree.is_root() || (down && !staged);
