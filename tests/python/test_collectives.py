@@ -178,6 +178,17 @@ def test_ranks_of_processes_agree(tmp_path: Path) -> None:
                 parts = np.repeat(np.arange(4) + 10 * world.rank, count)
                 got = world.all_to_all(parts)
                 assert (got == np.repeat(10 * np.arange(4) + world.rank, count)).all()
+                for algorithm in ("direct", "ring", "tree"):
+                    plain[:] = shared[:] = world.rank + 1
+                    assert (world.all_reduce(plain, algorithm=algorithm) == 10).all()
+                    assert (world.all_reduce(shared, algorithm=algorithm) == 10).all()
+                every = world.zeros(4 * count)
+                for algorithm in ("direct", "ring", "copy"):
+                    shared[:] = world.rank
+                    world.all_gather(shared, every, algorithm=algorithm)
+                    assert (every == np.repeat(np.arange(4), count)).all()
+                    every[:] = 0
+                    world.barrier()
             print("rank", world.rank, "agrees")
         """,
     )
