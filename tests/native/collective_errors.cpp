@@ -100,6 +100,18 @@ CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
   }
 }
 
+CASE(ranks_that_ask_for_different_algorithms_are_told) {
+  const Algorithm rows[][2] = {{Algorithm::direct, Algorithm::ring}, {Algorithm::ring, Algorithm::tree}};
+  for (const auto& row : rows) {
+    on_all_devices(3, [&](World& world) {
+      TestBuffer buffer(world, 4096);
+      CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1000, ElementType::int32});
+      call.algorithm = row[world.rank() == 1 ? 1 : 0];
+      CHECK_THROWS(world.collective().run(call), "reduction, root or algorithm");
+    });
+  }
+}
+
 CASE(copies_that_differ_are_refused_by_every_rank_and_the_world_goes_on) {
   on_all_devices(3, [](World& world) {
     constexpr std::size_t kBytes = 4096;

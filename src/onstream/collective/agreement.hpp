@@ -25,8 +25,7 @@ struct Say {
   std::uint64_t signature = 0;
   std::uint64_t output = 0;  // where the listener's device finds the output for its data
   std::uint64_t send_bytes = 0;
-  std::uint64_t receive_bytes = 0;
-  std::array<char, 152> trouble{};  // why the speaker cannot go on, or ""
+  std::array<char, 160> trouble{};  // why the speaker cannot go on, or ""
 
   void set_trouble(const std::string& text);  // as much of it as fits
 };
@@ -47,8 +46,8 @@ class Agreement {
   Agreement(std::shared_ptr<Segment> segment, int world_rank, int world_size)
       : segment_(std::move(segment)), rank_(world_rank), size_(world_size) {}
 
-  // One for each of `ranks` (of the world), this one's own unused. Waits for the hosts of all of them to say theirs;
-  // past the deadline, or if one of them has left, the world fails, and this throws.
+  // One for each of `ranks` (of the world), of which this rank's own comes back. Waits for the hosts of all of them to
+  // say theirs; past the deadline, or if one of them has left, the world fails, and this throws.
   std::vector<Say> exchange(Fabric& fabric, const std::vector<int>& ranks, std::vector<Say> mine, const Named& name);
 
  private:

@@ -57,50 +57,54 @@ std::uint32_t* Copies::word(int owner, std::size_t which, int writer) const {
   return words + which * static_cast<std::size_t>(world_size_) + static_cast<std::size_t>(writer);
 }
 
-std::vector<Say> Copies::agree(Fabric& fabric, const CollectiveCall& call, const std::vector<Portion>& portions,
-                               const Named& name) {
-  const auto* const output = static_cast<const std::byte*>(call.output);
-  const std::uint64_t signature = signature_of(call);
+// What this rank says of a call; its trouble is the same to all.
+std::vector<Say> Copies::says_of(Fabric& fabric, const CollectiveCall& call,
+                                 const std::vector<Portion>& portions) const {
   std::vector<Say> mine(ranks_.size());
   std::string trouble;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    mine[i].signature = signature;
+    mine[i].signature = signature_of(call);
     mine[i].send_bytes = portions[i].send_bytes;
-    mine[i].receive_bytes = portions[i].receive_bytes;
     if (static_cast<int>(i) == rank_ || portions[i].receive_bytes == 0) continue;
-    const std::byte* const address = output + portions[i].receive_offset;
+    const std::byte* const address = static_cast<const std::byte*>(call.output) + portions[i].receive_offset;
     const auto there = fabric.expose(address, portions[i].receive_bytes, ranks_[i]);
     if (there) mine[i].output = *there;
     if (!there && trouble.empty()) {
       trouble = concat("rank ", ranks_[i], " cannot address its output: ", fabric.why_not(address, ranks_[i]));
     }
   }
-  const auto refuse = [&](const std::vector<Say>& says) {
-    for (std::size_t i = 0; i < says.size(); ++i) {
-      const bool is_me = static_cast<int>(i) == rank_;
-      const std::string theirs = is_me ? trouble : says[i].trouble.data();
-      require(theirs.empty(), name_of(call.kind), " of ", name.bytes, " B: algorithm copy cannot, as of rank ",
-              ranks_[i], ": ", theirs);
-    }
-  };
-  const auto speak = [&] {
-    for (Say& say : mine) say.set_trouble(trouble);
-    return agreement_.exchange(fabric, ranks_, mine, name);
-  };
-  const std::vector<Say> says = speak();
+  for (Say& say : mine) say.set_trouble(trouble);
+  return mine;
+}
+
+// Tells the others, and throws if anybody, this rank too, has trouble.
+std::vector<Say> Copies::exchange(Fabric& fabric, const std::vector<Say>& mine, const Named& name) {
+  const std::vector<Say> says = agreement_.exchange(fabric, ranks_, mine, name);
   for (std::size_t i = 0; i < says.size(); ++i) {
-    require(says[i].signature == signature, name_of(call.kind), " of ", name.bytes, " B, by copy: rank ", ranks_[i],
-            " calls another collective, or the same with another count; nothing was moved");
+    require(says[i].signature == mine[i].signature, name_of(name.kind), " of ", name.bytes, " B, by copy: rank ",
+            ranks_[i], " calls another collective, or the same with another count; nothing was moved");
   }
-  refuse(says);
-  const bool pairs_differ = call.kind == OpKind::all_to_all_v;
-  if (!pairs_differ) return says;
+  for (std::size_t i = 0; i < says.size(); ++i) {  // this rank's own say comes back as it is
+    require(says[i].trouble[0] == 0, name_of(name.kind), " of ", name.bytes, " B: algorithm copy cannot, as of rank ",
+            ranks_[i], ": ", says[i].trouble.data());
+  }
+  return says;
+}
+
+std::vector<Say> Copies::agree(Fabric& fabric, const CollectiveCall& call, const std::vector<Portion>& portions,
+                               const Named& name) {
+  std::vector<Say> mine = says_of(fabric, call, portions);
+  const std::vector<Say> says = exchange(fabric, mine, name);
+  if (call.kind != OpKind::all_to_all_v) return says;
+  // Only two ranks know what one sends to the other: what they find, all are told.
   for (std::size_t i = 0; i < says.size(); ++i) {
     if (static_cast<int>(i) == rank_ || says[i].send_bytes == portions[i].receive_bytes) continue;
-    trouble =
-        concat("it gets ", says[i].send_bytes, " B of rank ", ranks_[i], " and expects ", portions[i].receive_bytes);
+    for (Say& say : mine) {
+      say.set_trouble(
+          concat("it gets ", says[i].send_bytes, " B of rank ", ranks_[i], " and expects ", portions[i].receive_bytes));
+    }
   }
-  refuse(speak());
+  exchange(fabric, mine, name);
   return says;
 }
 
@@ -145,7 +149,7 @@ void Copies::enqueue(Fabric& fabric, const CollectiveCall& call, Stream stream) 
   const Work work = work_of(call, portions, agree(fabric, call, portions, name), name);
 
   Device& device = *fabric.device();
-  std::erase_if(launches_, [](const Launch& one) { return one.behind->done(); });
+  while (!launches_.empty() && launches_.front().behind->done()) launches_.pop_front();
   const bool captured = device.capturing(stream);
   const auto launch = std::make_shared<OfLaunch>(held_, held_->pulses->take());
   launch->watched = held_->watch->stand_by({launch->pulse, work.words.phases()});

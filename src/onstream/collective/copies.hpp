@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -52,6 +53,8 @@ class Copies {
     plan::Words words;
   };
 
+  std::vector<Say> says_of(Fabric& fabric, const CollectiveCall& call, const std::vector<Portion>& portions) const;
+  std::vector<Say> exchange(Fabric& fabric, const std::vector<Say>& mine, const Named& name);
   std::vector<Say> agree(Fabric& fabric, const CollectiveCall& call, const std::vector<Portion>& portions,
                          const Named& name);
   Work work_of(const CollectiveCall& call, const std::vector<Portion>& portions, const std::vector<Say>& says,
@@ -65,7 +68,7 @@ class Copies {
   std::uint64_t number_ = 0;
   std::shared_ptr<Held> held_;
   Agreement agreement_;
-  std::vector<Launch> launches_;  // eager ones that may be under way
+  std::deque<Launch> launches_;  // eager ones that may be under way, one after the other
 };
 
 }  // namespace onstream::collective
