@@ -76,7 +76,15 @@ inline void expect(World& world, const CollectiveCall& call, const std::vector<u
                            ": differs from byte ", differing));
 }
 
+// Ranks of one GPU, whose streams wait by themselves: the streams share its hardware queues, and soon wait in each
+// other's way.
+inline bool streams_may_wait(World& world) {
+  constexpr int kMostOnGpu = 3;
+  return world.device().kind() == DeviceKind::host || world.size() <= kMostOnGpu;
+}
+
 inline bool can(World& world, const CollectiveCall& call) {
+  if (call.algorithm == Algorithm::copy && !streams_may_wait(world)) return false;
   const std::size_t slots = (4 << 20) / (4 * static_cast<std::size_t>(world.size()));
   const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slots};
   for (const collective::AlgorithmRow& row : collective::algorithms()) {

@@ -203,6 +203,7 @@ CASE(teams_of_some_ranks_work_beside_each_other) {
       for (const Algorithm algorithm : {Algorithm::lines, Algorithm::direct, Algorithm::copy, Algorithm::ring}) {
         CollectiveCall call = all_gather({mine.data(), all.data(), 1, ElementType::int32});
         call.algorithm = algorithm;
+        if (!can(world, call)) continue;
         team->run(call);
         std::vector<unsigned char> expected;
         for (const int each : ranks) append(expected, each);
