@@ -40,6 +40,8 @@ Slot Slots::make(std::uint32_t* pulse) const {
   slot.closing = words_.closing(pulse);
   const bool apart = between_ == Between::kernels || slot.closing.empty();
   if (apart && !slot.telling.empty()) slot.telling.push_back(Words::quiet(pulse));
+  // Launches with another pulse reset the same words: this one must not seem to wait for them.
+  if (!slot.closing.empty()) slot.closing.push_back(Words::quiet(pulse));
   if (between_ == Between::nothing) {
     merge(slot.opening, slot.gate);
     merge(slot.telling, slot.closing);
