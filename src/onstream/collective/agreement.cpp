@@ -21,14 +21,14 @@ namespace {
   fault.bytes = name.bytes;
   fault.extra = name.number;
   fault.timeout_s = fabric.parameters().timeout_s;
-  if (status == Status::aborted) {
+  if (status == Status::timeout) {
+    fabric.abort(concat(describe(fault), ": its host has not called it"));
+  } else if (fabric.has_left(peer)) {
     fabric.abort(concat("rank ", peer, " left the world, and rank ", fabric.rank(),
                         " still waited for its host: ", what_of(fault)));
-  } else {
-    fabric.abort(concat(describe(fault), ": its host has not called it"));
   }
   fabric.check();
-  fail(ErrorCode::aborted, what_of(fault));
+  fail(ErrorCode::aborted, what_of(fault), " was interrupted");  // who interrupts aborts the world
 }
 
 }  // namespace
