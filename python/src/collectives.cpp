@@ -81,12 +81,14 @@ PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
 }
 
 // Ctrl-C aborts the world: peers may be writing to the arrays.
+void abort_for_interrupt(World& world, const CollectiveCall& call) {
+  world.abort(concat("rank ", world.rank(), " was interrupted in a collective ", name_of(call.kind)));
+}
+
 void run_blocking(const PyTeam& self, const CollectiveCall& call) {
   const auto world = self.state->open();
   Collective& collective = self.collective();
-  const auto on_interrupt = [&] {
-    world->abort(concat("rank ", world->rank(), " was interrupted in a collective ", name_of(call.kind)));
-  };
+  const auto on_interrupt = [&] { abort_for_interrupt(*world, call); };
   if (world->device().kind() == DeviceKind::host) {
     interruptible(
         [&] {
@@ -107,10 +109,16 @@ void run(const PyTeam& self, const PyCall& call, nb::object arrays, nb::handle s
   if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
   const StreamChoice choice = choose_op_stream(stream, current, world->device(), *self.state);
   if (!choice.stream) return run_blocking(self, call.call);
-  {
-    const nb::gil_scoped_release release;
-    self.collective().run(call.call, *choice.stream);
-  }
+  // Most calls enqueue and return; the first of a channel and those by copy wait for the other ranks' hosts.
+  interruptible(
+      [&] {
+        self.collective().run(call.call, *choice.stream);
+        return true;
+      },
+      [&] {
+        abort_for_interrupt(*world, call.call);
+        self.state->keep(choice, Hold(arrays));  // the call may have enqueued its work all the same
+      });
   self.state->keep(choice, Hold(std::move(arrays)));
 }
 

@@ -120,10 +120,12 @@ void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const 
     waiters.pop_back();
   }
   try {
-    {
-      const nb::gil_scoped_release release;
-      enqueue(stream->stream());
-    }
+    interruptible(
+        [&] {
+          enqueue(stream->stream());
+          return true;
+        },
+        [] {});
     poll_until([&] { return device.idle(stream->stream()); }, spin_us);
   } catch (const nb::python_error&) {
     on_interrupt();

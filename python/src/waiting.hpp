@@ -67,15 +67,18 @@ class InterruptGuard {
 template <class Function, class OnInterrupt>
 auto interruptible(const Function& function, const OnInterrupt& on_interrupt) {
   InterruptGuard guard;
-  auto result = [&] {
+  std::optional<decltype(function())> result;
+  try {
     const nanobind::gil_scoped_release release;
-    return function();
-  }();
+    result.emplace(function());
+  } catch (...) {
+    if (!guard.error()) throw;  // else it tells of nothing but the interrupt
+  }
   if (guard.error()) {
     on_interrupt();
     throw nanobind::python_error(std::move(*guard.error()));
   }
-  return result;
+  return std::move(*result);
 }
 
 // Called again and again while a wait lasts; knows how long it has lasted.

@@ -121,6 +121,38 @@ CASE(streams_that_wait_for_a_peer_that_never_comes_end_at_the_deadline) {
   }
 }
 
+CASE(a_graph_that_is_through_is_not_taken_for_waiting) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 0.5;
+    run_ranks(2, parameters, [](World& world) {
+      TestBuffer buffer(world, 64);
+      const OwnStream stream(world);
+      PlanBuilder builder = world.plan("again");
+      builder.use_path(Path::memop);
+      if (world.rank() == 0) {
+        builder.recv(buffer.data(), Layout::contiguous(64), 1);
+      } else {
+        builder.send(buffer.data(), Layout::contiguous(64), 0);
+      }
+      const auto plan = builder.build();
+      world.device().begin_capture(stream);
+      plan->launch(stream);
+      const auto graph = world.device().end_capture(stream);
+      world.device().launch(graph, stream);
+      world.synchronize(stream);
+      const auto let_pass = [](double seconds) {
+        const Deadline deadline(seconds);
+        while (!deadline.passed()) std::this_thread::yield();
+      };
+      let_pass(0.7);  // longer than the deadline of a wait; the other rank is late, but by less than that
+      if (world.rank() == 1) let_pass(0.2);
+      plan->launch(stream);
+      world.synchronize(stream);
+    });
+  }
+}
+
 CASE(streams_that_wait_end_when_the_world_is_aborted) {
   on_all_devices(2, [&](World& world) {
     TestBuffer buffer(world, 64);

@@ -119,6 +119,34 @@ def test_a_captured_all_reduce_is_replayed() -> None:
     on_threads(3, body)
 
 
+@pytest.mark.parametrize("algorithm", ["direct", "copy", "ring"])
+def test_moves_can_be_asked_for_by_algorithm_eager_and_captured(algorithm: str) -> None:
+    def body(world: ons.World) -> None:
+        mine = world.zeros(1000, "int32")
+        every = world.zeros(1000 * world.size, "int32")
+        stream = world.stream()
+        world.all_gather(mine, every, algorithm=algorithm)
+        with world.capture(stream) as graph:
+            world.all_gather(mine, every, algorithm=algorithm)
+        for value in (5, 7):
+            mine[:] = value + world.rank
+            graph.launch(stream)
+            world.synchronize(stream)
+            assert every.tolist() == [value + rank for rank in range(world.size) for _ in range(1000)]
+            world.barrier()
+
+    on_threads(3, body)
+
+
+def test_a_copy_to_memory_that_peers_cannot_address_says_so_on_every_rank() -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(ons.Error, match="algorithm copy cannot, as of rank 0"):
+            world.all_gather(np.zeros(4), np.zeros(12), algorithm="copy")
+        world.barrier()
+
+    on_threads(3, body)
+
+
 def test_teams_have_collectives_of_their_own() -> None:
     def body(world: ons.World) -> None:
         team = world.team([0, 2] if world.rank != 1 else [])
@@ -150,6 +178,17 @@ def test_ranks_of_processes_agree(tmp_path: Path) -> None:
                 parts = np.repeat(np.arange(4) + 10 * world.rank, count)
                 got = world.all_to_all(parts)
                 assert (got == np.repeat(10 * np.arange(4) + world.rank, count)).all()
+                for algorithm in ("direct", "ring", "tree"):
+                    plain[:] = shared[:] = world.rank + 1
+                    assert (world.all_reduce(plain, algorithm=algorithm) == 10).all()
+                    assert (world.all_reduce(shared, algorithm=algorithm) == 10).all()
+                every = world.zeros(4 * count)
+                for algorithm in ("direct", "ring", "copy"):
+                    shared[:] = world.rank
+                    world.all_gather(shared, every, algorithm=algorithm)
+                    assert (every == np.repeat(np.arange(4), count)).all()
+                    every[:] = 0
+                    world.barrier()
             print("rank", world.rank, "agrees")
         """,
     )

@@ -131,6 +131,30 @@ def test_ctrl_c_ends_a_send_for_which_there_is_no_room(device: str) -> None:
         watch.join()
 
 
+@pytest.mark.parametrize("form", ["host", "stream"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_ctrl_c_ends_a_collective_whose_hosts_agree(device: str, form: str) -> None:
+    def gathers(world: ons.World) -> Callable[[], None]:
+        mine, every = world.zeros(8), world.zeros(16)
+        stream = world.stream() if form == "stream" else None
+
+        def gather() -> None:
+            world.all_gather(mine, every, algorithm="copy", stream=stream)
+
+        gather()
+        world.synchronize()
+        return gather
+
+    with silent_peer(device, gathers) as world:
+        gather = gathers(world)
+        with pytest.raises(KeyboardInterrupt), interrupted_once_waiting() as begin:  # noqa: PT012
+            begin()
+            gather()
+        failure = world.failure()
+        assert failure is not None
+        assert "was interrupted in a collective all_gather" in failure.reason
+
+
 def test_ctrl_c_ends_the_start_of_a_world() -> None:
     launch = ons.Launch(0, 2, 0, "s", f"unix:onstream-test-{secrets.token_hex(16)}")
     with pytest.raises(KeyboardInterrupt), interrupted_once_waiting() as begin:  # noqa: PT012

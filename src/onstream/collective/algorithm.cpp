@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <sstream>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/collective/portions.hpp"
 
 namespace onstream::collective {
 
@@ -73,10 +75,59 @@ double direct_cost(const CollectiveCall& call, const Machine& machine) {
   return costs.bulk_us + moved / costs.bulk_bytes_per_us;
 }
 
+// One after the other: the engines of a GPU share its links anyway.
+std::string copy_why_not(const CollectiveCall& call, const Machine&) {
+  if (call.kind == OpKind::barrier) return "a barrier moves nothing";
+  if (has_op(call.kind)) return "copy engines do not add";
+  if (overwrites_itself(call)) return "in place it would overwrite what it has not sent yet";
+  return "";
+}
+double copy_cost(const CollectiveCall& call, const Machine& machine) {
+  constexpr double kHosts = 3;    // until they agree
+  constexpr double kEngine = 12;  // words before and behind the copies
+  const double moved = message_bytes(call) * (machine.size - 1);
+  return kHosts + kEngine + moved / costs_of(machine.device).bulk_bytes_per_us;
+}
+
+std::string ring_why_not(const CollectiveCall& call, const Machine&) {
+  const bool goes_round = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter ||
+                          call.kind == OpKind::all_gather || call.kind == OpKind::broadcast;
+  return goes_round ? "" : "it is for all_reduce, reduce_scatter, all_gather and broadcast";
+}
+double ring_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double bytes = message_bytes(call);
+  double steps = machine.size - 1;
+  double moved = bytes * steps;
+  if (call.kind == OpKind::all_reduce) {
+    moved = 2 * moved / machine.size;
+    steps *= 2;
+  }
+  if (call.kind == OpKind::broadcast) moved = bytes;
+  return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
+}
+
+std::string tree_why_not(const CollectiveCall& call, const Machine&) {
+  const bool climbs = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce || call.kind == OpKind::broadcast;
+  return climbs ? "" : "it is for all_reduce, reduce and broadcast";
+}
+// The root moves as much as it has children; windows follow each other along the levels.
+double tree_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double levels = std::ceil(std::log2(machine.size));
+  const double ways = call.kind == OpKind::all_reduce ? 2 : 1;
+  return costs.bulk_us + ways * levels * (costs.lines_us + message_bytes(call) / costs.bulk_bytes_per_us);
+}
+
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
     {Algorithm::direct, "from buffer to buffer, or through the stage", direct_why_not, direct_cost},
+    {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
+     "its calls wait for the other ranks' hosts"},
+    {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
+     "it adds in the order of the ring, and other links than a ring's stay idle"},
+    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree"},
 }};
 
 }  // namespace
@@ -92,7 +143,7 @@ const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
       require(why_not.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", why_not);
       return row;
     }
-    if (!why_not.empty()) continue;
+    if (!why_not.empty() || *row.never_by_itself != 0) continue;
     const double cost_us = row.cost_us(call, machine);
     if (best == nullptr || cost_us < best_us) {
       best = &row;
@@ -115,6 +166,7 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
     text << "\n  " << name_of(row.algorithm) << ": ";
     if (why_not.empty()) {
       text << row.cost_us(call, machine) << " us predicted";
+      if (*row.never_by_itself != 0) text << "; only for those who ask for it: " << row.never_by_itself;
     } else {
       text << why_not;
     }

@@ -1,7 +1,8 @@
 // The algorithms of collectives: one list, each with what it can do and what it is predicted to cost.
 //
 // The prediction is a time at rest plus bytes over a bandwidth; the figures are of one machine of each kind, and only
-// their order matters. An algorithm that cannot do a call says why.
+// their order matters. An algorithm that cannot do a call says why; one whose choice is not only a matter of time is
+// taken by its name alone.
 #pragma once
 
 #include <span>
@@ -26,6 +27,7 @@ struct AlgorithmRow {
   // "" or why it cannot.
   std::string (*why_not)(const CollectiveCall& call, const Machine& machine);
   double (*cost_us)(const CollectiveCall& call, const Machine& machine);
+  const char* never_by_itself = "";  // why it is taken only by those who ask for it
 };
 
 std::span<const AlgorithmRow> algorithms();

@@ -7,16 +7,9 @@
 #pragma once
 
 #include "onstream/collective/meeting.hpp"
+#include "onstream/collective/portions.hpp"
 
 namespace onstream::collective {
-
-// Between this rank and one other, itself too. Offsets are in this rank's own buffers.
-struct Portion {
-  std::uint64_t send_offset = 0;
-  std::uint64_t send_bytes = 0;
-  std::uint64_t receive_offset = 0;
-  std::uint64_t receive_bytes = 0;
-};
 
 template <int kMost>
 struct BulkMove {

@@ -11,7 +11,7 @@ using collective::Vector;
 
 namespace {
 
-constexpr std::array<const char*, kAlgorithms> kNames{"auto", "lines", "two_shot", "direct"};
+constexpr std::array<const char*, kAlgorithms> kNames{"auto", "lines", "two_shot", "direct", "copy", "ring", "tree"};
 
 CollectiveCall of(OpKind kind, const Vector& vector) {
   CollectiveCall call;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <vector>
 
+#include "onstream/collective/copies.hpp"
 #include "onstream/collective/view.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -26,9 +27,10 @@ class Channel {
   std::shared_ptr<const void> ground() const { return ground_; }
   std::size_t device_bytes() const;
 
-  std::mutex mutex;               // held while a collective is enqueued
-  void* last_stream = nullptr;    // where the newest eager collective was enqueued
-  std::shared_ptr<Event> newest;  // behind it
+  std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
+  std::mutex mutex;                // held while a collective is enqueued
+  void* last_stream = nullptr;     // where the newest eager collective was enqueued
+  std::shared_ptr<Event> newest;   // behind it
 
  private:
   struct Ground {

@@ -53,6 +53,7 @@ class Collective::Implementation {
     is_team_ = true;
     for (int number = 0; number < count; ++number) {
       channels_.push_back(std::make_unique<Channel>(*fabric_, ranks_, number));
+      channels_.back()->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
     }
   }
 
@@ -62,7 +63,9 @@ class Collective::Implementation {
     Channel& channel = channel_of(call.channel);
     compare(call);
     if (has_nothing_to_do(call)) return;
-    const Launching work = prepare(channel, call);
+    const CollectiveCall asked = with_choice(channel, call);
+    if (asked.algorithm == Algorithm::copy) return copy(channel, asked, stream);
+    const Launching work = prepare(channel, asked);
     const std::lock_guard lock(channel.mutex);
     enqueue(channel, work, stream);
   }
@@ -212,19 +215,44 @@ class Collective::Implementation {
     return *channels_[index];
   }
 
-  Launching prepare(const Channel& channel, const CollectiveCall& call) {
-    const CollectiveCall asked = with_algorithm(call);
+  // With the algorithm that it takes.
+  CollectiveCall with_choice(const Channel& channel, const CollectiveCall& call) const {
+    CollectiveCall asked = with_algorithm(call);
     const std::size_t slot_bytes = channel.view().slot_lines * kLineData;
-    const Algorithm algorithm = collective::choose(asked, machine(slot_bytes)).algorithm;
-    return collective::prepare(*fabric_, channel, ranks_, asked, algorithm);
+    asked.algorithm = collective::choose(asked, machine(slot_bytes)).algorithm;
+    return asked;
+  }
+
+  Launching prepare(const Channel& channel, const CollectiveCall& asked) {
+    return collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm);
   }
 
   void enqueue(Channel& channel, const Launching& work, Stream stream) {
+    const bool captured = begin(channel, stream);
+    device_->launch(*work.kernel, work.bytes.data(), work.bytes.size(), work.grid, stream);
+    end(channel, stream, captured);
+  }
+
+  // The hosts of all ranks come here in the same order, one call after the other.
+  void copy(Channel& channel, const CollectiveCall& call, Stream stream) {
+    const std::lock_guard lock(channel.mutex);
+    if (channel.copies == nullptr) {
+      channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, call.channel);
+    }
+    const bool captured = begin(channel, stream);
+    channel.copies->enqueue(*fabric_, call, stream);
+    end(channel, stream, captured);
+  }
+
+  // Around what is enqueued for a channel; whether it is captured.
+  bool begin(Channel& channel, Stream stream) {
     const bool captured = device_->capturing(stream);
     if (!captured && channel.newest != nullptr && channel.last_stream != stream.handle) {
       device_->wait(stream, channel.newest);
     }
-    device_->launch(*work.kernel, work.bytes.data(), work.bytes.size(), work.grid, stream);
+    return captured;
+  }
+  void end(Channel& channel, Stream stream, bool captured) {
     if (captured) {
       device_->retain(stream, channel.ground());
       return;
@@ -235,7 +263,14 @@ class Collective::Implementation {
   }
 
   void run_and_wait(Channel& channel, const CollectiveCall& call) {
-    run_and_wait(channel, prepare(channel, call));
+    const CollectiveCall asked = with_choice(channel, call);
+    if (asked.algorithm == Algorithm::copy) {
+      const StreamPool::Lease stream = streams_.lease();
+      copy(channel, asked, stream.get());
+      device_->synchronize(stream.get());
+    } else {
+      run_and_wait(channel, prepare(channel, asked));
+    }
     fabric_->check();
   }
 

@@ -2,6 +2,8 @@
 
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
+#include "onstream/collective/pass_move.hpp"
+#include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/per_type.hpp"
 #include "onstream/collective/two_shot.hpp"
 
@@ -47,6 +49,19 @@ const Kernel& bulk_reduce_kernel(ElementType type, Reach reach) {
   return (reach == Reach::near ? near : far).at(static_cast<std::size_t>(type));
 }
 
+const Kernel& pass_reduce_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_pass_reduce", host_entry<PassReduce<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_pass_reduce(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& pass_move_kernel() {
+  static const Kernel kernel{"collective_pass_move", host_entry<PassMove>, ONSTREAM_CUDA_ADDRESS(cuda_pass_move())};
+  return kernel;
+}
+
 const Kernel& trade_lines_kernel() {
   static const Kernel kernel{"collective_trade_lines", host_entry<TradeLines>,
                              ONSTREAM_CUDA_ADDRESS(cuda_trade_lines())};
@@ -62,11 +77,12 @@ const Kernel& bulk_move_kernel(Reach reach) {
 }
 
 std::vector<const Kernel*> all_kernels() {
-  std::vector<const Kernel*> all = {&trade_lines_kernel(), &bulk_move_kernel(Reach::near),
+  std::vector<const Kernel*> all = {&trade_lines_kernel(), &pass_move_kernel(), &bulk_move_kernel(Reach::near),
                                     &bulk_move_kernel(Reach::far)};
   for (int i = 0; i < kElementTypes; ++i) {
     const auto type = static_cast<ElementType>(i);
-    all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &bulk_reduce_kernel(type, Reach::near)});
+    all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &bulk_reduce_kernel(type, Reach::near),
+                           &pass_reduce_kernel(type)});
   }
   return all;
 }

@@ -1,5 +1,5 @@
-// The kernels of collectives: the bodies of lines.hpp, two_shot.hpp, bulk_reduce.hpp and bulk_move.hpp, ready to launch
-// on any device. Those that reduce have one for each element type.
+// The kernels of collectives: the bodies of lines.hpp, two_shot.hpp, bulk_*.hpp and pass_*.hpp, ready to launch on any
+// device. Those that reduce have one for each element type.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,10 @@ const Kernel& reduce_lines_kernel(ElementType type);  // takes a ReduceLines
 const Kernel& two_shot_kernel(ElementType type);      // a TwoShotLines
 // A BulkReduce. There is no far one for cuda: more ranks take the stage there.
 const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
-const Kernel& trade_lines_kernel();           // a TradeLines
-const Kernel& bulk_move_kernel(Reach reach);  // a BulkMove
+const Kernel& pass_reduce_kernel(ElementType type);  // a PassReduce
+const Kernel& pass_move_kernel();                    // a PassMove
+const Kernel& trade_lines_kernel();                  // a TradeLines
+const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
 
 // Every kernel, to be loaded.
 std::vector<const Kernel*> all_kernels();
@@ -27,6 +29,8 @@ std::vector<const Kernel*> all_kernels();
 const void* cuda_reduce_lines(ElementType type);
 const void* cuda_two_shot(ElementType type);
 const void* cuda_bulk_reduce(ElementType type);
+const void* cuda_pass_reduce(ElementType type);
+const void* cuda_pass_move();
 const void* cuda_trade_lines();
 const void* cuda_bulk_move(Reach reach);
 #endif

@@ -1,11 +1,13 @@
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/lines.hpp"
+#include "onstream/collective/pass_move.hpp"
 #include "onstream/device/cuda/entry.cuh"
 
 namespace onstream::collective {
 
 const void* cuda_trade_lines() { return reinterpret_cast<const void*>(&cuda_entry<TradeLines>); }
+const void* cuda_pass_move() { return reinterpret_cast<const void*>(&cuda_entry<PassMove>); }
 const void* cuda_bulk_move(Reach reach) {
   return reach == Reach::near ? reinterpret_cast<const void*>(&cuda_entry<BulkMove<kNear>>)
                               : reinterpret_cast<const void*>(&cuda_entry<BulkMove<kMostRanks>>);

@@ -9,6 +9,8 @@
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/kernels.hpp"
+#include "onstream/collective/pass_move.hpp"
+#include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
 
 namespace onstream::collective {
@@ -74,6 +76,24 @@ class Preparing {
     if (!reduces(call_.kind)) return near ? bulk_move<kNear>() : bulk_move<kMostRanks>();
     // A GPU among many ranks takes the stage: it has no kernel with so many addresses.
     return near || !on_host_ ? bulk_reduce<kNear>(near) : bulk_reduce<kMostRanks>(true);
+  }
+
+  Launching pass(Shape shape) {
+    Launching out;
+    if (!reduces(call_.kind)) {
+      PassMove body;
+      fill_pass(body, shape);
+      out.set(pass_move_kernel(), body, bulk_grid(bytes_));
+      return out;
+    }
+    with_rule([&]<class Rule>() {
+      PassReduce<Rule> body;
+      fill_pass(body, shape);
+      body.op = call_.op;
+      body.factor = factor();
+      out.set(pass_reduce_kernel(call_.type), body, bulk_grid(bytes_));
+    });
+    return out;
   }
 
  private:
@@ -242,21 +262,34 @@ class Preparing {
     return all;
   }
 
-  Portion portion(std::uint32_t peer) const {
-    const std::size_t p = peer;
-    const std::size_t element = size_of(call_.type);
-    switch (call_.kind) {
-      case OpKind::all_gather: return {0, bytes_, bytes_ * p, bytes_};
-      case OpKind::all_to_all: return {bytes_ * p, bytes_, bytes_ * p, bytes_};
-      case OpKind::gather: return {0, peer == root() ? bytes_ : 0, bytes_ * p, is_root() ? bytes_ : 0};
-      case OpKind::scatter: return {bytes_ * p, is_root() ? bytes_ : 0, 0, peer == root() ? bytes_ : 0};
-      case OpKind::broadcast: return {0, is_root() ? bytes_ : 0, 0, peer == root() ? bytes_ : 0};
-      case OpKind::all_gather_v:
-        return {0, bytes_, call_.receive_offsets[p] * element, call_.receive_counts[p] * element};
-      default:
-        return {call_.send_offsets[p] * element, call_.send_counts[p] * element, call_.receive_offsets[p] * element,
-                call_.receive_counts[p] * element};
+  void fill_pass(PassWork& body, Shape shape) {
+    body.view = channel_.view();
+    body.input = input_;
+    body.output = output_;
+    body.bytes = bytes_;
+    body.root = has_root(call_.kind) ? root() : 0;
+    body.kind = call_.kind;
+    body.shape = shape;
+    // Another algorithm's kernels meet otherwise.
+    body.signature = signature_of(call_) ^ (static_cast<std::uint64_t>(shape) + 1) << 1;
+    bool all = true;
+    for (int i = 0; i < PassWork::kMostNear && all; ++i) {
+      const std::uint32_t peer = body.neighbour(i);
+      if (peer < size_) all = expose_all(peer, body.near[i]);
     }
+    body.direct = all ? 1 : 0;
+  }
+
+  bool expose_all(std::uint32_t peer, Whereabouts& out) {
+    if (peer == rank_) return true;
+    const auto rank = static_cast<int>(rank_);
+    const auto size = static_cast<int>(size_);
+    return expose(input_, call_.input_bytes(rank, size), peer, out.input) &&
+           expose(output_, call_.output_bytes(rank, size), peer, out.output);
+  }
+
+  Portion portion(std::uint32_t peer) const {
+    return portion_of(call_, static_cast<int>(rank_), static_cast<int>(peer));
   }
 
   template <int kMost>
@@ -281,10 +314,7 @@ class Preparing {
       body.rounds =
           static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));
     }
-    // In place, an all_to_all overwrites what it has not sent yet.
-    const bool clobbers =
-        call_.input == call_.output && (call_.kind == OpKind::all_to_all || call_.kind == OpKind::all_to_all_v);
-    body.direct = !clobbers && expose_for_move(body.portions, body.at) ? 1 : 0;
+    body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.at) ? 1 : 0;
     // The grid is the same on every rank, which do not all know what the others move.
     if (call_.kind == OpKind::broadcast || call_.kind == OpKind::gather || call_.kind == OpKind::scatter) work = bytes_;
     constexpr std::size_t kEnough = std::size_t{1} << 60;
@@ -325,6 +355,8 @@ Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>
   switch (algorithm) {
     case Algorithm::lines: return preparing.lines();
     case Algorithm::two_shot: return preparing.two_shot();
+    case Algorithm::ring: return preparing.pass(Shape::ring);
+    case Algorithm::tree: return preparing.pass(Shape::tree);
     default: return preparing.direct();
   }
 }

@@ -30,8 +30,10 @@ class Meeting {
   ONSTREAM_BODY Meeting(const Group& group, const View& view, Session<Group>& session)
       : group_(group), view_(view), session_(session) {}
 
-  // All threads. `mine`: for each peer; null: no peer can address this rank's buffers. False: failed.
-  ONSTREAM_BODY bool open(const Whereabouts* mine, std::uint64_t factor, std::uint64_t signature, bool direct) {
+  // All threads. `mine[peer]` is for that peer, and counts where `direct` says that each can address this rank's
+  // buffers. False: failed.
+  template <class Mine>
+  ONSTREAM_BODY bool open(const Mine& mine, std::uint64_t factor, std::uint64_t signature, bool direct) {
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
     if (group_.block() == 0) {

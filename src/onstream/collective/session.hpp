@@ -98,16 +98,19 @@ class Session {
   }
 
   // All threads: this block of every rank has come here, and what it stored before is seen behind. False: failed.
-  ONSTREAM_CALL bool meet() {
+  ONSTREAM_BODY bool meet() { return meet(below(view_.size) & ~only(view_.rank)); }
+
+  // The same of some ranks, which meet this one. All ranks of the collective meet equally often.
+  ONSTREAM_CALL bool meet(std::uint64_t peers) {
     group_.sync();
     std::uint64_t* const count = &view_.state->steps[group_.block()];
     const std::uint64_t step = group_.load_relaxed(count) + 1;
     const auto* mine = words_of(view_.rank);
     for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
-      if (peer != view_.rank) group_.store_release(words_of(peer) + view_.rank, step);  // pairs with the acquire below
+      if (has(peers, peer)) group_.store_release(words_of(peer) + view_.rank, step);  // pairs with the acquire below
     }
     for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
-      if (peer != view_.rank) await(peer, [&] { return reached(group_.load_acquire(mine + peer), step); });
+      if (has(peers, peer)) await(peer, [&] { return reached(group_.load_acquire(mine + peer), step); });
     }
     const bool good = agree();  // also: every thread has read the count
     if (group_.rank() == 0) group_.store_relaxed(count, step);

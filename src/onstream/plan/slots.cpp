@@ -4,8 +4,6 @@ namespace onstream::plan {
 
 namespace {
 
-constexpr std::size_t kPulses = 1024;  // of a page
-
 // Puts all of `first` before `ops`: one call to the driver fewer.
 void merge(std::vector<WordOp>& first, std::vector<WordOp>& ops) {
   ops.insert(ops.begin(), first.begin(), first.end());
@@ -15,9 +13,13 @@ void merge(std::vector<WordOp>& first, std::vector<WordOp>& ops) {
 }  // namespace
 
 Slots::Slots(std::shared_ptr<Device> device_of_all, std::shared_ptr<Watch> watch, Words words, Between between)
-    : device_(std::move(device_of_all)), watch_(std::move(watch)), words_(std::move(words)), between_(between) {
+    : device_(std::move(device_of_all)),
+      watch_(std::move(watch)),
+      words_(std::move(words)),
+      between_(between),
+      pulses_(device_) {
   Device& device = *device_;
-  std::uint32_t* pulse = new_pulse();
+  std::uint32_t* pulse = pulses_.take();
   const Stream stream = device.create_stream();
   try {
     write_value(device, pulse, std::uint32_t{0}, stream);
@@ -30,26 +32,6 @@ Slots::Slots(std::shared_ptr<Device> device_of_all, std::shared_ptr<Watch> watch
   device.destroy_stream(stream);
 }
 
-std::uint32_t* Slots::new_pulse() {
-  if (!free_pulses_.empty()) {
-    std::uint32_t* const pulse = free_pulses_.back();
-    free_pulses_.pop_back();
-    return pulse;
-  }
-  if (pages_.empty() || taken_ == kPulses) {
-    pages_.push_back(device_->allocate(kPulses * sizeof(std::uint32_t), MemoryKind::pinned));
-    taken_ = 0;
-  }
-  return reinterpret_cast<std::uint32_t*>(pages_.back()->data()) + taken_++;
-}
-
-// Its graph is over.
-void Slots::give_back(std::uint32_t* pulse) {
-  HostGroup::store_release(pulse, std::uint32_t{0});
-  const std::lock_guard lock(mutex_);
-  free_pulses_.push_back(pulse);
-}
-
 Slot Slots::make(std::uint32_t* pulse) const {
   Slot slot;
   slot.opening = words_.opening(pulse);
@@ -58,6 +40,8 @@ Slot Slots::make(std::uint32_t* pulse) const {
   slot.closing = words_.closing(pulse);
   const bool apart = between_ == Between::kernels || slot.closing.empty();
   if (apart && !slot.telling.empty()) slot.telling.push_back(Words::quiet(pulse));
+  // Launches with another pulse reset the same words: this one must not seem to wait for them.
+  if (!slot.closing.empty()) slot.closing.push_back(Words::quiet(pulse));
   if (between_ == Between::nothing) {
     merge(slot.opening, slot.gate);
     merge(slot.telling, slot.closing);
@@ -71,13 +55,13 @@ std::shared_ptr<const Slot> Slots::of(Stream stream) {
   const std::lock_guard lock(mutex_);
   if (!captured) {
     std::shared_ptr<const Slot>& known = by_stream_[stream.handle];
-    if (known == nullptr) known = std::make_shared<const Slot>(make(new_pulse()));
+    if (known == nullptr) known = std::make_shared<const Slot>(make(pulses_.take()));
     return known;
   }
-  std::uint32_t* pulse = new_pulse();
+  std::uint32_t* pulse = pulses_.take();
   return {new Slot(make(pulse)), [this, pulse](const Slot* slot) {
             delete slot;
-            give_back(pulse);
+            pulses_.give_back(pulse);
           }};
 }
 

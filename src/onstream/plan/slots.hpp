@@ -12,6 +12,7 @@
 #include <mutex>
 #include <vector>
 
+#include "onstream/plan/pulses.hpp"
 #include "onstream/plan/words.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -39,19 +40,15 @@ class Slots {
   std::size_t operations() const;  // of one launch
 
  private:
-  std::uint32_t* new_pulse();
-  void give_back(std::uint32_t* pulse);
   Slot make(std::uint32_t* pulse) const;
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<Watch> watch_;
   Words words_;
   Between between_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<std::shared_ptr<Memory>> pages_;
-  std::size_t taken_ = 0;  // pulses of the last page
-  std::vector<std::uint32_t*> free_pulses_;
-  std::map<void*, std::shared_ptr<const Slot>> by_stream_;  // let go of before the pages
+  Pulses pulses_;
+  std::mutex mutex_;
+  std::map<void*, std::shared_ptr<const Slot>> by_stream_;  // guarded by it; let go of before the pulses
 };
 
 }  // namespace onstream::plan

@@ -53,7 +53,7 @@ class Words {
   // At the end.
   std::vector<WordOp> closing(std::uint32_t* pulse) const { return await(arrivals_, pulse, 2); }
 
-  // Right behind telling(), unless closing() follows at once.
+  // Right behind telling(), unless closing() follows at once; and behind closing().
   static WordOp quiet(std::uint32_t* pulse) { return write(pulse, 0); }
 
   std::vector<std::vector<AwaitedWord>> phases() const { return {permits_, arrivals_}; }

@@ -90,10 +90,10 @@ std::string describe(const FaultReport& fault) {
                       " receives that one lane may have outstanding; wait for some, or raise lane_receives");
       }
       if (is_collective(fault.op) && fault.peer >= 0) {
-        return concat(
-            what, " found that rank ", fault.peer,
-            " calls another collective, or the same with another count, type, reduction or root; all ranks call "
-            "the same, and collective_check=on tells who calls what");
+        return concat(what, " found that rank ", fault.peer,
+                      " calls another collective, or the same with another count, type, reduction, root or algorithm; "
+                      "all ranks call "
+                      "the same, and collective_check=on tells who calls what");
       }
       if (is_collective(fault.op)) {
         return concat(what, " found another collective of its channel running; collectives that run at once need ",

@@ -1,0 +1,215 @@
+// Reductions that are passed on (pass.hpp). Round a ring, all_reduce and reduce_scatter: a part begins at one rank,
+// each next one adds its own to it, and the last has the sum; all_reduce then passes the sums on round the ring. Along
+// a tree, reduce and all_reduce: each rank adds what its children have to its own, and all_reduce then passes the
+// root's sum down.
+//
+// A part is added up in the order in which it comes, and its partial sums are of its own type. So sums of floats have
+// other bits than those that rules.hpp adds in the order of the ranks. They are the same on every rank, but those of a
+// ring depend on how the data is cut. all_reduce from buffer to buffer keeps partial sums in its output; otherwise they
+// lie in the stage.
+#pragma once
+
+#include "onstream/collective/ring.hpp"
+#include "onstream/collective/tree.hpp"
+
+namespace onstream::collective {
+
+template <class Rule>
+struct PassReduce : PassWork {
+  ReduceOp op = ReduceOp::sum;
+  Factor factor = 0;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    Session<Group> session(group, view, {kind, bytes});
+    Meeting<Group> meeting(group, view, session);
+    if (!session.failed() && meeting.open(Addresses{*this}, factor, signature, direct != 0)) {
+      if (shape == Shape::tree) {
+        climb(group, session, meeting);
+      } else {
+        round(group, session, meeting);
+      }
+    }
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+ private:
+  enum class Sum { partial, whole };
+  enum class Is { sum, input };  // what was added up already, or what somebody gave
+
+  // One piece: `from`, and `add` to it (null: nothing), to `keep`, and `also` (null: nowhere).
+  struct Terms {
+    const std::byte* from = nullptr;
+    const std::byte* add = nullptr;
+    std::byte* keep = nullptr;
+    std::byte* also = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint32_t owner = 0;  // whose `from` is
+    Is from_is = Is::sum;
+    Is add_is = Is::input;  // this rank's
+    Sum sum = Sum::partial;
+  };
+
+  template <class Group>
+  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const Ring ring{*this};
+    const bool scatters = kind == OpKind::reduce_scatter;
+    const bool staged = scatters || !meeting.direct();
+    const Ring::Cut cut = ring.cut(group, staged);
+    const std::uint32_t sums = view.size - 1;  // the step that has the whole sum
+    const std::uint32_t last = scatters ? sums : 2 * sums;
+    for (std::uint64_t window = group.block(); window < cut.windows; window += group.blocks()) {
+      for (std::uint32_t step = staged || last == 0 ? 0 : 1; step <= last; ++step) {
+        for (const Way way : {Way::forward, Way::backward}) {
+          const Ring::Span span = Ring::span(cut, window, way, ring.back(way, scatters ? step + 1 : step));
+          if (span.bytes == 0) continue;
+          const std::uint32_t from = ring.source_of(way);
+          Terms terms;
+          terms.bytes = span.bytes;
+          terms.owner = step == 0 ? view.rank : from;
+          terms.from_is = step == 0 || (step == 1 && !staged) ? Is::input : Is::sum;
+          if (step == 0) {
+            terms.from = input + span.offset;
+          } else if (staged) {
+            terms.from = place(group, meeting, from, Ring::lot(way), step - 1);
+          } else {
+            terms.from = posted(meeting, from, step == 1 ? PostLine::input : PostLine::output) + span.offset;
+          }
+          if (step > 0 && step <= sums) terms.add = input + span.offset;
+          terms.sum = step == sums ? Sum::whole : Sum::partial;
+          if (!staged || step >= sums) terms.keep = output + (scatters ? span.within : span.offset);
+          if (staged && step < last) terms.also = place(group, meeting, view.rank, Ring::lot(way), step);
+          combine(group, meeting, terms);
+        }
+        if (!session.meet(ring.neighbours())) return;
+      }
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void climb(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const Tree tree(*this);
+    const bool staged = !meeting.direct();
+    const bool down = kind == OpKind::all_reduce;
+    const std::uint64_t each = piece_of(group, bytes, 1, staged || !down);
+    std::uint64_t turn = 0;
+    for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++turn) {
+      const Tree::Piece piece = tree.piece(window, each, turn);
+      if (tree.children == 0) give_own(group, meeting, tree, piece, staged);
+      for (std::uint32_t step = 0; step < tree.steps; ++step) {
+        if (!session.meet(tree.above_in(step))) return;
+        if (step + tree.depth + 1 == tree.steps) take_children(group, meeting, tree, piece, staged);
+      }
+      if (down && !tree.down(group, session, meeting, piece, PostLine::output, staged)) return;
+    }
+    session.meet();  // everybody has read what it wants
+  }
+
+  // Of a rank without children: alone in its team, or a leaf, whose input the parent loads where it can.
+  template <class Group>
+  ONSTREAM_CALL void give_own(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
+                              const Tree::Piece& piece, bool staged) const {
+    if (!tree.is_root() && !staged) return;
+    Terms terms;
+    terms.bytes = piece.bytes;
+    terms.owner = view.rank;
+    terms.from = input + piece.offset;
+    terms.from_is = Is::input;
+    if (tree.is_root()) {
+      terms.keep = output + piece.offset;
+      terms.sum = Sum::whole;
+    } else {
+      terms.also = place(group, meeting, view.rank, Lot::first, piece.turn);
+    }
+    combine(group, meeting, terms);
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void take_children(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
+                                   const Tree::Piece& piece, bool staged) const {
+    const bool down = kind == OpKind::all_reduce;
+    const bool in_output = tree.is_root() || (down && !staged);
+    std::byte* const sum = in_output ? output + piece.offset : place(group, meeting, view.rank, Lot::first, piece.turn);
+    std::uint64_t left = tree.children;
+    for (std::uint32_t child = 0; child < view.size && left != 0; ++child) {
+      if (!has(left, child)) continue;
+      const bool first = left == tree.children;
+      left &= ~only(child);
+      Terms terms;
+      terms.bytes = piece.bytes;
+      terms.owner = child;
+      if (tree.is_leaf(child) && !staged) {
+        terms.from = posted(meeting, child, PostLine::input) + piece.offset;
+        terms.from_is = Is::input;
+      } else if (down && !staged) {
+        terms.from = posted(meeting, child, PostLine::output) + piece.offset;
+      } else {
+        terms.from = place(group, meeting, child, Lot::first, piece.turn);
+      }
+      terms.add = first ? input + piece.offset : sum;
+      terms.add_is = first ? Is::input : Is::sum;
+      terms.keep = sum;
+      if (left == 0 && tree.is_root()) {
+        terms.sum = Sum::whole;
+        if (down && staged) terms.also = place(group, meeting, view.rank, Lot::second, piece.turn);
+      }
+      combine(group, meeting, terms);
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_BODY static const std::byte* posted(const Meeting<Group>& meeting, std::uint32_t rank, PostLine line) {
+    return reinterpret_cast<const std::byte*>(meeting.posted(rank, line));
+  }
+
+  // Every thread has the same packs of a piece each time.
+  template <class Group>
+  ONSTREAM_CALL void combine(const Group& group, const Meeting<Group>& meeting, const Terms& terms) const {
+    const bool scales = op == ReduceOp::premulsum;
+    const bool scales_from = scales && terms.from_is == Is::input;
+    const bool scales_add = scales && terms.add_is == Is::input && terms.add != nullptr;
+    if (terms.add == nullptr && terms.sum == Sum::partial && !scales_from) {
+      if (terms.keep != nullptr) group.copy_alone(terms.keep, terms.from, terms.bytes);
+      if (terms.also != nullptr) group.copy_alone(terms.also, terms.from, terms.bytes);
+      return;
+    }
+    Factor theirs = factor;
+    if (scales_from && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLine::factor);
+    constexpr int kBytes = kSerial<Group> ? 1024 : 16;
+    constexpr int kPacks = kSerial<Group> ? 1 : 2;  // under way in a thread
+    using Adding = Accumulator<Rule, kBytes>;
+    const auto number = [](const void* address) { return reinterpret_cast<std::uint64_t>(address); };
+    const std::uint32_t grain =
+        grain_of(number(terms.from) | number(terms.add) | number(terms.keep) | number(terms.also));
+    const std::uint64_t packs = (terms.bytes + kBytes - 1) / kBytes;
+    const auto step = static_cast<std::uint64_t>(group.size());
+    for (std::uint64_t index = group.rank(); index < packs; index += kPacks * step) {
+      Pack<kBytes> from[kPacks];
+      Pack<kBytes> add[kPacks];
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        if (place >= terms.bytes) break;
+        from[p] = load_pack<Group, kBytes>(terms.from + place, terms.bytes - place, grain);
+        if (terms.add != nullptr) {
+          add[p] = load_pack<Group, kBytes>(terms.add + place, terms.bytes - place, grain);
+        }
+      }
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        if (place >= terms.bytes) break;
+        if (scales_from) from[p] = Adding::scaled(from[p], theirs);
+        if (scales_add) add[p] = Adding::scaled(add[p], factor);
+        Adding sum;
+        sum.start(from[p]);
+        if (terms.add != nullptr) sum.take(op, add[p]);
+        const Pack<kBytes> result = sum.finish(terms.sum == Sum::whole ? op : ReduceOp::sum, view.size);
+        if (terms.keep != nullptr) store_pack<Group, kBytes>(terms.keep + place, result, terms.bytes - place, grain);
+        if (terms.also != nullptr) store_pack<Group, kBytes>(terms.also + place, result, terms.bytes - place, grain);
+      }
+    }
+  }
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,256 @@
+// Collectives that cannot work, whose ranks differ, or of which one comes late; and what explain() says.
+#include "onstream/collective/collective.hpp"
+
+#include <functional>
+
+#include "check.hpp"
+#include "collective_cases.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using onstream::collective::all_gather;
+using onstream::collective::all_reduce;
+using onstream::collective::barrier;
+using onstream::collective::broadcast;
+using onstream::collective::reduce;
+using onstream::collective::Vector;
+
+CASE(what_cannot_work_is_refused_with_its_values) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer buffer(world, 64);
+    Collective& it = world.collective();
+    const auto on = [&](ElementType type) { return Vector{buffer.data(), buffer.data(), 4, type}; };
+    CHECK_THROWS(it.run(all_reduce(on(ElementType::float32), ReduceOp::bor)), "bor has no meaning for float32");
+    CHECK_THROWS(it.run(all_reduce(on(ElementType::complex64), ReduceOp::max)), "max has no meaning for complex64");
+    CHECK_THROWS(it.run(all_reduce(on(ElementType::int32), ReduceOp::minloc)), "minloc has no meaning for int32");
+    CHECK_THROWS(it.run(reduce(on(ElementType::int32), ReduceOp::sum, 2)), "root 2 does not exist");
+    CHECK_THROWS(it.run(all_reduce({nullptr, buffer.data(), 4, ElementType::int32})),
+                 "input of 16 B is a null pointer");
+    CHECK_THROWS(it.run(all_reduce({buffer.data() + 2, buffer.data(), 4, ElementType::int32})), "not aligned");
+    CHECK_THROWS(it.run(all_reduce({buffer.data() + 4, buffer.data(), 4, ElementType::int32})), "overlap");
+    CHECK_THROWS(it.run(all_reduce({buffer.data(), buffer.data(), 40, ElementType::int32})), "ends");
+    CollectiveCall call = all_reduce(on(ElementType::int32));
+    call.channel = 99;
+    CHECK_THROWS(it.run(call), "channel 99 does not exist");
+    call = broadcast(on(ElementType::int32), 0);
+    call.algorithm = Algorithm::two_shot;
+    CHECK_THROWS(it.run(call), "algorithm two_shot cannot: it is for all_reduce");
+    CHECK_THROWS(it.among(std::vector{0, 0}), "named twice");
+    CHECK_THROWS(it.among(std::vector{7}), "rank 7 does not exist");
+    CHECK_THROWS((void)reduce_op_of("plus"), "no reduction 'plus'");
+    CHECK_THROWS((void)element_type_of("quad"), "no elements of type 'quad'");
+    it.run(all_reduce(on(ElementType::int32)));  // nothing is broken
+  });
+}
+
+CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 1;
+    run_ranks(3, parameters, [](World& world) {
+      TestBuffer buffer(world, 64);
+      const OwnStream stream(world);
+      const Vector vector{buffer.data(), buffer.data(), 4, ElementType::int32};
+      world.collective().run(all_reduce(vector));
+      if (world.rank() == 1) {
+        while (!world.failure()) HostGroup::pause(1u << 20, 0);
+        CHECK_THROWS(world.check(), "waiting for rank 1");
+      } else {
+        world.collective().run(all_reduce(vector), stream);
+        CHECK_THROWS(world.synchronize(stream), "all_reduce of 16 B, waiting for rank 1, (number 2 on channel 0)");
+      }
+    });
+  }
+}
+
+CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
+  struct Odd {
+    const char* what;
+    std::function<CollectiveCall(const Vector&)> usual, odd;
+  };
+  const auto sum = [](const Vector& vector) { return all_reduce(vector); };
+  const Odd rows[] = {
+      {"all_reduce", sum, [](const Vector& vector) { return broadcast(vector, 0); }},
+      {"all_reduce", sum, [](const Vector& vector) { return all_reduce(vector, ReduceOp::max); }},
+      {"all_reduce", sum,
+       [](Vector vector) {
+         vector.type = ElementType::float32;
+         return all_reduce(vector);
+       }},
+      {"reduce", [](const Vector& vector) { return reduce(vector, ReduceOp::sum, 0); },
+       [](const Vector& vector) { return reduce(vector, ReduceOp::sum, 2); }},
+      {"all_reduce", sum,
+       [](Vector vector) {
+         vector.count -= 4;
+         return all_reduce(vector);
+       }},
+  };
+  for (const Odd& row : rows) {
+    on_all_devices(3, [&](World& world) {
+      constexpr std::size_t kCount = 1 << 15;
+      TestBuffer buffer(world, kCount * sizeof(std::int32_t));
+      const auto before = std::vector<unsigned char>(kCount * sizeof(std::int32_t), 7);
+      buffer.write(before);
+      CollectiveCall call =
+          (world.rank() == 1 ? row.odd : row.usual)({buffer.data(), buffer.data(), kCount, ElementType::int32});
+      call.algorithm = Algorithm::direct;
+      CHECK_THROWS(world.collective().run(call), "calls another collective, or the same with another count");
+      CHECK(buffer.read() == before);
+    });
+  }
+}
+
+CASE(ranks_that_ask_for_different_algorithms_are_told) {
+  const Algorithm rows[][2] = {{Algorithm::direct, Algorithm::ring}, {Algorithm::ring, Algorithm::tree}};
+  for (const auto& row : rows) {
+    on_all_devices(3, [&](World& world) {
+      TestBuffer buffer(world, 4096);
+      CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1000, ElementType::int32});
+      call.algorithm = row[world.rank() == 1 ? 1 : 0];
+      CHECK_THROWS(world.collective().run(call), "reduction, root or algorithm");
+    });
+  }
+}
+
+CASE(copies_that_differ_are_refused_by_every_rank_and_the_world_goes_on) {
+  on_all_devices(3, [](World& world) {
+    constexpr std::size_t kBytes = 4096;
+    TestBuffer input(world, 3 * kBytes);
+    TestBuffer output(world, 3 * kBytes);
+    const bool odd = world.rank() == 1;
+    const auto before = std::vector<unsigned char>(3 * kBytes, 7);
+    output.write(before);
+    CollectiveCall call = all_gather({input.data(), output.data(), odd ? kBytes - 4 : kBytes});
+    call.algorithm = Algorithm::copy;
+    CHECK_THROWS(world.collective().run(call), "calls another collective, or the same with another count");
+    CollectiveCall trade;
+    trade.kind = OpKind::all_to_all_v;
+    trade.algorithm = Algorithm::copy;
+    trade.input = input.data();
+    trade.output = output.data();
+    trade.send_counts = trade.receive_counts = {5, odd ? std::size_t{5} : std::size_t{6}, 5};
+    trade.send_offsets = trade.receive_offsets = {0, 10, 20};
+    CHECK_THROWS(world.collective().run(trade), "expects");
+    CHECK(output.read() == before);
+    call.count = kBytes;
+    world.collective().run(call);
+  });
+}
+
+CASE(copies_to_what_a_peer_cannot_address_are_refused_by_every_rank) {
+  run_ranks(3, quick("host"), [](World& world) {
+    constexpr std::size_t kBytes = 1000;
+    Buffer input(world, kBytes);
+    Buffer output(world, 3 * kBytes, world.rank() == 2 ? Where::plain : Where::reachable);
+    CollectiveCall call = all_gather({input.data(), output.data(), kBytes});
+    call.algorithm = Algorithm::copy;
+    CHECK_THROWS(world.collective().run(call),
+                 "all_gather of 1000 B: algorithm copy cannot, as of rank 2: rank 0 cannot address its output");
+    call.algorithm = Algorithm::direct;
+    world.collective().run(call);
+  });
+}
+
+CASE(a_late_rank_is_named_by_copies_at_the_deadline) {
+  enum class Late { host, replay };
+  for (const std::string& device : device_specs()) {
+    for (const Late late : {Late::host, Late::replay}) {
+      Parameters parameters = quick(device);
+      parameters.timeout_s = 1;
+      run_ranks(3, parameters, [&](World& world) {
+        TestBuffer input(world, 64);
+        TestBuffer output(world, 192);
+        const OwnStream stream(world);
+        CollectiveCall call = all_gather({input.data(), output.data(), 64});
+        call.algorithm = Algorithm::copy;
+        world.device().begin_capture(stream);
+        world.collective().run(call, stream);
+        const auto graph = world.device().end_capture(stream);
+        world.device().launch(graph, stream);
+        world.synchronize(stream);
+        if (world.rank() == 1) {
+          while (!world.failure()) HostGroup::pause(1u << 20, 0);
+          CHECK_THROWS(world.check(), "waiting for rank 1");
+        } else if (late == Late::host) {
+          CHECK_THROWS(world.collective().run(call, stream), "all_gather of 64 B, waiting for rank 1");
+        } else {
+          world.device().launch(graph, stream);
+          CHECK_THROWS(world.synchronize(stream), "all_gather of 64 B, waiting for rank 1");
+        }
+      });
+    }
+  }
+}
+
+CASE(checking_names_who_calls_something_else) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.collective_check = "on";
+    run_ranks(3, parameters, [](World& world) {
+      TestBuffer buffer(world, 256);
+      const bool odd = world.rank() == 1;
+      const auto vector = [&](std::size_t count, ElementType type) {
+        return Vector{buffer.data(), buffer.data(), count, type};
+      };
+      Collective& it = world.collective();
+      CHECK_THROWS(it.run(all_reduce(vector(odd ? 5 : 4, ElementType::int32))),
+                   "rank 0: all_reduce of 4 int32 sum\n  rank 1: all_reduce of 5 int32 sum");
+      CHECK_THROWS(it.run(all_reduce(vector(4, odd ? ElementType::float32 : ElementType::int32))),
+                   "rank 1: all_reduce of 4 float32 sum");
+      CHECK_THROWS(it.run(all_reduce(vector(4, ElementType::int32), odd ? ReduceOp::max : ReduceOp::sum)),
+                   "rank 1: all_reduce of 4 int32 max");
+      CHECK_THROWS(it.run(broadcast(vector(4, ElementType::int32), odd ? 2 : 0)),
+                   "rank 1: broadcast of 4 int32, root 2");
+      CHECK_THROWS(it.run(odd ? barrier() : all_reduce(vector(4, ElementType::int32))), "rank 1: barrier");
+      CollectiveCall call;
+      call.kind = OpKind::all_to_all_v;
+      call.input = buffer.data();
+      call.output = buffer.data() + 128;
+      call.send_counts = call.receive_counts = {1, odd ? std::size_t{2} : std::size_t{1}, 1};
+      call.send_offsets = call.receive_offsets = {0, 4, 8};
+      if (odd) call.receive_counts[2] = 9;
+      CHECK_THROWS(it.run(call), "rank 1: all_to_all_v of uint8, which gets 1 elements of rank 2 and expects 9");
+      // Nothing is broken.
+      buffer.write(input_of(ElementType::int32, ReduceOp::sum, world.rank(), 64));
+      it.run(all_reduce(vector(64, ElementType::int32)));
+      CHECK(buffer.read() == result_of(ElementType::int32, ReduceOp::sum, 0, 3, 0, 64));
+    });
+  }
+}
+
+CASE(an_algorithm_is_chosen_by_cost_and_explained) {
+  on_all_devices(4, [](World& world) {
+    TestBuffer buffer(world, 64);
+    CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1, ElementType::float64});
+    CHECK(world.collective().explain(call).find("float64 on 4 ranks: lines") != std::string::npos);
+    call.count = 100'000'000;
+    const std::string large = world.collective().explain(call);
+    CHECK(large.find("4 ranks: direct") != std::string::npos &&
+          large.find("do not fit the slots") != std::string::npos);
+    call.algorithm = Algorithm::direct;
+    CHECK(world.collective().explain(call).find("asked for") != std::string::npos);
+    CHECK(world.collective().explain(call).find("only for those who ask for it: it adds in the order of the ring") !=
+          std::string::npos);
+    const CollectiveCall move = all_gather({buffer.data(), buffer.data(), 1000});
+    CHECK(world.collective().explain(move).find("copy: ") != std::string::npos &&
+          world.collective().explain(move).find("only for those who ask for it: its calls wait") != std::string::npos);
+    CHECK(world.collective().explain(call).find("copy: copy engines do not add") != std::string::npos);
+  });
+}
+
+CASE(what_is_only_for_those_who_ask_is_never_chosen_by_itself) {
+  for (const DeviceKind device : {DeviceKind::host, DeviceKind::cuda}) {
+    for (const OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::broadcast}) {
+      for (std::size_t count = 1; count < std::size_t{1} << 31; count *= 4) {
+        CollectiveCall call;
+        call.kind = kind;
+        call.count = count;
+        call.type = ElementType::float32;
+        const collective::AlgorithmRow& row = collective::choose(call, {device, 0, 64, 16384});
+        CHECK(std::ranges::find(kSameBits, row.algorithm) != std::end(kSameBits));
+      }
+    }
+  }
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -1,0 +1,217 @@
+// Collectives in their order: captured and replayed among eager ones, on several streams and channels, of teams.
+#include "onstream/collective/collective.hpp"
+
+#include "check.hpp"
+#include "collective_cases.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using onstream::collective::all_gather;
+using onstream::collective::all_reduce;
+using onstream::collective::all_to_all;
+using onstream::collective::barrier;
+using onstream::collective::broadcast;
+
+CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
+  on_all_devices(4, [](World& world) {
+    constexpr std::size_t kCount = 300;
+    TestBuffer values(world, kCount * 8);
+    const OwnStream stream(world);
+    Collective& all = world.collective();
+    const auto all_ones = [&] {
+      std::vector<unsigned char> bytes;
+      for (std::size_t i = 0; i < kCount; ++i) append(bytes, std::int64_t{1});
+      values.write(bytes);
+    };
+    // Each multiplies by four: all_reduce in place of what is the same everywhere.
+    const auto call = [&](Algorithm algorithm) {
+      CollectiveCall one = all_reduce({values.data(), values.data(), kCount, ElementType::int64});
+      one.algorithm = algorithm;
+      return one;
+    };
+    all_ones();
+    all.run(call(Algorithm::lines), stream);  // channels are made outside of captures and within them
+    world.device().begin_capture(stream);
+    for (const Algorithm algorithm :
+         {Algorithm::lines, Algorithm::two_shot, Algorithm::direct, Algorithm::ring, Algorithm::tree}) {
+      all.run(call(algorithm), stream);
+    }
+    all.run(broadcast({values.data(), values.data(), kCount, ElementType::int64}, 1), stream);
+    all.run(barrier(), stream);
+    const auto graph = world.device().end_capture(stream);
+    constexpr int kReplays = 4;
+    std::int64_t expected = 4;
+    for (int i = 0; i < kReplays; ++i) {
+      world.device().launch(graph, stream);
+      expected *= 1024;
+      if (i % 2 == 0) {
+        all.run(call(Algorithm::lines), stream);
+        expected *= 4;
+      }
+    }
+    world.synchronize(stream);
+    std::vector<unsigned char> bytes;
+    for (std::size_t i = 0; i < kCount; ++i) append(bytes, expected);
+    CHECK(values.read() == bytes);
+  });
+}
+
+CASE(captured_moves_mean_the_same_at_every_replay_among_eager_ones) {
+  on_all_devices(3, [](World& world) {
+    constexpr std::size_t kBytes = 3000;
+    const std::size_t size = static_cast<std::size_t>(world.size());
+    TestBuffer mine(world, kBytes);
+    TestBuffer all(world, kBytes * size);
+    TestBuffer traded(world, kBytes * size);
+    TestBuffer told(world, kBytes);
+    const OwnStream stream(world);
+    Collective& it = world.collective();
+    for (const Algorithm algorithm : {Algorithm::direct, Algorithm::copy}) {
+      const auto by = [&](CollectiveCall call) {
+        call.algorithm = algorithm;
+        return call;
+      };
+      // Each passes on what the one before it brought.
+      const CollectiveCall calls[] = {by(all_gather({mine.data(), all.data(), kBytes})),
+                                      by(all_to_all({all.data(), traded.data(), kBytes})),
+                                      by(broadcast({traded.data(), told.data(), kBytes}, 1))};
+      world.device().begin_capture(stream);
+      for (const CollectiveCall& call : calls) it.run(call, stream);
+      const auto graph = world.device().end_capture(stream);
+      for (unsigned round = 0; round < 4; ++round) {
+        const auto of = [&](std::size_t rank) { return pattern(kBytes, 10 * round + static_cast<unsigned>(rank)); };
+        mine.write(of(static_cast<std::size_t>(world.rank())));
+        if (round == 2) {
+          for (const CollectiveCall& call : calls) it.run(call, stream);
+        } else {
+          world.device().launch(graph, stream);
+        }
+        world.synchronize(stream);
+        std::vector<std::vector<unsigned char>> gathered;
+        for (std::size_t rank = 0; rank < size; ++rank) gathered.push_back(of(rank));
+        CHECK(all.read() == joined(gathered));
+        // Everybody sends rank r part r, which is rank r's own.
+        for (std::vector<unsigned char>& part : gathered) part = of(static_cast<std::size_t>(world.rank()));
+        CHECK(traded.read() == joined(gathered));
+        CHECK(told.read() == of(1));
+        world.barrier();  // nobody writes to its input before all have seen theirs
+      }
+    }
+  });
+}
+
+CASE(broadcasts_may_run_ahead_of_slow_readers) {
+  on_all_devices(3, [](World& world) {
+    constexpr int kRounds = 200;
+    constexpr std::size_t kCount = 64;
+    TestBuffer input(world, kCount * 4);
+    TestBuffer output(world, kCount * 4 * kRounds);
+    const OwnStream stream(world);
+    // The root sends and never receives; then another root; each result is kept.
+    for (int round = 0; round < kRounds; ++round) {
+      const int root = round / 50 % 3;
+      if (round % 50 == 0) {
+        world.synchronize(stream);
+        input.write(input_of(ElementType::int32, ReduceOp::sum, root + round, kCount));
+      }
+      auto* const out = output.data() + static_cast<std::size_t>(round) * kCount * 4;
+      world.collective().run(broadcast({input.data(), out, kCount, ElementType::int32}, root), stream);
+    }
+    world.synchronize(stream);
+    const std::vector<unsigned char> got = output.read();
+    for (int round = 0; round < kRounds; ++round) {
+      const int root = round / 50 % 3;
+      const auto expected = input_of(ElementType::int32, ReduceOp::sum, root + round / 50 * 50, kCount);
+      CHECK(std::equal(expected.begin(), expected.end(), got.begin() + round * static_cast<int>(kCount) * 4));
+    }
+  });
+}
+
+CASE(streams_may_take_turns_on_one_channel) {
+  on_all_devices(3, [](World& world) {
+    TestBuffer values(world, 8);
+    std::vector<unsigned char> one;
+    append(one, std::int64_t{1});
+    values.write(one);
+    const OwnStream first(world);
+    const OwnStream second(world);
+    std::int64_t expected = 1;
+    for (int i = 0; i < 30; ++i) {
+      world.collective().run(all_reduce({values.data(), values.data(), 1, ElementType::int64}),
+                             i % 3 == 0 ? first : second);
+      expected *= i < 20 ? 3 : 3;
+    }
+    world.synchronize(first);
+    world.synchronize(second);
+    std::vector<unsigned char> bytes;
+    append(bytes, expected);
+    CHECK(values.read() == bytes);
+  });
+}
+
+CASE(channels_run_at_once_in_any_order) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer a(world, 8);
+    TestBuffer b(world, 8);
+    std::vector<unsigned char> one;
+    append(one, std::int64_t{1});
+    a.write(one);
+    b.write(one);
+    const OwnStream first(world);
+    const OwnStream second(world);
+    CollectiveCall on_a = all_reduce({a.data(), a.data(), 1, ElementType::int64});
+    CollectiveCall on_b = all_reduce({b.data(), b.data(), 1, ElementType::int64});
+    on_b.channel = 1;
+    world.collective().run(on_a, first);  // both channels are made in the same order
+    world.collective().run(on_b, second);
+    for (int i = 0; i < 20; ++i) {
+      if (world.rank() == 0) {
+        world.collective().run(on_a, first);
+        world.collective().run(on_b, second);
+      } else {
+        world.collective().run(on_b, second);
+        world.collective().run(on_a, first);
+      }
+    }
+    world.synchronize(first);
+    world.synchronize(second);
+    std::vector<unsigned char> bytes;
+    append(bytes, std::int64_t{1} << 21);
+    CHECK(a.read() == bytes);
+    CHECK(b.read() == bytes);
+  });
+}
+
+CASE(teams_of_some_ranks_work_beside_each_other) {
+  on_all_devices(5, [](World& world) {
+    // {3, 1} numbered so, {0, 2}, and nobody.
+    const int rank = world.rank();
+    std::vector<int> ranks;
+    if (rank == 1 || rank == 3) ranks = {3, 1};
+    if (rank == 0 || rank == 2) ranks = {0, 2};
+    const auto team = world.collective().among(ranks);
+    if (ranks.empty()) {
+      CHECK(team->rank() == -1 && team->size() == 0);
+      CHECK_THROWS(team->run(barrier()), "not in this team");
+    } else {
+      CHECK(team->size() == 2 && team->ranks()[static_cast<std::size_t>(team->rank())] == rank);
+      TestBuffer mine(world, 4);
+      TestBuffer all(world, 8);
+      std::vector<unsigned char> bytes;
+      append(bytes, rank);
+      mine.write(bytes);
+      for (const Algorithm algorithm : {Algorithm::lines, Algorithm::direct, Algorithm::copy, Algorithm::ring}) {
+        CollectiveCall call = all_gather({mine.data(), all.data(), 1, ElementType::int32});
+        call.algorithm = algorithm;
+        if (!can(world, call)) continue;
+        team->run(call);
+        std::vector<unsigned char> expected;
+        for (const int each : ranks) append(expected, each);
+        CHECK(all.read() == expected);
+      }
+    }
+    world.barrier();
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
