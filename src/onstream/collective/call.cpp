@@ -101,12 +101,26 @@ bool has_op(OpKind kind) {
          kind == OpKind::scan || kind == OpKind::exclusive_scan;
 }
 
-// FNV-1a (Fowler, Noll, Vo), by words.
-std::uint64_t signature_of(const CollectiveCall& call) {
+namespace {
+
+// MurmurHash3's last step (Appleby): every bit depends on every bit; 0 stays 0.
+std::uint64_t mixed(std::uint64_t word) {
+  word = (word ^ word >> 33) * 0xff51afd7ed558ccd;
+  word = (word ^ word >> 33) * 0xc4ceb9fe1a85ec53;
+  return word ^ word >> 33;
+}
+
+}  // namespace
+
+// FNV-1a (Fowler, Noll, Vo), by words: its steps permute the low bits, which stay; the others are mixed.
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm) {
+  constexpr int kKept = 11;
+  constexpr std::uint64_t kLow = (std::uint64_t{1} << kKept) - 1;
   std::uint64_t hash = 0xcbf29ce484222325;
-  const auto take = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
+  const auto take = [&](std::uint64_t word) { hash = (hash ^ word ^ mixed(word >> kKept)) * 0x100000001b3; };
   take(static_cast<std::uint64_t>(call.kind));
   take(static_cast<std::uint64_t>(call.type));
+  take(static_cast<std::uint64_t>(algorithm));
   if (has_op(call.kind)) take(static_cast<std::uint64_t>(call.op));
   if (has_root(call.kind)) take(static_cast<std::uint64_t>(call.root));
   if (call.kind == OpKind::all_gather_v) {
@@ -114,7 +128,7 @@ std::uint64_t signature_of(const CollectiveCall& call) {
   } else if (call.kind != OpKind::all_to_all_v) {
     take(call.count);
   }
-  return hash << 1;
+  return ((mixed(hash) & ~kLow) | (hash & kLow)) << 1;
 }
 
 CollectiveCall all_reduce(const Vector& vector, ReduceOp op) { return of(OpKind::all_reduce, vector, op); }

@@ -56,8 +56,10 @@ namespace collective {
 
 bool has_root(OpKind kind);
 bool has_op(OpKind kind);
-// What all ranks must say alike - kind, type, reduction, root, counts - as a number whose lowest bit is 0.
-std::uint64_t signature_of(const CollectiveCall& call);
+// What all ranks must say alike - kind, type, algorithm, reduction, root, counts - as a number whose lowest bit is 0.
+// Of calls that differ in one of these alone (counts: by less than 2048) bits 1 to 11 always differ; else some bit
+// does.
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct);
 
 // What most collectives take.
 struct Vector {

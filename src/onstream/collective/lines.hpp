@@ -26,6 +26,7 @@ struct LineWork {
   std::uint32_t root = 0;
   std::uint32_t grain = 1;
   OpKind kind = OpKind::none;
+  std::uint64_t signature = 0;  // call.hpp; in every flag
 
   // Where everybody's slots for this rank's data are, before the parity is known. A table that never changes.
   struct Held {
@@ -106,7 +107,7 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
     const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
@@ -236,7 +237,7 @@ struct TradeLines : LineWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     run(group, session, held);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
