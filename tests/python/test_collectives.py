@@ -210,3 +210,12 @@ def test_checking_names_who_calls_something_else() -> None:
         assert world.all_reduce(np.ones(2)).tolist() == [3, 3]  # nothing is broken
 
     ons.run_threads(3, body, device="host", timeout_s=20, collective_check="on")
+
+
+def test_small_ones_that_differ_are_refused_without_checking() -> None:
+    def body(world: ons.World) -> None:
+        world.all_reduce(np.zeros(2))
+        with pytest.raises(ons.Error, match="calls another collective, or the same with another count"):
+            world.all_reduce(np.zeros(3 if world.rank == 1 else 2))
+
+    ons.run_threads(3, body, device="host", timeout_s=60)

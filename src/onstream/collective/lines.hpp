@@ -70,11 +70,12 @@ struct LineWork {
   ONSTREAM_BODY bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
                              std::uint64_t from, std::uint64_t unit, const Take& take) const {
     Arriving<kBytes> arriving[kAtOnce];
+    const Line* const slots = session.slot(here, first);
     const auto missing = [&] {
       ONSTREAM_UNROLL
       for (int k = 0; k < kAtOnce; ++k) {
         const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (has(from, peer)) arriving[k].look(group, session.slot(here, peer), unit);
+        if (has(from, peer)) arriving[k].look(group, slots + session.distance(k), unit);
       }
       std::uint64_t absent = 0;
       ONSTREAM_UNROLL
@@ -154,14 +155,14 @@ struct ReduceLines : LineWork {
         send_pack<Group, kUnit>(group, session.slot(held.parts[k], view.rank), unit, own, session.flag());
       }
     }
-    const std::uint64_t here = view.parts[view.rank];
+    const Line* const slots = session.slot(view.parts[view.rank], 0);
     for (std::uint64_t unit = begin; unit < units; unit += step) {
       if (step < units) own = load<Group>(unit, 0);
       Arriving<kUnit> arriving[kRanks];
       const auto missing = [&] {
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, session.slot(here, k), unit);
+          if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, slots + session.distance(k), unit);
         }
         std::uint64_t absent = 0;
         ONSTREAM_UNROLL

@@ -36,6 +36,10 @@ class Session {
   ONSTREAM_BODY Line* slot(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part) + (parity() * view_.size + from) * view_.slot_lines;
   }
+  // From the slot of one rank to that of the k-th after it, in lines.
+  ONSTREAM_BODY std::uint64_t distance(int k) const {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.slot_lines;
+  }
   ONSTREAM_BODY Line* post(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
   }
