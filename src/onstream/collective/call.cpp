@@ -96,6 +96,10 @@ bool has_root(OpKind kind) {
   return kind == OpKind::reduce || kind == OpKind::gather || kind == OpKind::scatter || kind == OpKind::broadcast;
 }
 
+bool is_of_neighbours(OpKind kind) {
+  return kind >= OpKind::neighbour_all_gather && kind <= OpKind::neighbour_all_to_all_v;
+}
+
 bool has_op(OpKind kind) {
   return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
          kind == OpKind::scan || kind == OpKind::exclusive_scan;
@@ -125,7 +129,7 @@ std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm) {
   if (has_root(call.kind)) take(static_cast<std::uint64_t>(call.root));
   if (call.kind == OpKind::all_gather_v) {
     for (const std::size_t count : call.receive_counts) take(count);
-  } else if (call.kind != OpKind::all_to_all_v) {
+  } else if (call.kind != OpKind::all_to_all_v && !is_of_neighbours(call.kind)) {
     take(call.count);
   }
   return ((mixed(hash) & ~kLow) | (hash & kLow)) << 1;
@@ -146,6 +150,9 @@ CollectiveCall gather(const Vector& vector, int root) { return of(OpKind::gather
 CollectiveCall scatter(const Vector& vector, int root) { return of(OpKind::scatter, vector, root); }
 CollectiveCall all_to_all(const Vector& vector) { return of(OpKind::all_to_all, vector); }
 CollectiveCall barrier() { return of(OpKind::barrier, Vector{}); }
+CollectiveCall neighbour_all_gather(const Vector& vector) { return of(OpKind::neighbour_all_gather, vector); }
+CollectiveCall neighbour_all_to_all(const Vector& vector) { return of(OpKind::neighbour_all_to_all, vector); }
+CollectiveCall neighbour_all_to_all_v(const Vector& vector) { return of(OpKind::neighbour_all_to_all_v, vector); }
 
 }  // namespace collective
 }  // namespace onstream

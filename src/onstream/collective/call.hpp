@@ -61,6 +61,8 @@ bool has_op(OpKind kind);
 // does.
 std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct);
 
+bool is_of_neighbours(OpKind kind);  // for Neighbourhood::run alone
+
 // What most collectives take.
 struct Vector {
   const void* input = nullptr;
@@ -86,6 +88,12 @@ CollectiveCall gather(const Vector& vector, int root);
 CollectiveCall scatter(const Vector& vector, int root);
 CollectiveCall all_to_all(const Vector& vector);
 CollectiveCall barrier();
+// Of a neighbourhood (neighbourhood.hpp): the same `count` elements for each destination, or `count` for each, one
+// after the other; the output has `count` of each source. neighbour_all_to_all_v has a count and an offset for each,
+// to be filled in.
+CollectiveCall neighbour_all_gather(const Vector& vector);
+CollectiveCall neighbour_all_to_all(const Vector& vector);
+CollectiveCall neighbour_all_to_all_v(const Vector& vector);
 
 }  // namespace collective
 }  // namespace onstream

@@ -9,6 +9,7 @@
 #include "onstream/collective/checking.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
+#include "onstream/collective/neighbourhood.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/transport/buffer.hpp"
 
@@ -98,6 +99,7 @@ class Collective::Implementation {
     fabric_->check();
     require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
     require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
+    require(!collective::is_of_neighbours(call.kind), name_of(call.kind), ": neighbourhood(...) gives an object that does it");
     require(size() <= collective::kMostRanks, name_of(call.kind), " on ", size(), " ranks: a team has at most ",
             collective::kMostRanks);
     require(call.root >= 0 && call.root < size(), name_of(call.kind), ": root ", call.root,
@@ -293,6 +295,13 @@ void Collective::run(const CollectiveCall& call, Stream stream) { implementation
 void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
+
+std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGrid& grid) const {
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), ranks(), grid);
+}
+std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGraph& graph) const {
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), ranks(), graph);
+}
 
 std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
   const std::shared_ptr<Fabric>& fabric = implementation_->fabric();

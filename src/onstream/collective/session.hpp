@@ -48,13 +48,17 @@ class Session {
   ONSTREAM_BODY void announce() const {
     if (group_.block() != 0) return;
     for (std::uint32_t peer = group_.rank(); peer < view_.size; peer += group_.size()) {
-      if (peer == view_.rank) continue;
-      auto* word = reinterpret_cast<std::uint64_t*>(view_.parts[peer] + view_.places.started) + view_.rank;
-      if constexpr (kSerial<Group>) {
-        group_.store_release(word, mark());  // pairs with may_write
-      } else {
-        group_.store_relaxed(word, mark());  // all reads of earlier epochs were over when this kernel began
-      }
+      if (peer != view_.rank) announce_to(view_.parts[peer], view_.rank);
+    }
+  }
+
+  // The same for one other, who keeps it under number `index`.
+  ONSTREAM_BODY void announce_to(std::uint64_t part, std::uint32_t index) const {
+    auto* word = reinterpret_cast<std::uint64_t*>(part + view_.places.started) + index;
+    if constexpr (kSerial<Group>) {
+      group_.store_release(word, mark());  // pairs with may_write
+    } else {
+      group_.store_relaxed(word, mark());  // all reads of earlier epochs were over when this kernel began
     }
   }
 
@@ -95,6 +99,15 @@ class Session {
   ONSTREAM_CALL bool differ(std::uint32_t peer) {
     give_up(Status::misused, peer);
     return false;
+  }
+
+  // The calling thread alone: the other end of an edge gives another number of bytes.
+  ONSTREAM_CALL void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
+    Fault fault = fault_about(peer);
+    fault.lane = kEdgeFault;
+    fault.bytes = mine;
+    fault.extra = theirs;
+    speak(Status::misused, fault);
   }
 
   // All threads: whether any of them failed.
@@ -185,15 +198,23 @@ class Session {
   }
 
   ONSTREAM_CALL void give_up(Status status, std::uint32_t peer) {
-    fail_channel();
     if (calls_another(peer)) status = Status::misused;
+    speak(status, fault_about(peer));
+  }
+
+  ONSTREAM_BODY Fault fault_about(std::uint32_t peer) const {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(name_.kind);
     fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(view_.worlds[peer]));
     fault.lane = view_.channel;
     fault.bytes = name_.bytes;
     fault.extra = epoch();
-    // One thread of the grid speaks for all.
+    return fault;
+  }
+
+  // One thread of the grid speaks for all.
+  ONSTREAM_CALL void speak(Status status, const Fault& fault) {
+    fail_channel();
     if (group_.exchange(&view_.state->cleaned, kSpoken) != kSpoken) report(group_, view_.wait, status, fault);
   }
 

@@ -16,6 +16,7 @@ std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::barrier && fault.peer >= 0 && fault.status != Status::misused) {
     return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");
   }
+  if (is_collective(fault.op) && fault.lane < 0) return concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (is_collective(fault.op)) {
     const bool waits = fault.peer >= 0 && fault.status != Status::misused;
     const std::string whom = waits ? concat(", waiting for rank ", fault.peer, ",") : "";
@@ -89,6 +90,10 @@ std::string describe(const FaultReport& fault) {
       if (fault.op == OpKind::recv) {
         return concat(what, " exceeds the ", fault.extra,
                       " receives that one lane may have outstanding; wait for some, or raise lane_receives");
+      }
+      if (is_collective(fault.op) && fault.lane < 0) {
+        return concat(what, " found that rank ", fault.peer, ", at the other end of the edge, gives ", fault.extra,
+                      " B; both ends of an edge give the same");
       }
       if (is_collective(fault.op) && fault.peer >= 0) {
         return concat(
