@@ -10,13 +10,13 @@ and write the arrays, so they must be memory that the world's device can access.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _arrays, _core
 from .errors import InvalidArgumentError
+from .neighbours import Neighbourhood, bytes_of, check_reach, contiguous_span, offsets_of
 
 if TYPE_CHECKING:
     from .world import World
@@ -142,9 +142,9 @@ class Collectives:
         source, target = self._span(array), self._span(out, writable=True)
         item = source.item_bytes
         call = self._call("all_gather_v", source, target, source.nbytes, "uint8", 0, channel, "auto")
-        receive = _bytes_of(counts, item, "counts")
-        call.set_counts([], [], receive, _offsets(receive, offsets, item))
-        self._check_reach("all_gather_v", target, receive, _offsets(receive, offsets, item), "out")
+        receive = bytes_of(counts, item, "counts")
+        call.set_counts([], [], receive, offsets_of(receive, offsets, item))
+        self._check_reach("all_gather_v", target, receive, offsets_of(receive, offsets, item), "out")
         return self._run(call, (source, target), stream, out)
 
     def all_to_all_v(
@@ -155,8 +155,8 @@ class Collectives:
         """all_to_all of parts of different lengths, in elements; what one rank sends another receives."""
         source, target = self._span(array), self._span(out, writable=True)
         item = source.item_bytes
-        send, receive = _bytes_of(send_counts, item, "send_counts"), _bytes_of(receive_counts, item, "receive_counts")
-        send_at, receive_at = _offsets(send, send_offsets, item), _offsets(receive, receive_offsets, item)
+        send, receive = bytes_of(send_counts, item, "send_counts"), bytes_of(receive_counts, item, "receive_counts")
+        send_at, receive_at = offsets_of(send, send_offsets, item), offsets_of(receive, receive_offsets, item)
         self._check_reach("all_to_all_v", source, send, send_at, "array")
         self._check_reach("all_to_all_v", target, receive, receive_at, "out")
         call = self._call("all_to_all_v", source, target, 0, "uint8", 0, channel, "auto")
@@ -164,6 +164,16 @@ class Collectives:
         return self._run(call, (source, target), stream, out)
 
     # --- others ---
+
+    def neighbourhood(
+        self, grid: Sequence[int] | None = None, *, periodic: bool | Sequence[bool] = False,
+        sources: Sequence[int] = (), destinations: Sequence[int] = (),
+    ) -> Neighbourhood:  # fmt: skip
+        """Who exchanges with whom: a grid of ranks, or this rank's own sources and destinations. Collective.
+
+        Every rank of the world calls it on its own team.
+        """
+        return Neighbourhood(self._home, self._members, grid, periodic, sources, destinations)
 
     def explain_all_reduce(self, array: Any, *, op: str = "sum", algorithm: str = "auto") -> str:
         """Which algorithm an all_reduce of this array takes and why, and what the others would cost."""
@@ -197,13 +207,7 @@ class Collectives:
         return self._run(call, (source, target), stream, array if out is None else out)
 
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
-        span = _arrays.checked_span(array, writable, self._home)
-        if not span.contiguous:
-            raise InvalidArgumentError(
-                f"a collective needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
-                f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it"
-            )
-        return span
+        return contiguous_span(array, self._home, writable=writable)
 
     def _check_size(self, kind: str, span: _arrays.Span, wanted: int, name: str) -> None:
         if span.nbytes != wanted:
@@ -212,9 +216,7 @@ class Collectives:
     def _check_reach(
         self, kind: str, span: _arrays.Span, counts: Sequence[int], offsets: Sequence[int], name: str
     ) -> None:
-        end = max((at + count for at, count in zip(offsets, counts, strict=False) if count), default=0)
-        if end > span.nbytes:
-            raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but counts and offsets reach {end}")
+        check_reach(kind, span, counts, offsets, name)
 
     def _call(
         self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, count: int, type_name: str,
@@ -279,16 +281,3 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
             f"collectives cannot reduce elements of {span.dtype or 'an untold type'}; they know {', '.join(sorted(_KNOWN))}"
         )
     return name
-
-
-def _bytes_of(counts: Sequence[int], item: int, name: str) -> list[int]:
-    sizes = [_arrays.integer_of(count, name) * item for count in counts]
-    if any(size < 0 for size in sizes):
-        raise InvalidArgumentError(f"{name} has a negative entry: {list(counts)}")
-    return sizes
-
-
-def _offsets(sizes: Sequence[int], offsets: Sequence[int] | None, item: int) -> list[int]:
-    if offsets is not None:
-        return _bytes_of(offsets, item, "offsets")
-    return [0, *accumulate(sizes)][: len(sizes)]

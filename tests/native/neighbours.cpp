@@ -20,8 +20,32 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// Memory that peers can address, or (on the host device, to ranks of other processes) that they cannot.
+// How a call is made: the host waits, or a stream orders it.
 enum class Way { host, stream };
+
+// Memory that peers can address, or that they cannot: then what is large goes through the stage.
+enum class Where { reachable, plain };
+
+class Buffer {
+ public:
+  Buffer(World& world, std::size_t bytes, Where where)
+      : device_(where == Where::reachable ? std::make_unique<TestBuffer>(world, bytes) : nullptr), plain_(bytes + 1) {}
+  std::byte* data() { return device_ ? device_->data() : reinterpret_cast<std::byte*>(plain_.data()); }
+  void write(const Bytes& values) {
+    if (device_) return device_->write(values);
+    std::copy(values.begin(), values.end(), plain_.begin());
+  }
+  Bytes read() const { return device_ ? device_->read() : Bytes(plain_.begin(), plain_.end() - 1); }
+
+ private:
+  std::unique_ptr<TestBuffer> device_;
+  Bytes plain_;
+};
+
+std::vector<Where> places(World& world) {
+  if (world.device().kind() == DeviceKind::host) return {Where::reachable, Where::plain};
+  return {Where::reachable};
+}
 
 // For every rank, and each of its sources, whose and which edge that is: {rank, number among its destinations}.
 struct From {
@@ -45,13 +69,13 @@ void run(World& world, Neighbourhood& hood, const CollectiveCall& call, Way way)
 
 // all_gather, all_to_all and all_to_all_v of `bytes` along each edge (v: more and less), against the wiring.
 void check_moves(World& world, Neighbourhood& hood, const std::vector<From>& wiring, std::size_t bytes,
-                 Algorithm algorithm, Way way) {
+                 Algorithm algorithm, Way way, Where where) {
   const std::size_t outs = hood.destinations().size();
   const std::size_t ins = hood.sources().size();
   const auto length = [&](int from, int edge) { return bytes * static_cast<std::size_t>((from + 2 * edge) % 3); };
-  TestBuffer one(world, bytes);
-  TestBuffer input(world, outs * bytes);
-  TestBuffer output(world, ins * bytes);
+  Buffer one(world, bytes, where);
+  Buffer input(world, outs * bytes, where);
+  Buffer output(world, ins * bytes, where);
   const Bytes untouched(ins * bytes, 7);
   const auto expect = [&](const char* what, const Bytes& got, const Bytes& expected) {
     if (got == expected) return;
@@ -108,8 +132,8 @@ void check_moves(World& world, Neighbourhood& hood, const std::vector<From>& wir
     if (wiring[j].rank < 0) continue;
     put(all_expected, call.receive_offsets[j], sent(wiring[j].rank, wiring[j].edge, call.receive_counts[j]));
   }
-  TestBuffer from(world, all_mine.size());
-  TestBuffer to(world, all_expected.size());
+  Buffer from(world, all_mine.size(), where);
+  Buffer to(world, all_expected.size(), where);
   from.write(all_mine);
   to.write(Bytes(all_expected.size()));
   call.input = from.data();
@@ -123,7 +147,8 @@ void check_everything(World& world, Neighbourhood& hood, const std::vector<From>
   for (const std::size_t bytes : sizes) {
     for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::lines, Algorithm::direct}) {
       if (algorithm == Algorithm::lines && bytes > 10'000) continue;
-      for (const Way way : {Way::host, Way::stream}) check_moves(world, hood, wiring, bytes, algorithm, way);
+      check_moves(world, hood, wiring, bytes, algorithm, Way::host, Where::reachable);
+      for (const Where where : places(world)) check_moves(world, hood, wiring, bytes, algorithm, Way::stream, where);
     }
   }
 }
@@ -138,9 +163,9 @@ std::vector<From> wiring_of_grid(const Neighbourhood& hood) {
 }
 
 // The n-th edge to a rank is the n-th that it names from there.
-struct Graph {
+struct Edges {
   std::vector<NeighbourGraph> of;
-  explicit Graph(int size) : of(static_cast<std::size_t>(size)) {}
+  explicit Edges(int size) : of(static_cast<std::size_t>(size)) {}
   void edge(int from, int to) {
     of[static_cast<std::size_t>(from)].destinations.push_back(to);
     of[static_cast<std::size_t>(to)].sources.push_back(from);
@@ -160,8 +185,8 @@ struct Graph {
 };
 
 // Edges by a fixed rule: to oneself, double, one way only.
-Graph tangle(int size, int edges) {
-  Graph graph(size);
+Edges tangle(int size, int edges) {
+  Edges graph(size);
   for (int i = 0; i < edges; ++i) graph.edge(i * 7 / 3 % size, (i * i + i / 2) % size);
   return graph;
 }
@@ -194,7 +219,7 @@ CASE(grids_of_every_shape_bring_every_part_to_its_place) {
 
 CASE(graphs_may_have_edges_to_oneself_double_ones_and_one_way_ones) {
   for (const int size : {1, 2, 3, 5}) {
-    const Graph graph = tangle(size, 3 * size);
+    const Edges graph = tangle(size, 3 * size);
     on_all_devices(size, [&](World& world) {
       const auto hood = world.collective().neighbourhood(graph.of[static_cast<std::size_t>(world.rank())]);
       check_everything(world, *hood, graph.wiring(world.rank()), {0, 3, 64, 30'000});
@@ -203,7 +228,7 @@ CASE(graphs_may_have_edges_to_oneself_double_ones_and_one_way_ones) {
 }
 
 CASE(more_edges_than_a_short_kernel_holds_are_fine) {
-  Graph graph(3);
+  Edges graph(3);
   for (int i = 0; i < 60; ++i) graph.edge(i % 3, i / 3 % 3);
   on_all_devices(3, [&](World& world) {
     const auto hood = world.collective().neighbourhood(graph.of[static_cast<std::size_t>(world.rank())]);
@@ -214,7 +239,7 @@ CASE(more_edges_than_a_short_kernel_holds_are_fine) {
 
 CASE(one_that_runs_ahead_overwrites_nothing) {
   // One way round a ring: nobody hears from whom it sends to.
-  Graph ring(3);
+  Edges ring(3);
   for (int rank = 0; rank < 3; ++rank) ring.edge(rank, (rank + 1) % 3);
   on_all_devices(3, [&](World& world) {
     const auto hood = world.collective().neighbourhood(ring.of[static_cast<std::size_t>(world.rank())]);
@@ -275,6 +300,21 @@ CASE(neighbours_exchange_in_a_graph_as_often_as_it_is_replayed) {
         world.barrier();
       }
     }
+  });
+}
+
+CASE(large_ones_go_from_buffer_to_buffer_or_through_the_stage_in_chunks) {
+  Edges graph = tangle(3, 7);
+  on_all_devices(3, [&](World& world) {
+    const auto hood = world.collective().neighbourhood(graph.of[static_cast<std::size_t>(world.rank())]);
+    for (const Where where : places(world)) {
+      check_moves(world, *hood, graph.wiring(world.rank()), 1'000'003, Algorithm::automatic, Way::stream, where);
+    }
+  });
+  run_ranks(3, quick("host"), [&](World& world) {  // some can be stored to, some not
+    const auto hood = world.collective().neighbourhood(graph.of[static_cast<std::size_t>(world.rank())]);
+    const Where where = world.rank() == 1 ? Where::plain : Where::reachable;
+    check_moves(world, *hood, graph.wiring(world.rank()), 700'000, Algorithm::automatic, Way::host, where);
   });
 }
 
@@ -361,13 +401,14 @@ CASE(lengths_that_differ_at_the_ends_of_an_edge_are_named_with_both) {
           world.collective().run(collective::barrier());  // who only sends small ones is through before
         } catch (const Error&) {                          // as soon as anybody knows
         }
-        const bool by_source = row.sends > 10'000 && row.gets > 10'000;
-        const int finder = by_source ? 0 : 1;
-        const std::size_t here = by_source ? row.sends : row.gets;
-        const std::size_t there = by_source ? row.gets : row.sends;
-        CHECK_THROWS(world.check(), concat("rank ", finder, ": neighbour_all_to_all of ", here, " B found that rank ",
-                                           1 - finder, ", at the other end of the edge, gives ", there, " B")
-                                        .c_str());
+        const std::string story = world.failure()->story + world.failure()->reason;
+        const auto told = [&](int finder, std::size_t here, std::size_t there) {
+          return story.find(concat("rank ", finder, ": neighbour_all_to_all of ", here, " B found that rank ",
+                                   1 - finder, ", at the other end of the edge, gives ", there, " B")) !=
+                 std::string::npos;
+        };
+        const bool both_look = row.sends > 10'000 && row.gets > 10'000;
+        CHECK(told(1, row.gets, row.sends) || (both_look && told(0, row.sends, row.gets)));
       });
     }
   }
