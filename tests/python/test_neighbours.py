@@ -100,7 +100,9 @@ def test_ranks_of_processes_exchange_with_their_neighbours(tmp_path: Path) -> No
 
 def test_what_does_not_fit_along_edges_is_told() -> None:
     def body(world: ons.World) -> None:
-        with pytest.raises(ons.InvalidArgumentError, match="rank 1 sends along 0 edges to rank 0, which receives along 1"):
+        with pytest.raises(
+            ons.InvalidArgumentError, match="rank 1 sends along 0 edges to rank 0, which receives along 1"
+        ):
             world.neighbourhood(sources=[1] if world.rank == 0 else [])
         with pytest.raises(ons.InvalidArgumentError, match="a grid of 3 has no place"):
             world.neighbourhood((3,))

@@ -99,7 +99,8 @@ class Collective::Implementation {
     fabric_->check();
     require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
     require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
-    require(!collective::is_of_neighbours(call.kind), name_of(call.kind), ": neighbourhood(...) gives an object that does it");
+    require(!collective::is_of_neighbours(call.kind), name_of(call.kind),
+            ": neighbourhood(...) gives an object that does it");
     require(size() <= collective::kMostRanks, name_of(call.kind), " on ", size(), " ranks: a team has at most ",
             collective::kMostRanks);
     require(call.root >= 0 && call.root < size(), name_of(call.kind), ": root ", call.root,

@@ -259,8 +259,7 @@ struct MoveEdges {
         }
         if (!session.agree()) return;
         const std::uint64_t part = view.parts[edge.end];
-        group.copy_alone(stage(part, edge.place, chunk), input + edge.offset + place,
-                         least(edge.bytes - place, chunk));
+        group.copy_alone(stage(part, edge.place, chunk), input + edge.offset + place, least(edge.bytes - place, chunk));
         group.sync();
         if (group.rank() == 0) group.store_release(word(part, 0, edge.place), count + 1);  // pairs with the wait below
         more = more || edge.bytes > place + chunk;

@@ -195,8 +195,8 @@ class Neighbourhood::Implementation {
     check_buffer(call, "output", call.output, out);
     const auto* input = static_cast<const std::byte*>(call.input);
     const auto* output = static_cast<const std::byte*>(call.output);
-    require(in == 0 || out == 0 || input + in <= output || output + out <= input, name_of(call.kind),
-            ": the input of ", in, " B at ", call.input, " and the output of ", out, " B at ", call.output,
+    require(in == 0 || out == 0 || input + in <= output || output + out <= input, name_of(call.kind), ": the input of ",
+            in, " B at ", call.input, " and the output of ", out, " B at ", call.output,
             " overlap; along edges nothing goes in place");
   }
 
@@ -205,7 +205,8 @@ class Neighbourhood::Implementation {
     const std::size_t room = (view_.slot_lines - 1) * kLineData;
     switch (call.algorithm) {
       case Algorithm::automatic:
-        return std::min(room, collective::most_by_lines(device_->kind(), static_cast<int>(std::max<std::size_t>(1, half_))));
+        return std::min(room,
+                        collective::most_by_lines(device_->kind(), static_cast<int>(std::max<std::size_t>(1, half_))));
       case Algorithm::lines: return room;
       case Algorithm::direct: return 0;
       default:
@@ -288,9 +289,8 @@ class Neighbourhood::Implementation {
   Grid grid_of(std::size_t lines, std::size_t large) const {
     if (device_->kind() == DeviceKind::host) return {1, 1};
     const Parameters& parameters = fabric_->parameters();
-    const auto limit = static_cast<std::size_t>(
-        std::clamp<std::int64_t>(parameters.collective_blocks, 1,
-                                 std::min<std::int64_t>(fabric_->block_limit(), collective::kMostBlocks)));
+    const auto limit = static_cast<std::size_t>(std::clamp<std::int64_t>(
+        parameters.collective_blocks, 1, std::min<std::int64_t>(fabric_->block_limit(), collective::kMostBlocks)));
     const auto up = [](std::size_t n, std::int64_t each) {
       const auto by = static_cast<std::size_t>(each);
       return (n + by - 1) / by;

@@ -179,9 +179,11 @@ ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
 
 // What a collective is called in faults, and what tells it from others.
 struct Name {
-  OpKind kind = OpKind::none;
-  std::uint64_t bytes = 0;
-  std::uint64_t signature = 0;  // call.hpp
+  ONSTREAM_BODY Name(OpKind what, std::uint64_t how_much, std::uint64_t call)
+      : kind(what), bytes(how_much), signature(call) {}
+  OpKind kind;
+  std::uint64_t bytes;
+  std::uint64_t signature;  // call.hpp
 };
 
 }  // namespace onstream::collective
