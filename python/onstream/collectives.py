@@ -9,7 +9,8 @@ and write the arrays, so they must be memory that the world's device can access.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,9 @@ _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "ui
 _FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 _KNOWN = frozenset((*_INTEGERS, *_FLOATS, *_PAIRS.values()))
 
+# A reduction by name, or a function of two arrays.
+Op = str | Callable[[Any, Any], Any]
+
 
 class Collectives:
     """The collectives of a team of ranks."""
@@ -42,25 +46,26 @@ class Collectives:
     # --- reductions ---
 
     def all_reduce(
-        self, array: Any, out: Any = None, *, op: str = "sum", factor: float = 1, channel: int = 0,
+        self, array: Any, out: Any = None, *, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces the arrays of all ranks, element by element, for every rank. Returns `out`, or the array itself.
 
         Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
-        multiplies this rank's array by its `factor` first.
+        multiplies this rank's array by its `factor` first. Or a function of your own on the host device: op(a, b) of
+        numpy arrays, where `a` is of lower ranks, gives the combined one; it need not commute.
         """
         return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, stream)
 
     def reduce(
-        self, array: Any, out: Any = None, *, root: int = 0, op: str = "sum", factor: float = 1, channel: int = 0,
+        self, array: Any, out: Any = None, *, root: int = 0, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
         """The same for the root alone; on the others `out` stays as it is, and may be left out."""
         return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, stream)
 
     def scan(
-        self, array: Any, out: Any = None, *, exclusive: bool = False, op: str = "sum", factor: float = 1,
+        self, array: Any, out: Any = None, *, exclusive: bool = False, op: Op = "sum", factor: float = 1,
         channel: int = 0, algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
         """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays)."""
@@ -68,7 +73,7 @@ class Collectives:
         return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, stream)
 
     def reduce_scatter(
-        self, array: Any, out: Any, *, op: str = "sum", factor: float = 1, channel: int = 0, algorithm: str = "auto",
+        self, array: Any, out: Any, *, op: Op = "sum", factor: float = 1, channel: int = 0, algorithm: str = "auto",
         stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces, and leaves to each rank its part: `out` has as many elements as the array has for each rank."""
@@ -184,12 +189,12 @@ class Collectives:
     # --- detail ---
 
     def _reduce(
-        self, kind: str, array: Any, out: Any, op: str, factor: float, root: int, channel: int, algorithm: str,
+        self, kind: str, array: Any, out: Any, op: Op, factor: float, root: int, channel: int, algorithm: str,
         stream: Any,
     ) -> Any:  # fmt: skip
         receives = kind != "reduce" or self._members.rank == root
         source = self._span(array, writable=out is None and receives)
-        type_name = _type_of(source, array)
+        type_name = source.dtype if callable(op) else _type_of(source, array)
         target = source if out is None else self._span(out, writable=receives)
         count = source.size
         if kind == "reduce_scatter":
@@ -200,10 +205,16 @@ class Collectives:
             count //= self._members.size
         if out is not None and receives:
             self._check_size(kind, target, count * source.item_bytes, "out")
-            if _type_of(target, out) != type_name:
-                raise InvalidArgumentError(f"{kind}: the array is of {type_name}, but `out` of {_type_of(target, out)}")
-        call = self._call(kind, source, target if receives else None, count, type_name, root, channel, algorithm, op)
-        call.set_factor(float(factor), int(factor))
+            out_type = target.dtype if callable(op) else _type_of(target, out)
+            if out_type != type_name:
+                raise InvalidArgumentError(f"{kind}: the array is of {type_name}, but `out` of {out_type}")
+        to = target if receives else None
+        if callable(op):
+            call = self._call(kind, source, to, count, "uint8", root, channel, algorithm)
+            call.set_combine(source.item_bytes, _combine_of(op, array))
+        else:
+            call = self._call(kind, source, to, count, type_name, root, channel, algorithm, op)
+            call.set_factor(float(factor), int(factor))
         return self._run(call, (source, target), stream, array if out is None else out)
 
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
@@ -281,3 +292,17 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
             f"collectives cannot reduce elements of {span.dtype or 'an untold type'}; they know {', '.join(sorted(_KNOWN))}"
         )
     return name
+
+
+def _combine_of(op: Callable[[Any, Any], Any], array: Any) -> Callable[[int, int, int], None]:
+    """The function as the library calls it: with the addresses of two vectors, of which the second is the result."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgumentError(f"a reduction of your own needs numpy arrays, not {type(array).__name__}")
+    dtype = array.dtype
+
+    def combine(first: int, second: int, count: int) -> None:
+        memory = [(ctypes.c_char * (count * dtype.itemsize)).from_address(at) for at in (first, second)]
+        lower, upper = (np.frombuffer(one, dtype=dtype) for one in memory)
+        upper[...] = op(lower, upper)
+
+    return combine

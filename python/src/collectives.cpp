@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,24 @@ void set_counts(PyCall& self, std::vector<std::size_t> send_counts, std::vector<
   self.call.send_offsets = std::move(send_offsets);
   self.call.receive_counts = std::move(receive_counts);
   self.call.receive_offsets = std::move(receive_offsets);
+}
+
+// A function of Python's, called with addresses and a count by whatever thread reduces, also once its caller is gone.
+Combine combine_of(nb::object function) {
+  const auto let_go = [](nb::object* held) {
+    if (Py_IsInitialized() == 0) return;
+    const nb::gil_scoped_acquire acquire;
+    delete held;
+  };
+  std::shared_ptr<nb::object> held(new nb::object(std::move(function)), let_go);
+  return [held](const void* in, void* inout, std::size_t count) {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count);
+    } catch (const nb::python_error& error) {
+      throw std::runtime_error(error.what());  // its own would need the GIL where it is caught
+    }
+  };
 }
 
 struct TeamSlot : Closable {
@@ -168,6 +187,12 @@ void bind_collectives(nb::module_& m) {
             self.call.int_factor = int_factor;
           },
           nb::arg("factor"), nb::arg("int_factor"))
+      .def(
+          "set_combine",
+          [](PyCall& self, std::size_t element_bytes, nb::object function) {
+            self.call = collective::reduced_by(std::move(self.call), element_bytes, combine_of(std::move(function)));
+          },
+          nb::arg("element_bytes"), nb::arg("function"))
       .def("set_counts", &set_counts, nb::arg("send_counts"), nb::arg("send_offsets"), nb::arg("receive_counts"),
            nb::arg("receive_offsets"));
   nb::class_<PyTeam>(m, "Team", "The ranks that do collectives together. Use World.team(), or World itself.")

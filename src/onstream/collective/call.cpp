@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 
@@ -150,6 +151,11 @@ CollectiveCall gather(const Vector& vector, int root) { return of(OpKind::gather
 CollectiveCall scatter(const Vector& vector, int root) { return of(OpKind::scatter, vector, root); }
 CollectiveCall all_to_all(const Vector& vector) { return of(OpKind::all_to_all, vector); }
 CollectiveCall barrier() { return of(OpKind::barrier, Vector{}); }
+CollectiveCall reduced_by(CollectiveCall call, std::size_t element_bytes, Combine combine) {
+  call.element_bytes = element_bytes;
+  call.combine = std::move(combine);
+  return call;
+}
 CollectiveCall neighbour_all_gather(const Vector& vector) { return of(OpKind::neighbour_all_gather, vector); }
 CollectiveCall neighbour_all_to_all(const Vector& vector) { return of(OpKind::neighbour_all_to_all, vector); }
 CollectiveCall neighbour_all_to_all_v(const Vector& vector) { return of(OpKind::neighbour_all_to_all_v, vector); }

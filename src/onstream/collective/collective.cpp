@@ -1,7 +1,9 @@
 #include "onstream/collective/collective.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
@@ -10,6 +12,7 @@
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
 #include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/own_reduction.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/transport/buffer.hpp"
 
@@ -58,6 +61,7 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call, Stream stream) {
+    if (call.combine) return reduce_own(call, stream);
     check(call);
     if (has_nothing_to_do(call) && !checks()) return;
     Channel& channel = channel_of(call.channel);
@@ -69,6 +73,7 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call) {
+    if (call.combine) return reduce_own(call, std::nullopt);
     check(call);
     if (has_nothing_to_do(call) && !checks()) return;
     Channel& channel = channel_of(call.channel);
@@ -78,6 +83,10 @@ class Collective::Implementation {
   }
 
   std::string explain(const CollectiveCall& call) const {
+    if (call.combine) {
+      const collective::OwnReduction own(fabric_, call, rank_, size());
+      return "a reduction of your own behind " + explain(own.move());
+    }
     const std::size_t ranks = ranks_.size();
     const auto slots = static_cast<std::size_t>(fabric_->parameters().collective_bytes) / (4 * ranks);
     return collective::explain(with_algorithm(call), machine(slots));
@@ -203,6 +212,29 @@ class Collective::Implementation {
 
   // --- work ---
 
+  // No stream: the host waits.
+  void reduce_own(const CollectiveCall& call, std::optional<Stream> stream) {
+    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
+    check(collective::OwnReduction::in_bytes(call));
+    if (call.count == 0) return;
+    if (!stream) {
+      run(own->move());
+      Channel& channel = channel_of(call.channel);
+      const Launching work = own->reduction(channel.view());
+      if (work.kernel != nullptr) run_and_wait(channel, work);
+      return fabric_->check();
+    }
+    run(own->move(), *stream);
+    Channel& channel = channel_of(call.channel);
+    const Launching work = own->reduction(channel.view());
+    const std::lock_guard lock(channel.mutex);
+    if (work.kernel != nullptr) enqueue(channel, work, *stream);
+    if (device_->capturing(*stream)) return device_->retain(*stream, own);
+    const std::lock_guard list_lock(mutex_);
+    std::erase_if(own_reductions_, [](const auto& one) { return one.first->done(); });
+    own_reductions_.emplace_back(channel.newest, own);
+  }
+
   Channel& channel_of(int number) {
     const auto limit =
         is_team_ ? static_cast<std::int64_t>(channels_.size()) : fabric_->parameters().collective_channels;
@@ -266,8 +298,9 @@ class Collective::Implementation {
   Uses uses_;
   std::mutex checking_mutex_;
   std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
-  mutable std::mutex mutex_;                        // guards the list
+  mutable std::mutex mutex_;                        // guards what follows
   std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> own_reductions_;  // under way
 };
 
 namespace {
