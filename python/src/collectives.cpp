@@ -69,7 +69,9 @@ Combine combine_of(nb::object function) {
     try {
       (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count);
     } catch (const nb::python_error& error) {
-      throw std::runtime_error(error.what());  // its own would need the GIL where it is caught
+      // The error itself would need the GIL where it is caught.
+      throw std::runtime_error(
+          concat(nb::str(error.type().attr("__name__")).c_str(), ": ", nb::str(error.value()).c_str()));
     }
   };
 }
