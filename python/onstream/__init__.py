@@ -46,6 +46,7 @@ from .errors import (
     UnmappedError,
     UnsupportedError,
 )
+from .neighbours import Neighbourhood
 from .plans import Plan, PlanBuilder
 from .threads import run_threads
 from .world import Segment, World, init
@@ -65,6 +66,7 @@ __all__ = [
     "InvalidArgumentError",
     "Launch",
     "MisusedError",
+    "Neighbourhood",
     "OpTime",
     "ParameterRow",
     "Plan",

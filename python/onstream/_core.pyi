@@ -491,6 +491,8 @@ class CollectiveCall:
 
     def set_factor(self, factor: float, int_factor: int) -> None: ...
 
+    def set_combine(self, element_bytes: int, function: object) -> None: ...
+
     def set_counts(self, send_counts: Sequence[int], send_offsets: Sequence[int], receive_counts: Sequence[int], receive_offsets: Sequence[int]) -> None: ...
 
 class Team:
@@ -513,6 +515,24 @@ class Team:
         """
 
     def explain(self, call: CollectiveCall) -> str: ...
+
+class Neighbourhood:
+    """Who exchanges with whom. Use World.neighbourhood()."""
+
+    @property
+    def sources(self) -> list[int]: ...
+
+    @property
+    def destinations(self) -> list[int]: ...
+
+    def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
+        """As Team.run."""
+
+def make_grid_neighbourhood(team: Team, dims: Sequence[int], periodic: Sequence[bool]) -> Neighbourhood:
+    """Collective over the world."""
+
+def make_graph_neighbourhood(team: Team, sources: Sequence[int], destinations: Sequence[int]) -> Neighbourhood:
+    """Collective over the world."""
 
 def world_team(world: World) -> Team:
     """The team of all ranks."""

@@ -9,14 +9,15 @@ and write the arrays, so they must be memory that the world's device can access.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate
+import ctypes
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _arrays, _core
 from .errors import InvalidArgumentError
+from .neighbours import Neighbourhood, bytes_of, check_reach, contiguous_span, offsets_of
 
 if TYPE_CHECKING:
     from .world import World
@@ -28,6 +29,9 @@ _PAIRS[("i8", "i8")] = "int64_int64"
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 _FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 _KNOWN = frozenset((*_INTEGERS, *_FLOATS, *_PAIRS.values()))
+
+# A reduction by name, or a function of two arrays.
+Op = str | Callable[[Any, Any], Any]
 
 
 class Collectives:
@@ -42,25 +46,26 @@ class Collectives:
     # --- reductions ---
 
     def all_reduce(
-        self, array: Any, out: Any = None, *, op: str = "sum", factor: float = 1, channel: int = 0,
+        self, array: Any, out: Any = None, *, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces the arrays of all ranks, element by element, for every rank. Returns `out`, or the array itself.
 
         Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
-        multiplies this rank's array by its `factor` first.
+        multiplies this rank's array by its `factor` first. Or a function of your own on the host device: op(a, b) of
+        numpy arrays, where `a` is of lower ranks, gives the combined one; it need not commute.
         """
         return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, stream)
 
     def reduce(
-        self, array: Any, out: Any = None, *, root: int = 0, op: str = "sum", factor: float = 1, channel: int = 0,
+        self, array: Any, out: Any = None, *, root: int = 0, op: Op = "sum", factor: float = 1, channel: int = 0,
         algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
         """The same for the root alone; on the others `out` stays as it is, and may be left out."""
         return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, stream)
 
     def scan(
-        self, array: Any, out: Any = None, *, exclusive: bool = False, op: str = "sum", factor: float = 1,
+        self, array: Any, out: Any = None, *, exclusive: bool = False, op: Op = "sum", factor: float = 1,
         channel: int = 0, algorithm: str = "auto", stream: Any = None,
     ) -> Any:  # fmt: skip
         """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays)."""
@@ -68,7 +73,7 @@ class Collectives:
         return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, stream)
 
     def reduce_scatter(
-        self, array: Any, out: Any, *, op: str = "sum", factor: float = 1, channel: int = 0, algorithm: str = "auto",
+        self, array: Any, out: Any, *, op: Op = "sum", factor: float = 1, channel: int = 0, algorithm: str = "auto",
         stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces, and leaves to each rank its part: `out` has as many elements as the array has for each rank."""
@@ -142,9 +147,9 @@ class Collectives:
         source, target = self._span(array), self._span(out, writable=True)
         item = source.item_bytes
         call = self._call("all_gather_v", source, target, source.nbytes, "uint8", 0, channel, "auto")
-        receive = _bytes_of(counts, item, "counts")
-        call.set_counts([], [], receive, _offsets(receive, offsets, item))
-        self._check_reach("all_gather_v", target, receive, _offsets(receive, offsets, item), "out")
+        receive = bytes_of(counts, item, "counts")
+        call.set_counts([], [], receive, offsets_of(receive, offsets, item))
+        self._check_reach("all_gather_v", target, receive, offsets_of(receive, offsets, item), "out")
         return self._run(call, (source, target), stream, out)
 
     def all_to_all_v(
@@ -155,8 +160,8 @@ class Collectives:
         """all_to_all of parts of different lengths, in elements; what one rank sends another receives."""
         source, target = self._span(array), self._span(out, writable=True)
         item = source.item_bytes
-        send, receive = _bytes_of(send_counts, item, "send_counts"), _bytes_of(receive_counts, item, "receive_counts")
-        send_at, receive_at = _offsets(send, send_offsets, item), _offsets(receive, receive_offsets, item)
+        send, receive = bytes_of(send_counts, item, "send_counts"), bytes_of(receive_counts, item, "receive_counts")
+        send_at, receive_at = offsets_of(send, send_offsets, item), offsets_of(receive, receive_offsets, item)
         self._check_reach("all_to_all_v", source, send, send_at, "array")
         self._check_reach("all_to_all_v", target, receive, receive_at, "out")
         call = self._call("all_to_all_v", source, target, 0, "uint8", 0, channel, "auto")
@@ -164,6 +169,16 @@ class Collectives:
         return self._run(call, (source, target), stream, out)
 
     # --- others ---
+
+    def neighbourhood(
+        self, grid: Sequence[int] | None = None, *, periodic: bool | Sequence[bool] = False,
+        sources: Sequence[int] = (), destinations: Sequence[int] = (),
+    ) -> Neighbourhood:  # fmt: skip
+        """Who exchanges with whom: a grid of ranks, or this rank's own sources and destinations. Collective.
+
+        Every rank of the world calls it on its own team.
+        """
+        return Neighbourhood(self._home, self._members, grid, periodic, sources, destinations)
 
     def explain_all_reduce(self, array: Any, *, op: str = "sum", algorithm: str = "auto") -> str:
         """Which algorithm an all_reduce of this array takes and why, and what the others would cost."""
@@ -174,12 +189,12 @@ class Collectives:
     # --- detail ---
 
     def _reduce(
-        self, kind: str, array: Any, out: Any, op: str, factor: float, root: int, channel: int, algorithm: str,
+        self, kind: str, array: Any, out: Any, op: Op, factor: float, root: int, channel: int, algorithm: str,
         stream: Any,
     ) -> Any:  # fmt: skip
         receives = kind != "reduce" or self._members.rank == root
         source = self._span(array, writable=out is None and receives)
-        type_name = _type_of(source, array)
+        type_name = source.dtype if callable(op) else _type_of(source, array)
         target = source if out is None else self._span(out, writable=receives)
         count = source.size
         if kind == "reduce_scatter":
@@ -190,20 +205,20 @@ class Collectives:
             count //= self._members.size
         if out is not None and receives:
             self._check_size(kind, target, count * source.item_bytes, "out")
-            if _type_of(target, out) != type_name:
-                raise InvalidArgumentError(f"{kind}: the array is of {type_name}, but `out` of {_type_of(target, out)}")
-        call = self._call(kind, source, target if receives else None, count, type_name, root, channel, algorithm, op)
-        call.set_factor(float(factor), int(factor))
+            out_type = target.dtype if callable(op) else _type_of(target, out)
+            if out_type != type_name:
+                raise InvalidArgumentError(f"{kind}: the array is of {type_name}, but `out` of {out_type}")
+        to = target if receives else None
+        if callable(op):
+            call = self._call(kind, source, to, count, "uint8", root, channel, algorithm)
+            call.set_combine(source.item_bytes, _combine_of(op, array))
+        else:
+            call = self._call(kind, source, to, count, type_name, root, channel, algorithm, op)
+            call.set_factor(float(factor), int(factor))
         return self._run(call, (source, target), stream, array if out is None else out)
 
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
-        span = _arrays.checked_span(array, writable, self._home)
-        if not span.contiguous:
-            raise InvalidArgumentError(
-                f"a collective needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
-                f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it"
-            )
-        return span
+        return contiguous_span(array, self._home, writable=writable)
 
     def _check_size(self, kind: str, span: _arrays.Span, wanted: int, name: str) -> None:
         if span.nbytes != wanted:
@@ -212,9 +227,7 @@ class Collectives:
     def _check_reach(
         self, kind: str, span: _arrays.Span, counts: Sequence[int], offsets: Sequence[int], name: str
     ) -> None:
-        end = max((at + count for at, count in zip(offsets, counts, strict=False) if count), default=0)
-        if end > span.nbytes:
-            raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but counts and offsets reach {end}")
+        check_reach(kind, span, counts, offsets, name)
 
     def _call(
         self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, count: int, type_name: str,
@@ -281,14 +294,15 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
     return name
 
 
-def _bytes_of(counts: Sequence[int], item: int, name: str) -> list[int]:
-    sizes = [_arrays.integer_of(count, name) * item for count in counts]
-    if any(size < 0 for size in sizes):
-        raise InvalidArgumentError(f"{name} has a negative entry: {list(counts)}")
-    return sizes
+def _combine_of(op: Callable[[Any, Any], Any], array: Any) -> Callable[[int, int, int], None]:
+    """The function as the library calls it: with the addresses of two vectors, of which the second is the result."""
+    if not isinstance(array, np.ndarray):
+        raise InvalidArgumentError(f"a reduction of your own needs numpy arrays, not {type(array).__name__}")
+    dtype = array.dtype
 
+    def combine(first: int, second: int, count: int) -> None:
+        memory = [(ctypes.c_char * (count * dtype.itemsize)).from_address(at) for at in (first, second)]
+        lower, upper = (np.frombuffer(one, dtype=dtype) for one in memory)
+        upper[...] = op(lower, upper)
 
-def _offsets(sizes: Sequence[int], offsets: Sequence[int] | None, item: int) -> list[int]:
-    if offsets is not None:
-        return _bytes_of(offsets, item, "offsets")
-    return [0, *accumulate(sizes)][: len(sizes)]
+    return combine

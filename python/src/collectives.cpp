@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "bind.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/collective/neighbourhood.hpp"
 #include "streams.hpp"
 #include "waiting.hpp"
 #include "worlds.hpp"
@@ -20,7 +22,7 @@ namespace onstream::python {
 namespace {
 
 OpKind kind_from(const std::string& name) {
-  for (auto kind = OpKind::none; kind <= OpKind::exclusive_scan;
+  for (auto kind = OpKind::none; kind <= OpKind::neighbour_all_to_all_v;
        kind = static_cast<OpKind>(static_cast<std::uint64_t>(kind) + 1)) {
     if (is_collective(kind) && name == name_of(kind)) return kind;
   }
@@ -54,6 +56,26 @@ void set_counts(PyCall& self, std::vector<std::size_t> send_counts, std::vector<
   self.call.receive_offsets = std::move(receive_offsets);
 }
 
+// A function of Python's, called with addresses and a count by whatever thread reduces, also once its caller is gone.
+Combine combine_of(nb::object function) {
+  const auto let_go = [](nb::object* held) {
+    if (Py_IsInitialized() == 0) return;
+    const nb::gil_scoped_acquire acquire;
+    delete held;
+  };
+  std::shared_ptr<nb::object> held(new nb::object(std::move(function)), let_go);
+  return [held](const void* in, void* inout, std::size_t count) {
+    const nb::gil_scoped_acquire acquire;
+    try {
+      (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count);
+    } catch (const nb::python_error& error) {
+      // The error itself would need the GIL where it is caught.
+      throw std::runtime_error(
+          concat(nb::str(error.type().attr("__name__")).c_str(), ": ", nb::str(error.value()).c_str()));
+    }
+  };
+}
+
 struct TeamSlot : Closable {
   std::shared_ptr<Collective> team;  // null: of all ranks, which is the world's own
   void close() override { team.reset(); }
@@ -70,6 +92,25 @@ struct PyTeam {
   }
 };
 
+struct NeighbourhoodSlot : Closable {
+  std::shared_ptr<Neighbourhood> hood;
+  void close() override { hood.reset(); }
+};
+
+struct PyNeighbourhood {
+  std::shared_ptr<WorldState> state;
+  std::shared_ptr<NeighbourhoodSlot> slot;
+
+  Neighbourhood& hood() const {
+    (void)state->open();
+    return *slot->hood;
+  }
+};
+
+// What runs a call: a team's collectives, or a neighbourhood.
+Collective& runner_of(const PyTeam& self) { return self.collective(); }
+Neighbourhood& runner_of(const PyNeighbourhood& self) { return self.hood(); }
+
 PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true}; }
 
 PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
@@ -80,14 +121,33 @@ PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
   return {world.state(), std::move(slot), false};
 }
 
+template <class Make>
+PyNeighbourhood keep_neighbourhood(const PyTeam& team, const Make& make) {
+  auto slot = std::make_shared<NeighbourhoodSlot>();
+  slot->hood = run_interruptible([mine = team.state->open(), &team, make] { return make(team.collective()); });
+  team.state->add(slot);
+  return {team.state, std::move(slot)};
+}
+
+PyNeighbourhood make_grid(const PyTeam& team, const std::vector<int>& dims, const std::vector<bool>& periodic) {
+  return keep_neighbourhood(team,
+                            [=](const Collective& all) { return all.neighbourhood(NeighbourGrid{dims, periodic}); });
+}
+
+PyNeighbourhood make_graph(const PyTeam& team, const std::vector<int>& sources, const std::vector<int>& destinations) {
+  return keep_neighbourhood(
+      team, [=](const Collective& all) { return all.neighbourhood(NeighbourGraph{sources, destinations}); });
+}
+
 // Ctrl-C aborts the world: peers may be writing to the arrays.
 void abort_for_interrupt(World& world, const CollectiveCall& call) {
   world.abort(concat("rank ", world.rank(), " was interrupted in a collective ", name_of(call.kind)));
 }
 
-void run_blocking(const PyTeam& self, const CollectiveCall& call) {
+template <class Self>
+void run_blocking(const Self& self, const CollectiveCall& call) {
   const auto world = self.state->open();
-  Collective& collective = self.collective();
+  auto& collective = runner_of(self);
   const auto on_interrupt = [&] { abort_for_interrupt(*world, call); };
   if (world->device().kind() == DeviceKind::host) {
     interruptible(
@@ -102,7 +162,8 @@ void run_blocking(const PyTeam& self, const CollectiveCall& call) {
   self.state->check();
 }
 
-void run(const PyTeam& self, const PyCall& call, nb::object arrays, nb::handle stream,
+template <class Self>
+void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle stream,
          std::optional<std::uintptr_t> natural) {
   const auto world = self.state->open();
   std::optional<Stream> current;
@@ -112,7 +173,7 @@ void run(const PyTeam& self, const PyCall& call, nb::object arrays, nb::handle s
   // Most calls enqueue and return; the first of a channel and those by copy wait for the other ranks' hosts.
   interruptible(
       [&] {
-        self.collective().run(call.call, *choice.stream);
+        runner_of(self).run(call.call, *choice.stream);
         return true;
       },
       [&] {
@@ -136,18 +197,33 @@ void bind_collectives(nb::module_& m) {
             self.call.int_factor = int_factor;
           },
           nb::arg("factor"), nb::arg("int_factor"))
+      .def(
+          "set_combine",
+          [](PyCall& self, std::size_t element_bytes, nb::object function) {
+            self.call = collective::reduced_by(std::move(self.call), element_bytes, combine_of(std::move(function)));
+          },
+          nb::arg("element_bytes"), nb::arg("function"))
       .def("set_counts", &set_counts, nb::arg("send_counts"), nb::arg("send_offsets"), nb::arg("receive_counts"),
            nb::arg("receive_offsets"));
   nb::class_<PyTeam>(m, "Team", "The ranks that do collectives together. Use World.team(), or World itself.")
       .def_prop_ro("rank", [](const PyTeam& self) { return self.collective().rank(); })
       .def_prop_ro("size", [](const PyTeam& self) { return self.collective().size(); })
       .def_prop_ro("ranks", [](const PyTeam& self) { return self.collective().ranks(); })
-      .def("run", &run, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(), nb::arg("natural").none(),
+      .def("run", &run<PyTeam>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(), nb::arg("natural").none(),
            "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
            "blocking.")
       .def(
           "explain", [](const PyTeam& self, const PyCall& call) { return self.collective().explain(call.call); },
           nb::arg("call"));
+  nb::class_<PyNeighbourhood>(m, "Neighbourhood", "Who exchanges with whom. Use World.neighbourhood().")
+      .def_prop_ro("sources", [](const PyNeighbourhood& self) { return self.hood().sources(); })
+      .def_prop_ro("destinations", [](const PyNeighbourhood& self) { return self.hood().destinations(); })
+      .def("run", &run<PyNeighbourhood>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(),
+           nb::arg("natural").none(), "As Team.run.");
+  m.def("make_grid_neighbourhood", &make_grid, nb::arg("team"), nb::arg("dims"), nb::arg("periodic"),
+        "Collective over the world.");
+  m.def("make_graph_neighbourhood", &make_graph, nb::arg("team"), nb::arg("sources"), nb::arg("destinations"),
+        "Collective over the world.");
   m.def("world_team", &world_team, nb::arg("world"), "The team of all ranks.");
   m.def("make_team", &make_team, nb::arg("world"), nb::arg("ranks"), nb::arg("channels"), "Collective over the world.");
 }

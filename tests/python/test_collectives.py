@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -249,3 +250,48 @@ def test_checking_names_who_calls_something_else() -> None:
         assert world.all_reduce(np.ones(2)).tolist() == [3, 3]  # nothing is broken
 
     ons.run_threads(3, body, device="host", timeout_s=20, collective_check="on")
+
+
+def test_small_ones_that_differ_are_refused_without_checking() -> None:
+    def body(world: ons.World) -> None:
+        world.all_reduce(np.zeros(2))
+        with pytest.raises(ons.Error, match="calls another collective, or the same with another count"):
+            world.all_reduce(np.zeros(3 if world.rank == 1 else 2))
+
+    ons.run_threads(3, body, device="host", timeout_s=60)
+
+
+def test_a_function_reduces_in_the_order_of_the_ranks() -> None:
+    def after(first: np.ndarray, second: np.ndarray) -> Any:  # of maps x -> a x + b, which do not commute
+        out = second.copy()
+        out["a"], out["b"] = first["a"] * second["a"], first["a"] * second["b"] + first["b"]
+        return out
+
+    def body(world: ons.World) -> None:
+        maps = np.zeros(3, dtype=[("a", "i8"), ("b", "i8")])
+        maps["a"], maps["b"] = world.rank + 2, np.arange(3)
+        out = np.zeros_like(maps)
+        world.all_reduce(maps, out, op=after)
+        assert out["a"].tolist() == [24] * 3
+        assert out["b"].tolist() == [0, 1 + 2 + 6, 2 * (1 + 2 + 6)]
+        values = np.full(2, float(world.rank + 1))
+        assert world.scan(values, op=lambda a, b: a * b).tolist() == [[1, 2, 6][world.rank]] * 2
+        stream = world.stream()
+        world.all_reduce(values, op=np.maximum, stream=stream)
+        world.synchronize(stream)
+        assert values.tolist() == [6, 6]
+        with pytest.raises(ons.InvalidArgumentError, match="needs numpy arrays, not bytearray"):
+            world.all_reduce(bytearray(8), op=np.add)
+
+    on_threads(3, body)
+
+
+def test_what_a_function_raises_fails_the_world() -> None:
+    def body(world: ons.World) -> None:
+        def fails(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            raise ValueError("no sum of these")
+
+        with pytest.raises(ons.Error, match="reduction of its own threw on rank .: ValueError: no sum of these"):
+            world.all_reduce(np.zeros(2), op=fails)
+
+    on_threads(2, body)

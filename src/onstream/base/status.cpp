@@ -38,6 +38,9 @@ const char* name_of(OpKind kind) {
     case OpKind::all_to_all_v: return "all_to_all_v";
     case OpKind::scan: return "scan";
     case OpKind::exclusive_scan: return "exclusive_scan";
+    case OpKind::neighbour_all_gather: return "neighbour_all_gather";
+    case OpKind::neighbour_all_to_all: return "neighbour_all_to_all";
+    case OpKind::neighbour_all_to_all_v: return "neighbour_all_to_all_v";
     case OpKind::barrier: return "barrier";
   }
   return "unknown";

@@ -41,6 +41,9 @@ enum class OpKind : std::uint64_t {
   all_to_all_v,
   scan,
   exclusive_scan,
+  neighbour_all_gather,
+  neighbour_all_to_all,
+  neighbour_all_to_all_v,
 };
 
 const char* name_of(OpKind kind);

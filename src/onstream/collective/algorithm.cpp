@@ -132,6 +132,12 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
 
 }  // namespace
 
+std::size_t most_by_lines(DeviceKind device, int edges) {
+  const Costs& costs = costs_of(device);
+  const double ahead_us = costs.bulk_us - costs.lines_us - costs.line_round_us;
+  return static_cast<std::size_t>(ahead_us / (1 / costs.line_bytes_per_us - 1 / costs.bulk_bytes_per_us) / edges);
+}
+
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
 const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {

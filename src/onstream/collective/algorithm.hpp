@@ -30,6 +30,9 @@ struct AlgorithmRow {
   const char* never_by_itself = "";  // why it is taken only by those who ask for it
 };
 
+// Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
+std::size_t most_by_lines(DeviceKind device, int edges);
+
 std::span<const AlgorithmRow> algorithms();
 // The one that the call names, or the cheapest that can. Throws invalid_argument with the reason.
 const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine);

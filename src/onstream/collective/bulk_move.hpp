@@ -27,14 +27,14 @@ struct BulkMove {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     Meeting<Group> meeting(group, view, session);
     // The longest that this rank has, for the stage: its chunks are as many on every rank.
     std::uint64_t longest = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
-    if (!session.failed() && meeting.open(at, longest, signature, direct != 0)) {
+    if (!session.failed() && meeting.open(at, longest, direct != 0)) {
       const Portion& own = portions[view.rank];
       if (own.send_bytes != 0 && input + own.send_offset != output + own.receive_offset) {
         group.copy(output + own.receive_offset, input + own.send_offset, own.send_bytes);

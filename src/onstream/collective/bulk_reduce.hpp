@@ -39,9 +39,9 @@ struct BulkReduce {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     Meeting<Group> meeting(group, view, session);
-    if (!session.failed() && meeting.open(at, factor, signature, direct != 0)) {
+    if (!session.failed() && meeting.open(at, factor, direct != 0)) {
       if (meeting.direct()) {
         run_direct(group, session, meeting);
       } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 
@@ -96,25 +97,43 @@ bool has_root(OpKind kind) {
   return kind == OpKind::reduce || kind == OpKind::gather || kind == OpKind::scatter || kind == OpKind::broadcast;
 }
 
+bool is_of_neighbours(OpKind kind) {
+  return kind >= OpKind::neighbour_all_gather && kind <= OpKind::neighbour_all_to_all_v;
+}
+
 bool has_op(OpKind kind) {
   return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
          kind == OpKind::scan || kind == OpKind::exclusive_scan;
 }
 
-// FNV-1a (Fowler, Noll, Vo), by words.
-std::uint64_t signature_of(const CollectiveCall& call) {
+namespace {
+
+// MurmurHash3's last step (Appleby): every bit depends on every bit; 0 stays 0.
+std::uint64_t mixed(std::uint64_t word) {
+  word = (word ^ word >> 33) * 0xff51afd7ed558ccd;
+  word = (word ^ word >> 33) * 0xc4ceb9fe1a85ec53;
+  return word ^ word >> 33;
+}
+
+}  // namespace
+
+// FNV-1a (Fowler, Noll, Vo), by words: its steps permute the low bits, which stay; the others are mixed.
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm) {
+  constexpr int kKept = 11;
+  constexpr std::uint64_t kLow = (std::uint64_t{1} << kKept) - 1;
   std::uint64_t hash = 0xcbf29ce484222325;
-  const auto take = [&](std::uint64_t word) { hash = (hash ^ word) * 0x100000001b3; };
+  const auto take = [&](std::uint64_t word) { hash = (hash ^ word ^ mixed(word >> kKept)) * 0x100000001b3; };
   take(static_cast<std::uint64_t>(call.kind));
   take(static_cast<std::uint64_t>(call.type));
+  take(static_cast<std::uint64_t>(algorithm));
   if (has_op(call.kind)) take(static_cast<std::uint64_t>(call.op));
   if (has_root(call.kind)) take(static_cast<std::uint64_t>(call.root));
   if (call.kind == OpKind::all_gather_v) {
     for (const std::size_t count : call.receive_counts) take(count);
-  } else if (call.kind != OpKind::all_to_all_v) {
+  } else if (call.kind != OpKind::all_to_all_v && !is_of_neighbours(call.kind)) {
     take(call.count);
   }
-  return hash << 1;
+  return ((mixed(hash) & ~kLow) | (hash & kLow)) << 1;
 }
 
 CollectiveCall all_reduce(const Vector& vector, ReduceOp op) { return of(OpKind::all_reduce, vector, op); }
@@ -132,6 +151,14 @@ CollectiveCall gather(const Vector& vector, int root) { return of(OpKind::gather
 CollectiveCall scatter(const Vector& vector, int root) { return of(OpKind::scatter, vector, root); }
 CollectiveCall all_to_all(const Vector& vector) { return of(OpKind::all_to_all, vector); }
 CollectiveCall barrier() { return of(OpKind::barrier, Vector{}); }
+CollectiveCall reduced_by(CollectiveCall call, std::size_t element_bytes, Combine combine) {
+  call.element_bytes = element_bytes;
+  call.combine = std::move(combine);
+  return call;
+}
+CollectiveCall neighbour_all_gather(const Vector& vector) { return of(OpKind::neighbour_all_gather, vector); }
+CollectiveCall neighbour_all_to_all(const Vector& vector) { return of(OpKind::neighbour_all_to_all, vector); }
+CollectiveCall neighbour_all_to_all_v(const Vector& vector) { return of(OpKind::neighbour_all_to_all_v, vector); }
 
 }  // namespace collective
 }  // namespace onstream

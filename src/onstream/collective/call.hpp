@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,10 @@ constexpr int kAlgorithms = 7;
 const char* name_of(Algorithm algorithm);
 Algorithm algorithm_of(const std::string& name);
 
+// A reduction of one's own: inout[i] = in[i] op inout[i] for `count` elements, where `in` is of lower ranks than inout.
+// Any associative one will do: the ranks stay in order. Called by whichever thread the collective runs in.
+using Combine = std::function<void(const void* in, void* inout, std::size_t count)>;
+
 struct CollectiveCall {
   OpKind kind = OpKind::none;
   const void* input = nullptr;
@@ -41,6 +46,8 @@ struct CollectiveCall {
   double factor = 1;            // premulsum of floating point and complex numbers
   std::int64_t int_factor = 1;  // premulsum of integers
   int root = 0;
+  Combine combine;  // instead of type and op, on elements of so many bytes
+  std::size_t element_bytes = 0;
   // all_to_all_v and all_gather_v: for each rank of the team, in elements.
   std::vector<std::size_t> send_counts;
   std::vector<std::size_t> send_offsets;
@@ -59,8 +66,12 @@ namespace collective {
 
 bool has_root(OpKind kind);
 bool has_op(OpKind kind);
-// What all ranks must say alike - kind, type, reduction, root, counts - as a number whose lowest bit is 0.
-std::uint64_t signature_of(const CollectiveCall& call);
+// What all ranks must say alike - kind, type, algorithm, reduction, root, counts - as a number whose lowest bit is 0.
+// Of calls that differ in one of these alone (counts: by less than 2048) bits 1 to 11 always differ; else some bit
+// does.
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct);
+
+bool is_of_neighbours(OpKind kind);  // for Neighbourhood::run alone
 
 // What most collectives take.
 struct Vector {
@@ -87,6 +98,15 @@ CollectiveCall gather(const Vector& vector, int root);
 CollectiveCall scatter(const Vector& vector, int root);
 CollectiveCall all_to_all(const Vector& vector);
 CollectiveCall barrier();
+// Any reduction above by a function, the same on every rank; type and op of the call do not matter. On the host device
+// alone. What the function throws fails the world.
+CollectiveCall reduced_by(CollectiveCall call, std::size_t element_bytes, Combine combine);
+// Of a neighbourhood (neighbourhood.hpp): the same `count` elements for each destination, or `count` for each, one
+// after the other; the output has `count` of each source. neighbour_all_to_all_v has a count and an offset for each,
+// to be filled in.
+CollectiveCall neighbour_all_gather(const Vector& vector);
+CollectiveCall neighbour_all_to_all(const Vector& vector);
+CollectiveCall neighbour_all_to_all_v(const Vector& vector);
 
 }  // namespace collective
 }  // namespace onstream

@@ -1,7 +1,9 @@
 #include "onstream/collective/collective.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
@@ -9,6 +11,8 @@
 #include "onstream/collective/checking.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
+#include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/own_reduction.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/transport/buffer.hpp"
 
@@ -58,6 +62,7 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call, Stream stream) {
+    if (call.combine) return reduce_own(call, stream);
     check(call);
     if (has_nothing_to_do(call) && !checks()) return;
     Channel& channel = channel_of(call.channel);
@@ -71,6 +76,7 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call) {
+    if (call.combine) return reduce_own(call, std::nullopt);
     check(call);
     if (has_nothing_to_do(call) && !checks()) return;
     Channel& channel = channel_of(call.channel);
@@ -80,6 +86,10 @@ class Collective::Implementation {
   }
 
   std::string explain(const CollectiveCall& call) const {
+    if (call.combine) {
+      const collective::OwnReduction own(fabric_, call, rank_, size());
+      return "a reduction of your own behind " + explain(own.move());
+    }
     const std::size_t ranks = ranks_.size();
     const auto slots = static_cast<std::size_t>(fabric_->parameters().collective_bytes) / (4 * ranks);
     return collective::explain(with_algorithm(call), machine(slots));
@@ -101,6 +111,8 @@ class Collective::Implementation {
     fabric_->check();
     require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
     require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
+    require(!collective::is_of_neighbours(call.kind), name_of(call.kind),
+            ": neighbourhood(...) gives an object that does it");
     require(size() <= collective::kMostRanks, name_of(call.kind), " on ", size(), " ranks: a team has at most ",
             collective::kMostRanks);
     require(call.root >= 0 && call.root < size(), name_of(call.kind), ": root ", call.root,
@@ -203,6 +215,29 @@ class Collective::Implementation {
 
   // --- work ---
 
+  // No stream: the host waits.
+  void reduce_own(const CollectiveCall& call, std::optional<Stream> stream) {
+    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
+    check(collective::OwnReduction::in_bytes(call));
+    if (call.count == 0) return;
+    if (!stream) {
+      run(own->move());
+      Channel& channel = channel_of(call.channel);
+      const Launching work = own->reduction(channel.view());
+      if (work.kernel != nullptr) run_and_wait(channel, work);
+      return fabric_->check();
+    }
+    run(own->move(), *stream);
+    Channel& channel = channel_of(call.channel);
+    const Launching work = own->reduction(channel.view());
+    const std::lock_guard lock(channel.mutex);
+    if (work.kernel != nullptr) enqueue(channel, work, *stream);
+    if (device_->capturing(*stream)) return device_->retain(*stream, own);
+    const std::lock_guard list_lock(mutex_);
+    std::erase_if(own_reductions_, [](const auto& one) { return one.first->done(); });
+    own_reductions_.emplace_back(channel.newest, own);
+  }
+
   Channel& channel_of(int number) {
     const auto limit =
         is_team_ ? static_cast<std::int64_t>(channels_.size()) : fabric_->parameters().collective_channels;
@@ -298,8 +333,9 @@ class Collective::Implementation {
   Uses uses_;
   std::mutex checking_mutex_;
   std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
-  mutable std::mutex mutex_;                        // guards the list
+  mutable std::mutex mutex_;                        // guards what follows
   std::vector<std::unique_ptr<Channel>> channels_;
+  std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> own_reductions_;  // under way
 };
 
 namespace {
@@ -328,6 +364,13 @@ void Collective::run(const CollectiveCall& call, Stream stream) { implementation
 void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
+
+std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGrid& grid) const {
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), ranks(), grid);
+}
+std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGraph& graph) const {
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), ranks(), graph);
+}
 
 std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
   const std::shared_ptr<Fabric>& fabric = implementation_->fabric();

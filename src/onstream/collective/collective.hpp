@@ -27,6 +27,9 @@
 namespace onstream {
 
 class Fabric;
+class Neighbourhood;
+struct NeighbourGrid;
+struct NeighbourGraph;
 
 class Collective {
  public:
@@ -51,6 +54,10 @@ class Collective {
   // in which they shall be numbered (a Team's members()), or none. Teams need not have anything to do with each other.
   // All channels are made now.
   std::shared_ptr<Collective> among(std::span<const int> ranks, int channels = 1) const;
+
+  // Who exchanges with whom, see neighbourhood.hpp. Collective over the world: each rank calls it on its own team.
+  std::shared_ptr<Neighbourhood> neighbourhood(const NeighbourGrid& grid) const;
+  std::shared_ptr<Neighbourhood> neighbourhood(const NeighbourGraph& graph) const;
 
   std::size_t device_bytes() const;  // of the channels that there are
 

@@ -21,6 +21,9 @@ const Kernel& pass_move_kernel();                    // a PassMove
 const Kernel& trade_lines_kernel();                  // a TradeLines
 const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
 
+// A MoveEdges, of up to kFewEdges edges in each direction, or kMostEdges.
+const Kernel& move_edges_kernel(Reach reach);
+
 // Every kernel, to be loaded.
 std::vector<const Kernel*> all_kernels();
 
@@ -33,6 +36,7 @@ const void* cuda_pass_reduce(ElementType type);
 const void* cuda_pass_move();
 const void* cuda_trade_lines();
 const void* cuda_bulk_move(Reach reach);
+const void* cuda_move_edges(Reach reach);
 #endif
 
 }  // namespace onstream::collective

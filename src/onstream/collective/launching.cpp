@@ -49,7 +49,7 @@ class Preparing {
     Launching out;
     with_rule([&]<class Rule>() {
       ReduceLines<Rule> body;
-      fill(body);
+      fill(body, Algorithm::lines);
       body.op = call_.op;
       body.factor = factor();
       body.adds = call_.kind == OpKind::reduce && !is_root() ? 0 : adds();
@@ -62,7 +62,7 @@ class Preparing {
     Launching out;
     with_rule([&]<class Rule>() {
       TwoShotLines<Rule> body;
-      fill(body);
+      fill(body, Algorithm::two_shot);
       body.op = call_.op;
       body.factor = factor();
       constexpr int kUnit = TwoShotLines<Rule>::kUnit;
@@ -154,7 +154,8 @@ class Preparing {
   static std::uint64_t number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
 
   template <class Body>
-  void fill(Body& body) const {
+  void fill(Body& body, Algorithm algorithm) const {
+    body.signature = signature_of(call_, algorithm);
     body.view = channel_.view();
     body.input = input_;
     body.output = output_;
@@ -170,7 +171,7 @@ class Preparing {
 
   Launching trade_lines() const {
     TradeLines body;
-    fill(body);
+    fill(body, Algorithm::lines);
     const bool beside =
         call_.kind == OpKind::gather || call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all;
     body.out_stride = beside ? bytes_ : 0;
@@ -270,8 +271,7 @@ class Preparing {
     body.root = has_root(call_.kind) ? root() : 0;
     body.kind = call_.kind;
     body.shape = shape;
-    // Another algorithm's kernels meet otherwise.
-    body.signature = signature_of(call_) ^ (static_cast<std::uint64_t>(shape) + 1) << 1;
+    body.signature = signature_of(call_, shape == Shape::ring ? Algorithm::ring : Algorithm::tree);
     bool all = true;
     for (int i = 0; i < PassWork::kMostNear && all; ++i) {
       const std::uint32_t peer = body.neighbour(i);

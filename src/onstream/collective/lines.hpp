@@ -26,6 +26,7 @@ struct LineWork {
   std::uint32_t root = 0;
   std::uint32_t grain = 1;
   OpKind kind = OpKind::none;
+  std::uint64_t signature = 0;  // call.hpp; in every flag
 
   // Where everybody's slots for this rank's data are, before the parity is known. A table that never changes.
   struct Held {
@@ -69,11 +70,12 @@ struct LineWork {
   ONSTREAM_BODY bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
                              std::uint64_t from, std::uint64_t unit, const Take& take) const {
     Arriving<kBytes> arriving[kAtOnce];
+    const Line* const slots = session.slot(here, first);
     const auto missing = [&] {
       ONSTREAM_UNROLL
       for (int k = 0; k < kAtOnce; ++k) {
         const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (has(from, peer)) arriving[k].look(group, session.slot(here, peer), unit);
+        if (has(from, peer)) arriving[k].look(group, slots + session.distance(k), unit);
       }
       std::uint64_t absent = 0;
       ONSTREAM_UNROLL
@@ -106,7 +108,7 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
     const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
@@ -153,14 +155,14 @@ struct ReduceLines : LineWork {
         send_pack<Group, kUnit>(group, session.slot(held.parts[k], view.rank), unit, own, session.flag());
       }
     }
-    const std::uint64_t here = view.parts[view.rank];
+    const Line* const slots = session.slot(view.parts[view.rank], 0);
     for (std::uint64_t unit = begin; unit < units; unit += step) {
       if (step < units) own = load<Group>(unit, 0);
       Arriving<kUnit> arriving[kRanks];
       const auto missing = [&] {
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, session.slot(here, k), unit);
+          if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, slots + session.distance(k), unit);
         }
         std::uint64_t absent = 0;
         ONSTREAM_UNROLL
@@ -236,7 +238,7 @@ struct TradeLines : LineWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     run(group, session, held);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }

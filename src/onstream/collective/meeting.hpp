@@ -1,11 +1,10 @@
 // How a bulk collective begins: every rank posts where its buffers are, for each peer, and sees what the others posted.
 //
 // A post is four lines: the input, the output, the factor of a premulsum, and what the poster calls: the signature of
-// its collective (call.hpp), plus 1 if all ranks can address both its buffers. Ranks that call something else than
-// others all fail here, before anything is moved. Only if the 1 is there for everybody do kernels work from buffer to
-// buffer; else everybody takes the stage.
-// The posts also say that the poster's kernel runs: what earlier work stored in its buffers is seen by who has read
-// them, and its output may be written.
+// its collective (Session::signature), plus 1 if all ranks can address both its buffers. Ranks that call something else
+// than others all fail here, before anything is moved. Only if the 1 is there for everybody do kernels work from buffer
+// to buffer; else everybody takes the stage. The posts also say that the poster's kernel runs: what earlier work stored
+// in its buffers is seen by who has read them, and its output may be written.
 #pragma once
 
 #include "onstream/collective/packs.hpp"
@@ -22,8 +21,6 @@ struct Whereabouts {
   std::uint64_t output = 0;
 };
 
-enum class PostLine : int { input, output, factor, call };
-
 template <class Group>
 class Meeting {
  public:
@@ -33,7 +30,8 @@ class Meeting {
   // All threads. `mine[peer]` is for that peer, and counts where `direct` says that each can address this rank's
   // buffers. False: failed.
   template <class Mine>
-  ONSTREAM_BODY bool open(const Mine& mine, std::uint64_t factor, std::uint64_t signature, bool direct) {
+  ONSTREAM_BODY bool open(const Mine& mine, std::uint64_t factor, bool direct) {
+    const std::uint64_t signature = session_.signature();
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
     if (group_.block() == 0) {
@@ -48,7 +46,8 @@ class Meeting {
         if (line == PostLine::input) word = direct ? mine[peer].input : 0;
         if (line == PostLine::output) word = direct ? mine[peer].output : 0;
         if (line == PostLine::factor) word = factor;
-        group_.store_line(session_.post(view_.parts[peer], view_.rank) + i % kLines, flag_line(word, session_.flag()));
+        group_.store_line(session_.post(view_.parts[peer], view_.rank) + i % kLines,
+                          flag_line(word, session_.epoch_flag()));
       }
     }
     for (std::uint32_t i = group_.rank(); i < all && !session_.failed(); i += group_.size()) {
@@ -57,7 +56,7 @@ class Meeting {
       const Line* line = session_.post(view_.parts[view_.rank], peer) + i % kLines;
       const auto posted = [&] {
         const Line now{group_.load_acquire(&line->low), group_.load_acquire(&line->high)};  // costs no more than a load
-        return has_flag(now, session_.flag());
+        return has_flag(now, session_.epoch_flag());
       };
       session_.await(peer, posted);
     }

@@ -101,7 +101,7 @@ ONSTREAM_BODY void store_pack(std::byte* to, const Pack<kBytes>& pack, std::uint
 
 template <class Group, int kBytes>
 ONSTREAM_BODY void send_pack(const Group& group, Line* slot, std::uint64_t unit, const Pack<kBytes>& pack,
-                             std::uint32_t flag) {
+                             const Flag& flag) {
   constexpr int kLines = kBytes / 8;
   ONSTREAM_UNROLL
   for (int i = 0; i < kLines; ++i) group.store_line(slot + unit * kLines + i, flag_line(pack.words[i], flag));
@@ -118,7 +118,7 @@ struct Arriving {
     ONSTREAM_UNROLL
     for (int i = 0; i < kLines; ++i) lines[i] = group.load_line(slot + unit * kLines + i);
   }
-  ONSTREAM_BODY bool is_here(std::uint32_t flag) const {
+  ONSTREAM_BODY bool is_here(const Flag& flag) const {
     bool here = true;
     ONSTREAM_UNROLL
     for (int i = 0; i < kLines; ++i) here = here && has_flag(lines[i], flag);

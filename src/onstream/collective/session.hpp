@@ -19,18 +19,26 @@ class Session {
     const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
     word_ = turn.low;
     failed_ = turn.high != 0;
+    signature_ = name.signature ^ history_in_flags(word_);
     // Its answer takes most of a microsecond; end() looks at it.
     if (watches()) running_ = group.exchange(&view.state->running, 1);
   }
 
   ONSTREAM_BODY bool failed() const { return failed_; }
-  ONSTREAM_BODY std::uint64_t epoch() const { return (word_ >> 1) + 1; }
-  ONSTREAM_BODY std::uint32_t flag() const { return flag_of(epoch()); }
+  ONSTREAM_BODY std::uint64_t epoch() const { return (word_ % kHistory >> 1) + 1; }
+  // Of the call, and of all before it on this channel.
+  ONSTREAM_BODY std::uint64_t signature() const { return signature_; }
+  ONSTREAM_BODY Flag flag() const { return flag_of(epoch(), signature_); }
+  ONSTREAM_BODY std::uint32_t epoch_flag() const { return flag_of(epoch()); }  // of posts, which all calls read
   ONSTREAM_BODY std::uint64_t parity() const { return epoch() & 1; }
 
   // The slot in `part` that rank `from` writes.
   ONSTREAM_BODY Line* slot(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part) + (parity() * view_.size + from) * view_.slot_lines;
+  }
+  // From the slot of one rank to that of the k-th after it, in lines.
+  ONSTREAM_BODY std::uint64_t distance(int k) const {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.slot_lines;
   }
   ONSTREAM_BODY Line* post(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
@@ -40,13 +48,17 @@ class Session {
   ONSTREAM_BODY void announce() const {
     if (group_.block() != 0) return;
     for (std::uint32_t peer = group_.rank(); peer < view_.size; peer += group_.size()) {
-      if (peer == view_.rank) continue;
-      auto* word = reinterpret_cast<std::uint64_t*>(view_.parts[peer] + view_.places.started) + view_.rank;
-      if constexpr (kSerial<Group>) {
-        group_.store_release(word, epoch());  // pairs with may_write
-      } else {
-        group_.store_relaxed(word, epoch());  // all reads of earlier epochs were over when this kernel began
-      }
+      if (peer != view_.rank) announce_to(view_.parts[peer], view_.rank);
+    }
+  }
+
+  // The same for one other, who keeps it under number `index`.
+  ONSTREAM_BODY void announce_to(std::uint64_t part, std::uint32_t index) const {
+    auto* word = reinterpret_cast<std::uint64_t*>(part + view_.places.started) + index;
+    if constexpr (kSerial<Group>) {
+      group_.store_release(word, mark());  // pairs with may_write
+    } else {
+      group_.store_relaxed(word, mark());  // all reads of earlier epochs were over when this kernel began
     }
   }
 
@@ -54,14 +66,14 @@ class Session {
   ONSTREAM_BODY bool may_write(std::uint32_t peer) { return (word_ & 1) != 0 || epoch() == 1 || await_start(peer); }
   ONSTREAM_CALL bool await_start(std::uint32_t peer) {
     const auto* started = reinterpret_cast<const std::uint64_t*>(view_.parts[view_.rank] + view_.places.started) + peer;
-    const std::uint64_t before = epoch() - 1;
+    const std::uint64_t before = (epoch() - 1) << 32;
     return await(peer, [&] { return reached(group_.load_acquire(started), before); });
   }
 
   // Waits in the calling thread alone for what `peer` does. False: the world has failed, and so has this collective.
   template <class Ready>
   ONSTREAM_BODY bool await(std::uint32_t peer, const Ready& ready) {
-    const auto word = [&] { return word_of_peer(group_, view_.wait, view_.worlds[peer]); };
+    const auto word = [&] { return word_about(peer); };
     const Status status = wait_on(group_, view_.wait, word, ready);
     if (status == Status::ok) return true;
     give_up(status, peer);
@@ -79,9 +91,7 @@ class Session {
     };
     const Status status = wait_on(group_, view_.wait, word, ready);
     if (status == Status::ok) return true;
-    std::uint32_t peer = 0;
-    while (peer + 1 < view_.size && !has(absent, peer)) ++peer;
-    give_up(status, peer);
+    give_up_among(status, absent);
     return false;
   }
 
@@ -89,6 +99,15 @@ class Session {
   ONSTREAM_CALL bool differ(std::uint32_t peer) {
     give_up(Status::misused, peer);
     return false;
+  }
+
+  // The calling thread alone: the other end of an edge gives another number of bytes.
+  ONSTREAM_CALL void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
+    Fault fault = fault_about(peer);
+    fault.lane = kEdgeFault;
+    fault.bytes = mine;
+    fault.extra = theirs;
+    speak(Status::misused, fault);
   }
 
   // All threads: whether any of them failed.
@@ -123,7 +142,8 @@ class Session {
     const std::uint64_t past = epoch() % kCleanEvery;
     if (past < 2 && epoch() >= kCleanEvery) clean();
     group_.sync();  // every thread has read the turn
-    const std::uint64_t word = epoch() << 1 | (hears == Hears::everyone ? 1 : 0);
+    const std::uint64_t history = (word_ / kHistory * 0x9e35 ^ name_.signature >> 1) * kHistory;
+    const std::uint64_t word = history | epoch() << 1 | (hears == Hears::everyone ? 1 : 0);
     const int blocks = group_.blocks();
     for (int i = group_.rank(); group_.block() + i * blocks < kMostBlocks; i += group_.size()) {
       group_.store_relaxed(&view_.state->turns[group_.block() + i * blocks].word, word);
@@ -139,24 +159,65 @@ class Session {
     return reinterpret_cast<std::uint64_t*>(view_.parts[rank] + view_.places.words) + group_.block() * view_.size;
   }
 
-  // Of a set of ranks together.
+  ONSTREAM_BODY std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature_); }
+
+  // What a waiting thread finds when it looks up: the peer's abort word; a peer that calls something else ends the wait
+  // too.
+  ONSTREAM_CALL std::uint64_t word_about(std::uint32_t peer) const {
+    const std::uint64_t word = word_of_peer(group_, view_.wait, view_.worlds[peer]);
+    return calls_another(peer) ? word | kWorldFailed : word;
+  }
+
+  // What it finds of a set of ranks together.
   ONSTREAM_CALL std::uint64_t words_of_all(std::uint64_t ranks) const {
     std::uint64_t bits = 0;
     for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
-      if (has(ranks, peer)) bits |= word_of_peer(group_, view_.wait, view_.worlds[peer]);
+      if (has(ranks, peer)) bits |= word_about(peer);
     }
     return bits;
   }
 
+  // Whether `peer` calls another collective as this one's number: what it sent, posted or announced here says so.
+  ONSTREAM_CALL bool calls_another(std::uint32_t peer) const {
+    const std::uint64_t here = view_.parts[view_.rank];
+    if (is_other_call(group_.load_line(slot(here, peer)), flag())) return true;
+    const Line call = group_.load_line(post(here, peer) + static_cast<int>(PostLine::call));
+    if (has_flag(call, epoch_flag()) && line_data(call) >> 1 != signature_ >> 1) return true;
+    const auto* started = reinterpret_cast<const std::uint64_t*>(here + view_.places.started) + peer;
+    const std::uint64_t said = group_.load_relaxed(started);
+    return said >> 32 == mark() >> 32 && said != mark();
+  }
+
+  // Blames the first of these ranks that calls something else, or the first.
+  ONSTREAM_CALL void give_up_among(Status status, std::uint64_t absent) {
+    std::uint32_t first = view_.size;
+    for (std::uint32_t peer = view_.size; peer-- > 0;) {
+      if (has(absent, peer)) first = peer;
+    }
+    for (std::uint32_t peer = first; peer < view_.size; ++peer) {
+      if (has(absent, peer) && calls_another(peer)) return give_up(status, peer);
+    }
+    give_up(status, first);
+  }
+
   ONSTREAM_CALL void give_up(Status status, std::uint32_t peer) {
-    fail_channel();
+    if (calls_another(peer)) status = Status::misused;
+    speak(status, fault_about(peer));
+  }
+
+  ONSTREAM_BODY Fault fault_about(std::uint32_t peer) const {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(name_.kind);
     fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(view_.worlds[peer]));
     fault.lane = view_.channel;
     fault.bytes = name_.bytes;
     fault.extra = epoch();
-    // One thread of the grid speaks for all.
+    return fault;
+  }
+
+  // One thread of the grid speaks for all.
+  ONSTREAM_CALL void speak(Status status, const Fault& fault) {
+    fail_channel();
     if (group_.exchange(&view_.state->cleaned, kSpoken) != kSpoken) report(group_, view_.wait, status, fault);
   }
 
@@ -199,6 +260,7 @@ class Session {
   const View& view_;
   Name name_;
   std::uint64_t word_ = 0;
+  std::uint64_t signature_ = 0;
   std::uint64_t running_ = 0;
   bool failed_ = false;
 };

@@ -31,7 +31,7 @@ struct TwoShotLines : LineWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     if (!session.failed()) run(group, session, held);
     session.end(Session<Group>::Hears::everyone);
   }

@@ -13,8 +13,12 @@
 // heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, and
 // the writer of e waits for the announcement.
 //
-// A flag is the epoch's low 31 bits and a one: it may come again after 2^31 epochs. So every 2^30 epochs the reader
-// clears what it has read, after the last of its own reads, in two epochs that follow each other.
+// A flag is the epoch's low 20 bits, 11 bits of the call's signature and a one. The two words of a line carry different
+// bits of the signature: the lines of another call are never taken for this one's, and who waits in vain sees in the
+// flags that are there that it is another. To the signature counts a digest of all earlier calls of the channel: ranks
+// that only send do not see what they are sent, so a broadcast from two roots is found by the next call. A flag may
+// come again after 2^20 epochs. So every 2^19 epochs the reader clears what it has read, after the last of its own
+// reads, in two epochs that follow each other.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +34,13 @@ namespace onstream::collective {
 constexpr int kMostRanks = 64;    // of a team: sets of ranks are words
 constexpr int kMostBlocks = 128;  // of a kernel
 constexpr int kPostLines = 4;
-constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 30;
+constexpr int kFlagCallBits = 12;  // of a flag, the lowest; that one is always set, so that no flag is 0
+constexpr std::uint64_t kHistory = std::uint64_t{1} << 48;
+constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 19;
+static_assert(kCleanEvery << kFlagCallBits < std::uint64_t{1} << 32, "what is cleared is older than a flag's return");
+
+// The lines of a post, see meeting.hpp.
+enum class PostLine : int { input, output, factor, call };
 
 // One host thread works for all of a group.
 template <class Group>
@@ -38,7 +48,9 @@ constexpr bool kSerial = Group::kForeign;
 
 // Of one block. Loaded in one access.
 struct alignas(16) Turn {
-  std::uint64_t word = 0;    // epochs that are over, times 2; plus 1 if everybody heard from everybody in the last one
+  // Epochs that are over, times 2; plus 1 if everybody heard from everybody in the last one; and from kHistory on what
+  // was called in all of them.
+  std::uint64_t word = 0;
   std::uint64_t failed = 0;  // not 0: a wait failed, nothing is moved any more
 };
 
@@ -54,7 +66,7 @@ struct State {
 struct Places {
   std::uint64_t posts = 0;
   std::uint64_t words = 0;    // of Session::meet: one a block and rank
-  std::uint64_t started = 0;  // one a rank
+  std::uint64_t started = 0;  // one a rank: the epoch and 32 bits of the signature
   std::uint64_t stage = 0;
   std::uint64_t bytes = 0;  // of all
 };
@@ -118,17 +130,60 @@ ONSTREAM_BOTH std::uint64_t senders(Flow flow, std::uint32_t rank, std::uint32_t
   }
 }
 
-ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch) << 1 | 1u; }
+// The 16 bits of history in a turn's word, where they get into both words of a flag.
+ONSTREAM_BODY std::uint64_t history_in_flags(std::uint64_t word) {
+  constexpr std::uint64_t kCall = (1u << kFlagCallBits) - 2;
+  return (word >> 47 & kCall) | (word >> 52 & kCall) << 32;
+}
+
+// What the two words of a line are flagged with.
+struct Flag {
+  std::uint32_t low = 0;
+  std::uint32_t high = 0;
+};
+
+// Of any call of that epoch.
+ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) {
+  return static_cast<std::uint32_t>(epoch) << kFlagCallBits | 1u;
+}
+ONSTREAM_BODY Flag flag_of(std::uint64_t epoch, std::uint64_t signature) {
+  constexpr std::uint32_t kCall = (1u << kFlagCallBits) - 2;
+  const std::uint32_t flag = flag_of(epoch);
+  return {flag | (static_cast<std::uint32_t>(signature) & kCall),
+          flag | (static_cast<std::uint32_t>(signature >> 32) & kCall)};
+}
+
+using onstream::flag_line;
+using onstream::has_flag;
+ONSTREAM_BODY Line flag_line(std::uint64_t data, const Flag& flag) {
+  return {static_cast<std::uint64_t>(flag.low) << 32 | (data & 0xffffffffu),
+          static_cast<std::uint64_t>(flag.high) << 32 | (data >> 32)};
+}
+ONSTREAM_BODY bool has_flag(const Line& line, const Flag& flag) {
+  return static_cast<std::uint32_t>(line.low >> 32) == flag.low &&
+         static_cast<std::uint32_t>(line.high >> 32) == flag.high;
+}
+// Whether a word of the line was written in the same epoch by another call.
+ONSTREAM_BODY bool is_other_call(const Line& line, const Flag& mine) {
+  const auto differs = [](std::uint64_t word, std::uint32_t flag) {
+    const auto there = static_cast<std::uint32_t>(word >> 32);
+    return (there & 1) != 0 && there >> kFlagCallBits == flag >> kFlagCallBits && there != flag;
+  };
+  return differs(line.low, mine.low) || differs(line.high, mine.high);
+}
 
 // Counters only grow; the difference survives a wrap.
 ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
   return static_cast<std::int64_t>(counter - target) >= 0;
 }
 
-// What a collective is called in faults.
+// What a collective is called in faults, and what tells it from others.
 struct Name {
-  OpKind kind = OpKind::none;
-  std::uint64_t bytes = 0;
+  ONSTREAM_BODY Name(OpKind what, std::uint64_t how_much, std::uint64_t call)
+      : kind(what), bytes(how_much), signature(call) {}
+  OpKind kind;
+  std::uint64_t bytes;
+  std::uint64_t signature;  // call.hpp
 };
 
 }  // namespace onstream::collective

@@ -26,6 +26,9 @@ struct Fault {
   std::uint64_t tell = 0;   // 1: the peer cannot know yet, its host is to be told
 };
 
+// The lane of a fault of a collective's edge whose ends give different lengths; `extra` is that of the other end.
+constexpr std::uint64_t kEdgeFault = ~std::uint64_t{0};
+
 constexpr std::uint64_t kFaultSlots = 64;  // a ring; the host empties it every few tens of milliseconds
 
 // What the abort words say. There is one for the world, one for waits that any rank may end, and one for each peer, in

@@ -13,8 +13,10 @@ std::string what_of(const FaultReport& fault) {
     const std::string asked = fault.peer >= 0 ? concat(" that rank ", fault.peer, "'s helper is to clear") : "";
     return concat("wait for a word of ", fault.bytes, " B", asked, ", compared with ", fault.extra, ",");
   }
-  if (fault.op == OpKind::barrier && fault.peer >= 0)
+  if (fault.op == OpKind::barrier && fault.peer >= 0 && fault.status != Status::misused) {
     return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");
+  }
+  if (is_collective(fault.op) && fault.lane < 0) return concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (is_collective(fault.op)) {
     const bool waits = fault.peer >= 0 && fault.status != Status::misused;
     const std::string whom = waits ? concat(", waiting for rank ", fault.peer, ",") : "";
@@ -89,11 +91,15 @@ std::string describe(const FaultReport& fault) {
         return concat(what, " exceeds the ", fault.extra,
                       " receives that one lane may have outstanding; wait for some, or raise lane_receives");
       }
+      if (is_collective(fault.op) && fault.lane < 0) {
+        return concat(what, " found that rank ", fault.peer, ", at the other end of the edge, gives ", fault.extra,
+                      " B; both ends of an edge give the same");
+      }
       if (is_collective(fault.op) && fault.peer >= 0) {
-        return concat(what, " found that rank ", fault.peer,
-                      " calls another collective, or the same with another count, type, reduction, root or algorithm; "
-                      "all ranks call "
-                      "the same, and collective_check=on tells who calls what");
+        return concat(
+            what, " found that rank ", fault.peer,
+            " calls another collective, or the same with another count, type, reduction, root or algorithm, here or "
+            "before; all ranks call the same, and collective_check=on tells who calls what");
       }
       if (is_collective(fault.op)) {
         return concat(what, " found another collective of its channel running; collectives that run at once need ",

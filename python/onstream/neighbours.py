@@ -1,0 +1,128 @@
+"""Collectives along the edges of a neighbourhood, over arrays; and how arrays and counts become bytes.
+
+A neighbourhood is made once, by World.neighbourhood() or Team.neighbourhood(), on all ranks. Of a grid the neighbours are
+in MPI's order: of each dimension the lower one, then the upper one, -1 where a grid that is not periodic ends. What is
+sent to the lower neighbour comes from its upper one there. In a graph the n-th edge that a rank names to another is the
+n-th that the other names from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from . import _arrays, _core
+from .errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Neighbourhood:
+    """Who exchanges with whom. Arrays are contiguous, streams order calls as they do those of a Team."""
+
+    def __init__(
+        self, world: World, team: _core.Team, grid: Sequence[int] | None, periodic: bool | Sequence[bool],
+        sources: Sequence[int], destinations: Sequence[int],
+    ) -> None:  # fmt: skip
+        self._home = world
+        if grid is None:
+            named = [[_arrays.integer_of(rank, "a neighbour") for rank in ranks] for ranks in (sources, destinations)]
+            self._edges = _core.make_graph_neighbourhood(team, named[0], named[1])
+        else:
+            if len(sources) > 0 or len(destinations) > 0:
+                raise InvalidArgumentError("neighbourhood: give a grid, or sources and destinations, not both")
+            dims = [_arrays.integer_of(dim, "grid") for dim in grid]
+            around = [periodic] * len(dims) if isinstance(periodic, bool) else [bool(one) for one in periodic]
+            self._edges = _core.make_grid_neighbourhood(team, dims, around)
+
+    @property
+    def sources(self) -> list[int]:
+        """The ranks of the team that this one hears from, in the order of the buffers; -1 where a grid ends."""
+        return self._edges.sources
+
+    @property
+    def destinations(self) -> list[int]:
+        """The same of those that it sends to."""
+        return self._edges.destinations
+
+    def all_gather(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
+        """The array goes to every destination; `out` has as many elements of every source. Returns `out`."""
+        source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
+        self._check_size("all_gather", "out", target, source.nbytes * len(self.sources))
+        return self._run("neighbour_all_gather", source, target, source.nbytes, None, algorithm, stream, out)
+
+    def all_to_all(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
+        """Part i of the array goes to destination i, and part i of `out` comes from source i. Returns `out`."""
+        source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
+        parts = len(self.destinations)
+        if parts > 0 and source.nbytes % parts != 0:
+            raise InvalidArgumentError(f"all_to_all: {source.nbytes} bytes cannot be dealt to {parts} destinations")
+        part = source.nbytes // parts if parts > 0 else target.nbytes // max(1, len(self.sources))
+        self._check_size("all_to_all", "out", target, part * len(self.sources))
+        return self._run("neighbour_all_to_all", source, target, part, None, algorithm, stream, out)
+
+    def all_to_all_v(
+        self, array: Any, out: Any, send_counts: Sequence[int], receive_counts: Sequence[int], *,
+        send_offsets: Sequence[int] | None = None, receive_offsets: Sequence[int] | None = None,
+        algorithm: str = "auto", stream: Any = None,
+    ) -> Any:  # fmt: skip
+        """all_to_all of parts of different lengths, in elements; both ends of an edge give the same."""
+        source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
+        send = bytes_of(send_counts, source.item_bytes, "send_counts")
+        receive = bytes_of(receive_counts, target.item_bytes, "receive_counts")
+        send_at = offsets_of(send, send_offsets, source.item_bytes)
+        receive_at = offsets_of(receive, receive_offsets, target.item_bytes)
+        check_reach("all_to_all_v", source, send, send_at, "array")
+        check_reach("all_to_all_v", target, receive, receive_at, "out")
+        counts = (send, send_at, receive, receive_at)
+        return self._run("neighbour_all_to_all_v", source, target, 0, counts, algorithm, stream, out)
+
+    def _check_size(self, kind: str, name: str, span: _arrays.Span, wanted: int) -> None:
+        if span.nbytes != wanted:
+            raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
+
+    def _run(
+        self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int,
+        counts: tuple[list[int], list[int], list[int], list[int]] | None, algorithm: str, stream: Any, result: Any,
+    ) -> Any:  # fmt: skip
+        call = _core.CollectiveCall(kind, source.address, target.address, count, "uint8")
+        call.set_options("sum", 0, 0, algorithm)
+        if counts is not None:
+            call.set_counts(*counts)
+        natural = next((span.stream for span in (source, target) if span.stream is not None), None)
+        self._edges.run(call, [source.owner, target.owner], stream, natural)
+        return result
+
+    def __repr__(self) -> str:
+        return f"<Neighbourhood: from {self.sources} to {self.destinations}>"
+
+
+def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arrays.Span:
+    span = _arrays.checked_span(array, writable, world)
+    if not span.contiguous:
+        raise InvalidArgumentError(
+            f"a collective needs a contiguous (row-major) array, but this one has shape {span.shape} and strides "
+            f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it"
+        )
+    return span
+
+
+def check_reach(kind: str, span: _arrays.Span, counts: Sequence[int], offsets: Sequence[int], name: str) -> None:
+    end = max((at + count for at, count in zip(offsets, counts, strict=False) if count), default=0)
+    if end > span.nbytes:
+        raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but counts and offsets reach {end}")
+
+
+def bytes_of(counts: Sequence[int], item: int, name: str) -> list[int]:
+    sizes = [_arrays.integer_of(count, name) * item for count in counts]
+    if any(size < 0 for size in sizes):
+        raise InvalidArgumentError(f"{name} has a negative entry: {list(counts)}")
+    return sizes
+
+
+def offsets_of(sizes: Sequence[int], offsets: Sequence[int] | None, item: int) -> list[int]:
+    if offsets is not None:
+        return bytes_of(offsets, item, "offsets")
+    return [0, *accumulate(sizes)][: len(sizes)]

@@ -1,0 +1,39 @@
+// The edges of a neighbourhood before there is any memory: who names whom, and which end belongs to which. Pure
+// functions of what all ranks say, so that every rank comes to the same result, or the same error.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace onstream::collective {
+
+// One rank's end of an edge: the rank at the other end (of the world; -1: a grid ends here), and its place there, if
+// it is known before (in a grid), or -1.
+struct EdgeEnd {
+  int rank = -1;
+  int place = -1;
+};
+
+struct EdgeList {
+  std::vector<EdgeEnd> in;   // from its sources
+  std::vector<EdgeEnd> out;  // to its destinations
+
+  std::string packed() const;
+  static EdgeList unpacked(const std::string& bytes);
+};
+
+// Of `rank` in a grid of `ranks`. Throws invalid_argument.
+EdgeList edges_of_grid(const std::vector<int>& dims, const std::vector<bool>& periodic, const std::vector<int>& ranks,
+                       int rank);
+// Of lists of ranks of the team.
+EdgeList edges_of_graph(const std::vector<int>& sources, const std::vector<int>& destinations,
+                        const std::vector<int>& ranks);
+
+// Finds the place of every edge at its other end; `lists` are of all the world's ranks. Throws invalid_argument naming
+// a pair of ranks whose lists do not fit.
+void match(std::vector<EdgeList>& lists);
+
+// Whether every rank hears from all that it sends to.
+bool all_hear_back(const std::vector<EdgeList>& lists);
+
+}  // namespace onstream::collective

@@ -1,0 +1,98 @@
+#include "onstream/collective/own_reduction.hpp"
+
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream::collective {
+
+namespace {
+
+struct ReduceOwn {
+  const State* state = nullptr;
+  const OwnReduction* reduction = nullptr;
+
+  void operator()(const HostGroup& group) const {
+    // After a move that failed there is nothing whole to reduce.
+    if (group.load_relaxed(&state->turns[0].failed) == 0) reduction->reduce();
+  }
+};
+
+const Kernel& reduce_own_kernel() {
+  static const Kernel kernel{"collective_reduce_own", host_entry<ReduceOwn>, nullptr};
+  return kernel;
+}
+
+}  // namespace
+
+CollectiveCall OwnReduction::in_bytes(const CollectiveCall& call) {
+  CollectiveCall bytes = call;
+  bytes.combine = nullptr;
+  bytes.count = call.count * call.element_bytes;
+  bytes.type = ElementType::uint8;
+  bytes.op = ReduceOp::sum;
+  return bytes;
+}
+
+OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, const CollectiveCall& call, int rank, int size)
+    : fabric_(fabric),
+      combine_(call.combine),
+      rank_(rank),
+      count_(call.count),
+      bytes_(call.count * call.element_bytes),
+      output_(static_cast<std::byte*>(call.output)),
+      move_(in_bytes(call)) {
+  const std::shared_ptr<Device>& device = fabric->device();
+  require(device->kind() == DeviceKind::host, name_of(call.kind),
+          ": a reduction of your own works on the host device; on cuda there are sum, prod, min, max and the others");
+  require(has_op(call.kind), name_of(call.kind), " reduces nothing, so it takes no reduction of your own");
+  require(call.element_bytes > 0, name_of(call.kind), ": elements of 0 bytes cannot be reduced");
+  require(call.algorithm != Algorithm::two_shot, name_of(call.kind),
+          ": algorithm two_shot cannot: it has no reduction of your own");
+  bool gets = true;
+  ranks_ = static_cast<std::size_t>(size);
+  switch (call.kind) {
+    case OpKind::reduce:
+      gets = rank == call.root;
+      move_.kind = OpKind::gather;
+      break;
+    case OpKind::reduce_scatter: move_.kind = OpKind::all_to_all; break;
+    case OpKind::scan:
+    case OpKind::exclusive_scan:
+      ranks_ = static_cast<std::size_t>(rank) + (call.kind == OpKind::scan ? 1 : 0);
+      move_.kind = OpKind::all_gather;
+      break;
+    default: move_.kind = OpKind::all_gather;
+  }
+  if (!gets) ranks_ = 0;
+  // Fresh memory: a collective that is still under way may use another's.
+  if (gets) gathered_ = device->allocate(bytes_ * static_cast<std::size_t>(size), MemoryKind::device);
+  move_.output = gets ? gathered_->data() : nullptr;
+}
+
+Launching OwnReduction::reduction(const View& view) const {
+  Launching out;
+  if (ranks_ > 0) out.set(reduce_own_kernel(), ReduceOwn{view.state, this}, {1, 1});
+  return out;
+}
+
+void OwnReduction::reduce() const {
+  std::string what;
+  try {
+    const std::byte* const in = gathered_->data();
+    std::memcpy(output_, in + (ranks_ - 1) * bytes_, bytes_);
+    for (std::size_t rank = ranks_ - 1; rank-- > 0;) combine_(in + rank * bytes_, output_, count_);
+    return;
+  } catch (const std::exception& error) {
+    what = error.what();
+  } catch (...) {
+    what = "something that is no std::exception";
+  }
+  if (const auto fabric = fabric_.lock()) {
+    fabric->abort(concat("a collective's reduction of its own threw on rank ", rank_, ": ", what));
+  }
+}
+
+}  // namespace onstream::collective

@@ -1,0 +1,124 @@
+"""Collectives along the edges of a neighbourhood, from Python: grids and graphs, threads and processes, streams and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jobs import run_job
+
+import onstream as ons
+
+
+def on_threads(size: int, body: Callable[[ons.World], None]) -> None:
+    ons.run_threads(size, body, device="host", timeout_s=20)
+
+
+def test_a_grid_exchanges_its_faces() -> None:
+    def body(world: ons.World) -> None:
+        hood = world.neighbourhood((2, 3), periodic=(False, True))
+        assert hood.sources == hood.destinations
+        if world.rank == 0:
+            assert hood.sources == [-1, 3, 2, 1]
+        mine = 10 * world.rank + np.arange(4)
+        out = np.full(4, -1)
+        assert hood.all_to_all(mine, out) is out
+        # What comes from the lower neighbour it has sent to its upper one.
+        assert out.tolist() == [-1 if rank < 0 else 10 * rank + (i ^ 1) for i, rank in enumerate(hood.sources)]
+        everything = np.full((4, 2), -1.5)
+        hood.all_gather(np.array([world.rank, 0.5]), everything)
+        assert everything.tolist() == [[-1.5, -1.5] if rank < 0 else [rank, 0.5] for rank in hood.sources]
+
+    on_threads(6, body)
+
+
+def test_a_graph_may_have_counts_of_its_own() -> None:
+    def body(world: ons.World) -> None:
+        # Everybody to rank 0, twice to itself, and rank 0 back to rank 1.
+        if world.rank == 0:
+            hood = world.neighbourhood(sources=[0, 1, 0, 2], destinations=[0, 0, 1])
+            out = np.zeros(8, dtype="int32")
+            hood.all_to_all_v(np.arange(6, dtype="int32"), out, [1, 2, 3], [1, 1, 2, 2], receive_offsets=[0, 2, 3, 6])
+            assert out.tolist() == [0, 0, 11, 1, 2, 0, 20, 21]
+        elif world.rank == 1:
+            hood = world.neighbourhood(sources=[0], destinations=[0])
+            out = np.zeros(3, dtype="int32")
+            hood.all_to_all_v(np.array([10, 11], dtype="int32"), out, [1], [3], send_offsets=[1])
+            assert out.tolist() == [3, 4, 5]
+        else:
+            hood = world.neighbourhood(destinations=[0])
+            hood.all_to_all_v(np.array([20, 21], dtype="int32"), np.zeros(0, dtype="int32"), [2], [])
+        assert "Neighbourhood: from" in repr(hood)
+
+    on_threads(3, body)
+
+
+def test_neighbours_exchange_on_a_stream_and_in_a_graph() -> None:
+    def body(world: ons.World) -> None:
+        hood = world.neighbourhood((3,), periodic=True)
+        mine, out = np.zeros(2), np.zeros(2)
+        stream = world.stream()
+        hood.all_to_all(mine, out, stream=stream)
+        with world.capture(stream) as graph:
+            hood.all_to_all(mine, out)
+        lower, upper = hood.sources
+        for replay in range(3):
+            world.synchronize(stream)
+            mine[:] = (world.rank + replay, world.rank - replay)
+            graph.launch(stream)
+            world.synchronize(stream)
+            assert out.tolist() == [lower - replay, upper + replay]
+
+    on_threads(3, body)
+
+
+def test_ranks_of_processes_exchange_with_their_neighbours(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        4,
+        """
+        import numpy as np
+        import onstream as ons
+
+        with ons.init(device="host") as world:
+            hood = world.neighbourhood((2, 2), periodic=True)
+            for count in (1, 400, 300_000):
+                for make in (np.zeros, world.zeros):  # memory that is this process's own, and shared memory
+                    mine, out = make(4 * count), make(4 * count)
+                    mine[:] = np.repeat(10 * world.rank + np.arange(4), count)
+                    hood.all_to_all(mine, out)
+                    expected = [10 * rank + (i ^ 1) for i, rank in enumerate(hood.sources)]
+                    assert (out == np.repeat(expected, count)).all()
+            print("rank", world.rank, "is right")
+        """,
+    )
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.count("is right") == 4
+
+
+def test_what_does_not_fit_along_edges_is_told() -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(
+            ons.InvalidArgumentError, match="rank 1 sends along 0 edges to rank 0, which receives along 1"
+        ):
+            world.neighbourhood(sources=[1] if world.rank == 0 else [])
+        with pytest.raises(ons.InvalidArgumentError, match="a grid of 3 has no place"):
+            world.neighbourhood((3,))
+        with pytest.raises(ons.InvalidArgumentError, match="not both"):
+            world.neighbourhood((2,), sources=[0])
+        hood = world.neighbourhood((2,), periodic=True)
+        with pytest.raises(ons.InvalidArgumentError, match="3 bytes cannot be dealt to 2 destinations"):
+            hood.all_to_all(np.zeros(3, dtype="int8"), np.zeros(4, dtype="int8"))
+        with pytest.raises(ons.InvalidArgumentError, match="`out` has 8 bytes, but needs 16"):
+            hood.all_gather(np.zeros(1), np.zeros(1))
+        with pytest.raises(ons.InvalidArgumentError, match="contiguous"):
+            hood.all_gather(np.zeros((2, 2))[:, 0], np.zeros(4))
+        with pytest.raises(ons.InvalidArgumentError, match="no algorithm two_shot along edges"):
+            hood.all_gather(np.zeros(1), np.zeros(2), algorithm="two_shot")
+        length = 16 if world.rank == 0 else 24
+        with pytest.raises(ons.Error, match="at the other end of the edge, gives"):
+            hood.all_gather(np.zeros(length), np.zeros(2 * length))
+
+    ons.run_threads(2, body, device="host", timeout_s=60)
