@@ -63,7 +63,7 @@ std::vector<Say> Copies::says_of(Fabric& fabric, const CollectiveCall& call,
   std::vector<Say> mine(ranks_.size());
   std::string trouble;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    mine[i].signature = signature_of(call);
+    mine[i].signature = signature_of(call, Algorithm::copy);
     mine[i].send_bytes = portions[i].send_bytes;
     if (static_cast<int>(i) == rank_ || portions[i].receive_bytes == 0) continue;
     const std::byte* const address = static_cast<const std::byte*>(call.output) + portions[i].receive_offset;

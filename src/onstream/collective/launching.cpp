@@ -271,8 +271,7 @@ class Preparing {
     body.root = has_root(call_.kind) ? root() : 0;
     body.kind = call_.kind;
     body.shape = shape;
-    // Another algorithm's kernels meet otherwise.
-    body.signature = signature_of(call_) ^ (static_cast<std::uint64_t>(shape) + 1) << 1;
+    body.signature = signature_of(call_, shape == Shape::ring ? Algorithm::ring : Algorithm::tree);
     bool all = true;
     for (int i = 0; i < PassWork::kMostNear && all; ++i) {
       const std::uint32_t peer = body.neighbour(i);

@@ -21,9 +21,9 @@ struct PassReduce : PassWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    Session<Group> session(group, view, {kind, bytes});
+    Session<Group> session(group, view, {kind, bytes, signature});
     Meeting<Group> meeting(group, view, session);
-    if (!session.failed() && meeting.open(Addresses{*this}, factor, signature, direct != 0)) {
+    if (!session.failed() && meeting.open(Addresses{*this}, factor, direct != 0)) {
       if (shape == Shape::tree) {
         climb(group, session, meeting);
       } else {
