@@ -113,8 +113,7 @@ void run(const Setup& setup) {
     std::cout << concat("{\"device\":", bench::quoted(device->name()), ",\"device_kind\":\"", name_of(device->kind()),
                         "\",\"ranks\":", launch.size, ",\"device_bytes\":",
                         device->kind() == DeviceKind::cuda ? world_bytes : made.world->fabric()->device_bytes(),
-                        ",\"first_bytes\":", first_bytes,
-                        ",\"lane_bytes\":", made.world->device_bytes(),
+                        ",\"first_bytes\":", first_bytes, ",\"lane_bytes\":", made.world->device_bytes(),
                         ",\"world\":", bench::quoted(made.world->describe()),
                         ",\"first_s\":", bench::seconds_text(first_s),
                         ",\"samples_s\":", bench::seconds_list(samples_s), "}")
