@@ -65,6 +65,7 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
   Device& device = *fabric.device();
   ground_->wait_memory = fabric.wait_memory();
   ground_->shared = fabric.segment(most_bytes, MemoryKind::device);
+  order.ground = ground_;
   const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
   ground_->own = device.allocate(sizeof(State) + table, MemoryKind::device);
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "onstream/collective/copies.hpp"
+#include "onstream/collective/runner.hpp"
 #include "onstream/collective/view.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -23,14 +24,10 @@ class Channel {
 
   const View& view() const { return view_; }
   int block_limit() const { return block_limit_; }  // the least of all ranks
-  // What a captured collective needs.
-  std::shared_ptr<const void> ground() const { return ground_; }
   std::size_t device_bytes() const;
 
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
-  std::mutex mutex;                // held while a collective is enqueued
-  void* last_stream = nullptr;     // where the newest eager collective was enqueued
-  std::shared_ptr<Event> newest;   // behind it
+  Order order;
 
  private:
   struct Ground {

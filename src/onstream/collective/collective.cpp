@@ -13,8 +13,7 @@
 #include "onstream/collective/launching.hpp"
 #include "onstream/collective/neighbourhood.hpp"
 #include "onstream/collective/own_reduction.hpp"
-#include "onstream/device/streams.hpp"
-#include "onstream/transport/buffer.hpp"
+#include "onstream/collective/runner.hpp"
 
 namespace onstream {
 
@@ -27,24 +26,10 @@ class Collective::Implementation {
   Implementation(std::shared_ptr<Fabric> fabric, std::vector<int> ranks)
       : fabric_(std::move(fabric)),
         device_(fabric_->device()),
-        on_host_(device_->kind() == DeviceKind::host),
         ranks_(std::move(ranks)),
-        streams_(device_),
-        uses_(device_) {
+        runner_(fabric_, "the world") {
     const auto found = std::ranges::find(ranks_, fabric_->rank());
     rank_ = found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
-  }
-
-  // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
-  ~Implementation() {
-    try {
-      constexpr double kDrainS = 10;
-      if (uses_.done(Deadline(fabric_->parameters().timeout_s))) return;
-      fabric_->abort("the world was destroyed while its collectives were under way");
-      (void)uses_.done(Deadline(kDrainS));
-    } catch (const Error&) {
-      // The device is gone, and the work with it.
-    }
   }
 
   int rank() const { return rank_; }
@@ -71,8 +56,8 @@ class Collective::Implementation {
     const CollectiveCall asked = with_choice(channel, call);
     if (asked.algorithm == Algorithm::copy) return copy(channel, asked, stream);
     const Launching work = prepare(channel, asked);
-    const std::lock_guard lock(channel.mutex);
-    enqueue(channel, work, stream);
+    const std::lock_guard lock(channel.order.mutex);
+    runner_.enqueue(channel.order, stream, work);
   }
 
   void run(const CollectiveCall& call) {
@@ -120,18 +105,13 @@ class Collective::Implementation {
     check_counts(call);
     const std::size_t in = call.input_bytes(rank_, size());
     const std::size_t out = call.output_bytes(rank_, size());
-    check_buffer(call, "input", call.input, in);
-    check_buffer(call, "output", call.output, out);
+    runner_.check_buffer(call, "input", call.input, in);
+    runner_.check_buffer(call, "output", call.output, out);
     check_overlap(call, in, out);
-    if (reduces(call.kind)) {
+    if (collective::has_op(call.kind)) {
       require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
               name_of(call.type));
     }
-  }
-
-  static bool reduces(OpKind kind) {
-    return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
-           kind == OpKind::scan || kind == OpKind::exclusive_scan;
   }
 
   void check_counts(const CollectiveCall& call) const {
@@ -152,17 +132,6 @@ class Collective::Implementation {
       require(call.count == mine, "all_gather_v: this rank gives ", call.count, " elements, but receive_counts[", rank_,
               "] is ", mine);
     }
-  }
-
-  void check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const {
-    if (bytes == 0) return;
-    require(address != nullptr, name_of(call.kind), ": the ", what, " of ", bytes, " B is a null pointer");
-    const std::size_t grain = std::min<std::size_t>(8, size_of(call.type));
-    require(reinterpret_cast<std::uintptr_t>(address) % grain == 0, name_of(call.kind), ": the ", what, " at ", address,
-            " is not aligned to the ", grain, " B of its elements");
-    const MemoryInfo info = look_at_buffer(*device_, address, bytes);
-    require(info.kernel_access, name_of(call.kind), ": kernels cannot access the ", name_of(info.kind),
-            " memory of the ", what, " at ", address, "; allocate it with onstream, or pin it");
   }
 
   // What may lie over what, see call.hpp.
@@ -224,18 +193,18 @@ class Collective::Implementation {
       run(own->move());
       Channel& channel = channel_of(call.channel);
       const Launching work = own->reduction(channel.view());
-      if (work.kernel != nullptr) run_and_wait(channel, work);
+      if (work.kernel != nullptr) runner_.run_and_wait(channel.order, work);
       return fabric_->check();
     }
     run(own->move(), *stream);
     Channel& channel = channel_of(call.channel);
     const Launching work = own->reduction(channel.view());
-    const std::lock_guard lock(channel.mutex);
-    if (work.kernel != nullptr) enqueue(channel, work, *stream);
+    const std::lock_guard lock(channel.order.mutex);
+    if (work.kernel != nullptr) runner_.enqueue(channel.order, *stream, work);
     if (device_->capturing(*stream)) return device_->retain(*stream, own);
     const std::lock_guard list_lock(mutex_);
     std::erase_if(own_reductions_, [](const auto& one) { return one.first->done(); });
-    own_reductions_.emplace_back(channel.newest, own);
+    own_reductions_.emplace_back(channel.order.newest, own);
   }
 
   Channel& channel_of(int number) {
@@ -262,80 +231,38 @@ class Collective::Implementation {
     return collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm);
   }
 
-  void enqueue(Channel& channel, const Launching& work, Stream stream) {
-    const bool captured = begin(channel, stream);
-    device_->launch(*work.kernel, work.bytes.data(), work.bytes.size(), work.grid, stream);
-    end(channel, stream, captured);
-  }
-
   // The hosts of all ranks come here in the same order, one call after the other.
   void copy(Channel& channel, const CollectiveCall& call, Stream stream) {
-    const std::lock_guard lock(channel.mutex);
+    const std::lock_guard lock(channel.order.mutex);
     if (channel.copies == nullptr) {
       channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, call.channel);
     }
-    const bool captured = begin(channel, stream);
-    channel.copies->enqueue(*fabric_, call, stream);
-    end(channel, stream, captured);
-  }
-
-  // Around what is enqueued for a channel; whether it is captured.
-  bool begin(Channel& channel, Stream stream) {
-    const bool captured = device_->capturing(stream);
-    if (!captured && channel.newest != nullptr && channel.last_stream != stream.handle) {
-      device_->wait(stream, channel.newest);
-    }
-    return captured;
-  }
-  void end(Channel& channel, Stream stream, bool captured) {
-    if (captured) {
-      device_->retain(stream, channel.ground());
-      return;
-    }
-    channel.newest = uses_.note(stream);
-    fabric_->uses().note(stream, channel.newest);
-    channel.last_stream = stream.handle;
+    runner_.enqueue(channel.order, stream, [&] { channel.copies->enqueue(*fabric_, call, stream); });
   }
 
   void run_and_wait(Channel& channel, const CollectiveCall& call) {
     const CollectiveCall asked = with_choice(channel, call);
     if (asked.algorithm == Algorithm::copy) {
-      const StreamPool::Lease stream = streams_.lease();
+      const StreamPool::Lease stream = runner_.lease();
       copy(channel, asked, stream.get());
       device_->synchronize(stream.get());
     } else {
-      run_and_wait(channel, prepare(channel, asked));
+      runner_.run_and_wait(channel.order, prepare(channel, asked));
     }
     fabric_->check();
   }
 
-  void run_and_wait(Channel& channel, const Launching& work) {
-    std::unique_lock lock(channel.mutex);
-    const bool idle = channel.newest == nullptr || channel.newest->done();
-    if (on_host_ && idle) {  // in this thread
-      channel.newest = nullptr;
-      work.kernel->host(work.bytes.data(), work.grid.blocks);
-      return;
-    }
-    const StreamPool::Lease stream = streams_.lease();
-    enqueue(channel, work, stream.get());
-    lock.unlock();
-    device_->synchronize(stream.get());
-  }
-
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
-  bool on_host_;
   std::vector<int> ranks_;
   int rank_ = -1;
   bool is_team_ = false;
-  StreamPool streams_;
-  Uses uses_;
   std::mutex checking_mutex_;
   std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
   mutable std::mutex mutex_;                        // guards what follows
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> own_reductions_;  // under way
+  collective::Runner runner_;
 };
 
 namespace {

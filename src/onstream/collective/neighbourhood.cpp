@@ -10,9 +10,8 @@
 #include "onstream/collective/edges.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
+#include "onstream/collective/runner.hpp"
 #include "onstream/device/disposal.hpp"
-#include "onstream/device/streams.hpp"
-#include "onstream/transport/buffer.hpp"
 
 namespace onstream {
 
@@ -57,8 +56,7 @@ class Neighbourhood::Implementation {
       : fabric_(std::move(fabric)),
         device_(fabric_->device()),
         ground_(let_go_later(std::make_unique<Ground>())),
-        streams_(device_),
-        uses_(device_) {
+        runner_(fabric_, "a neighbourhood") {
     const auto found = std::ranges::find(ranks, fabric_->rank());
     const int rank = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
     const auto told = fabric_->agree("the edges of a neighbourhood", [&] {
@@ -79,31 +77,20 @@ class Neighbourhood::Implementation {
     make_memory();
   }
 
-  ~Implementation() {
-    try {
-      constexpr double kDrainS = 10;
-      if (uses_.done(Deadline(fabric_->parameters().timeout_s))) return;
-      fabric_->abort("a neighbourhood was destroyed while its collectives were under way");
-      (void)uses_.done(Deadline(kDrainS));
-    } catch (const Error&) {
-      // The device is gone, and the work with it.
-    }
-  }
-
   const std::vector<int>& sources() const { return sources_; }
   const std::vector<int>& destinations() const { return destinations_; }
   std::size_t device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
 
   void run(const CollectiveCall& call, Stream stream) {
     const Launching work = prepare(call);
-    const std::lock_guard lock(mutex_);
-    if (work.kernel != nullptr) enqueue(work, stream);
+    const std::lock_guard lock(order_.mutex);
+    if (work.kernel != nullptr) runner_.enqueue(order_, stream, work);
   }
 
   void run(const CollectiveCall& call) {
     const Launching work = prepare(call);
     if (work.kernel == nullptr) return;
-    run_and_wait(work);
+    runner_.run_and_wait(order_, work);
     fabric_->check();
   }
 
@@ -128,6 +115,7 @@ class Neighbourhood::Implementation {
     view_.stage_bytes = std::max(kLeastStage * std::max<std::size_t>(1, half_),
                                  static_cast<std::uint64_t>(parameters.collective_stage_bytes));
     view_.places = collective::places_of(static_cast<int>(size), view_.slot_lines, view_.stage_bytes);
+    order_.ground = ground_;
     ground_->wait_memory = fabric_->wait_memory();
     ground_->shared = fabric_->segment(view_.places.bytes, MemoryKind::device);
     const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
@@ -144,7 +132,7 @@ class Neighbourhood::Implementation {
     std::byte* const own = ground_->own->data();
     std::byte* const parts_at = own + sizeof(collective::State);
     std::byte* const worlds_at = parts_at + size * sizeof(std::uint64_t);
-    const StreamPool::Lease stream = streams_.lease();
+    const StreamPool::Lease stream = runner_.lease();
     device_->copy(parts_at, parts.data(), size * sizeof(std::uint64_t), stream.get());
     device_->copy(worlds_at, worlds.data(), size * sizeof(std::int32_t), stream.get());
     device_->synchronize(stream.get());
@@ -179,20 +167,9 @@ class Neighbourhood::Implementation {
     return parts;
   }
 
-  void check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const {
-    if (bytes == 0) return;
-    require(address != nullptr, name_of(call.kind), ": the ", what, " of ", bytes, " B is a null pointer");
-    const std::size_t grain = std::min<std::size_t>(8, size_of(call.type));
-    require(reinterpret_cast<std::uintptr_t>(address) % grain == 0, name_of(call.kind), ": the ", what, " at ", address,
-            " is not aligned to the ", grain, " B of its elements");
-    const MemoryInfo info = look_at_buffer(*device_, address, bytes);
-    require(info.kernel_access, name_of(call.kind), ": kernels cannot access the ", name_of(info.kind),
-            " memory of the ", what, " at ", address, "; allocate it with onstream, or pin it");
-  }
-
   void check(const CollectiveCall& call, std::size_t in, std::size_t out) const {
-    check_buffer(call, "input", call.input, in);
-    check_buffer(call, "output", call.output, out);
+    runner_.check_buffer(call, "input", call.input, in);
+    runner_.check_buffer(call, "output", call.output, out);
     const auto* input = static_cast<const std::byte*>(call.input);
     const auto* output = static_cast<const std::byte*>(call.output);
     require(in == 0 || out == 0 || input + in <= output || output + out <= input, name_of(call.kind), ": the input of ",
@@ -303,47 +280,17 @@ class Neighbourhood::Implementation {
     return {static_cast<int>(blocks), static_cast<int>(threads)};
   }
 
-  void enqueue(const Launching& work, Stream stream) {
-    const bool captured = device_->capturing(stream);
-    if (!captured && newest_ != nullptr && last_stream_ != stream.handle) device_->wait(stream, newest_);
-    device_->launch(*work.kernel, work.bytes.data(), work.bytes.size(), work.grid, stream);
-    if (captured) {
-      device_->retain(stream, ground_);
-      return;
-    }
-    newest_ = uses_.note(stream);
-    fabric_->uses().note(stream, newest_);
-    last_stream_ = stream.handle;
-  }
-
-  void run_and_wait(const Launching& work) {
-    std::unique_lock lock(mutex_);
-    const bool idle = newest_ == nullptr || newest_->done();
-    if (device_->kind() == DeviceKind::host && idle) {  // in this thread
-      newest_ = nullptr;
-      work.kernel->host(work.bytes.data(), work.grid.blocks);
-      return;
-    }
-    const StreamPool::Lease stream = streams_.lease();
-    enqueue(work, stream.get());
-    lock.unlock();
-    device_->synchronize(stream.get());
-  }
-
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Ground> ground_;  // graphs that captured collectives keep it too
-  StreamPool streams_;
-  Uses uses_;
   EdgeList edges_;
   std::size_t half_ = 0;  // the most edges that any rank has in one direction
   bool announces_ = false;
   std::vector<int> sources_;
   std::vector<int> destinations_;
   collective::View view_;
-  std::mutex mutex_;             // held while a collective is enqueued
-  void* last_stream_ = nullptr;  // where the newest eager collective was enqueued
-  std::shared_ptr<Event> newest_;
+  collective::Order order_;
+  collective::Runner runner_;
 };
 
 Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const NeighbourGrid& grid)
