@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "onstream/device/device.hpp"
+#include "onstream/device/word_pool.hpp"
 
 namespace onstream::one_sided {
 
@@ -21,7 +22,7 @@ class Tickets {
   std::uint64_t* of(Stream stream);
 
  private:
-  struct Words;
+  using Words = WordPool<std::uint64_t>;
   std::shared_ptr<Words> words_;  // graphs may outlive this object
   std::shared_ptr<Device> device_;
   std::mutex mutex_;

@@ -4,27 +4,25 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device/group.hpp"
+#include "onstream/device/word_pool.hpp"
 
 namespace onstream::plan {
 
 class Pulses {
  public:
-  explicit Pulses(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  explicit Pulses(std::shared_ptr<Device> device) : words_(std::move(device), MemoryKind::pinned) {}
 
-  std::uint32_t* take();
+  std::uint32_t* take() { return words_.take(); }
   // What was enqueued with it is over.
-  void give_back(std::uint32_t* pulse);
+  void give_back(std::uint32_t* pulse) {
+    HostGroup::store_release(pulse, std::uint32_t{0});
+    words_.give_back(pulse);
+  }
 
  private:
-  std::shared_ptr<Device> device_;
-  std::mutex mutex_;  // guards what follows
-  std::vector<std::shared_ptr<Memory>> pages_;
-  std::size_t taken_ = 0;  // of the last page
-  std::vector<std::uint32_t*> free_;
+  WordPool<std::uint32_t> words_;
 };
 
 }  // namespace onstream::plan

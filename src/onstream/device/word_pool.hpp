@@ -1,0 +1,50 @@
+// WordPool: words of memory of a device, to be taken and given back. Zero when first taken; after that as they were
+// given back. Thread-safe; the memory lives as long as this object.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+
+namespace onstream {
+
+template <class Word>
+class WordPool {
+ public:
+  WordPool(std::shared_ptr<Device> device, MemoryKind kind) : device_(std::move(device)), kind_(kind) {}
+
+  Word* take() {
+    const std::lock_guard lock(mutex_);
+    if (!free_.empty()) {
+      Word* const word = free_.back();
+      free_.pop_back();
+      return word;
+    }
+    if (pages_.empty() || taken_ == kOfPage) {
+      pages_.push_back(device_->allocate(kOfPage * sizeof(Word), kind_));
+      taken_ = 0;
+      free_.reserve(pages_.size() * kOfPage);  // giving back never fails
+    }
+    return reinterpret_cast<Word*>(pages_.back()->data()) + taken_++;
+  }
+  // What was enqueued with it is over.
+  void give_back(Word* word) {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(word);
+  }
+
+ private:
+  static constexpr std::size_t kOfPage = 1024;
+
+  std::shared_ptr<Device> device_;
+  MemoryKind kind_;
+  std::mutex mutex_;  // guards what follows
+  std::vector<std::shared_ptr<Memory>> pages_;
+  std::size_t taken_ = 0;  // of the last page
+  std::vector<Word*> free_;
+};
+
+}  // namespace onstream
