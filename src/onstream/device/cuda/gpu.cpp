@@ -193,15 +193,29 @@ void Gpu::upload(cudaGraphExec_t graph, cudaStream_t idle) {
   check(cudaStreamSynchronize(stream), "uploading a graph to GPU ", ordinal_);
 }
 
-cudaStream_t Gpu::take_stream() {
-  {
+template <class Handle>
+std::optional<Handle> Gpu::take_spare(std::vector<Handle>& spares) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (spares.empty()) return std::nullopt;
+  const Handle handle = spares.back();
+  spares.pop_back();
+  return handle;
+}
+
+// False: there is no memory to remember it with.
+template <class Handle>
+bool Gpu::keep_spare(std::vector<Handle>& spares, Handle handle) noexcept {
+  try {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!streams_.empty()) {
-      const cudaStream_t stream = streams_.back();
-      streams_.pop_back();
-      return stream;
-    }
+    spares.push_back(handle);
+    return true;
+  } catch (...) {
+    return false;
   }
+}
+
+cudaStream_t Gpu::take_stream() {
+  if (const auto spare = take_spare(streams_)) return *spare;
   cudaStream_t stream = nullptr;
   // Non-blocking: never ordered against the default stream, which may hold a wait.
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream on GPU ", ordinal_);
@@ -209,35 +223,18 @@ cudaStream_t Gpu::take_stream() {
 }
 
 void Gpu::give_stream(cudaStream_t stream) noexcept {
-  try {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    streams_.push_back(stream);
-  } catch (...) {
-    static_cast<void>(cudaStreamDestroy(stream));  // no memory to remember it with
-  }
+  if (!keep_spare(streams_, stream)) static_cast<void>(cudaStreamDestroy(stream));
 }
 
 cudaEvent_t Gpu::take_event() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!events_.empty()) {
-      const cudaEvent_t event = events_.back();
-      events_.pop_back();
-      return event;
-    }
-  }
+  if (const auto spare = take_spare(events_)) return *spare;
   cudaEvent_t event = nullptr;
   check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event on GPU ", ordinal_);
   return event;
 }
 
 void Gpu::give_event(cudaEvent_t event) noexcept {
-  try {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    events_.push_back(event);
-  } catch (...) {
-    drop_event(event);  // no memory to remember it with
-  }
+  if (!keep_spare(events_, event)) drop_event(event);
 }
 
 void Gpu::drop_event(cudaEvent_t event) noexcept { static_cast<void>(cudaEventDestroy(event)); }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -66,6 +67,10 @@ class Gpu {
   void read_properties();
   void find_peers();
   void load_driver_kernels();
+  template <class Handle>
+  std::optional<Handle> take_spare(std::vector<Handle>& spares);
+  template <class Handle>
+  bool keep_spare(std::vector<Handle>& spares, Handle handle) noexcept;
 
   int ordinal_;
   CUdevice device_ = 0;
