@@ -121,16 +121,16 @@ void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) 
       continue;
     }
     const bool orders = step.kind != StepKind::copy;
-    const bool more = orders ? !one_sided::tells(step) : ordered;
+    const auto mixes = [&] { return orders ? !one_sided::tells(step) : ordered; };
     const auto earlier = steps.subspan(first, i - first);
     const bool collides = !on_host_ && !orders && std::ranges::any_of(earlier, [&](const Step& other) {
       return other.kind == StepKind::copy && collide(step, other);
     });
     const std::size_t with = bytes + (orders ? 0 : step.bytes);
-    const bool too_much = !on_host_ && (one_block || more) && with > block_bytes_;
+    const bool too_much = !on_host_ && (one_block || mixes()) && with > block_bytes_;
     if (i - first == ManySteps::kCapacity || collides || too_much) end(i);
     bytes += orders ? 0 : step.bytes;
-    one_block = one_block || (orders ? !one_sided::tells(step) : ordered);
+    one_block = one_block || mixes();
     ordered = ordered || orders;
   }
   end(steps.size());
