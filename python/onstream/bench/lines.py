@@ -113,14 +113,15 @@ def setup_verdict(verdict: dict[str, Any]) -> str:
 
 def _ping_kernel_pong(result: dict[str, Any]) -> list[str]:
     settings = result["settings"]
+    wide = max(map(len, WAYS.values()))
     lines = [
         f"{result['device']}, 2 processes; a step is wait, kernel, send on both ranks; {settings['bytes']} B, "
         f"{settings['steps_per_batch']} steps a batch, {settings['batches_inflight']} batches in flight",
-        f"{'kernel':>10} {'':>26} {'step':>12} {'gain':>7} {'CPU of the caller':>18} {'of the process':>16}",
+        f"{'kernel':>10} {'':>{wide}} {'step':>12} {'gain':>7} {'CPU of the caller':>18} {'of the process':>16}",
     ]
     for row in result["rows"]:
         lines.append(
-            f"{row['kernel_us']:>7} us {WAYS[row['way']]:>26} {time_text(row['median_s']):>12} {row['gain']:>6.2f}x "
+            f"{row['kernel_us']:>7} us {WAYS[row['way']]:>{wide}} {time_text(row['median_s']):>12} {row['gain']:>6.2f}x "
             f"{time_text(row['thread_cpu_s']):>18} {time_text(row['process_cpu_s']):>16}"
         )
     return lines
