@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -253,8 +254,11 @@ def test_checking_names_who_calls_something_else() -> None:
 
 
 def test_small_ones_that_differ_are_refused_without_checking() -> None:
+    all_through = threading.Barrier(3)  # a call that returns late would find the world failed by the next
+
     def body(world: ons.World) -> None:
         world.all_reduce(np.zeros(2))
+        all_through.wait(timeout=60)
         with pytest.raises(ons.Error, match="calls another collective, or the same with another count"):
             world.all_reduce(np.zeros(3 if world.rank == 1 else 2))
 
