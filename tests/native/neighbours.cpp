@@ -390,7 +390,7 @@ CASE(lengths_that_differ_at_the_ends_of_an_edge_are_named_with_both) {
       parameters.timeout_s = 100;
       run_ranks(2, parameters, [&](World& world) {
         NeighbourGraph graph;
-        (world.rank() == 0 ? graph.destinations : graph.sources) = {1 - world.rank()};
+        (world.rank() == 0 ? graph.destinations : graph.sources).push_back(1 - world.rank());
         const auto hood = world.collective().neighbourhood(graph);
         TestBuffer buffer(world, 200'000);
         CollectiveCall call = neighbour_all_to_all({buffer.data(), buffer.data(), 0});

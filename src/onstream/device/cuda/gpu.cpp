@@ -4,7 +4,9 @@
 #include <cstdlib>
 #include <map>
 
+#include "onstream/base/log.hpp"
 #include "onstream/device/cuda/check.hpp"
+#include "onstream/device/cuda/ranges.hpp"
 
 namespace onstream::cuda {
 
@@ -21,12 +23,14 @@ void prepare_environment() {
   });
 }
 
-bool attribute(CUdevice device, CUdevice_attribute which) {
+int attribute_value(CUdevice device, CUdevice_attribute which) {
   int value = 0;
   check(driver().device_get_attribute(&value, which, device), "reading attribute ", static_cast<int>(which), " of GPU ",
         device);
-  return value != 0;
+  return value;
 }
+
+bool attribute(CUdevice device, CUdevice_attribute which) { return attribute_value(device, which) != 0; }
 
 }  // namespace
 
@@ -95,6 +99,7 @@ Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   const ControlPath path(*this);
   read_properties();
   find_peers();
+  try_host_memory();
   own_stream_ = take_stream();
   load_driver_kernels();
 }
@@ -139,6 +144,26 @@ void Gpu::read_properties() {
   rdma_ = attribute(device_, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
 }
 
+// By making some: a driver that can may not be allowed to. An older driver does not know the question.
+void Gpu::try_host_memory() {
+  int can = 0;
+  if (driver().device_get_attribute(&can, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device_) !=
+          CUDA_SUCCESS ||
+      can == 0 || !exports_by_fd_) {
+    return;
+  }
+  numa_node_ = attribute_value(device_, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+  if (numa_node_ < 0) return;
+  try {
+    static_cast<void>(DriverRange::create(*this, DriverRange::Home::host, 1));
+    maps_host_memory_ = true;
+  } catch (const Error& error) {
+    log(LogLevel::info, "pinned memory is registered with GPU ", ordinal_,
+        " piece by piece, and letting go of it waits for ",
+        "running kernels, as the driver hands out none: ", error.what());
+  }
+}
+
 void Gpu::find_peers() {
   int count = 0;
   check(cudaGetDeviceCount(&count), "counting GPUs");
@@ -147,6 +172,7 @@ void Gpu::find_peers() {
   for (int other = 0; other < count; ++other) {
     int there = 0;
     int back = 0;
+    all_.push_back(other);
     if (other == ordinal_) continue;
     check(cudaDeviceCanAccessPeer(&there, ordinal_, other), "asking whether GPU ", ordinal_, " reaches GPU ", other);
     check(cudaDeviceCanAccessPeer(&back, other, ordinal_), "asking whether GPU ", other, " reaches GPU ", ordinal_);

@@ -35,11 +35,15 @@ class Gpu {
   // Registered host memory has one address for host and kernels.
   bool one_host_address() const { return one_host_address_; }
   bool exports_by_fd() const { return exports_by_fd_; }
+  // The driver hands out host memory that it maps itself. Not in containers that forbid it to choose a NUMA node.
+  bool maps_host_memory() const { return maps_host_memory_; }
+  int numa_node() const { return numa_node_; }  // of the host memory next to this GPU; -1 unknown
   bool rdma() const { return rdma_; }
   // CPU and kernels may use managed memory at the same time.
   bool shares_managed() const { return shares_managed_; }
   // The GPUs that can address this one's memory, itself first.
   const std::vector<int>& reached_by() const { return reached_by_; }
+  const std::vector<int>& all_of_process() const { return all_; }
 
   // Lets this GPU's kernels address plain cudaMalloc memory of another GPU of the process. Throws unsupported if the
   // machine cannot. Any number of times.
@@ -66,6 +70,7 @@ class Gpu {
   explicit Gpu(int ordinal);
   void read_properties();
   void find_peers();
+  void try_host_memory();
   void load_driver_kernels();
   template <class Handle>
   std::optional<Handle> take_spare(std::vector<Handle>& spares);
@@ -82,8 +87,11 @@ class Gpu {
   std::uint64_t memory_bytes_ = 0;
   bool one_host_address_ = false;
   bool exports_by_fd_ = false;
+  int numa_node_ = -1;
+  bool maps_host_memory_ = false;
   bool rdma_ = false;
   bool shares_managed_ = false;
+  std::vector<int> all_;
   std::vector<int> reached_by_;
   std::vector<int> may_reach_;
   cudaStream_t own_stream_ = nullptr;

@@ -17,7 +17,7 @@ namespace onstream::cuda {
 
 namespace {
 
-// Memory that is exportable: a GpuRange or a HostRange, and its entry in the list of own allocations.
+// Memory that is exportable: a range, and its entry in the list of own allocations.
 template <class Range, MemoryKind kKind>
 class SharedMemory final : public Memory {
  public:
@@ -255,21 +255,39 @@ void describe_private(MemoryInfo& info, const void* address) {
   info.id = 0;
 }
 
+std::shared_ptr<Memory> device_memory(Gpu& gpu, std::size_t bytes) {
+  DriverRange range = DriverRange::create(gpu, DriverRange::Home::gpu, bytes);
+  const ControlPath path(gpu);
+  gpu.zero(range.data(), range.mapped_bytes());
+  return std::make_shared<SharedMemory<DriverRange, MemoryKind::device>>(std::move(range), bytes, gpu.ordinal(),
+                                                                         Flavour::gpu_memory);
+}
+
+std::shared_ptr<Memory> pinned_memory(Gpu& gpu, std::size_t bytes) {
+  constexpr int kOfNoGpu = -1;
+  if (!gpu.maps_host_memory()) {
+    return std::make_shared<SharedMemory<FileRange, MemoryKind::pinned>>(FileRange::create(gpu, bytes), bytes, kOfNoGpu,
+                                                                         Flavour::file);
+  }
+  DriverRange range = DriverRange::create(gpu, DriverRange::Home::host, bytes);
+  std::memset(range.data(), 0, range.mapped_bytes());
+  return std::make_shared<SharedMemory<DriverRange, MemoryKind::pinned>>(std::move(range), bytes, kOfNoGpu,
+                                                                         Flavour::host_memory);
+}
+
+// Another process's memory behind a descriptor.
+template <class Range>
+std::shared_ptr<Mapping> mapped(Range range, const ExportRecord& record) {
+  return std::make_shared<RangeMapping<Range>>(std::move(range), record.bytes);
+}
+
 }  // namespace
 
 std::shared_ptr<Memory> allocate(Gpu& gpu, std::size_t bytes, MemoryKind kind) {
   require(bytes > 0, "allocate: ", name_of(kind), " memory of 0 B");
   switch (kind) {
-    case MemoryKind::device: {
-      GpuRange range = GpuRange::create(gpu, bytes);
-      const ControlPath path(gpu);
-      gpu.zero(range.data(), range.mapped_bytes());
-      return std::make_shared<SharedMemory<GpuRange, MemoryKind::device>>(std::move(range), bytes, gpu.ordinal(),
-                                                                          Flavour::gpu_fd);
-    }
-    case MemoryKind::pinned:
-      return std::make_shared<SharedMemory<HostRange, MemoryKind::pinned>>(HostRange::create(gpu, bytes), bytes, -1,
-                                                                           Flavour::host_fd);
+    case MemoryKind::device: return device_memory(gpu, bytes);
+    case MemoryKind::pinned: return pinned_memory(gpu, bytes);
     case MemoryKind::managed: return std::make_shared<ManagedMemory>(gpu, bytes);
     case MemoryKind::host: return std::make_shared<PlainMemory>(bytes);
   }
@@ -354,11 +372,11 @@ std::shared_ptr<Mapping> import_memory(Gpu& gpu, const ExportRecord& record, Fd 
   }
   switch (static_cast<Flavour>(record.flavour)) {
     case Flavour::legacy_ipc: return open_ipc(gpu, record);
-    case Flavour::gpu_fd:
-      return std::make_shared<RangeMapping<GpuRange>>(GpuRange::import(gpu, fd, mapped_bytes_of(record)), record.bytes);
-    case Flavour::host_fd:
-      return std::make_shared<RangeMapping<HostRange>>(HostRange::import(gpu, std::move(fd), mapped_bytes_of(record)),
-                                                       record.bytes);
+    case Flavour::gpu_memory:
+      return mapped(DriverRange::import(gpu, DriverRange::Home::gpu, fd, mapped_bytes_of(record)), record);
+    case Flavour::host_memory:
+      return mapped(DriverRange::import(gpu, DriverRange::Home::host, fd, mapped_bytes_of(record)), record);
+    case Flavour::file: return mapped(FileRange::import(gpu, std::move(fd), mapped_bytes_of(record)), record);
   }
   fail(ErrorCode::invalid_argument, "import of ", record.bytes, " B from process ", record.pid, ": handle of kind ",
        record.flavour, " is unknown; do all ranks run the same onstream?");

@@ -15,13 +15,14 @@ namespace onstream::cuda {
 // How an ExportRecord's memory travels.
 enum class Flavour : std::uint32_t {
   legacy_ipc = 1,  // handle: a cudaIpcMemHandle_t; the driver finds the memory
-  gpu_fd,          // a descriptor of GPU memory; handle: its mapped bytes
-  host_fd,         // a descriptor of shared host memory; handle: its mapped bytes
+  gpu_memory,      // the driver's descriptor of GPU memory; handle: its mapped bytes
+  host_memory,     // the driver's descriptor of host memory; handle: its mapped bytes
+  file,            // a file in host memory; handle: its mapped bytes
 };
 
 struct Own {
   MemoryInfo info;
-  Flavour flavour = Flavour::gpu_fd;
+  Flavour flavour = Flavour::gpu_memory;
   std::size_t mapped_bytes = 0;   // whole pages, at least info.bytes
   std::function<Fd()> export_fd;  // valid while the allocation lives
   std::weak_ptr<void> range;      // what an importer in this very process keeps mapped

@@ -22,20 +22,27 @@ std::size_t round_up(std::size_t bytes, std::size_t unit, const char* what) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-CUmemAllocationProp shareable(const Gpu& gpu) {
+CUmemLocation gpu_at(int ordinal) { return {CU_MEM_LOCATION_TYPE_DEVICE, {ordinal}}; }
+CUmemLocation host_near(const Gpu& gpu) { return {CU_MEM_LOCATION_TYPE_HOST_NUMA, {gpu.numa_node()}}; }
+
+std::string text_of(const CUmemLocation& location) {
+  return concat(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? "GPU " : "the host's NUMA node ", location.id);
+}
+
+CUmemAllocationProp shareable(const Gpu& gpu, DriverRange::Home home) {
+  const bool on_gpu = home == DriverRange::Home::gpu;
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = gpu.ordinal();
-  properties.allocFlags.gpuDirectRDMACapable = gpu.rdma() ? 1 : 0;
+  properties.location = on_gpu ? gpu_at(gpu.ordinal()) : host_near(gpu);
+  properties.allocFlags.gpuDirectRDMACapable = on_gpu && gpu.rdma() ? 1 : 0;
   return properties;
 }
 
-std::size_t granularity_of(const Gpu& gpu, const CUmemAllocationProp& properties) {
+std::size_t granularity_of(const CUmemAllocationProp& properties) {
   std::size_t granularity = 0;
   check(driver().mem_get_allocation_granularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM),
-        "asking GPU ", gpu.ordinal(), " for its allocation granularity");
+        "asking for the allocation granularity of ", text_of(properties.location));
   return granularity;
 }
 
@@ -53,66 +60,72 @@ std::size_t page_bytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZ
 
 }  // namespace
 
-GpuRange GpuRange::create(Gpu& gpu, std::size_t bytes) {
+DriverRange DriverRange::create(Gpu& gpu, Home home, std::size_t bytes) {
   if (!gpu.exports_by_fd()) {
     fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " (", gpu.name(),
          ") cannot share memory by file descriptor (virtual memory management)");
   }
   const ControlPath path(gpu);
-  const CUmemAllocationProp properties = shareable(gpu);
-  const std::size_t granularity = granularity_of(gpu, properties);
-  const std::size_t mapped = round_up(bytes, granularity, "device memory");
+  const CUmemAllocationProp properties = shareable(gpu, home);
+  const std::size_t granularity = granularity_of(properties);
+  const std::size_t mapped = round_up(bytes, granularity, home == Home::gpu ? "device memory" : "pinned memory");
   CUmemGenericAllocationHandle handle = 0;
   const CUresult result = driver().mem_create(&handle, mapped, &properties, 0);
   if (result != CUDA_SUCCESS) {
-    check(result, "allocating ", human_bytes(mapped), " on GPU ", gpu.ordinal(), " (", free_memory(), ")");
+    check(result, "allocating ", human_bytes(mapped), " on ", text_of(properties.location),
+          home == Home::gpu ? concat(" (", free_memory(), ")") : "");
   }
-  GpuRange range(gpu, handle, mapped);
+  DriverRange range(gpu, home, handle, mapped);
   range.map(granularity);
-  range.allow(gpu.reached_by());
+  std::vector<CUmemLocation> who;
+  for (const int ordinal : home == Home::gpu ? gpu.reached_by() : gpu.all_of_process()) who.push_back(gpu_at(ordinal));
+  range.allow(who);
   return range;
 }
 
-GpuRange GpuRange::import(Gpu& gpu, const Fd& fd, std::size_t mapped_bytes) {
-  require(fd.valid(), "importing GPU memory: its file descriptor did not arrive");
+DriverRange DriverRange::import(Gpu& gpu, Home home, const Fd& fd, std::size_t mapped_bytes) {
+  const char* what = home == Home::gpu ? "GPU" : "pinned";
+  require(fd.valid(), "importing ", what, " memory: its file descriptor did not arrive");
   const ControlPath path(gpu);
   CUmemGenericAllocationHandle handle = 0;
   check(driver().mem_import(&handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd.get())),
                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-        "importing ", human_bytes(mapped_bytes), " of another process's GPU memory on GPU ", gpu.ordinal());
-  GpuRange range(gpu, handle, mapped_bytes);
-  range.map(granularity_of(gpu, shareable(gpu)));
-  range.allow({gpu.ordinal()});
+        "importing ", human_bytes(mapped_bytes), " of another process's ", what, " memory on GPU ", gpu.ordinal());
+  DriverRange range(gpu, home, handle, mapped_bytes);
+  range.map(granularity_of(shareable(gpu, home)));
+  range.allow({gpu_at(gpu.ordinal())});
   return range;
 }
 
-void GpuRange::map(std::size_t alignment) {
+void DriverRange::map(std::size_t alignment) {
   check(driver().mem_address_reserve(&address_, bytes_, alignment, 0, 0), "reserving ", bytes_, " B of address space");
-  check(driver().mem_map(address_, bytes_, 0, handle_, 0), "mapping ", bytes_, " B of GPU memory");
+  check(driver().mem_map(address_, bytes_, 0, handle_, 0), "mapping ", human_bytes(bytes_), " for GPU ",
+        gpu_->ordinal());
   mapped_at_ = address_;
 }
 
-void GpuRange::allow(const std::vector<int>& ordinals) {
-  for (const int ordinal : ordinals) {
-    CUmemAccessDesc access{};
-    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access.location.id = ordinal;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+// The CPU is among those who may use memory of the host.
+void DriverRange::allow(const std::vector<CUmemLocation>& who) {
+  std::vector<CUmemLocation> all = who;
+  if (home_ == Home::host) all.push_back(host_near(*gpu_));
+  for (const CUmemLocation& location : all) {
+    const CUmemAccessDesc access{location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     const CUresult result = driver().mem_set_access(address_, bytes_, &access, 1);
     if (result == CUDA_SUCCESS) continue;
-    fail(ErrorCode::unsupported, "GPU ", ordinal, " cannot be given access to ", human_bytes(bytes_),
-         " of GPU memory (no NVLink or PCIe peer access?): ", text_of(result));
+    fail(ErrorCode::unsupported, text_of(location), " cannot be given access to ", human_bytes(bytes_), " of ",
+         home_ == Home::gpu ? "GPU memory (no NVLink or PCIe peer access?): " : "pinned memory: ", text_of(result));
   }
 }
 
-GpuRange::GpuRange(GpuRange&& other) noexcept
+DriverRange::DriverRange(DriverRange&& other) noexcept
     : gpu_(std::exchange(other.gpu_, nullptr)),
+      home_(other.home_),
       handle_(other.handle_),
       bytes_(other.bytes_),
       address_(other.address_),
       mapped_at_(other.mapped_at_) {}
 
-GpuRange::~GpuRange() {
+DriverRange::~DriverRange() {
   if (gpu_ == nullptr) return;
   try {
     const ControlPath path(*gpu_);
@@ -124,7 +137,7 @@ GpuRange::~GpuRange() {
   }
 }
 
-Fd GpuRange::export_fd() const {
+Fd DriverRange::export_fd() const {
   const ControlPath path(*gpu_);
   int fd = -1;
   check(driver().mem_export(&fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "exporting ",
@@ -132,14 +145,14 @@ Fd GpuRange::export_fd() const {
   return Fd(fd);
 }
 
-HostRange::HostRange(Gpu& gpu, Fd fd, std::size_t bytes) : gpu_(&gpu), fd_(std::move(fd)), bytes_(bytes) {
+FileRange::FileRange(Gpu& gpu, Fd fd, std::size_t bytes) : gpu_(&gpu), fd_(std::move(fd)), bytes_(bytes) {
   if (!gpu.one_host_address()) {
     fail(ErrorCode::unsupported, "GPU ", gpu.ordinal(), " (", gpu.name(),
          ") has its own addresses for registered host memory; onstream needs one address for both");
   }
 }
 
-HostRange HostRange::create(Gpu& gpu, std::size_t bytes) {
+FileRange FileRange::create(Gpu& gpu, std::size_t bytes) {
   const std::size_t mapped = round_up(bytes, page_bytes(), "pinned memory");
   Fd fd(::memfd_create("onstream pinned", MFD_CLOEXEC));
   if (!fd.valid()) fail_errno("memfd_create for pinned memory");
@@ -149,24 +162,24 @@ HostRange HostRange::create(Gpu& gpu, std::size_t bytes) {
   if (::ftruncate(fd.get(), static_cast<off_t>(mapped)) != 0) {
     fail_errno(concat("ftruncate of pinned memory to ", mapped, " B"));
   }
-  HostRange range(gpu, std::move(fd), mapped);
+  FileRange range(gpu, std::move(fd), mapped);
   range.register_pages();
   return range;
 }
 
-HostRange HostRange::import(Gpu& gpu, Fd fd, std::size_t mapped_bytes) {
+FileRange FileRange::import(Gpu& gpu, Fd fd, std::size_t mapped_bytes) {
   require(fd.valid(), "importing pinned memory: its file descriptor did not arrive");
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) fail_errno("fstat of imported pinned memory");
   // Touching pages past the end of a file ends the process, so the sender's word is not enough.
   require(mapped_bytes > 0 && static_cast<std::uint64_t>(status.st_size) >= mapped_bytes,
           "importing pinned memory: ", mapped_bytes, " B announced, ", status.st_size, " B behind the file descriptor");
-  HostRange range(gpu, std::move(fd), mapped_bytes);
+  FileRange range(gpu, std::move(fd), mapped_bytes);
   range.register_pages();
   return range;
 }
 
-void HostRange::register_pages() {
+void FileRange::register_pages() {
   void* address = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (address == MAP_FAILED) fail_errno(concat("mmap of ", bytes_, " B of pinned memory"));
   address_ = address;
@@ -182,14 +195,14 @@ void HostRange::register_pages() {
   }
 }
 
-HostRange::HostRange(HostRange&& other) noexcept
+FileRange::FileRange(FileRange&& other) noexcept
     : gpu_(other.gpu_),
       fd_(std::move(other.fd_)),
       bytes_(other.bytes_),
       address_(std::exchange(other.address_, nullptr)),
       registered_(std::exchange(other.registered_, false)) {}
 
-HostRange::~HostRange() {
+FileRange::~FileRange() {
   try {
     if (registered_) {
       const ControlPath path(*gpu_);
@@ -201,7 +214,7 @@ HostRange::~HostRange() {
   if (address_ != nullptr) ::munmap(address_, bytes_);
 }
 
-Fd HostRange::export_fd() const {
+Fd FileRange::export_fd() const {
   const int fd = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
   if (fd < 0) fail_errno("duplicating the file descriptor of pinned memory");
   return Fd(fd);
