@@ -2,6 +2,9 @@
 // memop: plan_memop.cpp; what goes wrong: plan_errors.cpp.
 #include "onstream/plan/plan.hpp"
 
+#include <atomic>
+#include <thread>
+
 #include "check.hpp"
 #include "own_stream.hpp"
 #include "plan_ring.hpp"
@@ -27,6 +30,52 @@ CASE(any_memory_may_be_sent_and_received) {
       for (const std::size_t bytes : {8, 100000}) (void)ring(world, bytes, Path::automatic, kind, 3);
     });
   }
+}
+
+CASE(a_launch_with_plain_memory_returns_before_its_data_comes) {
+  constexpr std::uint64_t kPatienceNs = 5'000'000'000;
+  std::atomic<int> launches = 0;  // of rank 0, so far; rank 1 sends what those wait for only then
+  on_all_devices(2, [&](World& world) {
+    const std::size_t elements = 5000;
+    const int peer = 1 - world.rank();
+    const Layout every_second = Layout::strided(8, {elements}, {16});
+    std::vector<std::uint64_t> out(2 * elements);
+    std::vector<std::uint64_t> in(elements);
+    std::vector<std::uint64_t> own(2 * elements);
+    const OwnStream stream(world);
+    PlanBuilder builder = world.plan("plain");
+    builder.send(out.data(), every_second, peer)
+        .recv(in.data(), Layout::contiguous(8 * elements), peer)
+        .send(out.data(), every_second, world.rank())
+        .recv(own.data(), every_second, world.rank());
+    const auto plan = builder.build();
+    Device& device = world.device();
+    device.begin_capture(stream);
+    plan->launch(stream);
+    const auto graph = device.end_capture(stream);
+    if (world.rank() == 0) launches = 0;
+    world.barrier();
+    for (int round = 0; round < 6; ++round) {
+      const auto value = [&](int rank, std::size_t i) { return std::uint64_t{1000} * i + 10U * round + rank; };
+      for (std::size_t i = 0; i < 2 * elements; ++i) out[i] = value(world.rank(), i);
+      const std::uint64_t start = now_ns();
+      while (world.rank() == 1 && launches <= round && now_ns() - start < kPatienceNs) std::this_thread::yield();
+      const bool in_time = world.rank() == 0 || launches > round;
+      if (round % 2 == 0) {
+        plan->launch(stream);
+      } else {
+        device.launch(graph, stream);
+      }
+      if (world.rank() == 0) ++launches;
+      world.synchronize(stream);
+      CHECK(in_time);
+      for (std::size_t i = 0; i < elements; ++i) {
+        CHECK(in[i] == value(peer, 2 * i));
+        CHECK(own[2 * i] == value(world.rank(), 2 * i) && own[2 * i + 1] == 0);
+      }
+    }
+    world.barrier();
+  });
 }
 
 CASE(layouts_of_different_shape_may_meet) {

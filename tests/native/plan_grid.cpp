@@ -230,14 +230,14 @@ class Machine {
     std::vector<PlanOp> planned;
     for (const Op& op : mine.ops) planned.push_back({op, op.kind == OpKind::put ? Path::store : Path::automatic, ""});
     const std::vector<std::uint64_t> bases(mine.ops.size(), 0);
-    const std::vector<std::byte*> bounces(mine.ops.size(), nullptr);
+    const std::vector<plan::StandIn> stand_ins(mine.ops.size());
     plan::Lowering lowering;
     lowering.rank = rank;
     lowering.ops = &mine.ops;
     lowering.planned = &planned;
     lowering.routes = &routes;
     lowering.counter_bases = &bases;
-    lowering.bounces = &bounces;
+    lowering.stand_ins = &stand_ins;
     lowering.segment = segments_.back().get();
     lowering.block_bytes = static_cast<std::uint64_t>(Parameters().block_bytes);
     lowering.most_blocks = most_blocks;

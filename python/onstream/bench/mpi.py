@@ -67,13 +67,15 @@ def compiler_of(mpi: Mpi, folder: Path) -> Path:
 
 
 def starter(mpi: Mpi, compiler: Path, ranks: int) -> tuple[str, ...]:
-    """The command up to the program. Open MPI binds two ranks to a core each unless it is told not to; and as root,
-    which containers are, it refuses to start without a word."""
+    """The command up to the program. Open MPI binds two ranks to a core each unless it is told not to; as root, which
+    containers are, it refuses to start without a word; and before 5 it asks for a remote shell, even for one machine."""
     launcher = compiler.parent / mpi.launcher
     options: tuple[str, ...] = ()
     if _is_open_mpi(launcher):
         crowded = ("--map-by", ":OVERSUBSCRIBE") if ranks > (os.cpu_count() or 1) else ()
-        options = ("--bind-to", "none", *crowded, *(("--allow-run-as-root",) if os.geteuid() == 0 else ()))
+        root = ("--allow-run-as-root",) if os.geteuid() == 0 else ()
+        no_shell = ("--mca", "plm_rsh_agent", "false") if not (shutil.which("ssh") or shutil.which("rsh")) else ()
+        options = ("--bind-to", "none", *crowded, *root, *no_shell)
     return (str(launcher), *options, "-n", str(ranks))
 
 

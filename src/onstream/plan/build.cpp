@@ -239,16 +239,29 @@ class Build {
     return static_cast<int>(std::min<std::int64_t>(allowed, plan::kMostParts));
   }
 
-  std::vector<std::byte*> make_bounces() {
-    std::vector<std::byte*> bounces(ops_.size(), nullptr);
+  std::vector<plan::StandIn> make_stand_ins() {
+    std::vector<plan::StandIn> all(ops_.size());
+    const auto make = [&](int op, std::uint64_t bytes, bool plain) {
+      const MemoryKind kind = plain ? MemoryKind::pinned : MemoryKind::device;
+      built_->resources->stand_ins.push_back(fabric_->device()->allocate(bytes, kind));
+      all[static_cast<std::size_t>(op)] = {built_->resources->stand_ins.back()->data(), plain};
+    };
     for (const Route& route : routes_) {
-      const bool kernel_reads =
-          route.choice.path != Path::copy && route.choice.path != Path::load && route.choice.path != Path::memop;
-      if (route.edge.source_rank != fabric_->rank() || route.transfer.source.kernel_access || !kernel_reads) continue;
-      built_->resources->bounces.push_back(fabric_->device()->allocate(route.transfer.bytes, MemoryKind::device));
-      bounces[static_cast<std::size_t>(route.edge.source_op)] = built_->resources->bounces.back()->data();
+      const Path path = route.choice.path;
+      const int source = route.edge.source_op, destination = route.edge.destination_op;
+      if (route.edge.source_rank == fabric_->rank() && !route.transfer.source.kernel_access && path != Path::load) {
+        const bool by_engine = path == Path::copy || path == Path::memop;
+        if (is_plain(source) || !by_engine) make(source, route.transfer.bytes, is_plain(source));
+      }
+      if (route.edge.destination_rank == fabric_->rank() && !route.transfer.destination.kernel_access &&
+          is_plain(destination)) {
+        make(destination, route.transfer.bytes, true);
+      }
     }
-    return bounces;
+    return all;
+  }
+  bool is_plain(int op) const {
+    return fabric_->device()->inspect(ops_[static_cast<std::size_t>(op)].address).kind == MemoryKind::host;
   }
 
   std::vector<std::uint64_t> read_counters() const {
@@ -274,7 +287,7 @@ class Build {
 
   void finish() {
     note_paths();
-    const std::vector<std::byte*> bounces = make_bounces();
+    const std::vector<plan::StandIn> stand_ins = make_stand_ins();
     const std::vector<std::uint64_t> bases = read_counters();
     plan::Lowering lowering;
     lowering.rank = fabric_->rank();
@@ -282,7 +295,7 @@ class Build {
     lowering.planned = &planned_;
     lowering.routes = &routes_;
     lowering.counter_bases = &bases;
-    lowering.bounces = &bounces;
+    lowering.stand_ins = &stand_ins;
     lowering.segment = built_->resources->segment.get();
     lowering.words = built_->resources->words.get();
     lowering.number = number_;
@@ -313,6 +326,8 @@ class Build {
           std::make_unique<plan::Slots>(fabric_->device(), fabric_->watch(), program.words,
                                         built_->kernels > 0 ? plan::Between::kernels : plan::Between::nothing);
     }
+    built_->resources->host_before = program.host_before;
+    built_->resources->host_after = program.host_after;
     built_->before = program.before;
     built_->middle = program.middle;
     built_->after = program.after;

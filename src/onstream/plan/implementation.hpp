@@ -19,8 +19,10 @@ namespace onstream {
 namespace plan {
 
 struct Resources {
-  std::shared_ptr<Segment> segment;              // announcements, flags, slots, bounce buffers of this plan
-  std::vector<std::shared_ptr<Memory>> bounces;  // of sources that kernels cannot touch
+  std::shared_ptr<Segment> segment;                // announcements, flags, slots, bounce buffers of this plan
+  std::vector<std::shared_ptr<Memory>> stand_ins;  // for buffers that kernels cannot touch
+  std::vector<CopyCommand> host_before;            // what the stream's host functions do
+  std::vector<CopyCommand> host_after;
   std::unique_ptr<Tables> tables;
   std::vector<std::shared_ptr<Segment>> of_user;  // where ops put and signal
   std::shared_ptr<const void> wait_memory;

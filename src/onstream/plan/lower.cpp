@@ -65,17 +65,33 @@ class Lowerer {
   }
   const std::uint64_t* announcement_of(int peer) const { return word(in_.rank, announcement_offset(peer)); }
 
-  // The source as kernels can read it: the buffer itself, or its copy in a bounce buffer.
+  const StandIn& stand_in(int index) const { return (*in_.stand_ins)[static_cast<std::size_t>(index)]; }
+
+  // The source as whoever moves it can read it: the buffer itself, or what stands in for it.
   void set_source(Task& task, int index) {
-    std::byte* bounce = (*in_.bounces)[static_cast<std::size_t>(index)];
+    const StandIn& other = stand_in(index);
     const Op& it = op(index);
     task.from = static_cast<std::byte*>(it.address);
     task.from_layout = it.layout.view();
-    if (bounce == nullptr) return;
-    const Layout plain = Layout::contiguous(it.layout.bytes());
-    add_copies(program_.before, bounce, plain.view(), it.address, it.layout.view());
-    task.from = bounce;
-    task.from_layout = plain.view();
+    if (other.data == nullptr) return;
+    const Layout whole = Layout::contiguous(it.layout.bytes());
+    add_copies(other.plain ? program_.host_before : program_.before, other.data, whole.view(), it.address,
+               it.layout.view());
+    task.from = other.data;
+    task.from_layout = whole.view();
+  }
+
+  // Where copies for an op of this rank go: the buffer itself, or what stands in for it, from where the host takes it.
+  void set_destination(Task& task, int index) {
+    const StandIn& other = stand_in(index);
+    const Op& it = op(index);
+    task.to = static_cast<std::byte*>(it.address);
+    task.to_layout = it.layout.view();
+    if (other.data == nullptr) return;
+    const Layout whole = Layout::contiguous(it.layout.bytes());
+    add_copies(program_.host_after, it.address, it.layout.view(), other.data, whole.view());
+    task.to = other.data;
+    task.to_layout = whole.view();
   }
 
   static void add_copies(std::vector<CopyCommand>& list, void* to, const LayoutView& to_layout, const void* from,
@@ -131,13 +147,8 @@ class Lowerer {
     }
   }
 
-  void set_store_destination(Task& task, const Route& route) const {
-    if (route.local()) {
-      const Op& recv = op(route.edge.destination_op);
-      task.to = static_cast<std::byte*>(recv.address);
-      task.to_layout = recv.layout.view();
-      return;
-    }
+  void set_store_destination(Task& task, const Route& route) {
+    if (route.local()) return set_destination(task, route.edge.destination_op);
     task.to = at_address(route.destination_address);
     task.to_layout = route.destination_layout;
     task.flag = word(route.edge.destination_rank, route.flag_offset);
@@ -146,10 +157,9 @@ class Lowerer {
   // The first kernel waits for the peer, the copy engine moves, the second kernel tells.
   void lower_copy(const Route& route, Task task) {
     Task placed = task;
+    set_source(placed, route.edge.source_op);
     set_store_destination(placed, route);
-    if (task.bytes > 0)
-      add_copies(program_.middle, placed.to, placed.to_layout, op(route.edge.source_op).address,
-                 op(route.edge.source_op).layout.view());
+    if (task.bytes > 0) add_copies(program_.middle, placed.to, placed.to_layout, placed.from, placed.from_layout);
     if (route.local()) return;
     add(lists_.moves, task);
     task.started = nullptr;
@@ -159,9 +169,9 @@ class Lowerer {
 
   // The stream waits, the copy engine moves, the stream tells.
   void lower_memop_source(const Route& route, Task task) {
+    set_source(task, route.edge.source_op);
     set_store_destination(task, route);
-    const Op& source = op(route.edge.source_op);
-    if (task.bytes > 0) add_copies(program_.middle, task.to, task.to_layout, source.address, source.layout.view());
+    if (task.bytes > 0) add_copies(program_.middle, task.to, task.to_layout, task.from, task.from_layout);
     if (route.local()) return;
     program_.words.send(stream_word(in_.rank, route.ready_offset),
                         stream_word(route.edge.destination_rank, route.done_offset), fault_of(task));
@@ -218,7 +228,9 @@ class Lowerer {
         task.from_layout = plain.view();
         task.grain = grain_of_copy(task);
       } else {
-        add_copies(program_.after, op(index).address, op(index).layout.view(), bounce, plain.view());
+        Task placed = task;
+        set_destination(placed, index);
+        add_copies(program_.after, placed.to, placed.to_layout, bounce, plain.view());
       }
     }
     add(lists_.awaits, task);

@@ -2,6 +2,7 @@
 // copies that the copy engine makes around it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -19,6 +20,13 @@ struct CopyCommand {
   std::uint64_t bytes;
 };
 
+// What takes the place of an op's buffer that kernels cannot touch, contiguous. Plain host memory is copied by a host
+// function of the stream, as cudaMemcpyAsync of pageable memory would make the caller wait for the stream.
+struct StandIn {
+  std::byte* data = nullptr;  // null: the op needs none
+  bool plain = false;         // for plain host memory: data is pinned
+};
+
 struct Program {
   std::vector<Task> tasks;
   std::vector<Item> items;
@@ -28,11 +36,13 @@ struct Program {
   std::vector<std::uint64_t*> announce;
   std::uint32_t announce_release = 0;
   std::uint32_t lone_signals = 0;
-  std::vector<CopyCommand> before;  // local, into bounce buffers
-  std::vector<CopyCommand> middle;  // to peers, between the two kernels of a launch
-  std::vector<CopyCommand> after;   // local, out of bounce buffers
-  Words words;                      // around the middle copies
-  std::vector<Row> pack_rows;       // of a brief program
+  std::vector<CopyCommand> host_before;  // by the host, from plain memory
+  std::vector<CopyCommand> before;       // local, to what stands in for sources
+  std::vector<CopyCommand> middle;       // to peers, between the two kernels of a launch
+  std::vector<CopyCommand> after;        // local, out of bounce buffers
+  std::vector<CopyCommand> host_after;   // by the host, to plain memory
+  Words words;                           // around the middle copies
+  std::vector<Row> pack_rows;            // of a brief program
   std::vector<Row> unpack_rows;
   int pack_blocks = 0;
   bool brief = false;  // brief.hpp runs it; items and blocks are of no use
@@ -48,7 +58,7 @@ struct Lowering {
   const std::vector<PlanOp>* planned = nullptr;  // puts: the path that build() chose
   const std::vector<Route>* routes = nullptr;
   const std::vector<std::uint64_t>* counter_bases = nullptr;  // waits: the counter's value at build, by op
-  const std::vector<std::byte*>* bounces = nullptr;  // by op: where a source that kernels cannot touch is copied
+  const std::vector<StandIn>* stand_ins = nullptr;            // by op
   Segment* segment = nullptr;
   Segment* words = nullptr;  // of path memop; null if no route takes it
   std::uint64_t number = 0;  // of the plan

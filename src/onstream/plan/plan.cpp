@@ -1,6 +1,7 @@
 #include "onstream/plan/plan.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
@@ -25,6 +26,13 @@ bool moves_bytes(OpKind kind) { return kind != OpKind::signal && kind != OpKind:
 
 std::string padded(const std::string& text, std::size_t width) {
   return text.size() >= width ? text : text + std::string(width - text.size(), ' ');
+}
+
+// A host function of a stream, for plain memory. The commands live with the launch.
+void copy_by_host(void* commands) {
+  for (const plan::CopyCommand& copy : *static_cast<const std::vector<plan::CopyCommand>*>(commands)) {
+    std::memcpy(copy.to, copy.from, copy.bytes);
+  }
 }
 
 }  // namespace
@@ -63,12 +71,16 @@ void Plan::launch(Stream stream) {
   const auto copy_all = [&](const std::vector<plan::CopyCommand>& copies) {
     for (const plan::CopyCommand& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
   };
+  const auto let_host_copy = [&](std::vector<plan::CopyCommand>& copies) {
+    if (!copies.empty()) device.call(&copy_by_host, &copies, stream);
+  };
   const auto slot = it.resources->slots != nullptr ? it.resources->slots->of(stream) : nullptr;
   const auto operate = [&](std::vector<WordOp> plan::Slot::* part) {
     if (slot != nullptr && !((*slot).*part).empty()) device.operate((*slot).*part, stream);
   };
   // The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
   for (const auto& range : it.prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
+  let_host_copy(it.resources->host_before);
   copy_all(it.before);
   operate(&plan::Slot::opening);
   plan::View view = it.view;
@@ -91,6 +103,7 @@ void Plan::launch(Stream stream) {
   }
   operate(&plan::Slot::closing);
   copy_all(it.after);
+  let_host_copy(it.resources->host_after);
   if (auto event = it.fabric->note_use(stream)) {
     it.launches.note(stream, std::move(event));
   } else {
@@ -105,6 +118,7 @@ int Plan::kernels_per_launch() const { return implementation_->kernels; }
 
 std::string Plan::explain() const {
   const Implementation& it = *implementation_;
+  const std::size_t by_host = it.resources->host_before.size() + it.resources->host_after.size();
   const std::size_t copies = it.before.size() + it.middle.size() + it.after.size();
   const std::size_t words = it.resources->slots != nullptr ? it.resources->slots->operations() : 0;
   std::string text = concat("plan '", it.name, "' (number ", it.view.number, ") on rank ", it.fabric->rank(), ": ",
@@ -112,6 +126,7 @@ std::string Plan::explain() const {
   if (it.kernels > 0) text += concat(" of ", it.blocks, it.blocks == 1 ? " block" : " blocks");
   if (it.kernels > 0 && it.fabric->device()->kind() == DeviceKind::cuda) text += concat(" of ", it.threads, " threads");
   if (copies > 0) text += concat(" and ", copies, copies == 1 ? " copy" : " copies");
+  if (by_host > 0) text += concat(" and ", by_host, by_host == 1 ? " copy" : " copies", " by the host");
   if (words > 0) text += concat(" and ", words, " stream memory operations");
   std::vector<std::vector<std::string>> rows{{"op", "what", "bytes", "layout", "path", "why"}};
   for (std::size_t i = 0; i < it.ops.size(); ++i) {
