@@ -60,7 +60,7 @@ void Globals::make(World& world) {
     log(LogLevel::warn, "shmem_init: global variables are not symmetric: ", why_);
     return;
   }
-  segment_ = world.segment(bytes, MemoryKind::pinned);
+  segment_ = world.segment(bytes, MemoryKind::file);
   std::byte* const part = segment_->local();
   copy_pages(part, reinterpret_cast<const std::byte*>(pages.begin), bytes);
   // A second view of shared pages, over the first: the old size 0 asks for that.

@@ -15,8 +15,12 @@
 
 namespace onstream::test {
 
-inline constexpr std::array kShared = {MemoryKind::device, MemoryKind::pinned};
-inline constexpr std::array kAllKinds = {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host};
+inline constexpr std::array kShared = {MemoryKind::device, MemoryKind::pinned, MemoryKind::file};
+inline constexpr std::array kAllKinds = {MemoryKind::device, MemoryKind::pinned, MemoryKind::managed, MemoryKind::host,
+                                         MemoryKind::file};
+
+// What memory is known as that was asked for as `kind`.
+constexpr MemoryKind known_as(MemoryKind kind) { return kind == MemoryKind::file ? MemoryKind::pinned : kind; }
 
 inline std::shared_ptr<Device> open_or_skip(const char* spec) {
   if (std::string(spec) == "cuda" && !no_cuda_reason().empty()) SKIP("no cuda device: " + no_cuda_reason());

@@ -28,8 +28,10 @@ namespace onstream {
 enum class DeviceKind : std::int32_t { host, cuda };
 
 // device: the device's own memory. pinned: host memory that the device can access. managed: migrating between both.
-// host: plain pageable host memory. On the host device all but `host` are shareable host memory.
-enum class MemoryKind : std::int32_t { device, pinned, managed, host };
+// host: plain pageable host memory. file: pinned memory whose pages the process may map a second time (mremap), and
+// known as pinned once it is there; letting go of it may wait for kernels. On the host device all but `host` are
+// shareable host memory.
+enum class MemoryKind : std::int32_t { device, pinned, managed, host, file };
 
 // Where the pages of managed memory are to be, or how they are used.
 enum class Advice : std::int32_t {

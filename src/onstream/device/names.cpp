@@ -31,6 +31,7 @@ const char* name_of(MemoryKind kind) {
     case MemoryKind::pinned: return "pinned";
     case MemoryKind::managed: return "managed";
     case MemoryKind::host: return "host";
+    case MemoryKind::file: return "file";
   }
   return "unknown";
 }

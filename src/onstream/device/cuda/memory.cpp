@@ -263,12 +263,15 @@ std::shared_ptr<Memory> device_memory(Gpu& gpu, std::size_t bytes) {
                                                                          Flavour::gpu_memory);
 }
 
+constexpr int kOfNoGpu = -1;
+
+std::shared_ptr<Memory> file_memory(Gpu& gpu, std::size_t bytes) {
+  return std::make_shared<SharedMemory<FileRange, MemoryKind::pinned>>(FileRange::create(gpu, bytes), bytes, kOfNoGpu,
+                                                                       Flavour::file);
+}
+
 std::shared_ptr<Memory> pinned_memory(Gpu& gpu, std::size_t bytes) {
-  constexpr int kOfNoGpu = -1;
-  if (!gpu.maps_host_memory()) {
-    return std::make_shared<SharedMemory<FileRange, MemoryKind::pinned>>(FileRange::create(gpu, bytes), bytes, kOfNoGpu,
-                                                                         Flavour::file);
-  }
+  if (!gpu.maps_host_memory()) return file_memory(gpu, bytes);
   DriverRange range = DriverRange::create(gpu, DriverRange::Home::host, bytes);
   std::memset(range.data(), 0, range.mapped_bytes());
   return std::make_shared<SharedMemory<DriverRange, MemoryKind::pinned>>(std::move(range), bytes, kOfNoGpu,
@@ -290,6 +293,7 @@ std::shared_ptr<Memory> allocate(Gpu& gpu, std::size_t bytes, MemoryKind kind) {
     case MemoryKind::pinned: return pinned_memory(gpu, bytes);
     case MemoryKind::managed: return std::make_shared<ManagedMemory>(gpu, bytes);
     case MemoryKind::host: return std::make_shared<PlainMemory>(bytes);
+    case MemoryKind::file: return file_memory(gpu, bytes);
   }
   fail(ErrorCode::invalid_argument, "allocate: memory kind ", static_cast<int>(kind), " is unknown");
 }

@@ -202,7 +202,8 @@ std::shared_ptr<Shared> Registry::find_id(std::uint64_t id) const {
 std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) {
   require(bytes > 0, "allocate() of 0 B of ", name_of(kind), " memory; ask for at least 1");
   if (kind == MemoryKind::host) return std::make_shared<PlainMemory>(bytes);
-  return std::make_shared<SharedMemory>(make_shared_range(bytes, kind));
+  const MemoryKind known_as = kind == MemoryKind::file ? MemoryKind::pinned : kind;
+  return std::make_shared<SharedMemory>(make_shared_range(bytes, known_as));
 }
 
 MemoryInfo inspect(const void* address) {
