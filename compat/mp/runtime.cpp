@@ -67,7 +67,6 @@ mp_reg_t Runtime::register_memory(void* address, std::size_t bytes) {
   auto made = std::make_shared<Registration>();
   made->address = static_cast<std::byte*>(address);
   made->bytes = bytes;
-  made->pin = world_->device().pin(address, bytes);
   return registrations_.add(made);
 }
 
@@ -153,6 +152,13 @@ std::shared_ptr<Operation> Runtime::message(Kind kind, std::vector<Block> blocks
   }
   std::erase_if(blocks, [](const Block& block) { return block.bytes == 0; });
   made->blocks = std::move(blocks);
+  // Messages of one block go by way of pinned memory. CUDA pins whole pages, and refuses copies that touch a page that
+  // is pinned and one that is not: what a program may do to its other buffers, so nothing is pinned without need.
+  const bool by_kernels = !made->is_message() || made->blocks.size() > 1;
+  if (by_kernels && !registration->reached) {
+    registration->pin = world_->device().pin(registration->address, registration->bytes);
+    registration->reached = true;
+  }
   if (made->blocks.size() > 1) made->staged = staging_for(*made);
   return made;
 }

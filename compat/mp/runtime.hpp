@@ -20,7 +20,8 @@ namespace onstream::mp {
 struct Registration {
   std::byte* address = nullptr;
   std::size_t bytes = 0;
-  std::shared_ptr<void> pin;
+  bool reached = false;       // kernels may touch it: asked for with the first op that needs it
+  std::shared_ptr<void> pin;  // that of plain memory
 };
 
 struct WindowObject {

@@ -456,28 +456,72 @@ static void words_are_waited_for_on_host_and_stream(void) {
   CUDA_OK(cudaStreamDestroy(stream));
 }
 
-/* The word starts as 9, which a wait for >= 4 or >= 8 takes: a stream that has come to its wait for the bit 4, or for == 8,
- * does not, however often a stream beside it gets past the like. */
+/* Buffers of the heap share pages. What is registered, and travels, must not change what CUDA lets be done with the
+ * rest. */
+static void the_neighbours_of_plain_messages_may_be_copied(void) {
+  enum { COUNT = 8, BYTES = 3000, SHARE = 3 };
+  unsigned char* part[SHARE * COUNT];
+  mp_reg_t in[COUNT], out[COUNT];
+  mp_request_t requests[2 * COUNT];
+  unsigned char* on_gpu;
+  int i, j;
+  CUDA_OK(cudaMalloc((void**)&on_gpu, BYTES));
+  for (i = 0; i < SHARE * COUNT; ++i) {
+    part[i] = (unsigned char*)malloc(BYTES);
+    memset(part[i], 10 * rank + i, BYTES);
+  }
+  for (i = 0; i < COUNT; ++i) {
+    OK(mp_register(part[SHARE * i], BYTES, &in[i]));
+    OK(mp_register(part[SHARE * i + 1], BYTES, &out[i]));
+    OK(mp_irecv(part[SHARE * i], BYTES, OTHER, &in[i], &requests[i]));
+    OK(mp_isend(part[SHARE * i + 1], BYTES, OTHER, &out[i], &requests[COUNT + i]));
+  }
+  OK(mp_wait_all(2 * COUNT, requests));
+  for (i = 0; i < SHARE * COUNT; ++i) {
+    const int from = i % SHARE == 0 ? 10 * OTHER + i + 1 : 10 * rank + i;
+    CUDA_OK(cudaMemcpy(on_gpu, part[i], BYTES, cudaMemcpyDefault));
+    memset(part[i], 0, BYTES);
+    CUDA_OK(cudaMemcpy(part[i], on_gpu, BYTES, cudaMemcpyDefault));
+    for (j = 0; j < BYTES; ++j) CHECK(part[i][j] == from);
+  }
+  for (i = 0; i < COUNT; ++i) {
+    OK(mp_deregister(&in[i]));
+    OK(mp_deregister(&out[i]));
+  }
+  for (i = 0; i < SHARE * COUNT; ++i) free(part[i]);
+  CUDA_OK(cudaFree(on_gpu));
+}
+
+/* From one word of the host to another, in the order of the stream: by way of the GPU, as the call that copies from
+ * host memory to host memory waits itself. */
+static void note(uint32_t* to, const uint32_t* from, uint32_t* on_gpu, cudaStream_t stream) {
+  CUDA_OK(cudaMemcpyAsync(on_gpu, from, 4, cudaMemcpyDefault, stream));
+  CUDA_OK(cudaMemcpyAsync(to, on_gpu, 4, cudaMemcpyDefault, stream));
+}
+
+/* The word starts as 9, which a wait for >= 4 or >= 8 takes: a stream that has come to its wait for the bit 4, or for
+ * == 8, does not, however often a stream beside it gets past the like. */
 static void streams_wait_for_equality_and_for_a_bit(void) {
   enum { BESIDE = 500 };
   cudaStream_t bit = new_stream(), equal = new_stream(), beside = new_stream();
-  uint32_t *words, *seen; /* seen: the word as it was when its wait let the stream pass */
+  uint32_t *words, *seen, *on_gpu; /* seen: the word as it was when its wait let the stream pass */
   int i;
   CUDA_OK(cudaMallocHost((void**)&words, 64));
   CUDA_OK(cudaMallocHost((void**)&seen, 64));
+  CUDA_OK(cudaMalloc((void**)&on_gpu, 64));
   words[0] = words[1] = words[2] = 9;
   seen[0] = seen[1] = seen[2] = 0;
-  CUDA_OK(cudaMemcpyAsync(&seen[0], &words[0], 4, cudaMemcpyDefault, bit));
-  CUDA_OK(cudaMemcpyAsync(&seen[1], &words[1], 4, cudaMemcpyDefault, equal));
+  note(&seen[0], &words[0], &on_gpu[0], bit);
+  note(&seen[1], &words[1], &on_gpu[1], equal);
   OK(mp_wait32_on_stream(&words[0], 4, MP_WAIT_AND, bit));
-  CUDA_OK(cudaMemcpyAsync(&seen[0], &words[0], 4, cudaMemcpyDefault, bit));
+  note(&seen[0], &words[0], &on_gpu[0], bit);
   OK(mp_wait_dword_eq_on_stream(&words[1], 8, equal));
-  CUDA_OK(cudaMemcpyAsync(&seen[1], &words[1], 4, cudaMemcpyDefault, equal));
+  note(&seen[1], &words[1], &on_gpu[1], equal);
   OK(mp_wait32(&seen[0], 9, MP_WAIT_EQ)); /* the streams have come to their waits */
   OK(mp_wait32(&seen[1], 9, MP_WAIT_EQ));
   for (i = 0; i < BESIDE; ++i) {
     OK(mp_wait_dword_geq_on_stream(&words[2], i % 2 == 0 ? 4 : 8, beside));
-    CUDA_OK(cudaMemcpyAsync(&seen[2], &words[2], 4, cudaMemcpyDefault, beside));
+    note(&seen[2], &words[2], &on_gpu[2], beside);
     CUDA_OK(cudaStreamSynchronize(beside));
     CHECK(seen[2] == 9);
   }
@@ -489,6 +533,7 @@ static void streams_wait_for_equality_and_for_a_bit(void) {
   CHECK(seen[0] == 12 && seen[1] == 8);
   CUDA_OK(cudaFreeHost(words));
   CUDA_OK(cudaFreeHost(seen));
+  CUDA_OK(cudaFree(on_gpu));
   CUDA_OK(cudaStreamDestroy(bit));
   CUDA_OK(cudaStreamDestroy(equal));
   CUDA_OK(cudaStreamDestroy(beside));
@@ -602,6 +647,7 @@ static void many_ranks_exchange_over_another_communicator(void) {
 #define CASE(name) {#name, name}
 static const struct test_case kCases[] = {
     CASE(messages_of_every_size_and_memory_arrive),
+    CASE(the_neighbours_of_plain_messages_may_be_copied),
     CASE(sends_may_come_before_their_receives),
     CASE(a_receive_completes_though_nobody_waits_for_it),
     CASE(more_receives_than_one_lane_holds_are_posted_as_room_comes),

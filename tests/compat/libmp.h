@@ -23,6 +23,7 @@ static int rank, size;
 #define CUDA_OK(call) CHECK((call) == cudaSuccess)
 
 enum { DEVICE, PINNED, PLAIN, KINDS };
+enum { PAGE = 4096 }; /* plain memory that windows lie in has pages of its own: docs/libmp.md */
 
 /* Registered memory of a kind, filled with `value`. */
 struct buffer {
@@ -48,7 +49,7 @@ static inline struct buffer take(int kind, size_t bytes, int value) {
   b.data = NULL;
   if (kind == DEVICE) CUDA_OK(cudaMalloc((void**)&b.data, bytes));
   if (kind == PINNED) CUDA_OK(cudaMallocHost((void**)&b.data, bytes));
-  if (kind == PLAIN) b.data = (unsigned char*)malloc(bytes);
+  if (kind == PLAIN) b.data = (unsigned char*)aligned_alloc(PAGE, (bytes + PAGE - 1) / PAGE * PAGE);
   CHECK(b.data != NULL);
   fill(&b, value);
   OK(mp_register(b.data, bytes, &b.reg));

@@ -50,7 +50,8 @@ def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
 def test_libmp(mpi_name: str, source: str, case: str) -> None:
     mpi = mpi_of(mpi_name)
     program = compiled(mpi, toolkit(mpi), SOURCES / source, "-Wall", "-Werror")
-    settings = {"ONSTREAM_TIMEOUT_S": "30"}
+    # The programs start CUDA before onstream is there to say how many streams it shall keep apart (docs/libmp.md).
+    settings = {"ONSTREAM_TIMEOUT_S": "30", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
     status, output = call([*mpi.start(RANKS.get(case, 2)), str(program), case], LIMIT_S, settings)
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
     assert f"passed {case}" in output
