@@ -105,6 +105,26 @@ CASE(a_small_stage_is_filled_many_times) {
   }
 }
 
+// Few blocks, so that each has many cuts and many flights of packs; lengths that end within one.
+CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.max_blocks = 2;
+    for (const int size : {2, 3, 4, 5}) {
+      run_ranks(size, parameters, [](World& world) {
+        const OwnStream stream(world);
+        for (const OpKind kind : kMoves) check_move(world, kind, 1'500'017, Algorithm::direct, {}, &stream);
+        for (const OpKind kind : kReductions) {
+          for (const ReduceOp op : {ReduceOp::sum, ReduceOp::premulsum, ReduceOp::min}) {
+            check_reduction(world, {kind, ElementType::float32, op, 150'001, Algorithm::direct}, &stream);
+          }
+          check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 500'009, Algorithm::direct}, &stream);
+        }
+      });
+    }
+  }
+}
+
 CASE(buffers_that_only_some_peers_can_address_take_the_stage_everywhere) {
   run_ranks(3, quick("host"), [](World& world) {
     const Where where = world.rank() == 1 ? Where::plain : Where::reachable;

@@ -11,6 +11,50 @@
 
 namespace onstream::collective {
 
+// Copies within this rank while others to peers are under way: the link to the peers and this rank's memory are then
+// busy at the same time, where one after the other would cost the sum of both. It goes in cuts, and after each one to a
+// peer comes a cut of this rank's own, as much of it as the cut was of all that goes to peers.
+template <class Group>
+class CopiesBeside {
+ public:
+  ONSTREAM_BODY CopiesBeside(const Group& group, std::byte* to, const std::byte* from, std::uint64_t bytes,
+                             std::uint64_t for_peers)
+      : group_(group), to_(to), from_(from), left_(to == from ? 0 : bytes) {
+    if (left_ == 0 || for_peers == 0) return;
+    cut_ = kBlockBytes * static_cast<std::uint64_t>(group.blocks());
+    const std::uint64_t cuts = (for_peers + cut_ - 1) / cut_;
+    own_cut_ = ((left_ + cuts - 1) / cuts + kUnit - 1) / kUnit * kUnit;
+  }
+
+  ONSTREAM_BODY void to_peer(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+    for (std::uint64_t at = 0; at < bytes; at += cut_) {
+      group_.copy(to + at, from + at, bytes - at < cut_ ? bytes - at : cut_);
+      own(own_cut_);
+    }
+  }
+  ONSTREAM_BODY void finish() { own(left_); }
+
+ private:
+  static constexpr std::uint64_t kBlockBytes = 1 << 18;  // of a cut
+  static constexpr std::uint64_t kUnit = 128;
+
+  ONSTREAM_BODY void own(std::uint64_t most) {
+    const std::uint64_t now = most < left_ ? most : left_;
+    if (now == 0) return;
+    group_.copy(to_, from_, now);
+    to_ += now;
+    from_ += now;
+    left_ -= now;
+  }
+
+  const Group& group_;
+  std::byte* to_;
+  const std::byte* from_;
+  std::uint64_t left_;
+  std::uint64_t cut_ = ~std::uint64_t{0};
+  std::uint64_t own_cut_ = 0;
+};
+
 template <int kMost>
 struct BulkMove {
   View view;
@@ -35,11 +79,8 @@ struct BulkMove {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
     if (!session.failed() && meeting.open(at, longest, direct != 0)) {
-      const Portion& own = portions[view.rank];
-      if (own.send_bytes != 0 && input + own.send_offset != output + own.receive_offset) {
-        group.copy(output + own.receive_offset, input + own.send_offset, own.send_bytes);
-      }
       if (!meeting.direct()) {
+        keep_own(group);
         run_staged(group, session, meeting, longest);
       } else if (rounds != 0) {
         broadcast(group, session, meeting);
@@ -51,16 +92,33 @@ struct BulkMove {
   }
 
  private:
+  // This rank's own portion, where it comes from and goes to, beside so many bytes for peers.
+  template <class Group>
+  ONSTREAM_BODY CopiesBeside<Group> own_beside(const Group& group, std::uint64_t for_peers) const {
+    const Portion& own = portions[view.rank];
+    return {group, output + own.receive_offset, input + own.send_offset, own.send_bytes, for_peers};
+  }
+  template <class Group>
+  ONSTREAM_BODY void keep_own(const Group& group) const {
+    own_beside(group, 0).finish();
+  }
+
   // Everybody begins with another peer.
   template <class Group>
   ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    std::uint64_t for_peers = 0;
+    for (std::uint32_t peer = 0; peer < view.size; ++peer) {
+      if (peer != view.rank) for_peers += portions[peer].send_bytes;
+    }
+    CopiesBeside<Group> copies = own_beside(group, for_peers);
     for (std::uint32_t k = 1; k < view.size; ++k) {
       const std::uint32_t peer = (view.rank + k) % view.size;
       const Portion& portion = portions[peer];
       if (portion.send_bytes == 0) continue;
-      group.copy(reinterpret_cast<void*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
-                 portion.send_bytes);
+      copies.to_peer(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
+                     portion.send_bytes);
     }
+    copies.finish();
     session.meet();
   }
 
@@ -72,29 +130,31 @@ struct BulkMove {
     const bool is_root = view.rank == root;
     const std::uint64_t pieces = std::uint64_t{rounds} * shards;
     const std::uint64_t most = ((bytes + pieces - 1) / pieces + 15) / 16 * 16;
+    CopiesBeside<Group> copies = own_beside(group, bytes);  // the root alone has any
     for (std::uint32_t round = 0; round < rounds + (shards > 1 ? 1 : 0); ++round) {
       if (is_root && round < rounds) {
         for (std::uint32_t shard = 0; shard < shards; ++shard) {
           const std::uint32_t peer = (root + 1 + shard) % view.size;
-          push(group, meeting, peer, input, std::uint64_t{round} * shards + shard, most);
+          push(copies, meeting, peer, input, std::uint64_t{round} * shards + shard, most);
         }
       } else if (!is_root && round > 0) {
         for (std::uint32_t k = 1; k < shards; ++k) {
           const std::uint32_t peer = (root + 1 + (mine + k) % shards) % view.size;
-          push(group, meeting, peer, output, std::uint64_t{round - 1} * shards + mine, most);
+          push(copies, meeting, peer, output, std::uint64_t{round - 1} * shards + mine, most);
         }
       }
+      if (round == rounds - 1) copies.finish();
       if (!session.meet()) return;
     }
   }
 
   template <class Group>
-  ONSTREAM_BODY void push(const Group& group, const Meeting<Group>& meeting, std::uint32_t peer, const std::byte* from,
-                          std::uint64_t piece, std::uint64_t most) const {
+  ONSTREAM_BODY void push(CopiesBeside<Group>& copies, const Meeting<Group>& meeting, std::uint32_t peer,
+                          const std::byte* from, std::uint64_t piece, std::uint64_t most) const {
     const std::uint64_t place = piece * most;
     if (place >= bytes) return;
     auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output));
-    group.copy(to + place, from + place, bytes - place < most ? bytes - place : most);
+    copies.to_peer(to + place, from + place, bytes - place < most ? bytes - place : most);
   }
 
   // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage, with a place for each receiver.

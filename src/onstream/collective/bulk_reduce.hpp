@@ -159,8 +159,10 @@ struct BulkReduce {
       add_up_serial(group, meeting, piece);
     } else if (!Sum::kAddsInPlace || !Sum::sums(op) || view.size > kNear) {
       add_up_many(group, meeting, piece, begin, step);
+    } else if (view.size == 2) {
+      add_up_few<2, 4>(group, meeting, piece, begin, step);
     } else if (view.size <= 4) {
-      add_up_few<4, 2>(group, meeting, piece, begin, step);
+      add_up_few<4, 3>(group, meeting, piece, begin, step);
     } else {
       add_up_few<kNear, 1>(group, meeting, piece, begin, step);
     }
@@ -173,61 +175,67 @@ struct BulkReduce {
   }
 
   // Plain sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a
-  // thread.
+  // thread. No call and no branch between the loads, so that all of them leave before the first is waited for. What is
+  // not whole packs at their alignment is left to add_up_many().
   template <int kRanks, int kPacks, class Group>
-  ONSTREAM_BODY void add_up_few(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
-                                std::uint64_t step) const {
-    constexpr int kBytes = kGpuPack;
-    const std::byte* from[kRanks];
-    std::byte* to[kRanks];
+  ONSTREAM_BODY void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+                                std::uint64_t begin, std::uint64_t step) const {
+    using Sixteen = Pack<kGpuPack>;
+    const Sixteen* from[kRanks];
+    Sixteen* to[kRanks];
+    Factor by[kRanks];
     std::uint64_t all = 0;  // addresses, for the grain
     ONSTREAM_UNROLL
     for (int k = 0; k < kRanks; ++k) {
       const std::uint32_t rank = static_cast<std::uint32_t>(k);
-      const bool is = rank < view.size;
-      from[k] = reinterpret_cast<const std::byte*>(is && has(adds, rank) ? source(meeting, piece, rank) : 0);
-      to[k] = reinterpret_cast<std::byte*>(is && has(piece.wants, rank) ? target(meeting, piece, rank) : 0);
+      const bool adds_it = rank < view.size && has(adds, rank);
+      const bool wants_it = rank < view.size && has(piece.wants, rank);
+      from[k] = reinterpret_cast<const Sixteen*>(adds_it ? source(meeting, piece, rank) : 0);
+      to[k] = reinterpret_cast<Sixteen*>(wants_it ? target(meeting, piece, rank) : 0);
+      by[k] = adds_it ? factor_of(meeting, rank) : 0;
       all |= reinterpret_cast<std::uint64_t>(from[k]) | reinterpret_cast<std::uint64_t>(to[k]);
     }
-    const std::uint32_t grain = grain_of(all);
-    const std::uint64_t packs = (piece.bytes + kBytes - 1) / kBytes;
-    for (std::uint64_t index = begin; index < packs; index += kPacks * step) {
-      Pack<kBytes> in[kPacks][kRanks];
+    const std::uint64_t whole = grain_of(all) == kGpuPack ? piece.bytes / kGpuPack : 0;
+    const ReduceOp reduction = op;  // registers, as the arguments lie in memory
+    const std::uint32_t ranks = view.size;
+    for (; begin < whole; begin += kPacks * step) {
+      Sixteen in[kPacks][kRanks];
       ONSTREAM_UNROLL
       for (int p = 0; p < kPacks; ++p) {
-        const std::uint64_t place = (index + p * step) * kBytes;
+        const std::uint64_t index = begin + p * step;
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          in[p][k] = Pack<kBytes>{};
-          if (from[k] != nullptr && place < piece.bytes) {
-            in[p][k] = load_pack<Group, kBytes>(from[k] + place, piece.bytes - place, grain);
-          }
+          in[p][k] = Sixteen{};
+          if (from[k] != nullptr && index < whole) in[p][k] = from[k][index];
         }
       }
       ONSTREAM_UNROLL
       for (int p = 0; p < kPacks; ++p) {
-        const std::uint64_t place = (index + p * step) * kBytes;
-        if (place >= piece.bytes) break;
+        const std::uint64_t index = begin + p * step;
+        if (index >= whole) break;
         Sum sum;
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           if (from[k] == nullptr) continue;
-          if (op == ReduceOp::premulsum) {
-            in[p][k] = Sum::scaled(in[p][k], factor_of(meeting, static_cast<std::uint32_t>(k)));
-          }
+          if (reduction == ReduceOp::premulsum) in[p][k] = Sum::scaled(in[p][k], by[k]);
           if (k == 0) {  // everything begins with the first rank
             sum.start(in[p][k]);
           } else {
             sum.add(in[p][k]);
           }
         }
-        const Pack<kBytes> result = sum.finish(op, view.size);
+        const Sixteen result = sum.finish(reduction, ranks);
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          if (to[k] != nullptr) store_pack<Group, kBytes>(to[k] + place, result, piece.bytes - place, grain);
+          if (to[k] != nullptr) to[k][index] = result;
         }
       }
     }
+    // The flights of a thread need not end where the packs do; the pack that follows them all is somebody's.
+    const std::uint64_t packs = (piece.bytes + kGpuPack - 1) / kGpuPack;
+    if (whole == packs) return;
+    if (whole == 0) return add_up_many(group, meeting, piece, begin, step);
+    if (begin % step == whole % step) add_up_many(group, meeting, piece, whole, step);
   }
 
   // By any reduction of any number of ranks, one after the other.
