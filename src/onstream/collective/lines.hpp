@@ -90,6 +90,40 @@ struct LineWork {
     for (int k = 0; k < kAtOnce; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
     return true;
   }
+
+  // The same two among so many ranks, all of which hear from all: the number is known to the compiler, and nothing else
+  // is asked. False: failed.
+  template <int kRanks, int kBytes, class Group, class Load>
+  ONSTREAM_BODY bool send_to_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t unit,
+                                 const Load& load) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kRanks; ++k) {
+      const std::uint32_t peer = static_cast<std::uint32_t>(k);
+      if (peer == view.rank) continue;
+      if (!session.may_write(peer)) return false;
+      Line* const slot = session.slot(held.parts[k], view.rank);
+      send_pack<Group, kBytes>(group, slot, unit, load(peer), session.flag());
+    }
+    return true;
+  }
+  template <int kRanks, int kBytes, class Group>
+  ONSTREAM_BODY bool receive_from_all(const Group& group, Session<Group>& session, const Line* slots,
+                                      std::uint64_t unit, Arriving<kBytes> (&arriving)[kRanks]) const {
+    const auto missing = [&] {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, slots + session.distance(k), unit);
+      }
+      std::uint64_t absent = 0;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        const bool awaited = static_cast<std::uint32_t>(k) != view.rank;
+        if (awaited && !arriving[k].is_here(session.flag())) absent |= std::uint64_t{1} << k;
+      }
+      return absent;
+    };
+    return session.await_all(missing);
+  }
 };
 
 template <class Rule>
@@ -138,7 +172,7 @@ struct ReduceLines : LineWork {
     return pack;
   }
 
-  // An all_reduce among so many ranks: the number is known to the compiler, and nothing else is asked.
+  // An all_reduce.
   template <int kRanks, class Group>
   ONSTREAM_BODY void run_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
                              std::uint64_t step, std::uint64_t units) const {
@@ -147,32 +181,14 @@ struct ReduceLines : LineWork {
     if (session.failed()) return;
     for (std::uint64_t unit = begin; unit < units; unit += step) {
       if (unit != begin) own = load<Group>(unit, 0);
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        const std::uint32_t peer = static_cast<std::uint32_t>(k);
-        if (peer == view.rank) continue;
-        if (!session.may_write(peer)) return;
-        send_pack<Group, kUnit>(group, session.slot(held.parts[k], view.rank), unit, own, session.flag());
-      }
+      const auto same = [&](std::uint32_t) { return own; };
+      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, same)) return;
     }
     const Line* const slots = session.slot(view.parts[view.rank], 0);
     for (std::uint64_t unit = begin; unit < units; unit += step) {
       if (step < units) own = load<Group>(unit, 0);
       Arriving<kUnit> arriving[kRanks];
-      const auto missing = [&] {
-        ONSTREAM_UNROLL
-        for (int k = 0; k < kRanks; ++k) {
-          if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, slots + session.distance(k), unit);
-        }
-        std::uint64_t absent = 0;
-        ONSTREAM_UNROLL
-        for (int k = 0; k < kRanks; ++k) {
-          const bool awaited = static_cast<std::uint32_t>(k) != view.rank;
-          if (awaited && !arriving[k].is_here(session.flag())) absent |= std::uint64_t{1} << k;
-        }
-        return absent;
-      };
-      if (!session.await_all(missing)) return;
+      if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
       Sum sum;
       ONSTREAM_UNROLL
       for (int k = 0; k < kRanks; ++k) {
@@ -239,39 +255,87 @@ struct TradeLines : LineWork {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {kind, bytes, signature});
-    run(group, session, held);
+    if (flow == Flow::all && view.size == 2) {
+      run_all<2>(group, session, held);
+    } else if (flow == Flow::all && view.size == 4) {
+      run_all<4>(group, session, held);
+    } else if (flow == Flow::all && view.size == kAtOnce) {
+      run_all<kAtOnce>(group, session, held);
+    } else {
+      run(group, session, held);
+    }
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
 
  private:
+  // Nothing to move is still told (a barrier).
+  ONSTREAM_BODY std::uint64_t units() const { return bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit; }
+
+  template <class Group>
+  ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
+    const std::uint64_t place = unit * kUnit;
+    if (bytes == 0) return {};
+    return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
+  }
+
+  // all_gather, all_to_all, barrier.
+  template <int kRanks, class Group>
+  ONSTREAM_BODY void run_all(const Group& group, Session<Group>& session, const Held& held) const {
+    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
+    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    Pack<kUnit> mine[kRanks];  // for each rank
+    const auto fetch = [&](std::uint64_t unit) {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        mine[k] = k > 0 && in_stride == 0 ? mine[0] : load<Group>(unit, static_cast<std::uint32_t>(k));
+      }
+    };
+    if (begin < units()) fetch(begin);
+    if (session.failed()) return;
+    for (std::uint64_t unit = begin; unit < units(); unit += step) {
+      if (unit != begin) fetch(unit);
+      const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
+      if (!send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        if (keeps != 0 && static_cast<std::uint32_t>(k) == view.rank) store<Group>(unit, view.rank, mine[k]);
+      }
+    }
+    const Line* const slots = session.slot(view.parts[view.rank], 0);
+    for (std::uint64_t unit = begin; unit < units(); unit += step) {
+      Arriving<kUnit> arriving[kRanks];
+      if (!receive_from_all(group, session, slots, unit, arriving)) return;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        const std::uint32_t peer = static_cast<std::uint32_t>(k);
+        if (peer != view.rank) store<Group>(unit, peer, arriving[k].pack());
+      }
+    }
+  }
+
+  // Whatever the flow.
   template <class Group>
   ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held) const {
     if (session.failed()) return;
     if (flow != Flow::all) session.announce();
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
-    // Nothing to move is still told (a barrier).
-    const std::uint64_t units = bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit;
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
-    const auto load = [&](std::uint64_t unit, std::uint32_t peer) {
-      const std::uint64_t place = unit * kUnit;
-      return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
-    };
-    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
+    for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
       if (in_stride == 0) {
         Pack<kUnit> own{};
-        if (to != 0 || keeps != 0) own = load(unit, 0);
+        if (to != 0 || keeps != 0) own = load<Group>(unit, 0);
         send<kUnit>(group, session, held, to, unit, [&](std::uint32_t) { return own; });
         if (keeps != 0) store<Group>(unit, view.rank, own);
       } else {
-        send<kUnit>(group, session, held, to, unit, [&](std::uint32_t peer) { return load(unit, peer); });
-        if (keeps != 0) store<Group>(unit, view.rank, load(unit, view.rank));
+        send<kUnit>(group, session, held, to, unit, [&](std::uint32_t peer) { return load<Group>(unit, peer); });
+        if (keeps != 0) store<Group>(unit, view.rank, load<Group>(unit, view.rank));
       }
     }
     if (from == 0) return;
     const std::uint64_t here = view.parts[view.rank];
-    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
+    for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
       for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
         const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
           if (has(from, peer)) store<Group>(unit, peer, arrived.pack());
