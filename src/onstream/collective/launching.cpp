@@ -184,7 +184,9 @@ class Preparing {
     return out;
   }
 
-  // Blocks of few threads, as long as there may be more of them: every instruction is issued for every warp.
+  // Blocks of few threads, as long as there may be more of them: every instruction is issued for every warp. One warp
+  // more than has units: its last thread asks whether another collective runs (Session::watches), and nobody else shall
+  // wait for the answer.
   Grid line_grid(std::size_t bytes, int unit) const {
     if (on_host_) return {1, 1};
     const auto threads = static_cast<std::size_t>(fabric_.parameters().collective_line_threads);
@@ -192,7 +194,8 @@ class Preparing {
     const std::size_t units =
         std::max<std::size_t>(1, (bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
     const std::size_t blocks = std::min(limit, (units + threads - 1) / threads);
-    const std::size_t each = ((units + blocks - 1) / blocks + 31) / 32 * 32;
+    constexpr std::size_t kWarp = 32;
+    const std::size_t each = ((units + blocks - 1) / blocks + kWarp - 1) / kWarp * kWarp + kWarp;
     return {static_cast<int>(blocks), static_cast<int>(std::min<std::size_t>(each, kMaxThreads))};
   }
 

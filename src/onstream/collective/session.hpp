@@ -2,6 +2,9 @@
 //
 // Every thread makes one, and all of them call end(). In between: where slots are, waits that end, and meetings of the
 // same block of all ranks.
+//
+// What is large or rare is a static function that works on a copy. An object whose address a call gets lives in memory:
+// then the thread that asks whether another collective runs waits for that answer at once, to store it.
 #pragma once
 
 #include "onstream/collective/view.hpp"
@@ -64,16 +67,16 @@ class Session {
 
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
   ONSTREAM_BODY bool may_write(std::uint32_t peer) { return (word_ & 1) != 0 || epoch() == 1 || await_start(peer); }
-  ONSTREAM_CALL bool await_start(std::uint32_t peer) {
-    const auto* started = reinterpret_cast<const std::uint64_t*>(view_.parts[view_.rank] + view_.places.started) + peer;
-    const std::uint64_t before = (epoch() - 1) << 32;
-    return await(peer, [&] { return reached(group_.load_acquire(started), before); });
+  ONSTREAM_BODY bool await_start(std::uint32_t peer) {
+    const bool good = await_start_of(*this, peer);
+    failed_ = failed_ || !good;
+    return good;
   }
 
   // Waits in the calling thread alone for what `peer` does. False: the world has failed, and so has this collective.
   template <class Ready>
   ONSTREAM_BODY bool await(std::uint32_t peer, const Ready& ready) {
-    const auto word = [&] { return word_about(peer); };
+    const auto word = [&] { return word_about(*this, peer); };
     const Status status = wait_on(group_, view_.wait, word, ready);
     if (status == Status::ok) return true;
     give_up(status, peer);
@@ -84,30 +87,32 @@ class Session {
   template <class Missing>
   ONSTREAM_BODY bool await_all(const Missing& missing) {
     std::uint64_t absent = 0;
-    const auto word = [&] { return words_of_all(absent); };
+    const auto word = [&] { return words_of_all(*this, absent); };
     const auto ready = [&] {
       absent = missing();
       return absent == 0;
     };
     const Status status = wait_on(group_, view_.wait, word, ready);
     if (status == Status::ok) return true;
-    give_up_among(status, absent);
+    failed_ = true;
+    give_up_among(*this, status, absent);
     return false;
   }
 
   // All threads: `peer` calls another collective. False, for the caller to return.
-  ONSTREAM_CALL bool differ(std::uint32_t peer) {
+  ONSTREAM_BODY bool differ(std::uint32_t peer) {
     give_up(Status::misused, peer);
     return false;
   }
 
   // The calling thread alone: the other end of an edge gives another number of bytes.
-  ONSTREAM_CALL void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
+  ONSTREAM_BODY void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
     Fault fault = fault_about(peer);
     fault.lane = kEdgeFault;
     fault.bytes = mine;
     fault.extra = theirs;
-    speak(Status::misused, fault);
+    failed_ = true;
+    speak(*this, Status::misused, fault);
   }
 
   // All threads: whether any of them failed.
@@ -120,27 +125,16 @@ class Session {
   ONSTREAM_BODY bool meet() { return meet(below(view_.size) & ~only(view_.rank)); }
 
   // The same of some ranks, which meet this one. All ranks of the collective meet equally often.
-  ONSTREAM_CALL bool meet(std::uint64_t peers) {
-    group_.sync();
-    std::uint64_t* const count = &view_.state->steps[group_.block()];
-    const std::uint64_t step = group_.load_relaxed(count) + 1;
-    const auto* mine = words_of(view_.rank);
-    for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
-      if (has(peers, peer)) group_.store_release(words_of(peer) + view_.rank, step);  // pairs with the acquire below
-    }
-    for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
-      if (has(peers, peer)) await(peer, [&] { return reached(group_.load_acquire(mine + peer), step); });
-    }
-    const bool good = agree();  // also: every thread has read the count
-    if (group_.rank() == 0) group_.store_relaxed(count, step);
-    return good;
+  ONSTREAM_BODY bool meet(std::uint64_t peers) {
+    failed_ = !meet_of(*this, peers);
+    return !failed_;
   }
 
   // All threads, last.
   ONSTREAM_BODY void end(Hears hears) {
-    if (watches() && running_ != 0) report_overlap();
+    if (watches() && running_ != 0) report_overlap(*this);
     const std::uint64_t past = epoch() % kCleanEvery;
-    if (past < 2 && epoch() >= kCleanEvery) clean();
+    if (past < 2 && epoch() >= kCleanEvery) clean(*this);
     group_.sync();  // every thread has read the turn
     const std::uint64_t history = (word_ / kHistory * 0x9e35 ^ name_.signature >> 1) * kHistory;
     const std::uint64_t word = history | epoch() << 1 | (hears == Hears::everyone ? 1 : 0);
@@ -161,48 +155,78 @@ class Session {
 
   ONSTREAM_BODY std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature_); }
 
+  ONSTREAM_CALL static bool await_start_of(Session self, std::uint32_t peer) {
+    const View& view = self.view_;
+    const auto* started = reinterpret_cast<const std::uint64_t*>(view.parts[view.rank] + view.places.started) + peer;
+    const std::uint64_t before = (self.epoch() - 1) << 32;
+    return self.await(peer, [&] { return reached(self.group_.load_acquire(started), before); });
+  }
+
+  ONSTREAM_CALL static bool meet_of(Session self, std::uint64_t peers) {
+    const Group& group = self.group_;
+    const View& view = self.view_;
+    group.sync();
+    std::uint64_t* const count = &view.state->steps[group.block()];
+    const std::uint64_t step = group.load_relaxed(count) + 1;
+    const auto* mine = self.words_of(view.rank);
+    for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
+      if (has(peers, peer)) group.store_release(self.words_of(peer) + view.rank, step);  // pairs with the acquire below
+    }
+    for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
+      if (has(peers, peer)) self.await(peer, [&] { return reached(group.load_acquire(mine + peer), step); });
+    }
+    const bool good = self.agree();  // also: every thread has read the count
+    if (group.rank() == 0) group.store_relaxed(count, step);
+    return good;
+  }
+
   // What a waiting thread finds when it looks up: the peer's abort word; a peer that calls something else ends the wait
   // too.
-  ONSTREAM_CALL std::uint64_t word_about(std::uint32_t peer) const {
-    const std::uint64_t word = word_of_peer(group_, view_.wait, view_.worlds[peer]);
-    return calls_another(peer) ? word | kWorldFailed : word;
+  ONSTREAM_CALL static std::uint64_t word_about(Session self, std::uint32_t peer) {
+    const std::uint64_t word = word_of_peer(self.group_, self.view_.wait, self.view_.worlds[peer]);
+    return calls_another(self, peer) ? word | kWorldFailed : word;
   }
 
   // What it finds of a set of ranks together.
-  ONSTREAM_CALL std::uint64_t words_of_all(std::uint64_t ranks) const {
+  ONSTREAM_CALL static std::uint64_t words_of_all(Session self, std::uint64_t ranks) {
     std::uint64_t bits = 0;
-    for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
-      if (has(ranks, peer)) bits |= word_about(peer);
+    for (std::uint32_t peer = 0; peer < self.view_.size; ++peer) {
+      if (has(ranks, peer)) bits |= word_about(self, peer);
     }
     return bits;
   }
 
   // Whether `peer` calls another collective as this one's number: what it sent, posted or announced here says so.
-  ONSTREAM_CALL bool calls_another(std::uint32_t peer) const {
-    const std::uint64_t here = view_.parts[view_.rank];
-    if (is_other_call(group_.load_line(slot(here, peer)), flag())) return true;
-    const Line call = group_.load_line(post(here, peer) + static_cast<int>(PostLine::call));
-    if (has_flag(call, epoch_flag()) && line_data(call) >> 1 != signature_ >> 1) return true;
-    const auto* started = reinterpret_cast<const std::uint64_t*>(here + view_.places.started) + peer;
-    const std::uint64_t said = group_.load_relaxed(started);
-    return said >> 32 == mark() >> 32 && said != mark();
+  ONSTREAM_CALL static bool calls_another(Session self, std::uint32_t peer) {
+    const Group& group = self.group_;
+    const std::uint64_t here = self.view_.parts[self.view_.rank];
+    if (is_other_call(group.load_line(self.slot(here, peer)), self.flag())) return true;
+    const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
+    if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature_ >> 1) return true;
+    const auto* started = reinterpret_cast<const std::uint64_t*>(here + self.view_.places.started) + peer;
+    const std::uint64_t said = group.load_relaxed(started);
+    return said >> 32 == self.mark() >> 32 && said != self.mark();
   }
 
   // Blames the first of these ranks that calls something else, or the first.
-  ONSTREAM_CALL void give_up_among(Status status, std::uint64_t absent) {
-    std::uint32_t first = view_.size;
-    for (std::uint32_t peer = view_.size; peer-- > 0;) {
+  ONSTREAM_CALL static void give_up_among(Session self, Status status, std::uint64_t absent) {
+    std::uint32_t first = self.view_.size;
+    for (std::uint32_t peer = self.view_.size; peer-- > 0;) {
       if (has(absent, peer)) first = peer;
     }
-    for (std::uint32_t peer = first; peer < view_.size; ++peer) {
-      if (has(absent, peer) && calls_another(peer)) return give_up(status, peer);
+    for (std::uint32_t peer = first; peer < self.view_.size; ++peer) {
+      if (has(absent, peer) && calls_another(self, peer)) return self.give_up(status, peer);
     }
-    give_up(status, first);
+    self.give_up(status, first);
   }
 
-  ONSTREAM_CALL void give_up(Status status, std::uint32_t peer) {
-    if (calls_another(peer)) status = Status::misused;
-    speak(status, fault_about(peer));
+  ONSTREAM_BODY void give_up(Status status, std::uint32_t peer) {
+    failed_ = true;
+    blame(*this, status, peer);
+  }
+  ONSTREAM_CALL static void blame(Session self, Status status, std::uint32_t peer) {
+    if (calls_another(self, peer)) status = Status::misused;
+    speak(self, status, self.fault_about(peer));
   }
 
   ONSTREAM_BODY Fault fault_about(std::uint32_t peer) const {
@@ -216,42 +240,44 @@ class Session {
   }
 
   // One thread of the grid speaks for all.
-  ONSTREAM_CALL void speak(Status status, const Fault& fault) {
-    fail_channel();
-    if (group_.exchange(&view_.state->cleaned, kSpoken) != kSpoken) report(group_, view_.wait, status, fault);
+  ONSTREAM_CALL static void speak(Session self, Status status, const Fault& fault) {
+    self.fail_channel();
+    if (self.group_.exchange(&self.view_.state->cleaned, kSpoken) == kSpoken) return;
+    report(self.group_, self.view_.wait, status, fault);
   }
 
-  ONSTREAM_CALL void report_overlap() {
-    fail_channel();
+  ONSTREAM_CALL static void report_overlap(Session self) {
+    self.fail_channel();
     Fault fault;
-    fault.op = static_cast<std::uint64_t>(name_.kind);
+    fault.op = static_cast<std::uint64_t>(self.name_.kind);
     fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
-    fault.lane = view_.channel;
-    fault.bytes = name_.bytes;
-    fault.extra = epoch();
-    report(group_, view_.wait, Status::misused, fault);
+    fault.lane = self.view_.channel;
+    fault.bytes = self.name_.bytes;
+    fault.extra = self.epoch();
+    report(self.group_, self.view_.wait, Status::misused, fault);
   }
 
-  ONSTREAM_BODY void fail_channel() {
-    failed_ = true;
+  ONSTREAM_BODY void fail_channel() const {
     for (Turn& turn : view_.state->turns) group_.store_relaxed(&turn.failed, 1);
   }
 
   // The last block to come here clears the slots and posts of this parity.
-  ONSTREAM_CALL void clean() {
-    group_.sync();
+  ONSTREAM_CALL static void clean(Session self) {
+    const Group& group = self.group_;
+    const View& view = self.view_;
+    group.sync();
     bool last = false;
-    if (group_.rank() == 0) {
-      group_.fence();
-      last = group_.add(&view_.state->cleaned, 1) + 1 == static_cast<std::uint64_t>(group_.blocks());
+    if (group.rank() == 0) {
+      group.fence();
+      last = group.add(&view.state->cleaned, 1) + 1 == static_cast<std::uint64_t>(group.blocks());
     }
-    if (!group_.sync_or(last)) return;
-    const std::uint64_t part = view_.parts[view_.rank];
-    const std::uint64_t slots = std::uint64_t{view_.size} * view_.slot_lines;
-    const std::uint64_t posts = std::uint64_t{view_.size} * kPostLines;
-    for (std::uint64_t i = group_.rank(); i < slots; i += group_.size()) group_.store_line(slot(part, 0) + i, {0, 0});
-    for (std::uint64_t i = group_.rank(); i < posts; i += group_.size()) group_.store_line(post(part, 0) + i, {0, 0});
-    if (group_.rank() == 0) group_.store_relaxed(&view_.state->cleaned, 0);
+    if (!group.sync_or(last)) return;
+    const std::uint64_t part = view.parts[view.rank];
+    const std::uint64_t slots = std::uint64_t{view.size} * view.slot_lines;
+    const std::uint64_t posts = std::uint64_t{view.size} * kPostLines;
+    for (std::uint64_t i = group.rank(); i < slots; i += group.size()) group.store_line(self.slot(part, 0) + i, {0, 0});
+    for (std::uint64_t i = group.rank(); i < posts; i += group.size()) group.store_line(self.post(part, 0) + i, {0, 0});
+    if (group.rank() == 0) group.store_relaxed(&view.state->cleaned, 0);
   }
 
   static constexpr std::uint64_t kSpoken = std::uint64_t{1} << 32;
