@@ -139,6 +139,15 @@ std::shared_ptr<Queue> Runtime::queue_of(const mp_desc_queue_t* handle) const {
   return found;
 }
 
+// Messages of one block go by way of pinned memory. CUDA pins whole pages, and refuses copies that touch a page that is
+// pinned and one that is not: what a program may do to its other buffers, so nothing is pinned without need. A buffer
+// on pages that are pinned for another is needed too: kernels touch it there, so the pages must stay.
+void Runtime::reach(Registration& registration, const Block& block, bool by_kernels) const {
+  if (registration.reached || (!by_kernels && !world_->device().inspect(block.address).kernel_access)) return;
+  registration.pin = world_->device().pin(registration.address, registration.bytes);
+  registration.reached = true;
+}
+
 std::shared_ptr<Operation> Runtime::message(Kind kind, std::vector<Block> blocks, int peer, const mp_reg_t* reg) {
   check_peer(peer);
   const std::shared_ptr<Registration> registration = registration_of(reg);
@@ -152,13 +161,8 @@ std::shared_ptr<Operation> Runtime::message(Kind kind, std::vector<Block> blocks
   }
   std::erase_if(blocks, [](const Block& block) { return block.bytes == 0; });
   made->blocks = std::move(blocks);
-  // Messages of one block go by way of pinned memory. CUDA pins whole pages, and refuses copies that touch a page that
-  // is pinned and one that is not: what a program may do to its other buffers, so nothing is pinned without need.
   const bool by_kernels = !made->is_message() || made->blocks.size() > 1;
-  if (by_kernels && !registration->reached) {
-    registration->pin = world_->device().pin(registration->address, registration->bytes);
-    registration->reached = true;
-  }
+  if (!made->blocks.empty()) reach(*registration, made->blocks.front(), by_kernels);
   if (made->blocks.size() > 1) made->staged = staging_for(*made);
   return made;
 }

@@ -97,6 +97,7 @@ class Runtime {
 
  private:
   void check_peer(int peer) const;
+  void reach(Registration& registration, const Block& block, bool by_kernels) const;
   std::shared_ptr<Registration> registration_of(const mp_reg_t* handle) const;
   Window& window_of(mp_window_t handle) const;
   bool post_at_once(Operation& request);

@@ -109,7 +109,7 @@ CASE(a_small_stage_is_filled_many_times) {
 CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.max_blocks = 2;
+    parameters.collective_blocks = 2;
     for (const int size : {2, 3, 4, 5}) {
       run_ranks(size, parameters, [](World& world) {
         const OwnStream stream(world);
@@ -119,6 +119,43 @@ CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
             check_reduction(world, {kind, ElementType::float32, op, 150'001, Algorithm::direct}, &stream);
           }
           check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 500'009, Algorithm::direct}, &stream);
+        }
+      });
+    }
+  }
+}
+
+// Who forwards must forward what has come, whatever the alignment of the buffers at each rank.
+CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.collective_blocks = 3;
+    for (const int size : {2, 3, 5}) {
+      run_ranks(size, parameters, [&](World& world) {
+        constexpr std::size_t kBytes = 5'000'011;
+        for (const std::size_t apart : {0, 1, 4}) {
+          const std::size_t shift = 4 + apart * static_cast<std::size_t>(world.rank());
+          TestBuffer input(world, kBytes + 64);
+          TestBuffer output(world, kBytes + 64);
+          for (unsigned round = 0; round < 3; ++round) {
+            auto data = pattern(kBytes + 64, 10 * round + static_cast<unsigned>(world.rank()));
+            input.write(data);
+            CollectiveCall call;
+            call.kind = OpKind::broadcast;
+            call.input = input.data() + shift;
+            call.output = output.data() + shift;
+            call.count = kBytes;
+            call.type = ElementType::uint8;
+            call.root = size - 1;
+            call.algorithm = Algorithm::direct;
+            run(world, call, nullptr);
+            const auto of_root = pattern(kBytes + 64, 10 * round + static_cast<unsigned>(size - 1));
+            const std::size_t from = 4 + apart * static_cast<std::size_t>(size - 1);
+            const auto got = output.read();
+            CHECK(std::equal(got.begin() + static_cast<std::ptrdiff_t>(shift),
+                             got.begin() + static_cast<std::ptrdiff_t>(shift + kBytes),
+                             of_root.begin() + static_cast<std::ptrdiff_t>(from)));
+          }
         }
       });
     }

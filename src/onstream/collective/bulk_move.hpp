@@ -11,25 +11,32 @@
 
 namespace onstream::collective {
 
-// Copies within this rank while others to peers are under way: the link to the peers and this rank's memory are then
-// busy at the same time, where one after the other would cost the sum of both. It goes in cuts, and after each one to a
-// peer comes a cut of this rank's own, as much of it as the cut was of all that goes to peers.
+// Copies to peers, and within this rank beside them: the link to the peers and this rank's memory are then busy at the
+// same time, where one after the other would cost the sum of both. It goes in cuts, and behind each one to a peer comes
+// as much of this rank's own as the cut was of all that goes to peers.
+//
+// Cuts, and each block's range of a cut, depend on nothing but lengths and the number of blocks: who forwards what it
+// was sent has met with the same block of the sender alone.
 template <class Group>
 class CopiesBeside {
  public:
   ONSTREAM_BODY CopiesBeside(const Group& group, std::byte* to, const std::byte* from, std::uint64_t bytes,
                              std::uint64_t for_peers)
       : group_(group), to_(to), from_(from), left_(to == from ? 0 : bytes) {
-    if (left_ == 0 || for_peers == 0) return;
-    cut_ = kBlockBytes * static_cast<std::uint64_t>(group.blocks());
-    const std::uint64_t cuts = (for_peers + cut_ - 1) / cut_;
-    own_cut_ = ((left_ + cuts - 1) / cuts + kUnit - 1) / kUnit * kUnit;
+    own_for_each_ = for_peers == 0 ? 0 : static_cast<float>(left_) / static_cast<float>(for_peers);
   }
 
   ONSTREAM_BODY void to_peer(std::byte* to, const std::byte* from, std::uint64_t bytes) {
-    for (std::uint64_t at = 0; at < bytes; at += cut_) {
-      group_.copy(to + at, from + at, bytes - at < cut_ ? bytes - at : cut_);
-      own(own_cut_);
+    const auto blocks = static_cast<std::uint64_t>(group_.blocks());
+    const std::uint64_t most = kBlockBytes * blocks;
+    for (std::uint64_t at = 0; at < bytes; at += most) {
+      const std::uint64_t now = bytes - at < most ? bytes - at : most;
+      const std::uint64_t each = round_up((now + blocks - 1) / blocks);
+      const std::uint64_t begin = each * static_cast<std::uint64_t>(group_.block());
+      if (begin < now) {
+        group_.copy_alone(to + at + begin, from + at + begin, now - begin < each ? now - begin : each);
+      }
+      if (left_ > 0) own(round_up(static_cast<std::uint64_t>(static_cast<float>(now) * own_for_each_)));
     }
   }
   ONSTREAM_BODY void finish() { own(left_); }
@@ -37,6 +44,8 @@ class CopiesBeside {
  private:
   static constexpr std::uint64_t kBlockBytes = 1 << 18;  // of a cut
   static constexpr std::uint64_t kUnit = 128;
+
+  ONSTREAM_BODY static std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
   ONSTREAM_BODY void own(std::uint64_t most) {
     const std::uint64_t now = most < left_ ? most : left_;
@@ -51,8 +60,7 @@ class CopiesBeside {
   std::byte* to_;
   const std::byte* from_;
   std::uint64_t left_;
-  std::uint64_t cut_ = ~std::uint64_t{0};
-  std::uint64_t own_cut_ = 0;
+  float own_for_each_;  // byte for a peer
 };
 
 template <int kMost>

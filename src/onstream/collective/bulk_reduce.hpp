@@ -159,12 +159,14 @@ struct BulkReduce {
       add_up_serial(group, meeting, piece);
     } else if (!Sum::kAddsInPlace || !Sum::sums(op) || view.size > kNear) {
       add_up_many(group, meeting, piece, begin, step);
+    } else if (grain_of_all(meeting, piece) < kGpuPack) {
+      add_up_few<kNear, 1, std::uint32_t>(group, meeting, piece, begin, step);
     } else if (view.size == 2) {
-      add_up_few<2, 4>(group, meeting, piece, begin, step);
+      add_up_few<2, 4, Pack<kGpuPack>>(group, meeting, piece, begin, step);
     } else if (view.size <= 4) {
-      add_up_few<4, 3>(group, meeting, piece, begin, step);
+      add_up_few<4, 3, Pack<kGpuPack>>(group, meeting, piece, begin, step);
     } else {
-      add_up_few<kNear, 1>(group, meeting, piece, begin, step);
+      add_up_few<kNear, 1, Pack<kGpuPack>>(group, meeting, piece, begin, step);
     }
   }
 
@@ -174,10 +176,21 @@ struct BulkReduce {
     return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
   }
 
+  // Of every address that a piece is added up from and to.
+  template <class Group>
+  ONSTREAM_BODY std::uint32_t grain_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
+    std::uint64_t all = 0;
+    for (std::uint32_t rank = 0; rank < view.size; ++rank) {
+      if (has(adds, rank)) all |= source(meeting, piece, rank);
+      if (has(piece.wants, rank)) all |= target(meeting, piece, rank);
+    }
+    return grain_of(all);
+  }
+
   // Plain sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a
-  // thread. No call and no branch between the loads, so that all of them leave before the first is waited for. What is
-  // not whole packs at their alignment is left to add_up_many().
-  template <int kRanks, int kPacks, class Group>
+  // thread, by accesses of a Word. No call and no branch between the loads, so that all of them leave before the first
+  // is waited for. What is not whole packs, at a Word's alignment, is left to add_up_many().
+  template <int kRanks, int kPacks, class Word, class Group>
   ONSTREAM_BODY void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
                                 std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
@@ -195,7 +208,7 @@ struct BulkReduce {
       by[k] = adds_it ? factor_of(meeting, rank) : 0;
       all |= reinterpret_cast<std::uint64_t>(from[k]) | reinterpret_cast<std::uint64_t>(to[k]);
     }
-    const std::uint64_t whole = grain_of(all) == kGpuPack ? piece.bytes / kGpuPack : 0;
+    const std::uint64_t whole = grain_of(all) >= sizeof(Word) ? piece.bytes / kGpuPack : 0;
     const ReduceOp reduction = op;  // registers, as the arguments lie in memory
     const std::uint32_t ranks = view.size;
     for (; begin < whole; begin += kPacks * step) {
@@ -206,7 +219,7 @@ struct BulkReduce {
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           in[p][k] = Sixteen{};
-          if (from[k] != nullptr && index < whole) in[p][k] = from[k][index];
+          if (from[k] != nullptr && index < whole) in[p][k] = load_words<Word>(from[k] + index);
         }
       }
       ONSTREAM_UNROLL
@@ -227,7 +240,7 @@ struct BulkReduce {
         const Sixteen result = sum.finish(reduction, ranks);
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          if (to[k] != nullptr) to[k][index] = result;
+          if (to[k] != nullptr) store_words<Word>(to[k] + index, result);
         }
       }
     }

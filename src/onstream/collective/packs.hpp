@@ -45,6 +45,40 @@ ONSTREAM_CALL void scatter_pieces(std::byte* to, std::uint64_t data, std::uint32
   scatter_words<std::uint8_t>(to, data, bytes);
 }
 
+// A whole pack of 16 bytes by accesses of a Word, at whose alignment it lies; on a GPU.
+template <class Word>
+ONSTREAM_BODY Pack<16> load_words(const Pack<16>* from) {
+  if constexpr (sizeof(Word) == 16) {
+    return *from;
+  } else {
+    constexpr int kEach = sizeof(std::uint64_t) / sizeof(Word);
+    const auto* words = reinterpret_cast<const Word*>(from);
+    Pack<16> pack;
+    ONSTREAM_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      pack.words[i] = 0;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kEach; ++k) {
+        pack.words[i] |= static_cast<std::uint64_t>(words[i * kEach + k]) << (8 * sizeof(Word) * k);
+      }
+    }
+    return pack;
+  }
+}
+template <class Word>
+ONSTREAM_BODY void store_words(Pack<16>* to, const Pack<16>& pack) {
+  if constexpr (sizeof(Word) == 16) {
+    *to = pack;
+  } else {
+    constexpr int kEach = sizeof(std::uint64_t) / sizeof(Word);
+    auto* words = reinterpret_cast<Word*>(to);
+    ONSTREAM_UNROLL
+    for (int i = 0; i < 2 * kEach; ++i) {
+      words[i] = static_cast<Word>(pack.words[i / kEach] >> (8 * sizeof(Word) * (i % kEach)));
+    }
+  }
+}
+
 // What is beyond `left` bytes is zero.
 template <class Group, int kBytes>
 ONSTREAM_BODY Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t grain) {

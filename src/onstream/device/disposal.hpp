@@ -133,7 +133,8 @@ class Disposal {
   std::thread thread_;
 };
 
-// Shared, and let go by the process's disposal: for pinned memory, as freeing it waits for every kernel of the process.
+// Shared, and let go by the process's disposal: for what may hold registered memory, as freeing that waits for every
+// kernel of the process.
 template <class Thing>
 std::shared_ptr<Thing> let_go_later(std::unique_ptr<Thing> thing) {
   return std::shared_ptr<Thing>(thing.release(), [](Thing* gone) {

@@ -1,6 +1,8 @@
 #include "onstream/message/bounce.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace onstream {
 
@@ -10,6 +12,21 @@ std::size_t size_class(std::size_t bytes) {
   constexpr std::size_t kSmallest = 4096;
   return std::bit_ceil(std::max(bytes, kSmallest));
 }
+
+// Part of a larger allocation: a GPU's driver hands out pinned and device memory by 2 MiB.
+class Piece final : public Memory {
+ public:
+  Piece(std::shared_ptr<Memory> slab, std::size_t offset, std::size_t bytes)
+      : slab_(std::move(slab)), offset_(offset), bytes_(bytes) {}
+  std::byte* data() const override { return slab_->data() + offset_; }
+  std::size_t bytes() const override { return bytes_; }
+  MemoryKind kind() const override { return slab_->kind(); }
+
+ private:
+  std::shared_ptr<Memory> slab_;
+  std::size_t offset_;
+  std::size_t bytes_;
+};
 
 bool is_small(const std::shared_ptr<Memory>& memory) { return dynamic_cast<SmallMemory*>(memory.get()) != nullptr; }
 
@@ -34,7 +51,14 @@ std::shared_ptr<Memory> BouncePool::take(std::size_t bytes, MemoryKind kind) {
   const std::size_t wanted = size_class(bytes);
   const auto fits = [&](const std::shared_ptr<Memory>& one) { return one->kind() == kind && !is_small(one); };
   if (auto memory = take_returned(wanted, fits)) return memory;
-  return device_->allocate(wanted, kind);
+  constexpr std::size_t kSlab = std::size_t{1} << 21;
+  if (wanted > kSlab / 2) return device_->allocate(wanted, kind);
+  const std::shared_ptr<Memory> slab = device_->allocate(kSlab, kind);
+  const std::lock_guard lock(mutex_);
+  for (std::size_t offset = wanted; offset < kSlab; offset += wanted) {
+    returned_.emplace(wanted, Returned{std::make_shared<Piece>(slab, offset, wanted), nullptr});
+  }
+  return std::make_shared<Piece>(slab, 0, wanted);
 }
 
 std::shared_ptr<SmallMemory> BouncePool::take_small(std::size_t bytes) {

@@ -82,7 +82,7 @@ class Build {
         out.path = path_from(fabric_->parameters().path);
         out.wanted_by = "set by parameter path";
       }
-      if (out.bytes > 0) out.kernel_access = fabric_->device()->inspect(op.address).kernel_access ? 1 : 0;
+      if (out.bytes > 0) out.kernel_access = is_plain(op) || kernels_touch(op) ? 1 : 0;  // plain: its stand-in
     }
     return out;
   }
@@ -239,29 +239,44 @@ class Build {
     return static_cast<int>(std::min<std::int64_t>(allowed, plan::kMostParts));
   }
 
+  bool kernels_touch(const Op& op) const { return fabric_->device()->inspect(op.address).kernel_access; }
+  bool is_plain(const Op& op) const {
+    const MemoryInfo info = fabric_->device()->inspect(op.address);
+    return !info.kernel_access && info.kind == MemoryKind::host;
+  }
+
+  // For all plain buffers, and for sources of other kinds that kernels are to read and cannot.
   std::vector<plan::StandIn> make_stand_ins() {
+    constexpr std::size_t kAlignment = 256;
     std::vector<plan::StandIn> all(ops_.size());
-    const auto make = [&](int op, std::uint64_t bytes, bool plain) {
-      const MemoryKind kind = plain ? MemoryKind::pinned : MemoryKind::device;
-      built_->resources->stand_ins.push_back(fabric_->device()->allocate(bytes, kind));
-      all[static_cast<std::size_t>(op)] = {built_->resources->stand_ins.back()->data(), plain};
+    // One allocation for those of a kind, as each takes 2 MiB at least.
+    const auto make = [&](const std::vector<std::size_t>& ops, MemoryKind kind, bool plain) {
+      std::size_t end = 0;
+      std::vector<std::size_t> places;
+      for (const std::size_t op : ops) {
+        places.push_back(end);
+        end += (ops_[op].layout.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+      }
+      if (end == 0) return;
+      const std::shared_ptr<Memory> memory = fabric_->device()->allocate(end, kind);
+      for (std::size_t i = 0; i < ops.size(); ++i) all[ops[i]] = {memory->data() + places[i], plain};
+      built_->resources->stand_ins.push_back(memory);
     };
+    std::vector<std::size_t> plain;
+    std::vector<std::size_t> untouchable;
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const Op& op = ops_[i];
+      if (is_transfer(op.kind) && op.layout.bytes() > 0 && is_plain(op)) plain.push_back(i);
+    }
     for (const Route& route : routes_) {
       const Path path = route.choice.path;
-      const int source = route.edge.source_op, destination = route.edge.destination_op;
-      if (route.edge.source_rank == fabric_->rank() && !route.transfer.source.kernel_access && path != Path::load) {
-        const bool by_engine = path == Path::copy || path == Path::memop;
-        if (is_plain(source) || !by_engine) make(source, route.transfer.bytes, is_plain(source));
-      }
-      if (route.edge.destination_rank == fabric_->rank() && !route.transfer.destination.kernel_access &&
-          is_plain(destination)) {
-        make(destination, route.transfer.bytes, true);
-      }
+      const bool by_kernel = path != Path::copy && path != Path::load && path != Path::memop;
+      if (route.edge.source_rank != fabric_->rank() || route.transfer.source.kernel_access || !by_kernel) continue;
+      untouchable.push_back(static_cast<std::size_t>(route.edge.source_op));
     }
+    make(plain, MemoryKind::pinned, true);
+    make(untouchable, MemoryKind::device, false);
     return all;
-  }
-  bool is_plain(int op) const {
-    return fabric_->device()->inspect(ops_[static_cast<std::size_t>(op)].address).kind == MemoryKind::host;
   }
 
   std::vector<std::uint64_t> read_counters() const {

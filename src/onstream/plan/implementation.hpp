@@ -66,6 +66,7 @@ class Plan::Implementation {
   std::vector<Known> known;
   std::atomic<std::uint64_t> frees = 0;  // Device::frees() when `known` was found whole
   void check_memory();
+  void enqueue(Stream stream, const plan::Slot* slot);
 };
 
 }  // namespace onstream

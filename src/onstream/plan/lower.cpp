@@ -75,8 +75,11 @@ class Lowerer {
     task.from_layout = it.layout.view();
     if (other.data == nullptr) return;
     const Layout whole = Layout::contiguous(it.layout.bytes());
-    add_copies(other.plain ? program_.host_before : program_.before, other.data, whole.view(), it.address,
-               it.layout.view());
+    if (other.plain) {
+      add_copies(program_.host_before, other.data, whole.view(), it.address, it.layout.view(), kAnyPieces);
+    } else {
+      add_copies(program_.before, other.data, whole.view(), it.address, it.layout.view());
+    }
     task.from = other.data;
     task.from_layout = whole.view();
   }
@@ -89,14 +92,16 @@ class Lowerer {
     task.to_layout = it.layout.view();
     if (other.data == nullptr) return;
     const Layout whole = Layout::contiguous(it.layout.bytes());
-    add_copies(program_.host_after, it.address, it.layout.view(), other.data, whole.view());
+    add_copies(program_.host_after, it.address, it.layout.view(), other.data, whole.view(), kAnyPieces);
     task.to = other.data;
     task.to_layout = whole.view();
   }
 
+  static constexpr std::uint64_t kAnyPieces = std::uint64_t{1} << 40;  // the host's copies have no commands to save
+
   static void add_copies(std::vector<CopyCommand>& list, void* to, const LayoutView& to_layout, const void* from,
-                         const LayoutView& from_layout) {
-    const auto pieces = pieces_of(to_layout, from_layout, kMaxPieces);
+                         const LayoutView& from_layout, std::uint64_t most_pieces = kMaxPieces) {
+    const auto pieces = pieces_of(to_layout, from_layout, most_pieces);
     for (const Piece& piece : pieces.value()) {
       list.push_back(
           {static_cast<std::byte*>(to) + piece.to, static_cast<const std::byte*>(from) + piece.from, piece.bytes});
@@ -200,8 +205,7 @@ class Lowerer {
                                     fault_of(task));
     }
     if (route.choice.path == Path::ll) {
-      task.to = static_cast<std::byte*>(op(index).address);
-      task.to_layout = op(index).layout.view();
+      set_destination(task, index);
       task.grain = task.bytes == 0 ? 1 : grain_of(task.to, task.to_layout, 8);
       task.slots = reinterpret_cast<Line*>(in_.segment->local() + route.slots_offset);
       task.slot_lines = route.slot_lines;
@@ -210,8 +214,7 @@ class Lowerer {
     if (route.choice.path == Path::load) {
       task.started = announcement_of(peer);
       task.flag = word(peer, route.flag_offset);
-      task.to = static_cast<std::byte*>(op(index).address);
-      task.to_layout = op(index).layout.view();
+      set_destination(task, index);
       task.pulls = 1;
       task.from = at_address(route.source_address);
       task.from_layout = route.source_layout;
@@ -222,15 +225,12 @@ class Lowerer {
       std::byte* bounce = in_.segment->local() + route.bounce_offset;
       const Layout plain = Layout::contiguous(task.bytes);
       if (route.transfer.destination.kernel_access) {
-        task.to = static_cast<std::byte*>(op(index).address);
-        task.to_layout = op(index).layout.view();
+        set_destination(task, index);
         task.from = bounce;
         task.from_layout = plain.view();
         task.grain = grain_of_copy(task);
       } else {
-        Task placed = task;
-        set_destination(placed, index);
-        add_copies(program_.after, placed.to, placed.to_layout, bounce, plain.view());
+        add_copies(program_.after, op(index).address, op(index).layout.view(), bounce, plain.view());
       }
     }
     add(lists_.awaits, task);
@@ -289,10 +289,15 @@ class Lowerer {
   void lower_alone(int index, const Op& one) {
     Task task = task_for(index);
     const bool puts = one.kind == OpKind::put;
-    task.to = static_cast<std::byte*>(puts ? one.remote : one.address);
-    task.to_layout = (puts ? one.remote_layout : one.layout).view();
-    task.from = static_cast<std::byte*>(puts ? one.address : one.remote);
-    task.from_layout = (puts ? one.layout : one.remote_layout).view();
+    if (puts) {
+      task.to = static_cast<std::byte*>(one.remote);
+      task.to_layout = one.remote_layout.view();
+      set_source(task, index);
+    } else {
+      set_destination(task, index);
+      task.from = static_cast<std::byte*>(one.remote);
+      task.from_layout = one.remote_layout.view();
+    }
     const auto chain = chain_of_.find(one.peer);
     if (puts && chain != chain_of_.end()) task.chain = chain->second;
     const Path path = (*in_.planned)[static_cast<std::size_t>(index)].path;

@@ -20,8 +20,9 @@ struct CopyCommand {
   std::uint64_t bytes;
 };
 
-// What takes the place of an op's buffer that kernels cannot touch, contiguous. Plain host memory is copied by a host
-// function of the stream, as cudaMemcpyAsync of pageable memory would make the caller wait for the stream.
+// What takes the place of an op's buffer that kernels cannot touch, contiguous: kernels touch it instead. Plain host
+// memory is copied to and from it by a host function of the stream, as cudaMemcpyAsync of pageable memory would make
+// the caller wait for the stream.
 struct StandIn {
   std::byte* data = nullptr;  // null: the op needs none
   bool plain = false;         // for plain host memory: data is pinned

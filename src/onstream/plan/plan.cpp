@@ -63,53 +63,63 @@ Plan::Implementation::~Implementation() {
   Disposal::of_process().hand_over(std::move(resources), std::move(unfinished));
 }
 
-void Plan::launch(Stream stream) {
-  Implementation& it = *implementation_;
-  it.fabric->check();
-  it.check_memory();
-  Device& device = *it.fabric->device();
+// The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
+void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
+  Device& device = *fabric->device();
   const auto copy_all = [&](const std::vector<plan::CopyCommand>& copies) {
     for (const plan::CopyCommand& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
   };
   const auto let_host_copy = [&](std::vector<plan::CopyCommand>& copies) {
     if (!copies.empty()) device.call(&copy_by_host, &copies, stream);
   };
-  const auto slot = it.resources->slots != nullptr ? it.resources->slots->of(stream) : nullptr;
   const auto operate = [&](std::vector<WordOp> plan::Slot::* part) {
-    if (slot != nullptr && !((*slot).*part).empty()) device.operate((*slot).*part, stream);
+    if (slot != nullptr && !(slot->*part).empty()) device.operate(slot->*part, stream);
   };
-  // The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).
-  for (const auto& range : it.prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
-  let_host_copy(it.resources->host_before);
-  copy_all(it.before);
+  for (const auto& range : prefetches) device.prefetch(range.address, range.bytes, device.kind(), stream);
+  let_host_copy(resources->host_before);
+  copy_all(before);
   operate(&plan::Slot::opening);
-  plan::View view = it.view;
-  if (it.brief) {
-    onstream::launch(device, plan::brief_kernel(), *it.brief, {it.blocks, it.threads}, stream);
-  } else if (it.kernels == 1) {
-    onstream::launch(device, plan::kernel(), view, {it.blocks, it.threads}, stream);
-  } else if (it.kernels == 2) {
-    view.ends = 0;
-    onstream::launch(device, plan::kernel(), view, {it.mover_blocks, it.threads}, stream);
+  plan::View first = view;
+  if (brief) {
+    onstream::launch(device, plan::brief_kernel(), *brief, {blocks, threads}, stream);
+  } else if (kernels == 1) {
+    onstream::launch(device, plan::kernel(), first, {blocks, threads}, stream);
+  } else if (kernels == 2) {
+    first.ends = 0;
+    onstream::launch(device, plan::kernel(), first, {mover_blocks, threads}, stream);
   }
   operate(&plan::Slot::gate);
-  copy_all(it.middle);
+  copy_all(middle);
   operate(&plan::Slot::telling);
-  if (it.kernels == 2) {
-    view.begins = 0;
-    view.ends = 1;
-    view.first_block = static_cast<std::uint32_t>(it.mover_blocks);
-    onstream::launch(device, plan::kernel(), view, {it.blocks - it.mover_blocks, it.threads}, stream);
+  if (kernels == 2) {
+    plan::View second = view;
+    second.begins = 0;
+    second.first_block = static_cast<std::uint32_t>(mover_blocks);
+    onstream::launch(device, plan::kernel(), second, {blocks - mover_blocks, threads}, stream);
   }
   operate(&plan::Slot::closing);
-  copy_all(it.after);
-  let_host_copy(it.resources->host_after);
-  if (auto event = it.fabric->note_use(stream)) {
-    it.launches.note(stream, std::move(event));
-  } else {
+  copy_all(after);
+  let_host_copy(resources->host_after);
+}
+
+void Plan::launch(Stream stream) {
+  Implementation& it = *implementation_;
+  it.fabric->check();
+  it.check_memory();
+  const auto slot = it.resources->slots != nullptr ? it.resources->slots->of(stream) : nullptr;
+  // What was enqueued uses what the plan holds: kept, also if a later part fails.
+  const auto keep = [&] {
+    if (auto event = it.fabric->note_use(stream)) return it.launches.note(stream, std::move(event));
     using Kept = std::pair<std::shared_ptr<plan::Resources>, std::shared_ptr<const plan::Slot>>;
-    device.retain(stream, std::make_shared<const Kept>(it.resources, slot));  // the slot goes first
+    it.fabric->device()->retain(stream, std::make_shared<const Kept>(it.resources, slot));  // the slot goes first
+  };
+  try {
+    it.enqueue(stream, slot.get());
+  } catch (...) {
+    keep();
+    throw;
   }
+  keep();
 }
 
 const std::string& Plan::name() const { return implementation_->name; }

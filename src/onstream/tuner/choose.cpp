@@ -41,8 +41,7 @@ std::string why_impossible(Path path, const Transfer& t) {
       if (t.pieces == 0) return concat("the layouts fall into more than ", kMaxPieces, " contiguous pieces");
       return "";
     case Path::memop:
-      // A copy of pageable memory makes the host wait for the stream, and the stream may wait for a peer.
-      if (!t.source.kernel_access) return concat(untouchable, "the source: it is plain host memory");
+      if (!t.source.kernel_access) return concat(untouchable, "the source");
       return why_impossible(Path::copy, t);
     case Path::stage:
       if ((!t.source.kernel_access || !t.destination.kernel_access) && t.pieces == 0) {

@@ -14,7 +14,7 @@ namespace onstream {
 
 // One end of a transfer.
 struct End {
-  bool kernel_access = true;  // its own rank's kernels may touch the memory
+  bool kernel_access = true;  // its own rank's kernels may touch the memory, or what a plan puts in its place
   bool exposed = false;       // the other rank may load and store it
   std::string why_not;        // when not exposed
 };

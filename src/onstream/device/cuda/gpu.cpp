@@ -146,22 +146,22 @@ void Gpu::read_properties() {
 
 // By making some: a driver that can may not be allowed to. An older driver does not know the question.
 void Gpu::try_host_memory() {
+  constexpr auto kCan = CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
   int can = 0;
-  if (driver().device_get_attribute(&can, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device_) !=
-          CUDA_SUCCESS ||
-      can == 0 || !exports_by_fd_) {
-    return;
+  std::string why_not = "the driver does not hand out host memory";
+  if (driver().device_get_attribute(&can, kCan, device_) == CUDA_SUCCESS && can != 0) {
+    numa_node_ = attribute_value(device_, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+    try {
+      if (numa_node_ >= 0) static_cast<void>(DriverRange::create(*this, DriverRange::Home::host, 1));
+      maps_host_memory_ = numa_node_ >= 0;
+      why_not = "it is near no NUMA node";
+    } catch (const Error& error) {
+      why_not = error.what();
+    }
   }
-  numa_node_ = attribute_value(device_, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
-  if (numa_node_ < 0) return;
-  try {
-    static_cast<void>(DriverRange::create(*this, DriverRange::Home::host, 1));
-    maps_host_memory_ = true;
-  } catch (const Error& error) {
-    log(LogLevel::info, "pinned memory is registered with GPU ", ordinal_,
-        " piece by piece, and letting go of it waits for ",
-        "running kernels, as the driver hands out none: ", error.what());
-  }
+  if (maps_host_memory_) return;
+  log(LogLevel::info, "GPU ", ordinal_,
+      ": pinned memory is registered, and letting go of it waits for kernels: ", why_not);
 }
 
 void Gpu::find_peers() {

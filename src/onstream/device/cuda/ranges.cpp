@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -23,7 +24,8 @@ std::size_t round_up(std::size_t bytes, std::size_t unit, const char* what) {
 }
 
 CUmemLocation gpu_at(int ordinal) { return {CU_MEM_LOCATION_TYPE_DEVICE, {ordinal}}; }
-CUmemLocation host_near(const Gpu& gpu) { return {CU_MEM_LOCATION_TYPE_HOST_NUMA, {gpu.numa_node()}}; }
+// An importer need not know its node: any stands for the host.
+CUmemLocation host_near(const Gpu& gpu) { return {CU_MEM_LOCATION_TYPE_HOST_NUMA, {std::max(0, gpu.numa_node())}}; }
 
 std::string text_of(const CUmemLocation& location) {
   return concat(location.type == CU_MEM_LOCATION_TYPE_DEVICE ? "GPU " : "the host's NUMA node ", location.id);
@@ -141,7 +143,7 @@ Fd DriverRange::export_fd() const {
   const ControlPath path(*gpu_);
   int fd = -1;
   check(driver().mem_export(&fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0), "exporting ",
-        human_bytes(bytes_), " of GPU ", gpu_->ordinal());
+        human_bytes(bytes_), home_ == Home::gpu ? " of GPU " : " of pinned memory of GPU ", gpu_->ordinal());
   return Fd(fd);
 }
 

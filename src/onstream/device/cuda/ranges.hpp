@@ -16,7 +16,7 @@
 namespace onstream::cuda {
 
 // Physical memory that the driver maps into this process (its virtual memory management). Unlike all other kinds it is
-// let go without waiting for running kernels, so nothing else may be freed while they wait (docs/decisions/0005).
+// let go without waiting for running kernels (docs/decisions/0005).
 class DriverRange {
  public:
   // The GPU's own memory, or the host's, on the NUMA node next to the GPU.
