@@ -341,7 +341,7 @@ CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
   device->destroy_stream(second);
 }
 
-// Where it does hand some out, allocate() takes the other way, so this one is tried by itself.
+// Where the driver does hand some out, allocate() takes the other way, so this one is tried by itself.
 CASE(pinned_memory_in_a_file_serves_where_the_driver_hands_out_none) {
   const std::shared_ptr<Device> device = gpu();
   cuda::Gpu& gpu = cuda::Gpu::of(device->index());

@@ -22,9 +22,11 @@ class CopiesBeside {
  public:
   ONSTREAM_BODY CopiesBeside(const Group& group, std::byte* to, const std::byte* from, std::uint64_t bytes,
                              std::uint64_t for_peers)
-      : group_(group), to_(to), from_(from), left_(to == from ? 0 : bytes) {
-    own_for_each_ = for_peers == 0 ? 0 : static_cast<float>(left_) / static_cast<float>(for_peers);
-  }
+      : group_(group),
+        to_(to),
+        from_(from),
+        left_(to == from ? 0 : bytes),
+        own_for_each_(for_peers == 0 ? 0 : static_cast<float>(left_) / static_cast<float>(for_peers)) {}
 
   ONSTREAM_BODY void to_peer(std::byte* to, const std::byte* from, std::uint64_t bytes) {
     const auto blocks = static_cast<std::uint64_t>(group_.blocks());
@@ -88,7 +90,7 @@ struct BulkMove {
     }
     if (!session.failed() && meeting.open(at, longest, direct != 0)) {
       if (!meeting.direct()) {
-        keep_own(group);
+        own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
       } else if (rounds != 0) {
         broadcast(group, session, meeting);
@@ -105,10 +107,6 @@ struct BulkMove {
   ONSTREAM_BODY CopiesBeside<Group> own_beside(const Group& group, std::uint64_t for_peers) const {
     const Portion& own = portions[view.rank];
     return {group, output + own.receive_offset, input + own.send_offset, own.send_bytes, for_peers};
-  }
-  template <class Group>
-  ONSTREAM_BODY void keep_own(const Group& group) const {
-    own_beside(group, 0).finish();
   }
 
   // Everybody begins with another peer.

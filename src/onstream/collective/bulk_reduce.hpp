@@ -157,16 +157,20 @@ struct BulkReduce {
     if (adds == 0) return;  // an exclusive scan's first rank
     if constexpr (kSerial<Group>) {
       add_up_serial(group, meeting, piece);
-    } else if (!Sum::kAddsInPlace || !Sum::sums(op) || view.size > kNear) {
-      add_up_many(group, meeting, piece, begin, step);
-    } else if (grain_of_all(meeting, piece) < kGpuPack) {
-      add_up_few<kNear, 1, std::uint32_t>(group, meeting, piece, begin, step);
-    } else if (view.size == 2) {
-      add_up_few<2, 4, Pack<kGpuPack>>(group, meeting, piece, begin, step);
-    } else if (view.size <= 4) {
-      add_up_few<4, 3, Pack<kGpuPack>>(group, meeting, piece, begin, step);
     } else {
-      add_up_few<kNear, 1, Pack<kGpuPack>>(group, meeting, piece, begin, step);
+      const bool few = Sum::kAddsInPlace && Sum::sums(op) && view.size <= kNear;
+      const std::uint32_t grain = few ? grain_of_all(meeting, piece) : 0;
+      if (grain < sizeof(std::uint32_t)) {
+        add_up_many(group, meeting, piece, begin, step);
+      } else if (grain < kGpuPack) {
+        add_up_few<kNear, 1, std::uint32_t>(group, meeting, piece, begin, step);
+      } else if (view.size == 2) {
+        add_up_few<2, 4, Pack<kGpuPack>>(group, meeting, piece, begin, step);
+      } else if (view.size <= 4) {
+        add_up_few<4, 3, Pack<kGpuPack>>(group, meeting, piece, begin, step);
+      } else {
+        add_up_few<kNear, 1, Pack<kGpuPack>>(group, meeting, piece, begin, step);
+      }
     }
   }
 
@@ -189,7 +193,7 @@ struct BulkReduce {
 
   // Plain sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a
   // thread, by accesses of a Word. No call and no branch between the loads, so that all of them leave before the first
-  // is waited for. What is not whole packs, at a Word's alignment, is left to add_up_many().
+  // is waited for. A last, shorter pack is left to add_up_many().
   template <int kRanks, int kPacks, class Word, class Group>
   ONSTREAM_BODY void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
                                 std::uint64_t begin, std::uint64_t step) const {
@@ -197,7 +201,6 @@ struct BulkReduce {
     const Sixteen* from[kRanks];
     Sixteen* to[kRanks];
     Factor by[kRanks];
-    std::uint64_t all = 0;  // addresses, for the grain
     ONSTREAM_UNROLL
     for (int k = 0; k < kRanks; ++k) {
       const std::uint32_t rank = static_cast<std::uint32_t>(k);
@@ -206,9 +209,8 @@ struct BulkReduce {
       from[k] = reinterpret_cast<const Sixteen*>(adds_it ? source(meeting, piece, rank) : 0);
       to[k] = reinterpret_cast<Sixteen*>(wants_it ? target(meeting, piece, rank) : 0);
       by[k] = adds_it ? factor_of(meeting, rank) : 0;
-      all |= reinterpret_cast<std::uint64_t>(from[k]) | reinterpret_cast<std::uint64_t>(to[k]);
     }
-    const std::uint64_t whole = grain_of(all) >= sizeof(Word) ? piece.bytes / kGpuPack : 0;
+    const std::uint64_t whole = piece.bytes / kGpuPack;
     const ReduceOp reduction = op;  // registers, as the arguments lie in memory
     const std::uint32_t ranks = view.size;
     for (; begin < whole; begin += kPacks * step) {
@@ -244,11 +246,8 @@ struct BulkReduce {
         }
       }
     }
-    // The flights of a thread need not end where the packs do; the pack that follows them all is somebody's.
-    const std::uint64_t packs = (piece.bytes + kGpuPack - 1) / kGpuPack;
-    if (whole == packs) return;
-    if (whole == 0) return add_up_many(group, meeting, piece, begin, step);
-    if (begin % step == whole % step) add_up_many(group, meeting, piece, whole, step);
+    // The flights of a thread need not end where the packs do; the shorter pack behind them all is somebody's.
+    if (piece.bytes % kGpuPack != 0 && begin % step == whole % step) add_up_many(group, meeting, piece, whole, step);
   }
 
   // By any reduction of any number of ranks, one after the other.

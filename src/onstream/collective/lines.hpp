@@ -70,22 +70,8 @@ struct LineWork {
   ONSTREAM_BODY bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
                              std::uint64_t from, std::uint64_t unit, const Take& take) const {
     Arriving<kBytes> arriving[kAtOnce];
-    const Line* const slots = session.slot(here, first);
-    const auto missing = [&] {
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) {
-        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (has(from, peer)) arriving[k].look(group, slots + session.distance(k), unit);
-      }
-      std::uint64_t absent = 0;
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kAtOnce; ++k) {
-        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (has(from, peer) && !arriving[k].is_here(session.flag())) absent |= only(peer);
-      }
-      return absent;
-    };
-    if (!session.await_all(missing)) return false;
+    const auto awaited = [&](std::uint32_t peer) { return has(from, peer); };
+    if (!await_packs(group, session, session.slot(here, first), first, unit, awaited, arriving)) return false;
     ONSTREAM_UNROLL
     for (int k = 0; k < kAtOnce; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
     return true;
@@ -109,16 +95,27 @@ struct LineWork {
   template <int kRanks, int kBytes, class Group>
   ONSTREAM_BODY bool receive_from_all(const Group& group, Session<Group>& session, const Line* slots,
                                       std::uint64_t unit, Arriving<kBytes> (&arriving)[kRanks]) const {
+    const auto awaited = [&](std::uint32_t peer) { return peer != view.rank; };
+    return await_packs(group, session, slots, 0, unit, awaited, arriving);
+  }
+
+ private:
+  // Waits for one unit of those of kCount ranks, from `first` on, that awaited(peer) names; `slots` is the first's.
+  template <int kCount, int kBytes, class Group, class Awaited>
+  ONSTREAM_BODY bool await_packs(const Group& group, Session<Group>& session, const Line* slots, std::uint32_t first,
+                                 std::uint64_t unit, const Awaited& awaited,
+                                 Arriving<kBytes> (&arriving)[kCount]) const {
     const auto missing = [&] {
       ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        if (static_cast<std::uint32_t>(k) != view.rank) arriving[k].look(group, slots + session.distance(k), unit);
+      for (int k = 0; k < kCount; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (awaited(peer)) arriving[k].look(group, slots + session.distance(k), unit);
       }
       std::uint64_t absent = 0;
       ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        const bool awaited = static_cast<std::uint32_t>(k) != view.rank;
-        if (awaited && !arriving[k].is_here(session.flag())) absent |= std::uint64_t{1} << k;
+      for (int k = 0; k < kCount; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (awaited(peer) && !arriving[k].is_here(session.flag())) absent |= only(peer);
       }
       return absent;
     };

@@ -51,17 +51,10 @@ ONSTREAM_BODY Pack<16> load_words(const Pack<16>* from) {
   if constexpr (sizeof(Word) == 16) {
     return *from;
   } else {
-    constexpr int kEach = sizeof(std::uint64_t) / sizeof(Word);
-    const auto* words = reinterpret_cast<const Word*>(from);
+    const auto* bytes = reinterpret_cast<const std::byte*>(from);
     Pack<16> pack;
-    ONSTREAM_UNROLL
-    for (int i = 0; i < 2; ++i) {
-      pack.words[i] = 0;
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kEach; ++k) {
-        pack.words[i] |= static_cast<std::uint64_t>(words[i * kEach + k]) << (8 * sizeof(Word) * k);
-      }
-    }
+    pack.words[0] = gather_words<Word>(bytes, 8);
+    pack.words[1] = gather_words<Word>(bytes + 8, 8);
     return pack;
   }
 }
@@ -70,12 +63,9 @@ ONSTREAM_BODY void store_words(Pack<16>* to, const Pack<16>& pack) {
   if constexpr (sizeof(Word) == 16) {
     *to = pack;
   } else {
-    constexpr int kEach = sizeof(std::uint64_t) / sizeof(Word);
-    auto* words = reinterpret_cast<Word*>(to);
-    ONSTREAM_UNROLL
-    for (int i = 0; i < 2 * kEach; ++i) {
-      words[i] = static_cast<Word>(pack.words[i / kEach] >> (8 * sizeof(Word) * (i % kEach)));
-    }
+    auto* bytes = reinterpret_cast<std::byte*>(to);
+    scatter_words<Word>(bytes, pack.words[0], 8);
+    scatter_words<Word>(bytes + 8, pack.words[1], 8);
   }
 }
 

@@ -82,7 +82,10 @@ class Build {
         out.path = path_from(fabric_->parameters().path);
         out.wanted_by = "set by parameter path";
       }
-      if (out.bytes > 0) out.kernel_access = is_plain(op) || kernels_touch(op) ? 1 : 0;  // plain: its stand-in
+      if (out.bytes > 0) {
+        const MemoryInfo info = fabric_->device()->inspect(op.address);
+        out.kernel_access = info.kernel_access || is_plain(info) ? 1 : 0;  // plain: its stand-in
+      }
     }
     return out;
   }
@@ -239,11 +242,7 @@ class Build {
     return static_cast<int>(std::min<std::int64_t>(allowed, plan::kMostParts));
   }
 
-  bool kernels_touch(const Op& op) const { return fabric_->device()->inspect(op.address).kernel_access; }
-  bool is_plain(const Op& op) const {
-    const MemoryInfo info = fabric_->device()->inspect(op.address);
-    return !info.kernel_access && info.kind == MemoryKind::host;
-  }
+  static bool is_plain(const MemoryInfo& info) { return !info.kernel_access && info.kind == MemoryKind::host; }
 
   // For all plain buffers, and for sources of other kinds that kernels are to read and cannot.
   std::vector<plan::StandIn> make_stand_ins() {
@@ -266,7 +265,8 @@ class Build {
     std::vector<std::size_t> untouchable;
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       const Op& op = ops_[i];
-      if (is_transfer(op.kind) && op.layout.bytes() > 0 && is_plain(op)) plain.push_back(i);
+      if (!is_transfer(op.kind) || op.layout.bytes() == 0) continue;
+      if (is_plain(fabric_->device()->inspect(op.address))) plain.push_back(i);
     }
     for (const Route& route : routes_) {
       const Path path = route.choice.path;

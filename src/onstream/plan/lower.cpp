@@ -67,45 +67,47 @@ class Lowerer {
 
   const StandIn& stand_in(int index) const { return (*in_.stand_ins)[static_cast<std::size_t>(index)]; }
 
-  // The source as whoever moves it can read it: the buffer itself, or what stands in for it.
-  void set_source(Task& task, int index) {
-    const StandIn& other = stand_in(index);
-    const Op& it = op(index);
-    task.from = static_cast<std::byte*>(it.address);
-    task.from_layout = it.layout.view();
-    if (other.data == nullptr) return;
-    const Layout whole = Layout::contiguous(it.layout.bytes());
-    if (other.plain) {
-      add_copies(program_.host_before, other.data, whole.view(), it.address, it.layout.view(), kAnyPieces);
-    } else {
-      add_copies(program_.before, other.data, whole.view(), it.address, it.layout.view());
-    }
-    task.from = other.data;
-    task.from_layout = whole.view();
+  // Memory and how an op's bytes lie in it.
+  struct Place {
+    std::byte* data;
+    LayoutView layout;
+  };
+  Place buffer_of(int index) const { return {static_cast<std::byte*>(op(index).address), op(index).layout.view()}; }
+  // The buffer as whoever moves it can touch it: itself, or what stands in for it.
+  Place place_of(int index) const {
+    std::byte* const other = stand_in(index).data;
+    if (other == nullptr) return buffer_of(index);
+    return {other, Layout::contiguous(op(index).layout.bytes()).view()};
   }
 
-  // Where copies for an op of this rank go: the buffer itself, or what stands in for it, from where the host takes it.
-  void set_destination(Task& task, int index) {
+  void set_source(Task& task, int index) {
+    const Place place = place_of(index);
+    task.from = place.data;
+    task.from_layout = place.layout;
     const StandIn& other = stand_in(index);
-    const Op& it = op(index);
-    task.to = static_cast<std::byte*>(it.address);
-    task.to_layout = it.layout.view();
     if (other.data == nullptr) return;
-    const Layout whole = Layout::contiguous(it.layout.bytes());
-    add_copies(program_.host_after, it.address, it.layout.view(), other.data, whole.view(), kAnyPieces);
-    task.to = other.data;
-    task.to_layout = whole.view();
+    add_copies(other.plain ? program_.host_before : program_.before, place, buffer_of(index),
+               other.plain ? kAnyPieces : kMaxPieces);
+  }
+
+  // What the host takes from a stand-in when the launch is through.
+  void set_destination(Task& task, int index) {
+    const Place place = place_of(index);
+    task.to = place.data;
+    task.to_layout = place.layout;
+    if (stand_in(index).data != nullptr) add_copies(program_.host_after, buffer_of(index), place, kAnyPieces);
   }
 
   static constexpr std::uint64_t kAnyPieces = std::uint64_t{1} << 40;  // the host's copies have no commands to save
 
-  static void add_copies(std::vector<CopyCommand>& list, void* to, const LayoutView& to_layout, const void* from,
-                         const LayoutView& from_layout, std::uint64_t most_pieces = kMaxPieces) {
-    const auto pieces = pieces_of(to_layout, from_layout, most_pieces);
-    for (const Piece& piece : pieces.value()) {
-      list.push_back(
-          {static_cast<std::byte*>(to) + piece.to, static_cast<const std::byte*>(from) + piece.from, piece.bytes});
-    }
+  static void add_copies(std::vector<CopyCommand>& list, const Place& to, const Place& from,
+                         std::uint64_t most_pieces = kMaxPieces) {
+    const auto pieces = pieces_of(to.layout, from.layout, most_pieces);
+    for (const Piece& piece : pieces.value()) list.push_back({to.data + piece.to, from.data + piece.from, piece.bytes});
+  }
+  // Between what a task moves, for an engine in the kernel's place.
+  void add_middle_copies(const Task& task) {
+    if (task.bytes > 0) add_copies(program_.middle, {task.to, task.to_layout}, {task.from, task.from_layout});
   }
 
   void add(std::vector<std::uint32_t>& list, const Task& task) {
@@ -164,7 +166,7 @@ class Lowerer {
     Task placed = task;
     set_source(placed, route.edge.source_op);
     set_store_destination(placed, route);
-    if (task.bytes > 0) add_copies(program_.middle, placed.to, placed.to_layout, placed.from, placed.from_layout);
+    add_middle_copies(placed);
     if (route.local()) return;
     add(lists_.moves, task);
     task.started = nullptr;
@@ -176,7 +178,7 @@ class Lowerer {
   void lower_memop_source(const Route& route, Task task) {
     set_source(task, route.edge.source_op);
     set_store_destination(task, route);
-    if (task.bytes > 0) add_copies(program_.middle, task.to, task.to_layout, task.from, task.from_layout);
+    add_middle_copies(task);
     if (route.local()) return;
     program_.words.send(stream_word(in_.rank, route.ready_offset),
                         stream_word(route.edge.destination_rank, route.done_offset), fault_of(task));
@@ -230,7 +232,7 @@ class Lowerer {
         task.from_layout = plain.view();
         task.grain = grain_of_copy(task);
       } else {
-        add_copies(program_.after, op(index).address, op(index).layout.view(), bounce, plain.view());
+        add_copies(program_.after, buffer_of(index), {bounce, plain.view()});
       }
     }
     add(lists_.awaits, task);
@@ -302,7 +304,7 @@ class Lowerer {
     if (puts && chain != chain_of_.end()) task.chain = chain->second;
     const Path path = (*in_.planned)[static_cast<std::size_t>(index)].path;
     if (path != Path::copy && path != Path::memop) return add_move(task);
-    if (task.bytes > 0) add_copies(program_.middle, task.to, task.to_layout, task.from, task.from_layout);
+    add_middle_copies(task);
     task.to = task.from = nullptr;
     if (path == Path::copy || task.chain != kNone) add(lists_.raises, task);
   }
