@@ -21,6 +21,29 @@ StatedOp stated(OpKind kind, int peer, std::uint64_t bytes, int lane = 0, std::s
   return op;
 }
 
+plan::StatedCall call_of(std::string words, std::vector<std::int32_t> ranks, std::vector<std::uint64_t> gives = {},
+                         std::vector<std::uint64_t> takes = {}) {
+  plan::StatedCall call;
+  call.words = std::move(words);
+  call.ranks = std::move(ranks);
+  call.gives = std::move(gives);
+  call.takes = std::move(takes);
+  return call;
+}
+
+// What is wrong with such calls, one list a rank.
+std::string wrong(std::vector<std::vector<plan::StatedCall>> calls) {
+  std::vector<Statement> all;
+  for (auto& one : calls) {
+    Statement statement;
+    statement.calls = std::move(one);
+    all.push_back(std::move(statement));
+  }
+  std::string text;
+  for (const std::string& problem : plan::match_calls(all)) text += problem + "\n";
+  return text;
+}
+
 std::vector<Statement> statements(std::vector<std::vector<StatedOp>> ops) {
   std::vector<Statement> all;
   for (auto& one : ops) {
@@ -83,9 +106,43 @@ CASE(a_statement_survives_its_travel) {
   statement.problems = "none";
   statement.ops = {stated(OpKind::send, 1, 64, 3, "halo x+"), stated(OpKind::recv, 2, 0)};
   statement.ops[0].layout = Layout::strided(8, {8}, {64}).view();
+  statement.calls = {call_of("all_reduce", {0, 2}), call_of("all_to_all_v", {1, 0}, {3, 4}, {5, 6})};
+  statement.calls[1].team = 9;
   const Statement back = plan::unpack(plan::pack(statement));
   CHECK(back.name == "exchange" && back.number == 7 && back.device == "a/host/0" && back.problems == "none");
   CHECK(back.ops.size() == 2 && back.ops[0].note == "halo x+" && back.ops[0].layout.strides[0] == 64);
+  CHECK(back.calls.size() == 2 && back.calls[0].words == "all_reduce" && back.calls[0].ranks[1] == 2);
+  CHECK(back.calls[1].team == 9 && back.calls[1].gives[1] == 4 && back.calls[1].takes[0] == 5);
+}
+
+CASE(calls_of_overlapping_teams_meet_where_some_order_serves_all) {
+  const auto all = call_of("sum", {0, 1, 2});
+  const auto left = call_of("max", {0, 1});
+  const auto right = call_of("min", {2, 1});
+  CHECK(wrong({{}, {}}).empty());
+  CHECK(wrong({{left, all}, {left, right, all}, {right, all}}).empty());
+  CHECK(wrong({{all, left}, {left, all}, {all}}) ==
+        "rank 0 collective 0: sum of ranks 0 1 2 does not meet rank 1 collective 0: max of ranks 0 1\n"
+        "rank 1 collective 0: max of ranks 0 1 does not meet rank 0 collective 0: sum of ranks 0 1 2\n"
+        "rank 2 collective 0: sum of ranks 0 1 2 does not meet rank 1 collective 0: max of ranks 0 1\n");
+  CHECK(wrong({{left, left}, {left}}) ==
+        "rank 0 collective 1: max of ranks 0 1: rank 1 has none that is left to meet it\n");
+}
+
+CASE(calls_that_name_ranks_wrongly_are_told) {
+  CHECK(wrong({{call_of("sum", {0, 7})}}) ==
+        "rank 0 collective 0: sum of ranks 0 7 names ranks that cannot be a team of it\n");
+  CHECK(wrong({{call_of("sum", {0, 0})}}) ==
+        "rank 0 collective 0: sum of ranks 0 0 names ranks that cannot be a team of it\n");
+  CHECK(wrong({{call_of("sum", {1})}, {call_of("sum", {1})}}) ==
+        "rank 0 collective 0: sum of ranks 1 names ranks that cannot be a team of it\n");
+}
+
+CASE(bytes_between_two_ends_of_a_call_are_compared) {
+  const auto first = call_of("v", {0, 1}, {8, 16}, {8, 24});
+  CHECK(wrong({{first}, {call_of("v", {0, 1}, {24, 0}, {16, 0})}}).empty());
+  CHECK(wrong({{first}, {call_of("v", {0, 1}, {24, 0}, {12, 0})}}) ==
+        "v: rank 0 gives rank 1 16 B, which expects 12\n");
 }
 
 CASE(a_broken_statement_is_refused) {

@@ -100,6 +100,10 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
   fabric.barrier("the memory of collectives");  // nobody writes before all have set theirs up
 }
 
+std::size_t Channel::slot_bytes(const Parameters& parameters, std::size_t ranks) {
+  return slot_lines_of(parameters, std::max<std::size_t>(1, ranks)) * kLineData;
+}
+
 std::size_t Channel::device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
 
 }  // namespace onstream::collective

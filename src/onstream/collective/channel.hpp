@@ -22,8 +22,12 @@ class Channel {
   // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
   Channel(Fabric& fabric, const std::vector<int>& ranks, int number);
 
+  // Of data in one slot of a channel of so many ranks.
+  static std::size_t slot_bytes(const Parameters& parameters, std::size_t ranks);
+
   const View& view() const { return view_; }
-  int block_limit() const { return block_limit_; }  // the least of all ranks
+  std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
+  int block_limit() const { return block_limit_; }                    // the least of all ranks
   std::size_t device_bytes() const;
 
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call

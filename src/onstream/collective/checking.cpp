@@ -11,23 +11,29 @@ namespace {
 
 constexpr std::size_t kWordsBytes = 256;  // of one rank
 
+}  // namespace
+
 std::string words_of(const CollectiveCall& call) {
   std::string words = name_of(call.kind);
-  if (call.kind == OpKind::barrier) return words;
+  if (call.kind == OpKind::barrier) {
+    return call.algorithm == Algorithm::automatic ? words : words + concat(", by ", name_of(call.algorithm));
+  }
   if (call.kind == OpKind::all_gather_v) {
     words += concat(" of ", name_of(call.type), ", counts");
     for (const std::size_t count : call.receive_counts) words += concat(" ", count);
     return words;
   }
   if (call.kind == OpKind::all_to_all_v) return words + concat(" of ", name_of(call.type));
+  if (call.combine) {
+    words += concat(" of ", call.count, " elements of ", call.element_bytes, " B by a function");
+    return has_root(call.kind) ? words + concat(", root ", call.root) : words;
+  }
   words += concat(" of ", call.count, " ", name_of(call.type));
   if (has_op(call.kind)) words += concat(" ", name_of(call.op));
   if (has_root(call.kind)) words += concat(", root ", call.root);
   if (call.algorithm != Algorithm::automatic) words += concat(", by ", name_of(call.algorithm));
   return words;
 }
-
-}  // namespace
 
 Checking::Checking(Device& device, std::vector<int> ranks, int rank, Run run)
     : ranks_(std::move(ranks)),

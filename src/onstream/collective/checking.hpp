@@ -14,6 +14,9 @@
 
 namespace onstream::collective {
 
+// What a person reads of a call, and all its ranks say alike: "all_reduce of 4 float64 sum".
+std::string words_of(const CollectiveCall& call);
+
 class Checking {
  public:
   // Runs a collective on the channel of the checked one, and waits for it.

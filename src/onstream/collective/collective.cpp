@@ -13,7 +13,9 @@
 #include "onstream/collective/launching.hpp"
 #include "onstream/collective/neighbourhood.hpp"
 #include "onstream/collective/own_reduction.hpp"
+#include "onstream/collective/portions.hpp"
 #include "onstream/collective/runner.hpp"
+#include "onstream/plan/planned_call.hpp"
 
 namespace onstream {
 
@@ -36,6 +38,7 @@ class Collective::Implementation {
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }
   const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
+  void drain() noexcept { runner_.drain(); }
 
   // Collective over the world.
   void make_channels(int count) {
@@ -53,7 +56,7 @@ class Collective::Implementation {
     Channel& channel = channel_of(call.channel);
     compare(call);
     if (has_nothing_to_do(call)) return;
-    const CollectiveCall asked = with_choice(channel, call);
+    const CollectiveCall asked = with_choice(call);
     if (asked.algorithm == Algorithm::copy) return copy(channel, asked, stream);
     const Launching work = prepare(channel, asked);
     const std::lock_guard lock(channel.order.mutex);
@@ -70,14 +73,39 @@ class Collective::Implementation {
     run_and_wait(channel, call);
   }
 
+  // --- for plans ---
+
+  void check_planned(const CollectiveCall& call) const {
+    check(call.combine ? collective::OwnReduction::in_bytes(call) : call);
+    if (!call.combine) (void)with_choice(call);
+  }
+  // How a rank names it to the others, with the algorithm that it takes.
+  plan::StatedCall state(const CollectiveCall& call) const {
+    const CollectiveCall asked = call.combine ? call : with_choice(call);
+    plan::StatedCall stated;
+    stated.words = concat(collective::words_of(asked), ", channel ", call.channel);
+    if (is_team_) stated.team = channels_.front()->number();
+    stated.ranks.assign(ranks_.begin(), ranks_.end());
+    if (call.kind != OpKind::all_to_all_v) return stated;
+    for (int peer = 0; peer < size(); ++peer) {
+      const collective::Portion portion = collective::portion_of(call, rank_, peer);
+      stated.gives.push_back(portion.send_bytes);
+      stated.takes.push_back(portion.receive_bytes);
+    }
+    return stated;
+  }
+  void open(const CollectiveCall& call) {
+    Channel& channel = channel_of(call.channel);
+    const bool by_copy = !call.combine && with_choice(call).algorithm == Algorithm::copy;
+    if (by_copy) (void)copies_of(channel, call.channel);
+  }
+
   std::string explain(const CollectiveCall& call) const {
     if (call.combine) {
       const collective::OwnReduction own(fabric_, call, rank_, size());
       return "a reduction of your own behind " + explain(own.move());
     }
-    const std::size_t ranks = ranks_.size();
-    const auto slots = static_cast<std::size_t>(fabric_->parameters().collective_bytes) / (4 * ranks);
-    return collective::explain(with_algorithm(call), machine(slots));
+    return collective::explain(with_algorithm(call), machine());
   }
 
   std::size_t device_bytes() const {
@@ -88,7 +116,11 @@ class Collective::Implementation {
   }
 
  private:
-  Machine machine(std::size_t slot_bytes) const { return {device_->kind(), rank_, size(), slot_bytes}; }
+  friend class Collective::Prepared;
+
+  Machine machine() const {
+    return {device_->kind(), rank_, size(), Channel::slot_bytes(fabric_->parameters(), ranks_.size())};
+  }
 
   // --- arguments ---
 
@@ -174,10 +206,8 @@ class Collective::Implementation {
     const std::string& asked = fabric_->parameters().collective_algorithm;
     if (call.algorithm != Algorithm::automatic || asked == "auto") return call;
     const Algorithm algorithm = algorithm_of(asked);
-    const std::size_t ranks = ranks_.size();
-    const auto slots = static_cast<std::size_t>(fabric_->parameters().collective_bytes) / (4 * ranks);
     for (const collective::AlgorithmRow& row : collective::algorithms()) {
-      if (row.algorithm == algorithm && row.why_not(call, machine(slots)).empty()) call.algorithm = algorithm;
+      if (row.algorithm == algorithm && row.why_not(call, machine()).empty()) call.algorithm = algorithm;
     }
     return call;
   }
@@ -201,10 +231,15 @@ class Collective::Implementation {
     const Launching work = own->reduction(channel.view());
     const std::lock_guard lock(channel.order.mutex);
     if (work.kernel != nullptr) runner_.enqueue(channel.order, *stream, work);
-    if (device_->capturing(*stream)) return device_->retain(*stream, own);
-    const std::lock_guard list_lock(mutex_);
+    keep(own, channel.order, *stream);
+  }
+
+  // Until the stream, or the graph, is through.
+  void keep(const std::shared_ptr<const collective::OwnReduction>& own, const collective::Order& order, Stream stream) {
+    if (device_->capturing(stream)) return device_->retain(stream, own);
+    const std::lock_guard lock(mutex_);
     std::erase_if(own_reductions_, [](const auto& one) { return one.first->done(); });
-    own_reductions_.emplace_back(channel.order.newest, own);
+    own_reductions_.emplace_back(order.newest, own);
   }
 
   Channel& channel_of(int number) {
@@ -220,10 +255,9 @@ class Collective::Implementation {
   }
 
   // With the algorithm that it takes.
-  CollectiveCall with_choice(const Channel& channel, const CollectiveCall& call) const {
+  CollectiveCall with_choice(const CollectiveCall& call) const {
     CollectiveCall asked = with_algorithm(call);
-    const std::size_t slot_bytes = channel.view().slot_lines * kLineData;
-    asked.algorithm = collective::choose(asked, machine(slot_bytes)).algorithm;
+    asked.algorithm = collective::choose(asked, machine()).algorithm;
     return asked;
   }
 
@@ -231,17 +265,19 @@ class Collective::Implementation {
     return collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm);
   }
 
-  // The hosts of all ranks come here in the same order, one call after the other.
+  // The hosts of all ranks come to these two in the same order, one call after the other.
+  collective::Copies& copies_of(Channel& channel, int number) {
+    if (channel.copies == nullptr) channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
+    return *channel.copies;
+  }
   void copy(Channel& channel, const CollectiveCall& call, Stream stream) {
     const std::lock_guard lock(channel.order.mutex);
-    if (channel.copies == nullptr) {
-      channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, call.channel);
-    }
-    runner_.enqueue(channel.order, stream, [&] { channel.copies->enqueue(*fabric_, call, stream); });
+    const collective::Copies::Work work = copies_of(channel, call.channel).prepare(*fabric_, call);
+    runner_.enqueue(channel.order, stream, [&] { channel.copies->enqueue(*device_, work, stream); });
   }
 
   void run_and_wait(Channel& channel, const CollectiveCall& call) {
-    const CollectiveCall asked = with_choice(channel, call);
+    const CollectiveCall asked = with_choice(call);
     if (asked.algorithm == Algorithm::copy) {
       const StreamPool::Lease stream = runner_.lease();
       copy(channel, asked, stream.get());
@@ -265,6 +301,101 @@ class Collective::Implementation {
   collective::Runner runner_;
 };
 
+// What a plan launches. Prepared once: its kernels find their turn in the channel's memory.
+class Collective::Prepared final : public plan::PreparedCall {
+ public:
+  Prepared(std::shared_ptr<Implementation> home, const CollectiveCall& call)
+      : home_(std::move(home)), channel_(home_->channel_of(call.channel)), call_(call) {
+    if (call.combine) {
+      own_ = std::make_shared<const collective::OwnReduction>(home_->fabric_, call, home_->rank(), home_->size());
+      add(own_->move());
+      const Launching last = own_->reduction(channel_.view());
+      if (last.kernel != nullptr) kernels_.push_back(last);
+    } else {
+      add(call);
+    }
+  }
+
+  void enqueue(Stream stream) override {
+    const std::lock_guard lock(channel_.order.mutex);
+    if (copies_) {
+      home_->runner_.enqueue(channel_.order, stream,
+                             [&] { channel_.copies->enqueue(*home_->device_, *copies_, stream); });
+    }
+    for (const Launching& work : kernels_) home_->runner_.enqueue(channel_.order, stream, work);
+    if (own_) home_->keep(own_, channel_.order, stream);
+  }
+
+  int kernels() const override { return static_cast<int>(kernels_.size()); }
+  Op op() const override {
+    Op op;
+    op.kind = call_.kind;
+    op.layout = Layout::contiguous(call_.count * (own_ ? call_.element_bytes : size_of(call_.type)));
+    if (home_->is_team_) {
+      op.note = "of ranks";
+      for (const int rank : home_->ranks()) op.note += concat(" ", rank);
+    }
+    return op;
+  }
+  Path path() const override {
+    switch (algorithm_) {
+      case Algorithm::lines:
+      case Algorithm::two_shot: return Path::ll;
+      case Algorithm::direct: return Path::store;
+      case Algorithm::copy: return Path::copy;
+      default: return Path::stage;
+    }
+  }
+  std::string why() const override {
+    if (kernels_.empty() && !copies_) return "there is nothing to do";
+    const bool asked = home_->with_algorithm(call_).algorithm != Algorithm::automatic;
+    return concat(name_of(algorithm_), asked ? ", as asked for" : ", the least predicted cost",
+                  own_ ? "; then a reduction of your own" : "");
+  }
+
+ private:
+  void add(const CollectiveCall& call) {
+    const CollectiveCall asked = home_->with_choice(call);
+    algorithm_ = asked.algorithm;
+    if (Implementation::has_nothing_to_do(call)) return;
+    if (algorithm_ == Algorithm::copy) {
+      const std::lock_guard lock(channel_.order.mutex);
+      copies_ = home_->copies_of(channel_, call.channel).prepare(*home_->fabric_, asked);
+    } else {
+      kernels_.push_back(home_->prepare(channel_, asked));
+    }
+  }
+
+  std::shared_ptr<Implementation> home_;
+  Channel& channel_;
+  CollectiveCall call_;
+  Algorithm algorithm_ = Algorithm::automatic;
+  std::vector<Launching> kernels_;
+  std::optional<collective::Copies::Work> copies_;
+  std::shared_ptr<const collective::OwnReduction> own_;
+};
+
+class Collective::Planned final : public plan::PlannedCall {
+ public:
+  Planned(std::shared_ptr<Implementation> home, CollectiveCall call) : home_(std::move(home)), call_(std::move(call)) {
+    home_->check_planned(call_);
+  }
+  const Fabric* fabric() const override { return home_->fabric().get(); }
+  plan::StatedCall state() const override { return home_->state(call_); }
+  std::vector<const void*> buffers() const override {
+    std::vector<const void*> all;
+    if (call_.input_bytes(home_->rank(), home_->size()) > 0) all.push_back(call_.input);
+    if (call_.output_bytes(home_->rank(), home_->size()) > 0) all.push_back(call_.output);
+    return all;
+  }
+  void open() const override { home_->open(call_); }
+  std::unique_ptr<plan::PreparedCall> prepare() const override { return std::make_unique<Prepared>(home_, call_); }
+
+ private:
+  std::shared_ptr<Implementation> home_;
+  CollectiveCall call_;
+};
+
 namespace {
 
 std::vector<int> all_ranks(int size) {
@@ -278,10 +409,10 @@ std::vector<int> all_ranks(int size) {
 Collective::Collective(std::shared_ptr<Fabric> fabric) {
   for (const Kernel* kernel : collective::all_kernels()) fabric->device()->load(*kernel);
   const int size = fabric->size();
-  implementation_ = std::make_unique<Implementation>(std::move(fabric), all_ranks(size));
+  implementation_ = std::make_shared<Implementation>(std::move(fabric), all_ranks(size));
 }
-Collective::Collective(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
-Collective::~Collective() = default;
+Collective::Collective(std::shared_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Collective::~Collective() { implementation_->drain(); }
 
 int Collective::rank() const { return implementation_->rank(); }
 int Collective::size() const { return implementation_->size(); }
@@ -289,6 +420,9 @@ const std::vector<int>& Collective::ranks() const { return implementation_->rank
 
 void Collective::run(const CollectiveCall& call, Stream stream) { implementation_->run(call, stream); }
 void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
+std::shared_ptr<const plan::PlannedCall> Collective::planned(const CollectiveCall& call) const {
+  return std::make_shared<const Planned>(implementation_, call);
+}
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 
@@ -310,7 +444,7 @@ std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int ch
   require(ranks.empty() || different.contains(fabric->rank()), "team: rank ", fabric->rank(),
           " is not among the ranks that it names; a rank of no team names none");
   require(channels >= 1, "team: at least one channel, not ", channels);
-  auto implementation = std::make_unique<Implementation>(fabric, std::vector<int>(ranks.begin(), ranks.end()));
+  auto implementation = std::make_shared<Implementation>(fabric, std::vector<int>(ranks.begin(), ranks.end()));
   implementation->make_channels(channels);
   return std::shared_ptr<Collective>(new Collective(std::move(implementation)));
 }

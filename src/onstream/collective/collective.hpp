@@ -26,6 +26,9 @@
 
 namespace onstream {
 
+namespace plan {
+class PlannedCall;
+}
 class Fabric;
 class Neighbourhood;
 struct NeighbourGrid;
@@ -47,6 +50,8 @@ class Collective {
   void run(const CollectiveCall& call, Stream stream);
   // Returns when this rank's part is done. Throws aborted with the story if the world failed meanwhile.
   void run(const CollectiveCall& call);
+  // For PlanBuilder::add: checked now, prepared where a plan is built with it, enqueued by each launch of the plan.
+  std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;
   // Which algorithm the call takes and why, and what the others would cost.
   std::string explain(const CollectiveCall& call) const;
 
@@ -63,8 +68,10 @@ class Collective {
 
  private:
   class Implementation;
-  explicit Collective(std::unique_ptr<Implementation> implementation);
-  std::unique_ptr<Implementation> implementation_;
+  class Planned;
+  class Prepared;
+  explicit Collective(std::shared_ptr<Implementation> implementation);
+  std::shared_ptr<Implementation> implementation_;  // plans share it
 };
 
 }  // namespace onstream

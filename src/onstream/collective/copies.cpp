@@ -142,13 +142,14 @@ Copies::Work Copies::work_of(const CollectiveCall& call, const std::vector<Porti
   return work;
 }
 
-void Copies::enqueue(Fabric& fabric, const CollectiveCall& call, Stream stream) {
+Copies::Work Copies::prepare(Fabric& fabric, const CollectiveCall& call) {
   std::vector<Portion> portions;
   for (std::size_t i = 0; i < ranks_.size(); ++i) portions.push_back(portion_of(call, rank_, static_cast<int>(i)));
   const Named name{call.kind, call.count * size_of(call.type), channel_, ++number_};
-  const Work work = work_of(call, portions, agree(fabric, call, portions, name), name);
+  return work_of(call, portions, agree(fabric, call, portions, name), name);
+}
 
-  Device& device = *fabric.device();
+void Copies::enqueue(Device& device, const Work& work, Stream stream) {
   while (!launches_.empty() && launches_.front().behind->done()) launches_.pop_front();
   const bool captured = device.capturing(stream);
   const auto launch = std::make_shared<OfLaunch>(held_, held_->pulses->take());

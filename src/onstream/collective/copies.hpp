@@ -4,8 +4,8 @@
 //
 // One a channel. Collectives of one channel follow each other on every rank, so each ordered pair of ranks has one pair
 // of words, whose values are constants: a captured launch means the same at every replay, and its addresses are those
-// of the capture. The hosts wait for each other at each call (not for each other's streams); within a replay nobody
-// does.
+// of the capture. The hosts wait for each other when a call is prepared (not for each other's streams); what was
+// prepared may be enqueued any number of times, and within a replay nobody waits either.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +25,23 @@ class Copies {
   // Collective over the world, `ranks` are the team's. Throws, on every rank, where pinned memory cannot be shared.
   Copies(Fabric& fabric, std::vector<int> ranks, int channel);
 
-  // Enqueues this rank's part of a call of a kind that moves. Blocks until the hosts of all ranks have called it.
-  // Throws invalid_argument, the same on every rank, before anything is enqueued, if they do not agree or if some
-  // rank's output cannot be addressed by its senders. What it used is kept until the stream, or the graph, is through.
-  void enqueue(Fabric& fabric, const CollectiveCall& call, Stream stream);
+  struct Copy {
+    void* to;
+    const void* from;
+    std::size_t bytes;
+  };
+  // What this rank's part of a call comes down to.
+  struct Work {
+    std::vector<Copy> own;  // this rank's to itself
+    std::vector<Copy> out;
+    plan::Words words;
+  };
+
+  // Of a kind that moves. Blocks until the hosts of all ranks have called it. Throws invalid_argument, the same on
+  // every rank, if they do not agree or if some rank's output cannot be addressed by its senders.
+  Work prepare(Fabric& fabric, const CollectiveCall& call);
+  // What it uses is kept until the stream, or the graph, is through.
+  void enqueue(Device& device, const Work& work, Stream stream);
 
  private:
   struct Held {
@@ -41,16 +54,6 @@ class Copies {
   struct Launch {
     std::shared_ptr<const OfLaunch> kept;
     std::shared_ptr<Event> behind;
-  };
-  struct Copy {
-    void* to;
-    const void* from;
-    std::size_t bytes;
-  };
-  struct Work {
-    std::vector<Copy> own;  // this rank's to itself
-    std::vector<Copy> out;
-    plan::Words words;
   };
 
   std::vector<Say> says_of(Fabric& fabric, const CollectiveCall& call, const std::vector<Portion>& portions) const;

@@ -11,7 +11,7 @@ namespace onstream::collective {
 Runner::Runner(std::shared_ptr<Fabric> fabric, const char* owner)
     : fabric_(std::move(fabric)), device_(fabric_->device()), owner_(owner), streams_(device_), uses_(device_) {}
 
-Runner::~Runner() {
+void Runner::drain() noexcept {
   try {
     constexpr double kDrainS = 10;
     if (uses_.done(Deadline(fabric_->parameters().timeout_s))) return;

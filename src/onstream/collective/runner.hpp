@@ -1,8 +1,8 @@
 // Runner: how collectives get onto streams, for whoever owns some: the collectives of a team, or of a neighbourhood.
 //
 // Those of one order run one after the other, on whichever streams they were enqueued; those of different orders may
-// run at once. The destructor waits for what was enqueued eagerly, bounded: then the world is aborted, which makes that
-// work end. So an owner declares it last.
+// run at once. drain(), and so the destructor, waits for what was enqueued eagerly, bounded: then the world is aborted,
+// which makes that work end. So an owner declares it last.
 #pragma once
 
 #include <memory>
@@ -28,7 +28,8 @@ class Runner {
  public:
   // `owner`: "the world", for the story of an end that comes too early.
   Runner(std::shared_ptr<Fabric> fabric, const char* owner);
-  ~Runner();
+  ~Runner() { drain(); }
+  void drain() noexcept;
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 

@@ -34,12 +34,13 @@ bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::r
 
 class Build {
  public:
-  Build(std::shared_ptr<Fabric> fabric, std::string name, Path path, std::vector<Op> ops, std::string problems)
+  Build(std::shared_ptr<Fabric> fabric, PlanRequest request)
       : fabric_(std::move(fabric)),
-        name_(std::move(name)),
-        path_(path),
-        ops_(std::move(ops)),
-        problems_(std::move(problems)) {}
+        name_(std::move(request.name)),
+        path_(request.path),
+        ops_(std::move(request.ops)),
+        calls_(std::move(request.calls)),
+        problems_(std::move(request.problems)) {}
 
   std::unique_ptr<Plan::Implementation> run() {
     exchange_statements();
@@ -51,6 +52,7 @@ class Build {
     try {
       built_->resources->segment = fabric_->segment(room.bytes, MemoryKind::device);
       if (room.word_bytes > 0) built_->resources->words = fabric_->segment(room.word_bytes, MemoryKind::pinned);
+      for (const auto& call : calls_) call->open();
       (void)fabric_->agree("the end of a plan's build", [this] {
         finish();
         return std::string();
@@ -134,6 +136,7 @@ class Build {
       if (obstacle.empty()) continue;
       add_problem(concat("rank ", fabric_->rank(), " op ", i, ": ", describe(mine.ops[i]), ": ", obstacle));
     }
+    for (const auto& call : calls_) mine.calls.push_back(call->state());
     const std::string overlap = plan::find_overlaps(ops_, fabric_->rank());
     if (!overlap.empty()) add_problem(overlap);
   }
@@ -336,6 +339,8 @@ class Build {
     built_->mover_blocks = program.mover_blocks;
     built_->threads = program.threads;
     built_->kernels = program.no_kernel ? 0 : program.two_kernels ? 2 : 1;
+    if (std::ranges::all_of(statements_, [](const Statement& one) { return one.ops.empty(); })) built_->kernels = 0;
+    if (built_->kernels == 0) built_->brief.reset();
     if (!program.words.empty()) {
       built_->resources->slots =
           std::make_unique<plan::Slots>(fabric_->device(), fabric_->watch(), program.words,
@@ -350,7 +355,16 @@ class Build {
     built_->fabric = fabric_;
     built_->name = name_;
     built_->ops = planned_;
+    prepare_calls();
     note_memory();
+  }
+
+  void prepare_calls() {
+    for (const auto& call : calls_) {
+      built_->calls.push_back(call->prepare());
+      const plan::PreparedCall& prepared = *built_->calls.back();
+      built_->ops.push_back({prepared.op(), prepared.path(), prepared.why()});
+    }
   }
 
   void note_memory() {
@@ -361,6 +375,12 @@ class Build {
       if (op.address == nullptr || (is_transfer(op.kind) && op.layout.bytes() == 0)) continue;
       const void* first = static_cast<const std::byte*>(op.address) + (is_transfer(op.kind) ? op.layout.lowest() : 0);
       if (const std::uint64_t id = device.inspect(first).id; id != 0) built_->known.push_back({i, first, id});
+    }
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      for (const void* address : calls_[i]->buffers()) {
+        const std::uint64_t id = device.inspect(address).id;
+        if (id != 0) built_->known.push_back({ops_.size() + i, address, id});
+      }
     }
   }
 
@@ -383,6 +403,7 @@ class Build {
   std::string name_;
   Path path_;
   std::vector<Op> ops_;
+  std::vector<std::shared_ptr<const plan::PlannedCall>> calls_;
   std::string problems_;
   std::vector<PlanOp> planned_;
   std::vector<Statement> statements_;
@@ -393,9 +414,8 @@ class Build {
 
 }  // namespace
 
-std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, std::string name, Path path,
-                                                 std::vector<Op> ops, std::string problems) {
-  return Build(std::move(fabric), std::move(name), path, std::move(ops), std::move(problems)).run();
+std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, PlanRequest request) {
+  return Build(std::move(fabric), std::move(request)).run();
 }
 
 }  // namespace onstream

@@ -10,8 +10,14 @@
 
 namespace onstream {
 
-// `problems`: what this rank already knows to be wrong, one a line.
-std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, std::string name, Path path,
-                                                 std::vector<Op> ops, std::string problems);
+struct PlanRequest {
+  std::string name;
+  Path path = Path::automatic;
+  std::vector<Op> ops;
+  std::vector<std::shared_ptr<const plan::PlannedCall>> calls;
+  std::string problems;  // what this rank already knows to be wrong, one a line
+};
+
+std::unique_ptr<Plan::Implementation> build_plan(std::shared_ptr<Fabric> fabric, PlanRequest request);
 
 }  // namespace onstream

@@ -1,6 +1,7 @@
 // What one rank can see while ops are added. All else is found out in build.cpp.
 #include "onstream/base/error.hpp"
 #include "onstream/plan/build.hpp"
+#include "onstream/plan/planned_call.hpp"
 #include "onstream/transport/buffer.hpp"
 
 namespace onstream {
@@ -184,6 +185,13 @@ PlanBuilder& PlanBuilder::wait(std::uint64_t* counter, std::uint64_t value, std:
   return *this;
 }
 
+PlanBuilder& PlanBuilder::add(std::shared_ptr<const plan::PlannedCall> call) {
+  require(call != nullptr, "plan '", name_, "' was given no collective to add");
+  require(call->fabric() == fabric_.get(), "plan '", name_, "': a collective of another world cannot be added");
+  calls_.push_back(std::move(call));
+  return *this;
+}
+
 PlanBuilder& PlanBuilder::of(std::string element) {
   require(!ops_.empty(), "of('", element, "') in plan '", name_, "' comes before any op");
   ops_.back().element = std::move(element);
@@ -202,7 +210,7 @@ PlanBuilder& PlanBuilder::refuse(const std::string& problem) {
 
 std::shared_ptr<Plan> PlanBuilder::build() {
   try {
-    return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, name_, path_, ops_, problems_)));
+    return std::shared_ptr<Plan>(new Plan(build_plan(fabric_, {name_, path_, ops_, calls_, problems_})));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::timeout) throw;
     throw Error(ErrorCode::timeout,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "onstream/plan/op.hpp"
+#include "onstream/plan/planned_call.hpp"
 
 namespace onstream::plan {
 
@@ -32,6 +33,7 @@ struct Statement {
   std::string device;        // identifies the device, to see which ranks share one
   std::string problems;      // what this rank alone found wrong
   std::vector<StatedOp> ops;
+  std::vector<StatedCall> calls;  // in the order in which they run
 };
 
 std::string pack(const Statement& statement);
@@ -49,6 +51,9 @@ struct Edge {
 // Statements by rank. Edges come in the order of source rank, then its ops. Throws invalid_argument with every problem
 // of every rank, one a line, naming both sides.
 std::vector<Edge> match(const std::vector<Statement>& statements);
+// Its part for calls: each of a rank must find its equal on all who take part, and in an order in which they can run.
+// Returns what is wrong.
+std::vector<std::string> match_calls(const std::vector<Statement>& statements);
 
 // "send of 64 B to rank 1 on lane 3 (halo axis 0+)".
 std::string describe(const StatedOp& op);

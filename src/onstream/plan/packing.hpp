@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "onstream/base/error.hpp"
 
@@ -21,6 +22,11 @@ class Writer {
   void text(const std::string& value) {
     number(static_cast<std::uint64_t>(value.size()));
     bytes_ += value;
+  }
+  template <class T>
+  void numbers(const std::vector<T>& values) {
+    number(static_cast<std::uint64_t>(values.size()));
+    for (const T& value : values) number(value);
   }
   std::string take() { return std::move(bytes_); }
 
@@ -38,6 +44,13 @@ class Reader {
     return value;
   }
   std::string text() { return std::string(take(number<std::uint64_t>())); }
+  template <class T>
+  std::vector<T> numbers() {
+    const auto count = number<std::uint64_t>();
+    std::vector<T> values;
+    for (std::uint64_t i = 0; i < count; ++i) values.push_back(number<T>());
+    return values;
+  }
   bool empty() const { return bytes_.empty(); }
 
  private:

@@ -100,6 +100,7 @@ void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
   operate(&plan::Slot::closing);
   copy_all(after);
   let_host_copy(resources->host_after);
+  for (const auto& call : calls) call->enqueue(stream);
 }
 
 void Plan::launch(Stream stream) {
@@ -124,7 +125,11 @@ void Plan::launch(Stream stream) {
 
 const std::string& Plan::name() const { return implementation_->name; }
 const std::vector<PlanOp>& Plan::ops() const { return implementation_->ops; }
-int Plan::kernels_per_launch() const { return implementation_->kernels; }
+int Plan::kernels_per_launch() const {
+  int kernels = implementation_->kernels;
+  for (const auto& call : implementation_->calls) kernels += call->kernels();
+  return kernels;
+}
 
 std::string Plan::explain() const {
   const Implementation& it = *implementation_;
@@ -132,12 +137,17 @@ std::string Plan::explain() const {
   const std::size_t copies = it.before.size() + it.middle.size() + it.after.size();
   const std::size_t words = it.resources->slots != nullptr ? it.resources->slots->operations() : 0;
   std::string text = concat("plan '", it.name, "' (number ", it.view.number, ") on rank ", it.fabric->rank(), ": ",
-                            it.ops.size(), " ops; a launch is ", it.kernels, it.kernels == 1 ? " kernel" : " kernels");
+                            it.ops.size() - it.calls.size(), " ops");
+  if (!it.calls.empty()) text += concat(", ", it.calls.size(), it.calls.size() == 1 ? " collective" : " collectives");
+  text += concat("; a launch is ", it.kernels, it.kernels == 1 ? " kernel" : " kernels");
   if (it.kernels > 0) text += concat(" of ", it.blocks, it.blocks == 1 ? " block" : " blocks");
   if (it.kernels > 0 && it.fabric->device()->kind() == DeviceKind::cuda) text += concat(" of ", it.threads, " threads");
   if (copies > 0) text += concat(" and ", copies, copies == 1 ? " copy" : " copies");
   if (by_host > 0) text += concat(" and ", by_host, by_host == 1 ? " copy" : " copies", " by the host");
   if (words > 0) text += concat(" and ", words, " stream memory operations");
+  if (const int of_calls = kernels_per_launch() - it.kernels; of_calls > 0) {
+    text += concat(" and ", of_calls, of_calls == 1 ? " kernel" : " kernels", " of collectives");
+  }
   std::vector<std::vector<std::string>> rows{{"op", "what", "bytes", "layout", "path", "why"}};
   for (std::size_t i = 0; i < it.ops.size(); ++i) {
     const PlanOp& row = it.ops[i];

@@ -9,8 +9,8 @@
 // messages outside it. launch() orders all ops after earlier work of the stream; when the plan's work on the stream is
 // done, sent buffers may be reused and received data is there. Ops of one launch run concurrently, except that signals
 // and atomics follow the puts added before them to the same peer and each other, and a wait precedes nothing but the
-// end of the launch. Every rank launches a plan the same number of times; a rank that does not is named at the
-// deadline.
+// end of the launch. Collectives that were added run behind all ops of the launch, in the order added. Every rank
+// launches a plan the same number of times; a rank that does not is named at the deadline.
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
 // what they use of it, and the segments that ops put, get, signal and wait in. Buffers stay the caller's, until the
@@ -28,9 +28,14 @@
 
 namespace onstream {
 
+namespace plan {
+class PlannedCall;
+}
+
 // Per op of the last launches: where time went on the device's clock.
-struct OpTime {      // all zero where the stream and the copy engine do everything: neither can look at a clock
-  std::string what;  // "send to 1, halo axis 0-"
+struct OpTime {  // of ops, not of collectives; all zero where the stream and the copy engine do everything: neither can
+                 // look at a clock
+  std::string what;           // "send to 1, halo axis 0-"
   std::uint64_t wait_ns = 0;  // waiting for the peer
   std::uint64_t move_ns = 0;  // moving bytes
   std::uint64_t launches = 0;
@@ -90,6 +95,9 @@ class PlanBuilder {
                       std::uint64_t expected = 0, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
+  // A collective: builder.add(world.collective().planned(collective::all_reduce({...}))). All ranks of its team add it,
+  // in an order in which they can run. A launch neither prepares it nor asks peers, whatever its algorithm.
+  PlanBuilder& add(std::shared_ptr<const plan::PlannedCall> call);
   // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not
   // match.
   PlanBuilder& of(std::string element);
@@ -114,6 +122,7 @@ class PlanBuilder {
   std::string name_;
   Path path_ = Path::automatic;
   std::vector<Op> ops_;
+  std::vector<std::shared_ptr<const plan::PlannedCall>> calls_;
   std::string problems_;  // one a line
 };
 

@@ -38,6 +38,14 @@ std::string pack(const Statement& statement) {
     writer.text(op.element);
     writer.text(op.note);
   }
+  writer.number(static_cast<std::uint64_t>(statement.calls.size()));
+  for (const StatedCall& call : statement.calls) {
+    writer.text(call.words);
+    writer.number(call.team);
+    writer.numbers(call.ranks);
+    writer.numbers(call.gives);
+    writer.numbers(call.takes);
+  }
   return writer.take();
 }
 
@@ -63,6 +71,19 @@ Statement unpack(std::string_view bytes) {
     op.element = reader.text();
     op.note = reader.text();
     statement.ops.push_back(std::move(op));
+  }
+  const std::uint64_t calls = reader.number<std::uint64_t>();
+  for (std::uint64_t i = 0; i < calls; ++i) {
+    StatedCall call;
+    call.words = reader.text();
+    call.team = reader.number<std::uint64_t>();
+    call.ranks = reader.numbers<std::int32_t>();
+    call.gives = reader.numbers<std::uint64_t>();
+    call.takes = reader.numbers<std::uint64_t>();
+    const bool whole =
+        call.gives.size() == call.takes.size() && (call.gives.empty() || call.gives.size() == call.ranks.size());
+    if (!whole) fail(ErrorCode::system, "a rank's collective has counts for other ranks than its own");
+    statement.calls.push_back(std::move(call));
   }
   if (!reader.empty()) fail(ErrorCode::system, "a rank's list of ops has bytes after its end");
   return statement;

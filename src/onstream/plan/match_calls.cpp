@@ -1,0 +1,99 @@
+// Calls of a plan meet when all who take part have come to them. A round in which nobody gets on ends it: done, or
+// stuck.
+#include <algorithm>
+
+#include "onstream/base/text.hpp"
+#include "onstream/plan/match.hpp"
+
+namespace onstream::plan {
+
+namespace {
+
+class Calls {
+ public:
+  explicit Calls(const std::vector<Statement>& statements) : statements_(statements), next_(statements.size(), 0) {}
+
+  std::vector<std::string> run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t rank = 0; rank < next_.size(); ++rank) moved = pass(rank) || moved;
+    }
+    for (std::size_t rank = 0; rank < next_.size(); ++rank) tell_stuck(rank);
+    return problems_;
+  }
+
+ private:
+  // Null: no more.
+  const StatedCall* at(std::size_t rank) const {
+    const auto& calls = statements_[rank].calls;
+    return next_[rank] < calls.size() ? &calls[next_[rank]] : nullptr;
+  }
+  bool is_team_of(const StatedCall& call, std::size_t rank) const {
+    const auto once = [&](std::int32_t one) {
+      return one >= 0 && static_cast<std::size_t>(one) < next_.size() && std::ranges::count(call.ranks, one) == 1;
+    };
+    const bool among_them = std::ranges::count(call.ranks, static_cast<std::int32_t>(rank)) == 1;
+    return among_them && std::ranges::all_of(call.ranks, once);
+  }
+  // The first who takes part in the call and has not come to it; -1: all have.
+  std::int32_t missing(const StatedCall& call) const {
+    for (const std::int32_t rank : call.ranks) {
+      const StatedCall* const theirs = at(static_cast<std::size_t>(rank));
+      if (theirs == nullptr || theirs->team != call.team || theirs->ranks != call.ranks ||
+          theirs->words != call.words || theirs->gives.size() != call.gives.size()) {
+        return rank;
+      }
+    }
+    return -1;
+  }
+
+  bool pass(std::size_t rank) {
+    const StatedCall* const call = at(rank);
+    if (call == nullptr || !is_team_of(*call, rank) || missing(*call) >= 0) return false;
+    compare_bytes(*call);
+    for (const std::int32_t member : call->ranks) ++next_[static_cast<std::size_t>(member)];
+    return true;
+  }
+
+  void compare_bytes(const StatedCall& call) {
+    for (std::size_t from = 0; from < call.gives.size(); ++from) {
+      const StatedCall& sender = *at(static_cast<std::size_t>(call.ranks[from]));
+      for (std::size_t to = 0; to < call.takes.size(); ++to) {
+        const StatedCall& receiver = *at(static_cast<std::size_t>(call.ranks[to]));
+        if (sender.gives[to] == receiver.takes[from]) continue;
+        problems_.push_back(concat(call.words, ": rank ", call.ranks[from], " gives rank ", call.ranks[to], " ",
+                                   sender.gives[to], " B, which expects ", receiver.takes[from]));
+      }
+    }
+  }
+
+  std::string told(std::size_t rank) const {
+    std::string text = concat(at(rank)->words, " of ranks");
+    for (const std::int32_t member : at(rank)->ranks) text += concat(" ", member);
+    return at(rank)->team == 0 ? text : text + concat(" (team ", at(rank)->team, ")");
+  }
+
+  void tell_stuck(std::size_t rank) {
+    if (at(rank) == nullptr) return;
+    std::string text = concat("rank ", rank, " collective ", next_[rank], ": ", told(rank));
+    if (!is_team_of(*at(rank), rank)) {
+      text += " names ranks that cannot be a team of it";
+    } else {
+      const auto other = static_cast<std::size_t>(missing(*at(rank)));
+      text += at(other) == nullptr
+                  ? concat(": rank ", other, " has none that is left to meet it")
+                  : concat(" does not meet rank ", other, " collective ", next_[other], ": ", told(other));
+    }
+    problems_.push_back(std::move(text));
+  }
+
+  const std::vector<Statement>& statements_;
+  std::vector<std::size_t> next_;  // of each rank
+  std::vector<std::string> problems_;
+};
+
+}  // namespace
+
+std::vector<std::string> match_calls(const std::vector<Statement>& statements) { return Calls(statements).run(); }
+
+}  // namespace onstream::plan
