@@ -460,6 +460,8 @@ class PlanBuilder:
 
     def halo(self, array: Elements, ghost: Sequence[int], grid: Sequence[int], periodic: Sequence[bool], corners: bool, lane: int) -> None: ...
 
+    def add(self, call: PlannedCall) -> None: ...
+
     def use_path(self, path: str) -> None: ...
 
     def build(self, arrays: object) -> Plan:
@@ -495,6 +497,9 @@ class CollectiveCall:
 
     def set_counts(self, send_counts: Sequence[int], send_offsets: Sequence[int], receive_counts: Sequence[int], receive_offsets: Sequence[int]) -> None: ...
 
+class PlannedCall:
+    """A collective for a plan. Use PlanBuilder.collectives()."""
+
 class Team:
     """
     The ranks that do collectives together. Use World.team(), or World itself.
@@ -513,6 +518,9 @@ class Team:
         """
         On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
         """
+
+    def planned(self, call: CollectiveCall) -> PlannedCall:
+        """For PlanBuilder.add."""
 
     def explain(self, call: CollectiveCall) -> str: ...
 

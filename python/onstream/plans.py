@@ -2,7 +2,7 @@
 
 PlanBuilder reads arrays (see _arrays.py) and hands their addresses down; a Plan keeps alive the arrays that it was
 built over, and whatever keeps a launch of it (a stream, a Graph) keeps the plan. Operations of one launch run concurrently, except that
-signals and atomics follow the puts added before them.
+signals and atomics follow the puts added before them, and that collectives run behind all others, in the order added.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
+from .collectives import Collectives, Team
 from .errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -116,6 +117,14 @@ class PlanBuilder:
         self._core.halo(_elements_of(span), widths, ranks, wraps, bool(corners), _arrays.integer_of(lane, "lane"))
         return self
 
+    def collectives(self, team: Team | None = None) -> PlanCollectives:
+        """The collectives of all ranks, or of a team, whose calls are added to the plan instead of run.
+
+        plan.collectives().all_reduce(x). Those of a launch run behind its other operations, in the order added; all
+        ranks of the team add the same, which build() checks. A launch prepares nothing and asks no peer.
+        """
+        return PlanCollectives(self, self._world._members if team is None else team._members)
+
     def use_path(self, path: str) -> PlanBuilder:
         """Sends all sends, receives and puts of the plan along one path: "store", "load", "copy", ... or "auto"."""
         self._core.use_path(path)
@@ -164,6 +173,31 @@ class PlanBuilder:
         return _core.choose_grid(self._world.size, [max(extents) for extents in zip(*everyone, strict=True)])
 
 
+class PlanCollectives(Collectives):
+    """Collectives on their way into a plan; each method returns the array that a launch will fill."""
+
+    def __init__(self, builder: PlanBuilder, members: _core.Team) -> None:
+        self._builder = builder
+        self._members = members
+
+    @property
+    def _home(self) -> World:
+        return self._builder._world
+
+    def barrier(self, *, channel: int = 0) -> None:
+        """Ends a launch, on each rank of the team, only when the others' launches have come to it."""
+        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
+        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
+        self._run(call, (), None, None)
+
+    def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
+        if stream is not None:
+            raise InvalidArgumentError("a plan's collectives run on the stream of each launch: give that to launch()")
+        self._builder._core.add(self._members.planned(call))
+        self._builder._spans.extend(span for span in spans if span is not None)
+        return result
+
+
 class Plan:
     """Operations compiled once. launch() runs them all, any number of times, eager or captured."""
 
@@ -203,7 +237,10 @@ class Plan:
         return self._core.kernels_per_launch
 
     def times(self) -> list[_core.OpTime]:
-        """Where the time of each operation went since the build, or reset_times(). Synchronize the stream first."""
+        """Where the time of each operation went since the build, or reset_times(). Synchronize the stream first.
+
+        Collectives are not among them.
+        """
         return self._core.times()
 
     def reset_times(self) -> None:

@@ -14,6 +14,7 @@
 #include "bind.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/collective/neighbourhood.hpp"
+#include "planned.hpp"
 #include "streams.hpp"
 #include "waiting.hpp"
 #include "worlds.hpp"
@@ -205,6 +206,7 @@ void bind_collectives(nb::module_& m) {
           nb::arg("element_bytes"), nb::arg("function"))
       .def("set_counts", &set_counts, nb::arg("send_counts"), nb::arg("send_offsets"), nb::arg("receive_counts"),
            nb::arg("receive_offsets"));
+  nb::class_<PyPlanned>(m, "PlannedCall", "A collective for a plan. Use PlanBuilder.collectives().");
   nb::class_<PyTeam>(m, "Team", "The ranks that do collectives together. Use World.team(), or World itself.")
       .def_prop_ro("rank", [](const PyTeam& self) { return self.collective().rank(); })
       .def_prop_ro("size", [](const PyTeam& self) { return self.collective().size(); })
@@ -212,6 +214,10 @@ void bind_collectives(nb::module_& m) {
       .def("run", &run<PyTeam>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(), nb::arg("natural").none(),
            "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
            "blocking.")
+      .def(
+          "planned",
+          [](const PyTeam& self, const PyCall& call) { return PyPlanned{self.collective().planned(call.call)}; },
+          nb::arg("call"), "For PlanBuilder.add.")
       .def(
           "explain", [](const PyTeam& self, const PyCall& call) { return self.collective().explain(call.call); },
           nb::arg("call"));

@@ -15,6 +15,7 @@
 #include "bind.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/halo/halo.hpp"
+#include "planned.hpp"
 #include "streams.hpp"
 #include "waiting.hpp"
 #include "worlds.hpp"
@@ -210,6 +211,12 @@ void bind_builder(nb::module_& m) {
           nb::arg("counter"), nb::arg("value"), nb::arg("note"))
       .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
            nb::arg("corners"), nb::arg("lane"))
+      .def(
+          "add",
+          [](PyBuilder& self, const PyPlanned& planned) {
+            self.add([&](PlanBuilder& builder) { builder.add(planned.call); });
+          },
+          nb::arg("call"))
       .def(
           "use_path",
           [](PyBuilder& self, const std::string& path) {

@@ -211,6 +211,73 @@ def test_gets_read_the_peers_segment() -> None:
     ons.run_threads(2, rank, device="host")
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_collectives_of_a_plan_run_behind_its_messages(device: str) -> None:
+    def rank(world: ons.World) -> None:
+        peer = (world.rank + 1) % world.size
+        mine = array_of(world, np.zeros(5), "pinned")
+        came = array_of(world, np.zeros(5), "pinned")
+        sums = array_of(world, np.zeros(5), "pinned")
+        team = world.team([0, 2] if world.rank != 1 else [1])
+        largest = array_of(world, np.zeros(1, "i4"), "pinned")
+        builder = world.plan("step").send(mine, peer).recv(came, (world.rank - 1) % world.size)
+        assert builder.collectives().all_reduce(came, sums) is sums
+        builder.collectives(team).all_reduce(largest, op="max")
+        builder.collectives().barrier()
+        plan = builder.build()
+        assert [op.kind for op in plan.ops] == ["send", "recv", "all_reduce", "all_reduce", "barrier"]
+        assert "3 collectives" in plan.explain()
+        assert "of ranks" in plan.explain()
+        graph_stream = world.stream()
+        with world.capture(graph_stream) as graph:
+            plan.launch()
+        for turn in range(6):
+            mine[:] = world.rank + turn
+            largest[:] = world.rank
+            world.barrier()
+            if turn % 3 == 0:
+                plan.launch()
+            elif turn % 3 == 1:
+                plan.launch(graph_stream)
+            else:
+                graph.launch(graph_stream)
+            world.synchronize(graph_stream)
+            assert (came == (world.rank - 1) % world.size + turn).all()
+            assert (sums == 3 + 3 * turn).all()
+            assert largest[0] == (1 if world.rank == 1 else 2)
+            world.barrier()
+
+    ons.run_threads(3, rank, device=device)
+
+
+def test_a_function_of_ones_own_reduces_in_a_plan() -> None:
+    def rank(world: ons.World) -> None:
+        value = np.array([float(world.rank + 2)])
+        out = np.zeros(1)
+        builder = world.plan("power")
+        builder.collectives().all_reduce(value, out, op=lambda lower, upper: lower**upper)
+        plan = builder.build()
+        for _ in range(3):
+            plan.launch()
+            assert out[0] == 2.0**3.0
+        world.barrier()
+
+    ons.run_threads(2, rank, device="host")
+
+
+def test_collectives_that_differ_between_ranks_are_refused_on_every_rank() -> None:
+    def rank(world: ons.World) -> None:
+        array = np.zeros(4, "f4" if world.rank == 0 else "f8")
+        builder = world.plan("types")
+        builder.collectives().all_reduce(array)
+        with pytest.raises(ons.InvalidArgumentError, match=r"all_reduce of 4 float32 sum.* does not meet .*float64"):
+            builder.build()
+        with pytest.raises(ons.InvalidArgumentError, match="on the stream of each launch"):
+            builder.collectives().all_reduce(array, stream=world.stream())
+
+    ons.run_threads(2, rank, device="host")
+
+
 def test_a_captured_plan_replays() -> None:
     def rank(world: ons.World) -> None:
         peer = 1 - world.rank

@@ -1,0 +1,14 @@
+// A collective for a plan: what Team.planned() gives and PlanBuilder.add() takes.
+#pragma once
+
+#include <memory>
+
+#include "onstream/plan/planned_call.hpp"
+
+namespace onstream::python {
+
+struct PyPlanned {
+  std::shared_ptr<const plan::PlannedCall> call;
+};
+
+}  // namespace onstream::python
