@@ -87,6 +87,7 @@ run_natives() {
   command -v compute-sanitizer >/dev/null || stop "MEMCHECK=1, but there is no compute-sanitizer"
   run_native memcheck:device compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_conformance"
   run_native memcheck:streams compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_streams"
+  run_native memcheck:words compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_words"
 }
 
 # The numbers of pytest's last line, "3 failed, 120 passed, 4 skipped in 61.20s".

@@ -1,5 +1,5 @@
 // The rules of the device contract (device/device.hpp) about memory, and the list of devices. The rules about work and
-// streams are in device_streams.cpp.
+// streams are in device_streams.cpp, about the words that they write and await in device_words.cpp.
 //
 // Exported memory is tested with a real second process: this program again, started as `--child` with a socket.
 #include <sys/mman.h>

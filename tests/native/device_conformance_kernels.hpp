@@ -1,5 +1,5 @@
-// The kernels of device_conformance.cpp and device_streams.cpp: bodies over a Group, and where a build with CUDA has
-// their GPU entries (device_conformance_kernels.cu).
+// The kernels of device_conformance.cpp, device_streams.cpp and device_words.cpp: bodies over a Group, and where a
+// build with CUDA has their GPU entries (device_conformance_kernels.cu).
 #pragma once
 
 #include <cstdint>

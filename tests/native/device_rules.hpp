@@ -1,5 +1,6 @@
-// What the rules of the device contract are written with (device_conformance.cpp, device_streams.cpp): a rule `r` gives
-// the cases host_r and cuda_r, and the latter is skipped, with the reason, where there is no GPU.
+// What the rules of the device contract are written with (device_conformance.cpp, device_streams.cpp,
+// device_words.cpp): a rule `r` gives the cases host_r and cuda_r, and the latter is skipped, with the reason, where
+// there is no GPU.
 #pragma once
 
 #include <array>
