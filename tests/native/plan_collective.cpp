@@ -278,6 +278,9 @@ CASE(what_cannot_be_added_is_refused) {
     CHECK_THROWS((void)world.collective().planned(
                      by(Algorithm::copy, all_reduce({buffer.data(), buffer.data(), 8, ElementType::float64}))),
                  "algorithm copy cannot: copy engines do not add");
+    CollectiveCall elsewhere = collective::barrier();
+    elsewhere.channel = 99;
+    CHECK_THROWS((void)world.collective().planned(elsewhere), "channel 99 does not exist");
     const std::vector<int> first{0};
     const auto team =
         world.collective().among(world.rank() == 0 ? std::span<const int>(first) : std::span<const int>());

@@ -78,6 +78,7 @@ class Collective::Implementation {
   void check_planned(const CollectiveCall& call) const {
     check(call.combine ? collective::OwnReduction::in_bytes(call) : call);
     if (!call.combine) (void)with_choice(call);
+    check_channel(call.channel);
   }
   // How a rank names it to the others, with the algorithm that it takes.
   plan::StatedCall state(const CollectiveCall& call) const {
@@ -242,11 +243,14 @@ class Collective::Implementation {
     own_reductions_.emplace_back(order.newest, own);
   }
 
-  Channel& channel_of(int number) {
+  void check_channel(int number) const {
     const auto limit =
         is_team_ ? static_cast<std::int64_t>(channels_.size()) : fabric_->parameters().collective_channels;
     require(number >= 0 && number < limit, "channel ", number, " does not exist; there are ", limit,
             is_team_ ? " of this team" : " (collective_channels)");
+  }
+  Channel& channel_of(int number) {
+    check_channel(number);
     const std::lock_guard lock(mutex_);
     const auto index = static_cast<std::size_t>(number);
     if (channels_.size() <= index) channels_.resize(index + 1);
@@ -330,7 +334,9 @@ class Collective::Prepared final : public plan::PreparedCall {
   Op op() const override {
     Op op;
     op.kind = call_.kind;
-    op.layout = Layout::contiguous(call_.count * (own_ ? call_.element_bytes : size_of(call_.type)));
+    const std::size_t counted = call_.count * (own_ ? call_.element_bytes : size_of(call_.type));
+    const bool is_v = call_.kind == OpKind::all_to_all_v;
+    op.layout = Layout::contiguous(is_v ? call_.input_bytes(home_->rank(), home_->size()) : counted);
     if (home_->is_team_) {
       op.note = "of ranks";
       for (const int rank : home_->ranks()) op.note += concat(" ", rank);
