@@ -30,9 +30,7 @@ class Context:
 
     # --- data ---
 
-    def put(
-        self, to: Any, source: Any, rank: int, *, signal: Any = None, value: int = 1, op: str = "add"
-    ) -> None:
+    def put(self, to: Any, source: Any, rank: int, *, signal: Any = None, value: int = 1, op: str = "add") -> None:
         """Copies `source` to where `to` lies in rank's part: as many bytes, of any strides on both sides.
 
         With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
@@ -67,9 +65,7 @@ class Context:
         """
         self.wait_all(self._one(word), value, compare=compare)
 
-    def wait_all(
-        self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None
-    ) -> None:
+    def wait_all(self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None) -> None:
         """Waits until all words compare, but for those that `leave_out` (true: left out) names."""
         self._core.wait_all(*self._condition(words, value, compare, leave_out))
 
@@ -103,7 +99,7 @@ class Context:
         """The indices of all words that compare now."""
         return self._core.test_some(*self._condition(words, value, compare, leave_out))
 
-    # --- atomics: done, at the target, when they return the old value ---
+    # --- atomics of one word: done, at the target, when they return the old value, an integer but where floats may be ---
 
     def fetch(self, word: Any, rank: int) -> Any:
         """What a word of rank's is: an integer or a float of 4 or 8 bytes."""
@@ -117,23 +113,23 @@ class Context:
         """Stores a word, an integer or a float, and returns what it was."""
         return self._atomic("swap", word, rank, value)
 
-    def compare_swap(self, word: Any, expected: int, value: int, rank: int) -> int:
+    def compare_swap(self, word: Any, expected: int, value: int, rank: int) -> Any:
         """Stores `value` if the word is `expected`; returns what it was."""
         return self._atomic("compare_swap", word, rank, value, expected)
 
-    def fetch_add(self, word: Any, value: int, rank: int) -> int:
+    def fetch_add(self, word: Any, value: int, rank: int) -> Any:
         return self._atomic("add", word, rank, value)
 
-    def fetch_inc(self, word: Any, rank: int) -> int:
+    def fetch_inc(self, word: Any, rank: int) -> Any:
         return self._atomic("add", word, rank, 1)
 
-    def fetch_and(self, word: Any, value: int, rank: int) -> int:
+    def fetch_and(self, word: Any, value: int, rank: int) -> Any:
         return self._atomic("and", word, rank, value)
 
-    def fetch_or(self, word: Any, value: int, rank: int) -> int:
+    def fetch_or(self, word: Any, value: int, rank: int) -> Any:
         return self._atomic("or", word, rank, value)
 
-    def fetch_xor(self, word: Any, value: int, rank: int) -> int:
+    def fetch_xor(self, word: Any, value: int, rank: int) -> Any:
         return self._atomic("xor", word, rank, value)
 
     # --- order ---

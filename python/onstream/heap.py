@@ -28,18 +28,14 @@ class Heap:
         self._kind = kind
         self._closed = False
 
-    def empty(
-        self, shape: int | Sequence[int], dtype: Any = "float64", *, alignment: int = 64
-    ) -> SymmetricArray:
+    def empty(self, shape: int | Sequence[int], dtype: Any = "float64", *, alignment: int = 64) -> SymmetricArray:
         """An array of this shape on every rank, whose elements are not known. Collective.
 
         Raises SystemError when the heap is full and may not grow. alignment: bytes, a power of two up to 4096.
         """
         return self._make(self._blocks.allocate, shape, dtype, alignment)
 
-    def zeros(
-        self, shape: int | Sequence[int], dtype: Any = "float64", *, alignment: int = 64
-    ) -> SymmetricArray:
+    def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, alignment: int = 64) -> SymmetricArray:
         """The same, of zeros on every rank."""
         return self._make(self._blocks.allocate_zeroed, shape, dtype, alignment)
 

@@ -53,9 +53,7 @@ class SymmetricArray:
     `array[2:5]`, `array[:, 0]`, `array[7]` are parts of it, at the same place on every rank.
     """
 
-    def __init__(
-        self, world: World, piece: Piece, keys: tuple[Any, ...] = (), layout: _Layout | None = None
-    ) -> None:
+    def __init__(self, world: World, piece: Piece, keys: tuple[Any, ...] = (), layout: _Layout | None = None) -> None:
         self._world = world
         self._piece = piece
         self._keys = keys
@@ -125,9 +123,7 @@ class SymmetricArray:
         word = None if signal is None else counter_address(signal)
         bits = _arrays.word_of(value, 8, "value")
         owners = [self._piece.blocks, span.owner]
-        self._ops.put(
-            self.elements(), elements_of(span), _rank(rank), word, bits, op, stream, span.stream, owners
-        )
+        self._ops.put(self.elements(), elements_of(span), _rank(rank), word, bits, op, stream, span.stream, owners)
 
     def get(self, array: Any, rank: int, *, stream: Any = None) -> None:
         """Fills an array of as many bytes, of any strides, from this place of rank's part."""
@@ -201,7 +197,9 @@ class SymmetricArray:
         if old is not None:
             span = _arrays.checked_span(old, True, self._world)
             if span.nbytes != self._item_bytes:
-                raise InvalidArgumentError(f"the old value of {self._item_bytes} bytes cannot go to {span.nbytes} bytes")
+                raise InvalidArgumentError(
+                    f"the old value of {self._item_bytes} bytes cannot go to {span.nbytes} bytes"
+                )
             address = span.address
             owners.append(span.owner)
         was = self._ops.atomic(op, self.elements(), _rank(rank), *bits, address, stream, owners)
@@ -218,7 +216,13 @@ class SymmetricArray:
         """Where they lie in this rank's own part: so ops name this place of any rank."""
         self._check()
         layout = self._layout
-        return _core.Elements(self._piece.address + layout.offset, self._item_bytes, list(layout.shape), list(layout.strides), self.type_name)
+        return _core.Elements(
+            self._piece.address + layout.offset,
+            self._item_bytes,
+            list(layout.shape),
+            list(layout.strides),
+            self.type_name,
+        )
 
     @property
     def piece(self) -> Piece:
@@ -305,7 +309,9 @@ class _Layout:
         split = next(i for i, key in enumerate(keys) if key is Ellipsis)
         whole = (slice(None),) * (len(self.shape) - given)
         offset, shape, strides = self.offset, [], []
-        for key, extent, stride in zip((*keys[:split], *whole, *keys[split + 1 :]), self.shape, self.strides, strict=True):
+        for key, extent, stride in zip(
+            (*keys[:split], *whole, *keys[split + 1 :]), self.shape, self.strides, strict=True
+        ):
             if isinstance(key, slice):
                 start, stop, step = key.indices(extent)
                 count = len(range(start, stop, step))

@@ -77,7 +77,9 @@ class Teams(Collectives):
             )
         members = [first + step * i for i in range(count)]
         mine = self._members.rank
-        return self.split(0 if mine in members else None, members.index(mine) if mine in members else 0, channels=channels)
+        return self.split(
+            0 if mine in members else None, members.index(mine) if mine in members else 0, channels=channels
+        )
 
     def split_2d(self, width: int, *, channels: int = 1) -> tuple[Team, Team]:
         """The members as rows of `width`: my row and my column. The last row may be shorter. Collective over the world."""

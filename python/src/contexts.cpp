@@ -54,8 +54,8 @@ class PyContext {
   template <class Function>
   void await(const Function& function) const {
     const auto world = state_->open();
-    const Status status = interruptible(
-        [&] { return slot_->with([&](auto& context) { return function(*context); }); }, [] {});
+    const Status status =
+        interruptible([&] { return slot_->with([&](auto& context) { return function(*context); }); }, [] {});
     raise_unless_met(*state_, *world, status);
   }
 

@@ -101,8 +101,8 @@ Status wait_some_by(Context& context, const Words& words, const Condition& condi
   return with_type(words, condition, [&](const auto* first, const int* left_out, auto value) {
     std::size_t count = 0;
     found->resize(words.words.count());
-    const Status status = context.wait_some(first, words.words.count(), left_out, condition.compare, value,
-                                            found->data(), &count);
+    const Status status =
+        context.wait_some(first, words.words.count(), left_out, condition.compare, value, found->data(), &count);
     found->resize(count);
     return status;
   });

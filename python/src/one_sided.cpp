@@ -1,6 +1,7 @@
 // One-sided ops for onstream/symmetric.py, on streams or with the host waiting, on places and words by their addresses.
 //
-// Without a stream a context does the op; they are kept for the next one, because on a GPU each has a stream of its own.
+// Without a stream a context does the op; they are kept for the next one, because on a GPU each has a stream of its
+// own.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -23,8 +24,8 @@ namespace onstream::python {
 
 namespace {
 
-// Contexts that no op uses now. Ends with its world; one that an op has then goes when the op is over, with the share of
-// the world that the op holds.
+// Contexts that no op uses now. Ends with its world; one that an op has then goes when the op is over, with the share
+// of the world that the op holds.
 class Idle : public Closable {
  public:
   std::unique_ptr<Context> take(World& world) {
@@ -78,8 +79,8 @@ struct PyOneSided {
       return std::nullopt;
     }
     auto context = idle->take(*world);
-    auto result = interruptible([&] { return on_host(*context); },
-                                [&] { abort_interrupted(*world, "a one-sided op"); });
+    auto result =
+        interruptible([&] { return on_host(*context); }, [&] { abort_interrupted(*world, "a one-sided op"); });
     idle->give(std::move(context));
     return result;
   }
@@ -158,8 +159,7 @@ using Found = std::vector<std::size_t>;
 
 // What the host found: all that compare, or the one; nothing on a stream.
 std::optional<Found> wait(const PyOneSided& self, const Many& many, const Elements& words, const std::string& compare,
-                          std::uint64_t value, const std::vector<int>& left_out, nb::handle stream,
-                          nb::object owners) {
+                          std::uint64_t value, const std::vector<int>& left_out, nb::handle stream, nb::object owners) {
   const Condition condition{compare_from(compare), value};
   require_words("a wait", words);
   const auto on_stream = [&](OneSided& core, Stream on) {
@@ -196,8 +196,8 @@ std::optional<std::uint64_t> atomic(const PyOneSided& self, const std::string& o
   const Change change{atomic_op_from(op), value, expected};
   require_atomic(word, change.op);
   const auto on_stream = [&](OneSided& core, Stream on) {
-    core.atomic(change.op, core.symmetric(word.pointer(), rank), word.item_bytes, value,
-                reinterpret_cast<void*>(old), expected, on);
+    core.atomic(change.op, core.symmetric(word.pointer(), rank), word.item_bytes, value, reinterpret_cast<void*>(old),
+                expected, on);
   };
   return self.run(stream, std::nullopt, std::move(owners), on_stream,
                   [&](Context& context) { return atomic_by(context, word, change, rank); });

@@ -79,8 +79,8 @@ struct PyBuilder {
   PyPlan build(nb::object arrays) {
     state->open();
     PlanBuilder mine = slot->with([](PlanBuilder& builder) { return builder; });
-    auto made =
-        std::make_shared<PlanSlot>(run_interruptible([mine = std::move(mine)]() mutable { return mine.build(); }), "plan");
+    auto made = std::make_shared<PlanSlot>(
+        run_interruptible([mine = std::move(mine)]() mutable { return mine.build(); }), "plan");
     state->add(made);
     return {state, std::move(made), std::move(arrays)};
   }

@@ -1,7 +1,8 @@
 // Slot: a part of the C++ library that ends with its world, whatever Python still holds.
 //
 // Another thread may close the world at any time, without the GIL: whoever uses the value has it with the lock held, or
-// has a share of its own. Whoever may wait for the lock must not hold the GIL, unless with() never blocks in its function.
+// has a share of its own. Whoever may wait for the lock must not hold the GIL, unless with() never blocks in its
+// function.
 #pragma once
 
 #include <mutex>
