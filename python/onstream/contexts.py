@@ -187,7 +187,10 @@ class Context:
     ) -> tuple[_core.Elements, str, int, list[int]]:
         elements = words if isinstance(words, _core.Elements) else self._place(words)
         bits = _arrays.word_of(value, 4 if elements.item_bytes == 4 else 8, "value")
-        return elements, compare, bits, [] if leave_out is None else flags_of(leave_out)
+        flags = flags_of(leave_out, elements.count)
+        if leave_out is not None and not flags and elements.count > 0:
+            raise InvalidArgumentError("leave_out lies in a GPU's memory, which a wait of the host does not read")
+        return elements, compare, bits, flags
 
     def _atomic(self, op: str, word: Any, rank: int, value: Any = 0, expected: Any = 0) -> Any:
         elements = self._one(word)

@@ -267,9 +267,7 @@ class SymmetricArray:
             owners.append(span.owner)
             return span.address
 
-        flags = [] if leave_out is None else flags_of(leave_out)
-        if flags and len(flags) != self._layout.size:
-            raise InvalidArgumentError(f"leave_out has {len(flags)} entries for {self._layout.size} words")
+        flags = flags_of(leave_out, self._layout.size)
         in_memory = leave_out is not None and _arrays.is_array_of(leave_out, "int32")
         many = _core.Many(
             which,
@@ -357,12 +355,14 @@ def value_of(bits: int, type_name: str) -> int | float:
     return int.from_bytes(word, "little", signed=type_name.startswith("int"))
 
 
-def flags_of(leave_out: Any) -> list[int]:
-    if isinstance(leave_out, np.ndarray):
-        return [int(bool(flag)) for flag in leave_out.ravel()]
-    if isinstance(leave_out, Sequence):
-        return [int(bool(flag)) for flag in leave_out]
-    return []  # in a GPU's memory: the stream reads it
+def flags_of(leave_out: Any, count: int) -> list[int]:
+    """1 for each of so many words that is left out. Nothing for None, and of what lies in a GPU's memory."""
+    if leave_out is None or (not isinstance(leave_out, Sequence) and _arrays.span_of(leave_out).device != "host"):
+        return []
+    flags = [int(bool(flag)) for flag in np.asarray(leave_out).ravel()]
+    if len(flags) != count:
+        raise InvalidArgumentError(f"leave_out has {len(flags)} entries for {count} words")
+    return flags
 
 
 def _rank(rank: Any) -> int:

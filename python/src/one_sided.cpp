@@ -177,6 +177,8 @@ std::optional<Found> wait(const PyOneSided& self, const Many& many, const Elemen
   };
   Found found;
   const auto on_host = [&](Context& context) {
+    require(many.left_out == 0 || !left_out.empty() || words.count() == 0,
+            "a wait of the host: leave_out lies in a GPU's memory; give a list, or a stream");
     const Words looked_at{words, left_out};
     if (many.which == "all") return wait_all_by(context, looked_at, condition);
     if (many.which == "some") return wait_some_by(context, looked_at, condition, &found);

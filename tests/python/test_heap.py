@@ -200,6 +200,12 @@ def test_streams_and_graphs_take_strided_ops_and_words(path: str, device: str) -
             world.barrier(stream=stream)
         graph.launch(stream)
         world.synchronize(stream)
+        left_out = world.zeros(3, "i4", kind="pinned")
+        left_out[...] = [1, 0, 1]
+        flags.wait_all(5, leave_out=left_out, stream=stream)
+        flags.wait_some(0, leave_out=left_out, found=found, indices=indices, stream=stream)
+        world.synchronize(stream)
+        assert (found[0], indices[0]) == (1, 1)
         assert table.local()[:, 1].tolist() == [8 + 100 * other + i for i in range(4)]
         assert got.tolist() == [8 + 100 * world.rank + i for i in range(4)]
         graph.launch(stream)
@@ -380,6 +386,10 @@ def test_a_wait_in_vain_ends_at_the_deadline() -> None:
         ("counts.wait_all(2**64)", "which no integer of 64 bits is"),
         ("counts[0].wait(1, compare='near')", "compare='near' is none of eq"),
         ("counts.wait_any(1, leave_out=[1])", "leave_out has 1 entries for 4 words"),
+        ("context.wait_any(counts, 1, leave_out=[])", "leave_out has 0 entries for 4 words"),
+        ("counts.wait_all(1, stream=world.stream(), leave_out=[1] * 4)", "leave_out is an array of int32"),
+        ("counts.wait_any(1, stream=world.stream())", "the answers of many words go to words of 8 B"),
+        ("counts.wait_any(1, stream=world.stream(), found=array)", "`found` must be 1 integers of 8 bytes"),
         ("counts[0].atomic('nand', 0)", "op='nand' is none of fetch"),
         ("counts.atomic('add', 0)", "one word, not 4"),
         ("shorts[0].atomic('add', 0)", "words are integers or floats of 4 or 8 bytes, not int16"),
