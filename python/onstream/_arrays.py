@@ -64,6 +64,8 @@ class Span:
 def span_of(array: Any) -> Span:
     """The Span of any supported object. TypeError or InvalidArgumentError with the reason for any other."""
     kind = type(array)
+    if kind.__module__ == "onstream.symmetric":
+        return span_of(array.local())  # a symmetric array stands for this rank's own
     root = kind.__module__.partition(".")[0]
     if hasattr(array, "data_ptr") and _is_torch(array):
         return _torch_span(array)

@@ -234,6 +234,22 @@ def test_a_part_of_a_segment_is_a_symmetric_array_too() -> None:
     run(2, body)
 
 
+def test_a_symmetric_array_stands_for_this_ranks_own_wherever_an_array_goes() -> None:
+    def body(world: ons.World) -> None:
+        heap = world.heap(4096)
+        mine, theirs = heap.zeros(4), heap.zeros((4, 2))
+        mine.local()[...] = world.rank + 1
+        theirs[:, 1].put(mine, 1 - world.rank)
+        world.barrier()
+        assert theirs.local()[:, 1].tolist() == [2 - world.rank] * 4
+        world.all_reduce(mine)
+        assert mine.local().tolist() == [3] * 4
+        world.sendrecv(mine[:2], 1 - world.rank, theirs[0], 1 - world.rank)
+        assert theirs.local()[0].tolist() == [3, 3]
+
+    run(2, body)
+
+
 # --- contexts ---
 
 
