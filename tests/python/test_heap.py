@@ -280,6 +280,27 @@ def test_what_is_put_later_is_there_after_quiet(path: str, device: str) -> None:
     run(3, body, path=path, device=device)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("path", PATHS)
+def test_memory_of_the_device_takes_all_of_it_too(path: str, device: str) -> None:
+    def body(world: ons.World) -> None:
+        other = 1 - world.rank
+        heap = world.heap(1 << 14)
+        table, words = heap.zeros((4, 6), "f8"), heap.zeros(3, "i8")
+        context = world.context()
+        context.put(table[1:3, ::2], np.arange(12.0).reshape(3, 4)[:, 1:3].T + world.rank, other, signal=words[0])
+        words[0].wait(1)
+        got = np.zeros((4, 6))
+        table.get(got, world.rank)
+        assert (got[1:3, ::2] == np.arange(12.0).reshape(3, 4)[:, 1:3].T + other).all()
+        assert got[0].sum() == 0
+        assert words[1].atomic("add", other, value=-4) == 0
+        assert context.wait_any(words, -4, compare="eq", leave_out=[1, 0, 1]) == 1
+        context.barrier()
+
+    run(2, body, path=path, device=device)
+
+
 def test_a_context_names_places_by_views_of_this_ranks_own_part() -> None:
     def body(world: ons.World) -> None:
         segment = world.segment(8 * 12)
