@@ -4,7 +4,9 @@
 //     --device SPEC     host, cuda, cuda:N
 //     --memory KIND     of the buffers: device, pinned, managed, host
 //     --samples N
-//     --library NAME    onstream, or nccl with --file, which the loader gets; --plain: its buffers are not registered
+//     --library NAME    onstream, or nccl or nvshmem with --file, which the loader gets; --plain: NCCL's buffers are
+//     not
+//                       registered
 //     --set NAME=VALUE  a parameter of onstream; may be repeated
 //
 // Several processes under any launcher. Every sample starts with a barrier of the hosts and is timed by rank 0's steady
@@ -62,10 +64,12 @@ std::unique_ptr<CollectiveLibrary> open(const Setting& setting) {
   if (setting.library == "onstream") {
     return bench::open_onstream_collectives(setup, bench::parameters_from(setup.device, setting.parameters));
   }
-  require(setting.library == "nccl", "--library is '", setting.library, "'; there are onstream, nccl");
-  require(!setup.file.empty(), "--library nccl needs --file, the library to load");
+  const bool nccl = setting.library == "nccl";
+  require(nccl || setting.library == "nvshmem", "--library is '", setting.library,
+          "'; there are onstream, nccl, nvshmem");
+  require(!setup.file.empty(), "--library ", setting.library, " needs --file, the library to load");
   if (setup.device.empty()) setup.device = "cuda";
-  return bench::open_nccl_collectives(setup);
+  return nccl ? bench::open_nccl_collectives(setup) : bench::open_nvshmem_collectives(setup);
 }
 
 // Bytes 0 and 1 in the lowest byte of each element of an integer; for floating point the numbers 0 and 1.
@@ -99,16 +103,15 @@ class Runner {
   struct Result {
     std::vector<double> samples_s;
     std::size_t wrong = 0;
+    CollectiveSubmission submission;  // that came of it
   };
 
   Result run(const CollectiveCase& c, int samples) {
-    Result result;
-    result.wrong = check(c);
+    Result result{{}, check(c), c.submission};
     std::shared_ptr<Graph> graph;
     if (c.submission == CollectiveSubmission::captured) {
-      library_.device().begin_capture(stream_);
-      for (int i = 0; i < c.window; ++i) library_.enqueue(c, stream_);
-      graph = library_.device().end_capture(stream_);
+      graph = capture(c);
+      if (graph == nullptr) result.submission = CollectiveSubmission::eager;
     }
     for (int sample = -1; sample < samples; ++sample) {  // -1: the warm-up
       library_.barrier(stream_);
@@ -122,6 +125,27 @@ class Runner {
   }
 
  private:
+  // Null: the library cannot, on any rank, and shall do without.
+  std::shared_ptr<Graph> capture(const CollectiveCase& c) {
+    library_.device().begin_capture(stream_);
+    try {
+      for (int i = 0; i < c.window; ++i) library_.enqueue(c, stream_);
+      return library_.device().end_capture(stream_);
+    } catch (const Error& error) {
+      if (!library_.eager_instead()) throw;
+      std::fprintf(stderr, "bench_collective: %s is not captured: %s\n", bench::text_of(c).c_str(), error.what());
+    }
+    if (library_.device().capturing(stream_)) drop_capture();
+    return nullptr;
+  }
+  void drop_capture() {
+    try {
+      (void)library_.device().end_capture(stream_);
+    } catch (const Error&) {
+      // The capture was broken, which is why it is dropped.
+    }
+  }
+
   void run_once(const CollectiveCase& c, const std::shared_ptr<Graph>& graph) {
     const int all = c.iterations * c.window;
     if (c.submission == CollectiveSubmission::host) {
@@ -256,7 +280,8 @@ int run_cases(const Setting& setting) {
       if (library->rank() != 0) continue;
       std::cout << "{\"case\":" << bench::quoted(bench::text_of(c))
                 << ",\"bus_factor\":" << c.bus_factor(library->size()) << ",\"wrong\":" << result.wrong
-                << ",\"how\":" << bench::quoted(library->explain(c))
+                << ",\"submission\":\"" << bench::name_of(result.submission)
+                << "\",\"how\":" << bench::quoted(library->explain(c))
                 << ",\"samples_s\":" << bench::seconds_list(result.samples_s) << "}" << std::endl;
     }
   } catch (const std::exception& error) {

@@ -27,6 +27,8 @@ class CollectiveLibrary {
   virtual void run_host(const CollectiveCase& c) = 0;  // throws unsupported where there is none
   virtual void barrier(Stream stream) = 0;             // of the hosts
   virtual void synchronize(Stream stream) = 0;
+  // Whether what it cannot capture shall be measured eagerly.
+  virtual bool eager_instead() const { return false; }
   virtual std::string explain(const CollectiveCase&) { return ""; }
   virtual void abort(const std::string& reason) = 0;
 };
@@ -43,5 +45,6 @@ struct CollectiveSetup {
 std::unique_ptr<CollectiveLibrary> open_onstream_collectives(const CollectiveSetup& setup,
                                                              const Parameters& parameters);
 std::unique_ptr<CollectiveLibrary> open_nccl_collectives(const CollectiveSetup& setup);
+std::unique_ptr<CollectiveLibrary> open_nvshmem_collectives(const CollectiveSetup& setup);
 
 }  // namespace onstream::bench

@@ -1,8 +1,7 @@
 // NVSHMEM under measurement: put with signal and wait for the signal, both ordered on a stream.
 //
-// The few declarations needed of NVSHMEM's public host interface (3.x, whose structures carry their version) stand
-// here; the library is opened at run time. The ranks pass the unique id through onstream's own store. All buffers lie
-// in the symmetric heap (NVSHMEM_SYMMETRIC_SIZE must hold twice the largest case).
+// The library is opened at run time. The ranks pass the unique id through onstream's own store. All buffers lie in the
+// symmetric heap (NVSHMEM_SYMMETRIC_SIZE must hold twice the largest case).
 //
 // A message is a put into the peer's incoming buffer that sets the peer's signal word of this sender to the number of
 // the message; the receiver waits until the word has reached it. Numbers are kernel arguments, so a captured window has
@@ -11,69 +10,23 @@
 // the other's last replay have been waited for, and nobody can begin its next one before this window's messages of
 // every rank were seen: true of ping-pong, of an acknowledged window, and of a ring with at least as many steps as
 // ranks.
-#include <array>
-
 #include "library_peer.hpp"
-#include "shared_object.hpp"
+#include "nvshmem_start.hpp"
 
 namespace onstream::bench {
 
 namespace {
 
-// nvshmemx_uniqueid_v1, nvshmemx_uniqueid_args_v1, nvshmemx_init_args_v1, nvshmemx_init_attr_v1.
-template <class Struct>
-constexpr int kVersionOf = (1 << 16) + static_cast<int>(sizeof(Struct));
-
-struct UniqueId {
-  int version;
-  std::array<char, 124> internal;
-};
-struct UniqueIdArguments {
-  int version;
-  UniqueId* id;
-  int rank;
-  int ranks;
-};
-struct InitArguments {
-  int version;
-  UniqueIdArguments unique_id;
-  std::array<char, 96> content;
-};
-struct InitAttributes {
-  int version;
-  void* mpi_communicator;
-  InitArguments arguments;
-};
-static_assert(sizeof(UniqueId) == 128 && sizeof(UniqueIdArguments) == 24);
-static_assert(sizeof(InitArguments) == 128 && sizeof(InitAttributes) == 144);
-
-constexpr unsigned kInitWithUniqueId = 1u << 3;
 constexpr int kSignalSet = 9;
 constexpr int kCompareGe = 5;
 constexpr int kVariants = 2;
 constexpr std::size_t kChannels = 2;
 
-struct Nvshmem {
-  void (*version)(int*, int*, int*);
-  int (*get_unique_id)(UniqueId*);
-  int (*set_unique_id)(int, int, const UniqueId*, InitAttributes*);
-  int (*init)(unsigned, InitAttributes*);
-  void (*finalize)();
-  void* (*malloc)(std::size_t);
-  void (*free)(void*);
-  void (*barrier_all)();
+struct Nvshmem : NvshmemStart {
   void (*put_signal)(void*, const void*, std::size_t, std::uint64_t*, std::uint64_t, int, int, void*);
   void (*wait_signal)(std::uint64_t*, int, std::uint64_t, void*);
 
-  explicit Nvshmem(const SharedObject& object) {
-    object.find(version, "nvshmemx_vendor_get_version_info");
-    object.find(get_unique_id, "nvshmemx_get_uniqueid");
-    object.find(set_unique_id, "nvshmemx_set_attr_uniqueid_args");
-    object.find(init, "nvshmemx_hostlib_init_attr");
-    object.find(finalize, "nvshmemx_hostlib_finalize");
-    object.find(malloc, "nvshmem_malloc");
-    object.find(free, "nvshmem_free");
-    object.find(barrier_all, "nvshmem_barrier_all");
+  explicit Nvshmem(const SharedObject& object) : NvshmemStart(object) {
     object.find(put_signal, "nvshmemx_putmem_signal_on_stream");
     object.find(wait_signal, "nvshmemx_signal_wait_until_on_stream");
   }
@@ -90,7 +43,7 @@ class NvshmemLibrary final : public PeerLibrary {
  public:
   NvshmemLibrary(const Nvshmem& nvshmem, const LibraryOptions& options)
       : PeerLibrary("NVSHMEM", options), nvshmem_(nvshmem) {
-    initialize();
+    nvshmem_.start(meet<NvshmemId>([&](NvshmemId& made) { nvshmem_.make(made); }), rank(), size());
     make_buffers([&](std::size_t bytes) { return static_cast<std::byte*>(allocate(bytes)); });
     for (int set = 0; set < 1 + kVariants; ++set) {
       Signals& signals = sets_.emplace_back();
@@ -143,39 +96,10 @@ class NvshmemLibrary final : public PeerLibrary {
   void end_variants() override { current_ = 0; }
 
  private:
-  std::string version() const override {
-    int major = 0;
-    int minor = 0;
-    int patch = 0;
-    nvshmem_.version(&major, &minor, &patch);
-    return concat(major, ".", minor, ".", patch);
-  }
+  std::string version() const override { return nvshmem_.version(); }
   std::string buffers() const override { return "symmetric heap"; }
 
-  void initialize() {
-    const auto id = meet<UniqueId>([&](UniqueId& made) {
-      made.version = kVersionOf<UniqueId>;
-      check(nvshmem_.get_unique_id(&made), "nvshmemx_get_uniqueid");
-    });
-    InitAttributes attributes{};
-    attributes.version = kVersionOf<InitAttributes>;
-    attributes.arguments.version = kVersionOf<InitArguments>;
-    attributes.arguments.unique_id.version = kVersionOf<UniqueIdArguments>;
-    check(nvshmem_.set_unique_id(rank(), size(), &id, &attributes), "nvshmemx_set_attr_uniqueid_args");
-    check(nvshmem_.init(kInitWithUniqueId, &attributes), "nvshmemx_hostlib_init_attr");
-  }
-
-  static void check(int result, const char* what) {
-    if (result != 0) fail(ErrorCode::system, what, " failed with ", result, "; NVSHMEM_DEBUG=INFO tells more");
-  }
-
-  void* allocate(std::size_t bytes) {
-    void* memory = nvshmem_.malloc(bytes);
-    if (memory == nullptr) {
-      fail(ErrorCode::system, "nvshmem_malloc of ", bytes, " B failed; raise NVSHMEM_SYMMETRIC_SIZE");
-    }
-    return memory;
-  }
+  void* allocate(std::size_t bytes) { return nvshmem_.allocate(bytes); }
 
   // Collective: all words zero, all counts zero.
   void reset() {

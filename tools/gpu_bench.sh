@@ -13,6 +13,7 @@
 #   one_sided-N       the barriers with all N GPUs, where there are more than two
 #   am                puts to registered buffers, and a stencil over them with and without bounce copies
 #   collective        every kind with all GPUs, beside NCCL with and without registered buffers
+#   collective-peers  the same beside NVSHMEM and PyTorch's symmetric memory too; only if PARTS asks for it
 #   upc               UPC's calls on device memory, against copies and barriers
 #   paths             size by path
 #   sweep             1 B to 1 GiB with the peers, for the plots; only if there is time for it
@@ -98,6 +99,10 @@ run_part() {
       [[ $vs == *nccl* ]] && peers=nccl,nccl-plain
       part collective 120 collective --ranks "$gpus" --vs "$peers" --rounds 2 --limit-s 60 ${quick[@]+"${quick[@]}"}
       ;;
+    collective-peers)
+      part collective-peers 300 collective --ranks "$gpus" --vs nccl,nccl-plain,nvshmem,torch --types float32,bfloat16 \
+        --rounds 2 --limit-s 120 ${quick[@]+"${quick[@]}"}
+      ;;
     upc) part upc 40 upc ${quick[@]+"${quick[@]}"} ;;
     paths) part paths 45 paths --limit-s 40 ${quick[@]+"${quick[@]}"} ;;
     sweep)
@@ -108,7 +113,7 @@ run_part() {
       start_s=$(left_s)
       message sweep "$(left_s)" --sizes sweep --modes ping-pong,pipelined,ring,ring-plan --submissions eager,captured
       ;;
-    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, am, collective, upc, paths, sweep" ;;
+    *) stop "PARTS names '$1'; there are headline, headline-all, startup, aggregation, ping-kernel-pong, one_sided, am, collective, collective-peers, upc, paths, sweep" ;;
   esac
 }
 

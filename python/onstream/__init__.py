@@ -33,7 +33,7 @@ from ._core import (
     parameters,
     rank_at,
 )
-from .collectives import Team
+from .contexts import Context
 from .errors import (
     AbortedError,
     ClosedError,
@@ -46,8 +46,11 @@ from .errors import (
     UnmappedError,
     UnsupportedError,
 )
+from .heap import Heap
 from .neighbours import Neighbourhood
 from .plans import Plan, PlanBuilder
+from .symmetric import SymmetricArray
+from .teams import Team
 from .threads import run_threads
 from .world import Segment, World, init
 
@@ -57,12 +60,14 @@ __all__ = [
     "AbortedError",
     "Block",
     "ClosedError",
+    "Context",
     "DeviceArray",
     "DeviceRow",
     "Error",
     "Failure",
     "Fault",
     "Graph",
+    "Heap",
     "InvalidArgumentError",
     "Launch",
     "MisusedError",
@@ -75,6 +80,7 @@ __all__ = [
     "Request",
     "Segment",
     "Stream",
+    "SymmetricArray",
     "SystemError",
     "Team",
     "TimeoutError",

@@ -64,6 +64,8 @@ class Span:
 def span_of(array: Any) -> Span:
     """The Span of any supported object. TypeError or InvalidArgumentError with the reason for any other."""
     kind = type(array)
+    if kind.__module__ == "onstream.symmetric":
+        return span_of(array.local())  # a symmetric array stands for this rank's own
     root = kind.__module__.partition(".")[0]
     if hasattr(array, "data_ptr") and _is_torch(array):
         return _torch_span(array)
@@ -343,6 +345,41 @@ def item_bytes_of(dtype: Any) -> int:
     if known.hasobject:
         raise TypeError(f"onstream moves bytes, but elements of dtype {known} are references to Python objects")
     return known.itemsize
+
+
+def type_name_of(dtype: Any) -> str:
+    """A numpy or torch dtype by name: "float64", "bfloat16"."""
+    if type(dtype).__module__.partition(".")[0] == "torch":
+        return str(dtype).removeprefix("torch.")
+    return _name_of(np.dtype(dtype))
+
+
+def is_array_of(thing: Any, type_name: str) -> bool:
+    """Whether it has a dtype, and this one."""
+    dtype = getattr(thing, "dtype", None)
+    return dtype is not None and type_name_of(dtype) == type_name
+
+
+def sized(shape: int | Sequence[int], dtype: Any, what: str) -> tuple[tuple[int, ...], int]:
+    """The extents, and the bytes of an array of this shape. Raises ValueError or InvalidArgumentError for none."""
+    extents = extents_of(shape)
+    nbytes = item_bytes_of(dtype)
+    for extent in extents:
+        if extent < 0:
+            raise ValueError(f"shape {extents} has a negative extent")
+        nbytes *= extent
+    check_bytes(nbytes, f"{what} of shape {extents}")
+    return extents, nbytes
+
+
+def word_of(value: Any, width: int, name: str) -> int:
+    """The bits of a signed or unsigned integer of `width` bytes."""
+    number: int = integer_of(value, name)
+    bits = 8 * width
+    if not -(2 ** (bits - 1)) <= number < 2**bits:
+        raise InvalidArgumentError(f"{name} is {number}, which no integer of {bits} bits is")
+    modulus: int = 2**bits
+    return number % modulus
 
 
 def check_bytes(nbytes: int, what: str) -> None:

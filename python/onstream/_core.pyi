@@ -25,6 +25,9 @@ class Block:
     @property
     def device_index(self) -> int: ...
 
+    def part(self, offset: int, nbytes: int) -> Block:
+        """A piece of it, which keeps all of it alive."""
+
     def bytes_view(self) -> NDArray[numpy.uint8]:
         """The block as a numpy array of bytes. Only if on_host."""
 
@@ -365,6 +368,9 @@ class SegmentBlocks:
 
     def atomic(self, op: str, rank: int, offset: int, value: int, expected: int, width: int) -> int: ...
 
+    def address_of(self, offset: int, nbytes: int) -> int:
+        """This rank's own address of a piece."""
+
     def free(self) -> None: ...
 
 class OpTime:
@@ -441,6 +447,18 @@ class Elements:
 
     def __init__(self, address: int, item_bytes: int, shape: Sequence[int], strides: Sequence[int], dtype: str) -> None: ...
 
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def item_bytes(self) -> int: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    @property
+    def count(self) -> int: ...
+
 class PlanBuilder:
     """Collects the operations of a plan. Use World.plan()."""
 
@@ -481,6 +499,93 @@ def coordinates_of(rank: int, grid: Sequence[int]) -> list[int]:
 
 def rank_at(coordinates: Sequence[int], grid: Sequence[int], periodic: Sequence[bool]) -> int:
     """The rank at a place of a grid; -1 outside a non-periodic one."""
+
+class Many:
+    """
+    Which of many words a wait waits for, and where a stream leaves the answer.
+    """
+
+    def __init__(self, which: str, found: int = 0, indices: int = 0, left_out: int = 0) -> None: ...
+
+class OneSided:
+    """One-sided ops by address, on streams or blocking. Use SymmetricArray."""
+
+    def put(self, to: Elements, source: Elements, rank: int, word: int | None, value: int, op: str, stream: object | None, natural: int | None, owners: object) -> None: ...
+
+    def get(self, to: Elements, source: Elements, rank: int, stream: object | None, natural: int | None, owners: object) -> None: ...
+
+    def signal(self, word: Elements, rank: int, value: int, op: str, stream: object | None, owners: object) -> None: ...
+
+    def wait(self, many: Many, words: Elements, compare: str, value: int, left_out: Sequence[int], stream: object | None, owners: object) -> list[int] | None:
+        """
+        What the host found: the indices, or of `any` the one (the number of words if all are left out).
+        """
+
+    def atomic(self, op: str, word: Elements, rank: int, value: int, expected: int, old: int, stream: object | None, owners: object) -> int | None:
+        """The old value, or None on a stream."""
+
+def one_sided_of(world: World) -> OneSided: ...
+
+class Context:
+    """One-sided ops that the host issues. Use World.context()."""
+
+    def put(self, to: Elements, source: Elements, rank: int, owner: object, word: int | None, value: int, op: str, later: bool) -> None: ...
+
+    def get(self, to: Elements, source: Elements, rank: int, owner: object, later: bool) -> None: ...
+
+    def signal(self, word: Elements, rank: int, value: int, op: str) -> None: ...
+
+    def wait_all(self, words: Elements, compare: str, value: int, left_out: Sequence[int]) -> None: ...
+
+    def wait_any(self, words: Elements, compare: str, value: int, left_out: Sequence[int]) -> int:
+        """The index; the number of words if all are left out."""
+
+    def wait_some(self, words: Elements, compare: str, value: int, left_out: Sequence[int]) -> list[int]: ...
+
+    def test_any(self, words: Elements, compare: str, value: int, left_out: Sequence[int]) -> int:
+        """The index; the number of words if none compares."""
+
+    def test_some(self, words: Elements, compare: str, value: int, left_out: Sequence[int]) -> list[int]: ...
+
+    def atomic(self, op: str, word: Elements, rank: int, value: int, expected: int) -> int: ...
+
+    def fence(self) -> None: ...
+
+    def quiet(self) -> None: ...
+
+def make_context(world: World) -> Context: ...
+
+class HeapBlocks:
+    """
+    Pieces of symmetric memory, by this rank's addresses. Use World.heap().
+    """
+
+    def allocate(self, nbytes: int, alignment: int) -> int: ...
+
+    def allocate_zeroed(self, nbytes: int, alignment: int) -> int: ...
+
+    def reallocate(self, address: int, nbytes: int) -> int: ...
+
+    def free(self, address: int) -> None: ...
+
+    def close(self) -> None: ...
+
+    def place(self, address: int) -> tuple[SegmentBlocks, int]:
+        """The segment that an address lies in, and where."""
+
+    def full_for(self, nbytes: int, alignment: int) -> bool: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def used(self) -> int: ...
+
+    @property
+    def pieces(self) -> int: ...
+
+def make_heap(world: World, nbytes: int, grow_nbytes: int, kind: str) -> HeapBlocks:
+    """Collective."""
 
 class CollectiveCall:
     """

@@ -245,41 +245,6 @@ class Collectives:
         return result
 
 
-class Team(Collectives):
-    """Some ranks of a world, numbered from 0, that do collectives together. Made by World.team()."""
-
-    def __init__(self, world: World, members: _core.Team) -> None:
-        self._world = world
-        self._members = members
-
-    @property
-    def _home(self) -> World:
-        return self._world
-
-    @property
-    def rank(self) -> int:
-        """This rank's number in the team; -1: not in it."""
-        return self._members.rank
-
-    @property
-    def size(self) -> int:
-        return self._members.size
-
-    @property
-    def ranks(self) -> list[int]:
-        """Which of the world's they are."""
-        return self._members.ranks
-
-    def barrier(self, *, channel: int = 0, stream: Any = None) -> None:
-        """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
-        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
-        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
-        self._members.run(call, [], stream, None)
-
-    def __repr__(self) -> str:
-        return f"<Team: rank {self.rank} of {self.ranks}>"
-
-
 def _type_of(span: _arrays.Span, array: Any) -> str:
     dtype = getattr(array, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.names is not None and len(dtype.names) == 2:

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
-from .collectives import Collectives, Team
+from .collectives import Collectives
 from .errors import InvalidArgumentError
+from .symmetric import elements_of
+from .teams import Team
 
 if TYPE_CHECKING:
     from .world import World
@@ -83,10 +85,10 @@ class PlanBuilder:
             op,
             span.address,
             width,
-            _word_of(value, width, "value"),
+            _arrays.word_of(value, width, "value"),
             _arrays.integer_of(peer, "peer"),
             0 if kept is None else kept.address,
-            _word_of(expected, width, "expected"),
+            _arrays.word_of(expected, width, "expected"),
             note,
         )
         return self
@@ -114,7 +116,7 @@ class PlanBuilder:
         ranks = (
             [_arrays.integer_of(n, "grid") for n in grid] if grid is not None else self._choose_grid(span.shape, widths)
         )
-        self._core.halo(_elements_of(span), widths, ranks, wraps, bool(corners), _arrays.integer_of(lane, "lane"))
+        self._core.halo(elements_of(span), widths, ranks, wraps, bool(corners), _arrays.integer_of(lane, "lane"))
         return self
 
     def collectives(self, team: Team | None = None) -> PlanCollectives:
@@ -140,7 +142,7 @@ class PlanBuilder:
         return span
 
     def _elements(self, array: Any, *, writable: bool) -> _core.Elements:
-        return _elements_of(self._span(array, writable=writable))
+        return elements_of(self._span(array, writable=writable))
 
     def _integer(self, word: Any) -> _arrays.Span:
         span = self._span(word, writable=True)
@@ -252,10 +254,6 @@ class Plan:
         return f"<Plan {self.name}: {len(self.ops)} operations>"
 
 
-def _elements_of(span: _arrays.Span) -> _core.Elements:
-    return _core.Elements(span.address, span.item_bytes, list(span.shape), list(span.strides), span.dtype)
-
-
 def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
     if not isinstance(value, Iterable):
         return [_arrays.integer_of(value, name)] * dims
@@ -263,16 +261,6 @@ def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
     if len(values) != dims:
         raise InvalidArgumentError(f"{name}={list(value)} has {len(values)} values for an array of {dims} dimensions")
     return values
-
-
-def _word_of(value: Any, width: int, name: str) -> int:
-    """The bits of a signed or unsigned integer of `width` bytes."""
-    number: int = _arrays.integer_of(value, name)
-    bits = 8 * width
-    if not -(2 ** (bits - 1)) <= number < 2**bits:
-        raise InvalidArgumentError(f"{name} is {number}, which no integer of {bits} bits is")
-    modulus: int = 2**bits
-    return number % modulus
 
 
 def _count_of(value: Any) -> int:

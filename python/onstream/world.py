@@ -17,13 +17,16 @@ from types import TracebackType
 from typing import Any
 
 from . import _arrays, _core, plans
-from .collectives import Collectives, Team
+from .contexts import Context
 from .errors import Error
+from .heap import Heap
+from .symmetric import Piece, SymmetricArray
+from .teams import Team, Teams, team_of
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
 
 
-class World(_core.World, Collectives):
+class World(_core.World, Teams):
     """The ranks of a job. Every parameter (`onstream info --parameters`) is a keyword; None leaves its default.
 
     Who this rank is comes from the launcher (onstream run, torchrun, mpirun, srun), or from `launch`. Blocks until all
@@ -36,6 +39,7 @@ class World(_core.World, Collectives):
         settings = {name: _text(value) for name, value in parameters.items() if value is not None}
         super().__init__(launch, settings)
         self._members = _core.world_team(self)
+        self._one_sided = _core.one_sided_of(self)
         _open_worlds.add(self)
 
     @property
@@ -63,13 +67,7 @@ class World(_core.World, Collectives):
         A numpy array for memory that the CPU reaches; else a cupy array, a torch tensor, or a DeviceArray, whichever
         library is there. The memory lives as long as the array or a view of it.
         """
-        extents = _arrays.extents_of(shape)
-        nbytes = _arrays.item_bytes_of(dtype)
-        for extent in extents:
-            if extent < 0:
-                raise ValueError(f"shape {extents} has a negative extent")
-            nbytes *= extent
-        _arrays.check_bytes(nbytes, f"an array of shape {extents}")
+        extents, nbytes = _arrays.sized(shape, dtype, "an array")
         return _arrays.view_of(self.allocate(nbytes, kind), extents, dtype)
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
@@ -80,7 +78,21 @@ class World(_core.World, Collectives):
         """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
         wanted = _arrays.integer_of(nbytes, "nbytes")
         _arrays.check_bytes(wanted, "a segment")
-        return Segment(self._segment(wanted, kind))
+        return Segment(self, self._segment(wanted, kind))
+
+    def heap(self, nbytes: int = 64 << 20, *, grow_nbytes: int = 0, kind: str = "device") -> Heap:
+        """A Heap of symmetric arrays: `nbytes` of every rank's memory. Collective.
+
+        When that is full it grows by another `grow_nbytes`, or what is asked for if that is more; 0: never.
+        """
+        wanted, growth = _arrays.integer_of(nbytes, "nbytes"), _arrays.integer_of(grow_nbytes, "grow_nbytes")
+        _arrays.check_bytes(wanted, "a heap")
+        _arrays.check_bytes(growth, "the growth of a heap")
+        return Heap(self, _core.make_heap(self, wanted, growth, kind), kind)
+
+    def context(self) -> Context:
+        """A Context: one-sided ops that the host issues, also such as are waited for later."""
+        return Context(self)
 
     # --- messages ---
 
@@ -105,8 +117,7 @@ class World(_core.World, Collectives):
 
         Every rank names the ranks of its own team, or none.
         """
-        members = [_arrays.integer_of(rank, "ranks") for rank in ranks]
-        return Team(self, _core.make_team(self, members, _arrays.integer_of(channels, "channels")))
+        return team_of(self, [_arrays.integer_of(rank, "ranks") for rank in ranks], channels)
 
     # --- plans ---
 
@@ -167,7 +178,8 @@ class Segment:
     offsets that are multiples of 8. Views keep the memory alive, until free().
     """
 
-    def __init__(self, blocks: _core.SegmentBlocks) -> None:
+    def __init__(self, world: World, blocks: _core.SegmentBlocks) -> None:
+        self._world = world
         self._blocks = blocks
 
     @property
@@ -178,6 +190,13 @@ class Segment:
     def local(self, dtype: Any = "uint8") -> Any:
         """This rank's part as a 1-dimensional array."""
         return _whole(self._blocks.local(), dtype)
+
+    def array(self, shape: int | Sequence[int], dtype: Any = "float64", *, offset: int = 0) -> SymmetricArray:
+        """The elements from `offset` on as a SymmetricArray, whose ops know strides, element types and many words."""
+        extents, nbytes = _arrays.sized(shape, dtype, "an array")
+        start = _integer(offset, "offset")
+        self._blocks.address_of(start, nbytes)
+        return SymmetricArray(self._world, Piece(self._blocks, start, extents, dtype))
 
     def peer(self, rank: int, dtype: Any = "uint8") -> Any:
         """A peer's part as a 1-dimensional array that this rank's device addresses: numpy, torch or cupy, as local().

@@ -16,6 +16,9 @@ void bind_blocks(nb::module_& m);       // blocks.cpp: onstream's memory, and DL
 void bind_streams(nb::module_& m);      // streams.cpp: Stream, Graph
 void bind_requests(nb::module_& m);     // requests.cpp: Request
 void bind_worlds(nb::module_& m);       // worlds.cpp: Launch, World, Segment, failures
+void bind_one_sided(nb::module_& m);    // one_sided.cpp: one-sided ops on streams
+void bind_contexts(nb::module_& m);     // contexts.cpp: one-sided ops of the host
+void bind_heaps(nb::module_& m);        // heaps.cpp: pieces of symmetric memory
 void bind_plans(nb::module_& m);        // plans.cpp: PlanBuilder, Plan, halo helpers
 void bind_collectives(nb::module_& m);  // collectives.cpp: CollectiveCall, Team
 void bind_topology(nb::module_& m);     // topology.cpp: rings

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "bind.hpp"
+#include "onstream/base/error.hpp"
 
 namespace onstream::python {
 namespace {
@@ -53,6 +54,12 @@ nb::ndarray<nb::array_api> exchange(nb::handle_t<Block> self, const std::vector<
   return {block.address, shape.size(), shape.data(), self, nullptr, dtype, kDlpackCuda, block.device_index};
 }
 
+Block part(const Block& all, std::size_t offset, std::size_t bytes) {
+  require(offset <= all.bytes && bytes <= all.bytes - offset, bytes, " B at offset ", offset, " are not within the ",
+          all.bytes, " B of the block");
+  return {all.owner, all.address + offset, bytes, all.on_host, all.device_index};
+}
+
 }  // namespace
 
 void bind_blocks(nb::module_& m) {
@@ -61,6 +68,7 @@ void bind_blocks(nb::module_& m) {
       .def_ro("nbytes", &Block::bytes)
       .def_ro("on_host", &Block::on_host, "Whether the CPU may load and store it.")
       .def_ro("device_index", &Block::device_index)
+      .def("part", &part, nb::arg("offset"), nb::arg("nbytes"), "A piece of it, which keeps all of it alive.")
       .def("bytes_view", &bytes_view, "The block as a numpy array of bytes. Only if on_host.")
       .def("exchange", &exchange, nb::arg("shape"), nb::arg("dtype_code"), nb::arg("dtype_bits"),
            "The block as a DLPack producer on cuda.");

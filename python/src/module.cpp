@@ -10,6 +10,9 @@ NB_MODULE(_core, m) {
   python::bind_requests(m);
   python::bind_worlds(m);
   python::bind_plans(m);
+  python::bind_one_sided(m);
+  python::bind_contexts(m);
+  python::bind_heaps(m);
   python::bind_collectives(m);
   python::bind_topology(m);
   python::bind_info(m);

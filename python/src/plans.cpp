@@ -7,60 +7,22 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "bind.hpp"
+#include "elements.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/halo/halo.hpp"
 #include "planned.hpp"
+#include "slot.hpp"
 #include "streams.hpp"
 #include "waiting.hpp"
 #include "worlds.hpp"
 
 namespace onstream::python {
 namespace {
-
-// Numbers of an array, as _arrays.Span has them.
-struct Elements {
-  Elements(std::uintptr_t at, std::size_t item, std::vector<std::int64_t> extents, std::vector<std::int64_t> steps,
-           std::string type)
-      : address(at), item_bytes(item), shape(std::move(extents)), strides(std::move(steps)), dtype(std::move(type)) {}
-
-  std::uintptr_t address = 0;
-  std::size_t item_bytes = 0;
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;
-  std::string dtype;  // of the elements; "" if the array does not tell
-
-  void* pointer() const { return reinterpret_cast<void*>(address); }
-  Layout layout() const { return Layout::strided(item_bytes, shape, strides); }
-};
-
-// What ends with its world. Another thread may close that at any time, without the GIL: whoever uses the value has it
-// with the lock held, or has a share of its own.
-template <class Value>
-class Slot : public Closable {
- public:
-  explicit Slot(Value value) : value_(std::move(value)) {}
-  void close() override {
-    std::optional<Value> ending;
-    const std::lock_guard lock(mutex_);
-    ending.swap(value_);
-  }
-  template <class Function>
-  auto with(const Function& function) {
-    const std::lock_guard lock(mutex_);
-    if (!value_) fail(ErrorCode::closed, "this plan's world is closed");
-    return function(*value_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::optional<Value> value_;
-};
 
 using PlanSlot = Slot<std::shared_ptr<Plan>>;
 using BuilderSlot = Slot<PlanBuilder>;
@@ -117,15 +79,15 @@ struct PyBuilder {
   PyPlan build(nb::object arrays) {
     state->open();
     PlanBuilder mine = slot->with([](PlanBuilder& builder) { return builder; });
-    auto made =
-        std::make_shared<PlanSlot>(run_interruptible([mine = std::move(mine)]() mutable { return mine.build(); }));
+    auto made = std::make_shared<PlanSlot>(
+        run_interruptible([mine = std::move(mine)]() mutable { return mine.build(); }), "plan");
     state->add(made);
     return {state, std::move(made), std::move(arrays)};
   }
 };
 
 PyBuilder make_builder(PyWorld& world, const std::string& name) {
-  auto slot = std::make_shared<BuilderSlot>(world.open()->plan(name));
+  auto slot = std::make_shared<BuilderSlot>(world.open()->plan(name), "plan");
   world.state()->add(slot);
   return {world.state(), std::move(slot)};
 }
@@ -148,7 +110,11 @@ void add_halo_to(PyBuilder& self, const Elements& array, const std::vector<std::
 void bind_builder(nb::module_& m) {
   nb::class_<Elements>(m, "Elements", "Where the elements of an array lie.")
       .def(nb::init<std::uintptr_t, std::size_t, std::vector<std::int64_t>, std::vector<std::int64_t>, std::string>(),
-           nb::arg("address"), nb::arg("item_bytes"), nb::arg("shape"), nb::arg("strides"), nb::arg("dtype"));
+           nb::arg("address"), nb::arg("item_bytes"), nb::arg("shape"), nb::arg("strides"), nb::arg("dtype"))
+      .def_ro("address", &Elements::address)
+      .def_ro("item_bytes", &Elements::item_bytes)
+      .def_ro("dtype", &Elements::dtype)
+      .def_prop_ro("count", &Elements::count);
   nb::class_<PyBuilder>(m, "PlanBuilder", "Collects the operations of a plan. Use World.plan().")
       .def(
           "send",

@@ -15,10 +15,6 @@
 
 namespace onstream::python {
 
-namespace {
-
-constexpr std::size_t kWord = sizeof(std::uint64_t);  // signals are words of 8 bytes
-
 Compare compare_from(const std::string& name) {
   static constexpr std::pair<const char*, Compare> kNames[] = {{"eq", Compare::eq}, {"ne", Compare::ne},
                                                                {"gt", Compare::gt}, {"ge", Compare::ge},
@@ -35,30 +31,16 @@ SignalOp signal_op_from(const std::string& name) {
   fail(ErrorCode::invalid_argument, "op='", name, "' is none of add, set");
 }
 
-struct PySegment {
-  nb::object owner;  // a weak reference to the Python World, for errors that name its device
-  std::shared_ptr<WorldState> state;
-  std::shared_ptr<Device> device;
-  std::shared_ptr<Segment> segment;
-  MemoryKind kind;
+std::byte* PySegment::at(std::size_t offset, std::size_t bytes) const {
+  const std::size_t all = segment->bytes();
+  require(offset <= all && bytes <= all - offset, bytes, " B at offset ", offset, " are not within the ", all,
+          " B of the segment");
+  return segment->local() + offset;
+}
 
-  Block part(std::byte* address) const {
-    return {segment, address, segment->bytes(), cpu_can_touch(*device, kind), device->index()};
-  }
-  Block local() const { return part(segment->local()); }
-  Block peer(int rank) const { return part(segment->peer(rank)); }
-  std::shared_ptr<World> open() const { return state->open(); }
-  // Throws invalid_argument unless [offset, offset + bytes) lies within a part.
-  std::byte* at(std::size_t offset, std::size_t bytes) const {
-    const std::size_t all = segment->bytes();
-    require(offset <= all && bytes <= all - offset, bytes, " B at offset ", offset, " are not within the ", all,
-            " B of the segment");
-    return segment->local() + offset;
-  }
-  Remote remote(std::size_t offset, std::size_t bytes, int rank) const {
-    return open()->one_sided().symmetric(at(offset, bytes), rank);
-  }
-};
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);  // signals are words of 8 bytes
 
 // On a stream, or with the host waiting.
 void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, std::optional<Hold> hold) {
@@ -167,6 +149,12 @@ void bind_segments(nb::module_& m, nb::class_<PyWorld>& world) {
       .def("wait", &wait, nb::arg("offset"), nb::arg("value"), nb::arg("compare"), nb::arg("stream").none())
       .def("atomic", &atomic, nb::arg("op"), nb::arg("rank"), nb::arg("offset"), nb::arg("value"), nb::arg("expected"),
            nb::arg("width"))
+      .def(
+          "address_of",
+          [](const PySegment& self, std::size_t offset, std::size_t bytes) {
+            return reinterpret_cast<std::uintptr_t>(self.at(offset, bytes));
+          },
+          nb::arg("offset"), nb::arg("nbytes"), "This rank's own address of a piece.")
       .def("free", &free_segment);
   world.def("_segment", &make_segment, nb::arg("nbytes"), nb::arg("kind"));
 }

@@ -1,7 +1,8 @@
 """`onstream bench collective`: every kind of collective, with NCCL's columns: time, algorithm and bus bandwidth, errors.
 
-bench/collective.cpp runs onstream, and NCCL (`nccl`: with its symmetric windows where it has them; `nccl-plain`: without
-registration); bench/mpi_collectives.c runs MPI between hosts. Programs alternate, round by round. `bytes` is what NCCL's
+bench/collective.cpp runs onstream, NCCL (`nccl`: with its symmetric windows where it has them; `nccl-plain`: without
+registration) and NVSHMEM; bench/torch_collectives.py runs PyTorch's symmetric memory, bench/mpi_collectives.c MPI between
+hosts. What a peer cannot capture is measured eagerly, and its row says so. Programs alternate, round by round. `bytes` is what NCCL's
 tests print: the vector of all_reduce, reduce, broadcast and scan; all that a rank gathers, scatters or exchanges of the
 others. Bus bandwidth is NCCL's too: comparable with a link's, whatever the number of ranks.
 """
@@ -9,7 +10,10 @@ others. Bus bandwidth is NCCL's too: comparable with a link's, whatever the numb
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ..errors import Error, InvalidArgumentError
@@ -25,10 +29,14 @@ KINDS = (
 )  # fmt: skip
 DEFAULT_KINDS = ("all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast", "barrier")
 NCCL_KINDS = ("all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast", "reduce")
+NVSHMEM_KINDS = ("all_reduce", "all_to_all", "all_gather", "reduce_scatter", "broadcast", "barrier")
+NVSHMEM_TYPES = ("float32", "float64", "int64", "int32", "uint8", "bfloat16", "float16")
+TORCH_KINDS = {"all_reduce": ("float32", "bfloat16"), "all_gather": ("float32", "bfloat16", "float64", "int64")}
 MPI_TYPES = ("float32", "float64", "int32", "int64", "uint8")
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan")
-TITLES = {**peers.TITLES, "nccl-plain": "NCCL, not registered"}
-PEERS = ("nccl", "nccl-plain", *mpi.MPIS)
+TITLES = {**peers.TITLES, "nccl-plain": "NCCL, not registered", "torch": "PyTorch symmetric memory"}
+PEERS = ("nccl", "nccl-plain", "nvshmem", "torch", *mpi.MPIS)
+OWN_PEERS = ("nccl-plain", "torch")  # of the collectives alone
 DEFAULT_SIZES = {
     "host": (8, KIB, 64 * KIB, MIB),
     "cuda": (8, 64, KIB, 32 * KIB, 256 * KIB, MIB, 2 * MIB, 16 * MIB, 256 * MIB, GIB),
@@ -135,6 +143,7 @@ class Contender:
     heading: dict[str, Any] = field(default_factory=dict)
     rounds_s: dict[Case, list[list[float]]] = field(default_factory=dict)
     lines: dict[Case, dict[str, Any]] = field(default_factory=dict)
+    refused: dict[Case, str] = field(default_factory=dict)  # and why
 
 
 def cases_of(settings: Settings) -> list[Case]:
@@ -171,10 +180,10 @@ def _case(settings: Settings, kind: str, element: str, submission: str, size: in
 def names_from(text: str, device: str) -> tuple[str, ...]:
     """Reads --vs; auto has both kinds of NCCL's buffers."""
     words = [word.strip() for word in text.split(",") if word.strip()]
-    plain = any(word in ("nccl-plain", "auto") for word in words) and device == "cuda"
-    named = peers.names_from(",".join(word for word in words if word != "nccl-plain"), device)
+    named = peers.names_from(",".join(word for word in words if word not in OWN_PEERS), device)
     chosen = tuple(name for name in named if name in PEERS)  # the others have no collectives here
-    return (*chosen, "nccl-plain") if plain or "nccl-plain" in words else chosen
+    everything = "auto" in words and device == "cuda"
+    return (*chosen, *(name for name in OWN_PEERS if everything or name in words))
 
 
 def _crowded(settings: Settings) -> bool:
@@ -205,6 +214,11 @@ def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
                 continue
             say(f"round {number + 1} of {settings.rounds}: {contender.who}")
             failure = _run(contender, settings)
+            if failure is not None and contender.who == "nvshmem" and _without_capture(contender):
+                say(
+                    f"{TITLES[contender.who]} ended early with captured collectives; once more with eager ones: {failure}"
+                )
+                failure = _run(contender, settings)
             if failure is None:
                 continue
             if contender.who == "onstream":
@@ -219,6 +233,9 @@ def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
         "onstream": contenders[0].heading,
         "peers": {one.who: one.heading for one in contenders[1:] if one.heading},
         "peers_missing": missing,
+        "cases_missing": [
+            {"who": one.who, **asdict(case), "why": why} for one in contenders for case, why in one.refused.items()
+        ],
         "rows": [_row(one, case) for one in contenders for case in one.cases if case in one.rounds_s],
     }
     result["verdicts"] = judge(result)
@@ -240,12 +257,88 @@ def _peer(name: str, settings: Settings, cases: list[Case]) -> Contender:
         return Contender(name, program, list(dict.fromkeys(chosen)))
     if settings.device != "cuda":
         raise PeerMissing(f"{TITLES[name]} works between GPUs, and the device is {settings.device}")
+    return _BETWEEN_GPUS[name](name, settings, cases)
+
+
+def _nccl(name: str, settings: Settings, cases: list[Case]) -> Contender:
     file = peers.find_library("nccl", "libnccl.so.2", "nvidia-nccl-cu13")
     plain = ("--plain",) if name == "nccl-plain" else ()
-    options = ("--device", settings.device, "--library", "nccl", "--file", file, *plain)
-    start = programs.as_ranks(programs.native("bench_collective"), settings.ranks, options)
+    start = _driver(settings, "nccl", file, plain)
     variables = {"NCCL_NVLS_ENABLE": os.environ.get("NCCL_NVLS_ENABLE", "0")}
     return Contender(name, Program(name, start, variables), [case for case in cases if case.kind in NCCL_KINDS])
+
+
+def _nvshmem(name: str, settings: Settings, cases: list[Case]) -> Contender:
+    file = peers.find_library("nvshmem", "libnvshmem_host.so.3", "nvidia-nvshmem-cu13")
+    return nvshmem_over(file, name, settings, cases)
+
+
+def nvshmem_over(file: str, name: str, settings: Settings, cases: list[Case]) -> Contender:
+    """Both buffers in its heap, and room for what its collectives need. Neither multicast nor NCCL under it."""
+    heap = 2 * max(settings.sizes, default=0) + 512 * MIB
+    variables = {
+        "NVSHMEM_SYMMETRIC_SIZE": str(heap),
+        "NVSHMEM_DISABLE_NVLS": "1",
+        "NVSHMEM_DISABLE_NCCL": "1",
+        "NVSHMEM_REMOTE_TRANSPORT": "none",
+    }
+    environment = {key: os.environ.get(key, value) for key, value in variables.items()}
+    chosen = [
+        case
+        for case in cases
+        if case.kind in NVSHMEM_KINDS and case.type in NVSHMEM_TYPES and case.submission != "host"
+    ]
+    return Contender(name, Program(name, _driver(settings, "nvshmem", file), environment), _some(name, chosen))
+
+
+def _torch(name: str, settings: Settings, cases: list[Case]) -> Contender:
+    return torch_over(peers.find_torch(), name, settings, cases)
+
+
+def torch_over(python: str, name: str, settings: Settings, cases: list[Case]) -> Contender:
+    """bench/torch_collectives.py with a Python that has torch."""
+    source = programs.source_folder() / "torch_collectives.py"
+    start = (*programs.as_ranks(Path(python), settings.ranks, (str(source),)),)
+    chosen = [case for case in cases if case.type in TORCH_KINDS.get(case.kind, ()) and case.submission != "host"]
+    return Contender(name, Program(name, start, {"MASTER_PORT": str(_free_port())}), _some(name, chosen))
+
+
+def _some(name: str, cases: list[Case]) -> list[Case]:
+    if not cases:
+        raise PeerMissing(f"{TITLES[name]} has none of the cases")
+    return cases
+
+
+def _driver(settings: Settings, library: str, file: str, options: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """bench_collective with a library that it loads."""
+    words = ("--device", settings.device, "--library", library, "--file", file, *options)
+    return programs.as_ranks(programs.native("bench_collective"), settings.ranks, words)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+_BETWEEN_GPUS: dict[str, Callable[[str, Settings, list[Case]], Contender]] = {
+    "nccl": _nccl,
+    "nccl-plain": _nccl,
+    "nvshmem": _nvshmem,
+    "torch": _torch,
+}
+
+
+def _without_capture(contender: Contender) -> bool:
+    """Lets the cases that have no samples yet be eager, once; whether there was one to change."""
+    changed = {
+        case: replace(case, submission="eager")
+        for case in contender.cases
+        if case.submission == "captured" and case not in contender.lines
+    }
+    contender.cases = list(dict.fromkeys(changed.get(case, case) for case in contender.cases))
+    return bool(changed)
 
 
 def _run(contender: Contender, settings: Settings) -> Error | None:
@@ -257,10 +350,13 @@ def _run(contender: Contender, settings: Settings) -> Error | None:
         if case is None:
             contender.heading.update(line)
             continue
+        if "refused" in line:
+            contender.refused[case] = line["refused"]
+            continue
         contender.lines[case] = line
         contender.rounds_s.setdefault(case, []).append(line["samples_s"])
-    if finished.error is None and len(contender.lines) < len(contender.cases):
-        lost = [name for name, case in by_name.items() if case not in contender.lines]
+    lost = [name for name, case in by_name.items() if case not in contender.lines and case not in contender.refused]
+    if finished.error is None and lost:
         return Error(f"{contender.program.name} printed no samples of {', '.join(lost)}")
     return finished.error
 
@@ -272,6 +368,7 @@ def _row(contender: Contender, case: Case) -> dict[str, Any]:
     return {
         "who": contender.who,
         **asdict(case),
+        "submission": line.get("submission", case.submission),
         **asdict(summary),
         "algorithm_bytes_per_s": rate,
         "bus_bytes_per_s": rate * line["bus_factor"],

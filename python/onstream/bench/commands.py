@@ -341,7 +341,10 @@ def collective_command(
     memory: Annotated[str, typer.Option(help="Of the buffers: device, pinned, managed or host.")] = "device",
     algorithm: Annotated[str, typer.Option(help="auto, or one of the list (docs/collectives.md).")] = "auto",
     vs: Annotated[
-        str, typer.Option(help="Peers in the same run: of nccl, nccl-plain, mpi, openmpi, mpich; auto: all; none.")
+        str,
+        typer.Option(
+            help="Peers in the same run: of nccl, nccl-plain, nvshmem, torch, mpi, openmpi, mpich; auto: all; none."
+        ),
     ] = "auto",
     rounds: Rounds = 3,
     samples: Samples = 10,

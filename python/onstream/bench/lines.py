@@ -206,6 +206,9 @@ def collective_verdicts(result: dict[str, Any]) -> list[str]:
             peer = f"{collective.TITLES[verdict['against']]} {time_text(verdict['peer_median_s'])}"
             text += f"; onstream {time_text(verdict['median_s'])}, {peer}"
         lines.append(text + (f"; peers: {verdict['peer']}" if verdict["peer"] else ""))
+    for one in result.get("cases_missing", []):
+        case = f"{one['kind']} {size_text(one['bytes'])} {one['type']}, {one['submission']}"
+        lines.append(f"{collective.TITLES[one['who']]} without {case}: {one['why']}")
     return [*lines, *(f"without {collective.TITLES[name]}: {why}" for name, why in result["peers_missing"].items())]
 
 

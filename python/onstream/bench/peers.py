@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,22 @@ def find_library(name: str, soname: str, package: str) -> str:
         f"there is no {soname}: not in nvidia.{name} of this Python or of the python3 on PATH, nor on the loader's path; "
         f"pip install {package}"
     )
+
+
+def find_torch() -> str:
+    """A Python that has torch with its symmetric memory and a GPU: this one, or the python3 of PATH."""
+    code = "import torch, torch.distributed._symmetric_memory as s; s.empty; raise SystemExit(not torch.cuda.is_available() and 'torch sees no GPU')"
+    reasons = []
+    for python in dict.fromkeys(filter(None, (sys.executable, shutil.which("python3")))):
+        try:
+            done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=2 * LOOK_TIMEOUT_S)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            reasons.append(f"{python}: {error}")
+            continue
+        if done.returncode == 0:
+            return python
+        reasons.append(f"{python}: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+    raise PeerMissing(f"no Python here has torch with symmetric memory: {'; '.join(reasons)}; pip install torch")
 
 
 def _wheel_folders(name: str) -> list[Path]:

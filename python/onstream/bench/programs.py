@@ -28,7 +28,7 @@ OnLine = Callable[[str], None]
 RUN_TIMEOUT_S = 540.0
 KILL_AFTER_S = 5.0
 OWN_WORD = re.compile(
-    r"(?:^|\] )(?:bench_\w+|upc_\w+|mpi_peer|mpi_one_sided|mpi_collectives): "
+    r"(?:^|\] )(?:bench_\w+|upc_\w+|mpi_peer|mpi_one_sided|mpi_collectives|torch_collectives): "
 )  # how our native programs begin a failure
 
 

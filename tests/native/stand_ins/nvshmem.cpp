@@ -1,8 +1,9 @@
 // A stand-in for libnvshmem_host.so.3 on the host device: segments of a World are the symmetric heap.
 //
-// With it the bench's driver of NVSHMEM (bench/library_nvshmem.cpp) runs on a machine without a GPU, its signal words
-// and their two sets in captured windows above all: a word that is zeroed too late is a lost signal, and the wait ends
-// at its deadline with a message. Puts and signals keep the order of their stream; nothing else is promised.
+// With it the bench's drivers of NVSHMEM (bench/library_nvshmem.cpp, collective_nvshmem.cpp: its collectives are
+// onstream's) run on a machine without a GPU, its signal words and their two sets in captured windows above all: a word
+// that is zeroed too late is a lost signal, and the wait ends at its deadline with a message. Puts and signals keep the
+// order of their stream; nothing else is promised.
 #include <sched.h>
 
 #include <cstdio>
@@ -70,6 +71,17 @@ void await_signal(void* argument) {
   }
 }
 
+int collect(OpKind kind, void* destination, const void* source, std::size_t count, ElementType type, void* stream) {
+  CollectiveCall call;
+  call.kind = kind;
+  call.input = source;
+  call.output = destination;
+  call.count = count;
+  call.type = type;
+  world->collective().run(call, Stream{stream});
+  return 0;
+}
+
 struct UniqueId {
   int version;
   char internal[124];
@@ -134,6 +146,42 @@ void nvshmemx_putmem_signal_on_stream(void* destination, const void* source, std
 }
 void nvshmemx_signal_wait_until_on_stream(std::uint64_t* signal, int, std::uint64_t value, void* stream) {
   world->device().call(&await_signal, word(signal, value), Stream{stream});
+}
+
+int nvshmemx_float_sum_reduce_on_stream(int, void* to, const void* from, std::size_t count, void* stream) {
+  return collect(OpKind::all_reduce, to, from, count, ElementType::float32, stream);
+}
+int nvshmemx_double_sum_reduce_on_stream(int, void* to, const void* from, std::size_t count, void* stream) {
+  return collect(OpKind::all_reduce, to, from, count, ElementType::float64, stream);
+}
+int nvshmemx_int64_sum_reduce_on_stream(int, void* to, const void* from, std::size_t count, void* stream) {
+  return collect(OpKind::all_reduce, to, from, count, ElementType::int64, stream);
+}
+int nvshmemx_float_sum_reducescatter_on_stream(int, void* to, const void* from, std::size_t count, void* stream) {
+  return collect(OpKind::reduce_scatter, to, from, count, ElementType::float32, stream);
+}
+int nvshmemx_double_sum_reducescatter_on_stream(int, void* to, const void* from, std::size_t count, void* stream) {
+  return collect(OpKind::reduce_scatter, to, from, count, ElementType::float64, stream);
+}
+int nvshmemx_int64_sum_reducescatter_on_stream(int, void* to, const void* from, std::size_t count, void* stream) {
+  return collect(OpKind::reduce_scatter, to, from, count, ElementType::int64, stream);
+}
+// This one cannot be captured, so that the driver's answer to that is tested.
+int nvshmemx_uint8_sum_reduce_on_stream(int, void* to, const void* from, std::size_t count, void* stream) {
+  if (world->device().capturing(Stream{stream})) return 7;
+  return collect(OpKind::all_reduce, to, from, count, ElementType::uint8, stream);
+}
+int nvshmemx_alltoallmem_on_stream(int, void* to, const void* from, std::size_t bytes, void* stream) {
+  return collect(OpKind::all_to_all, to, from, bytes, ElementType::uint8, stream);
+}
+int nvshmemx_fcollectmem_on_stream(int, void* to, const void* from, std::size_t bytes, void* stream) {
+  return collect(OpKind::all_gather, to, from, bytes, ElementType::uint8, stream);
+}
+int nvshmemx_broadcastmem_on_stream(int, void* to, const void* from, std::size_t bytes, int, void* stream) {
+  return collect(OpKind::broadcast, to, from, bytes, ElementType::uint8, stream);
+}
+void nvshmemx_barrier_all_on_stream(void* stream) {
+  collect(OpKind::barrier, nullptr, nullptr, 0, ElementType::uint8, stream);
 }
 
 }  // extern "C"

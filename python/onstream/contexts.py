@@ -1,0 +1,207 @@
+"""Context: one-sided ops that the host issues, on symmetric memory. Made by World.context().
+
+Memory of another rank is named by what is at the same place in this rank's own part: a SymmetricArray, or a view of this
+rank's part of a segment, of any strides. Blocking calls are done when they return: what was put is in the target's
+memory. put_later() and get_later() are done after quiet(); until then the local array must stay as it is, and the
+context keeps it alive. Streams are not waited for: what they still do to an array is the program's to wait for. One
+thread at a time uses a context; several may be used at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _arrays, _core
+from .errors import InvalidArgumentError
+from .symmetric import SymmetricArray, bits_of, counter_address, elements_of, flags_of, value_of
+
+if TYPE_CHECKING:
+    from .teams import Team
+    from .world import World
+
+
+class Context:
+    """One-sided ops that the host issues. `to` before `source`; `rank` is the other one's."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._core = _core.make_context(world)
+
+    # --- data ---
+
+    def put(self, to: Any, source: Any, rank: int, *, signal: Any = None, value: int = 1, op: str = "add") -> None:
+        """Copies `source` to where `to` lies in rank's part: as many bytes, of any strides on both sides.
+
+        With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
+        "set"): who waits for it sees the data behind it.
+        """
+        self._put(to, source, rank, signal, value, op, later=False)
+
+    def put_later(
+        self, to: Any, source: Any, rank: int, *, signal: Any = None, value: int = 1, op: str = "add"
+    ) -> None:
+        """The same, done after quiet()."""
+        self._put(to, source, rank, signal, value, op, later=True)
+
+    def get(self, to: Any, source: Any, rank: int) -> None:
+        """Fills `to` from where `source` lies in rank's part: as many bytes, of any strides on both sides."""
+        self._get(to, source, rank, later=False)
+
+    def get_later(self, to: Any, source: Any, rank: int) -> None:
+        """The same, done after quiet()."""
+        self._get(to, source, rank, later=True)
+
+    # --- words ---
+
+    def signal(self, word: Any, rank: int, *, value: int = 1, op: str = "add") -> None:
+        """Changes a symmetric integer of 8 bytes of rank's, after this context's earlier puts to that rank."""
+        self._core.signal(self._word(word), _rank(rank), _arrays.word_of(value, 8, "value"), op)
+
+    def wait(self, word: Any, value: int, *, compare: str = "ge") -> None:
+        """Waits until this rank's own word compares with `value`: eq, ne, gt, ge, lt or le.
+
+        Words are integers of 4 or 8 bytes of any memory of this rank. A wait that passes the deadline fails the world.
+        """
+        self.wait_all(self._one(word), value, compare=compare)
+
+    def wait_all(self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None) -> None:
+        """Waits until all words compare, but for those that `leave_out` (true: left out) names."""
+        self._core.wait_all(*self._condition(words, value, compare, leave_out))
+
+    def wait_any(
+        self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None
+    ) -> int | None:
+        """Waits until one of the words compares. Returns its index; None if all are left out."""
+        condition = self._condition(words, value, compare, leave_out)
+        return _index(self._core.wait_any(*condition), condition[0])
+
+    def wait_some(
+        self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None
+    ) -> list[int]:
+        """Waits until one of the words compares. Returns the indices of all that do then; none if all are left out."""
+        return self._core.wait_some(*self._condition(words, value, compare, leave_out))
+
+    def test(self, word: Any, value: int, *, compare: str = "ge") -> bool:
+        """Whether the word compares now. What was put before it was set is seen behind a test that says so."""
+        return self.test_any(self._one(word), value, compare=compare) is not None
+
+    def test_any(
+        self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None
+    ) -> int | None:
+        """The index of a word that compares now, or None."""
+        condition = self._condition(words, value, compare, leave_out)
+        return _index(self._core.test_any(*condition), condition[0])
+
+    def test_some(
+        self, words: Any, value: int, *, compare: str = "ge", leave_out: Sequence[bool] | None = None
+    ) -> list[int]:
+        """The indices of all words that compare now."""
+        return self._core.test_some(*self._condition(words, value, compare, leave_out))
+
+    # --- atomics of one word: done, at the target, when they return the old value, an integer but where floats may be ---
+
+    def fetch(self, word: Any, rank: int) -> Any:
+        """What a word of rank's is: an integer or a float of 4 or 8 bytes."""
+        return self._atomic("fetch", word, rank)
+
+    def set(self, word: Any, value: Any, rank: int) -> None:
+        """Stores a word, an integer or a float."""
+        self._atomic("set", word, rank, value)
+
+    def swap(self, word: Any, value: Any, rank: int) -> Any:
+        """Stores a word, an integer or a float, and returns what it was."""
+        return self._atomic("swap", word, rank, value)
+
+    def compare_swap(self, word: Any, expected: int, value: int, rank: int) -> Any:
+        """Stores `value` if the word is `expected`; returns what it was."""
+        return self._atomic("compare_swap", word, rank, value, expected)
+
+    def fetch_add(self, word: Any, value: int, rank: int) -> Any:
+        return self._atomic("add", word, rank, value)
+
+    def fetch_inc(self, word: Any, rank: int) -> Any:
+        return self._atomic("add", word, rank, 1)
+
+    def fetch_and(self, word: Any, value: int, rank: int) -> Any:
+        return self._atomic("and", word, rank, value)
+
+    def fetch_or(self, word: Any, value: int, rank: int) -> Any:
+        return self._atomic("or", word, rank, value)
+
+    def fetch_xor(self, word: Any, value: int, rank: int) -> Any:
+        return self._atomic("xor", word, rank, value)
+
+    # --- order ---
+
+    def fence(self) -> None:
+        """What this context put before is seen, by each rank, before what it puts after."""
+        self._core.fence()
+
+    def quiet(self) -> None:
+        """All its ops are done: what was got is here, what was put is in the targets' memory."""
+        self._core.quiet()
+
+    def barrier(self, team: Team | World | None = None) -> None:
+        """quiet(), and the hosts of all ranks of the team (without one: of the world) have come. Collective over it."""
+        self.quiet()
+        (self._world if team is None else team).sync()
+
+    # --- detail ---
+
+    def _put(self, to: Any, source: Any, rank: int, signal: Any, value: int, op: str, *, later: bool) -> None:
+        local = _arrays.checked_span(source, False, self._world)
+        word = None if signal is None else self._counter(signal)
+        bits = _arrays.word_of(value, 8, "value")
+        self._core.put(self._place(to), elements_of(local), _rank(rank), local.owner, word, bits, op, later)
+
+    def _get(self, to: Any, source: Any, rank: int, *, later: bool) -> None:
+        local = _arrays.checked_span(to, True, self._world)
+        self._core.get(elements_of(local), self._place(source), _rank(rank), local.owner, later)
+
+    def _place(self, place: Any) -> _core.Elements:
+        if isinstance(place, SymmetricArray):
+            return place.elements()
+        return elements_of(_arrays.checked_span(place, False, self._world))
+
+    def _one(self, word: Any) -> _core.Elements:
+        elements = self._place(word)
+        if elements.count != 1:
+            raise InvalidArgumentError(f"one word, but this array has {elements.count} elements; index it with a slice")
+        return elements
+
+    def _counter(self, word: Any) -> int:
+        if isinstance(word, SymmetricArray):
+            return counter_address(word)
+        elements = self._one(word)
+        if elements.dtype not in ("int64", "uint64"):
+            raise InvalidArgumentError(f"a signal is one symmetric integer of 8 bytes, not of type {elements.dtype}")
+        return elements.address
+
+    def _word(self, word: Any) -> _core.Elements:
+        self._counter(word)
+        return self._place(word)
+
+    def _condition(
+        self, words: Any, value: int, compare: str, leave_out: Sequence[bool] | None
+    ) -> tuple[_core.Elements, str, int, list[int]]:
+        elements = words if isinstance(words, _core.Elements) else self._place(words)
+        bits = _arrays.word_of(value, 4 if elements.item_bytes == 4 else 8, "value")
+        flags = flags_of(leave_out, elements.count)
+        if leave_out is not None and not flags and elements.count > 0:
+            raise InvalidArgumentError("leave_out lies in a GPU's memory, which a wait of the host does not read")
+        return elements, compare, bits, flags
+
+    def _atomic(self, op: str, word: Any, rank: int, value: Any = 0, expected: Any = 0) -> Any:
+        elements = self._one(word)
+        name = elements.dtype
+        bits = bits_of(value, name, "value"), bits_of(expected, name, "expected")
+        return value_of(self._core.atomic(op, elements, _rank(rank), *bits), name)
+
+
+def _index(found: int, words: _core.Elements) -> int | None:
+    return None if found == words.count else found
+
+
+def _rank(rank: Any) -> int:
+    return _arrays.integer_of(rank, "rank")

@@ -1,0 +1,369 @@
+"""SymmetricArray: an array at the same place of every rank's part of a segment or heap, and the one-sided ops on it.
+
+A part of it, by integers and slices, is one too: what is not contiguous is a strided put or get. Ops are ordered on
+`stream`, where they do not block and may be captured; without a stream they go by the local array, as World.send() does,
+and block for a host array. The peer takes no part. Words that are waited for, signalled or changed at once are integers
+of 4 or 8 bytes (signals 8); floats may be fetched, set and swapped.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _arrays, _core
+from .errors import ClosedError, InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from .heap import Heap
+    from .world import World
+
+_FLOATS = {"float32": "<f", "float64": "<d"}
+_COUNTERS = ("int64", "uint64")
+
+
+@dataclass
+class Piece:
+    """Where an array and its parts lie: so many bytes from an offset of a segment on."""
+
+    blocks: _core.SegmentBlocks
+    offset: int
+    shape: tuple[int, ...]
+    dtype: Any
+    heap: Heap | None = None  # that it was taken from
+    gone: str = ""  # why it is of no use any more
+
+    @property
+    def nbytes(self) -> int:
+        return _arrays.sized(self.shape, self.dtype, "an array")[1]
+
+    @property
+    def address(self) -> int:
+        """This rank's own. Raises ClosedError once the segment was freed."""
+        return self.blocks.address_of(self.offset, self.nbytes)
+
+
+class SymmetricArray:
+    """An array of one shape and element type at the same place of every rank's part. Made by Heap and Segment.array().
+
+    `array[2:5]`, `array[:, 0]`, `array[7]` are parts of it, at the same place on every rank.
+    """
+
+    def __init__(self, world: World, piece: Piece, keys: tuple[Any, ...] = (), layout: _Layout | None = None) -> None:
+        self._world = world
+        self._piece = piece
+        self._keys = keys
+        item = _arrays.item_bytes_of(piece.dtype)
+        self._layout = layout or _Layout(0, piece.shape, _arrays.row_major(piece.shape, item))
+        self._item_bytes = item
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._layout.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._piece.dtype
+
+    @property
+    def nbytes(self) -> int:
+        return self._layout.size * self._item_bytes
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("a SymmetricArray of one element has no len()")
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> SymmetricArray:
+        keys = key if isinstance(key, tuple) else (key,)
+        full = keys if any(one is Ellipsis for one in keys) else (*keys, Ellipsis)  # views, also of one element
+        return SymmetricArray(self._world, self._piece, (*self._keys, full), self._layout.at(full))
+
+    def __iter__(self) -> Iterator[SymmetricArray]:
+        return (self[i] for i in range(len(self)))
+
+    def local(self) -> Any:
+        """This rank's own: numpy where the CPU reaches it, else cupy, torch or a DeviceArray. Keeps the memory alive."""
+        self._check()
+        return self._view(self._piece.blocks.local())
+
+    def peer(self, rank: int) -> Any:
+        """A peer's, as this rank's device addresses it, for the program's own kernels.
+
+        Raises UnsupportedError, with the reason, where this rank's device cannot reach it; put() and get() can all the
+        same.
+        """
+        self._check()
+        return self._view(self._piece.blocks.peer(_arrays.integer_of(rank, "rank")))
+
+    def direct(self, rank: int) -> bool:
+        """Whether peer() works; else why_not() tells the reason."""
+        return self._piece.blocks.direct(_arrays.integer_of(rank, "rank"))
+
+    def why_not(self, rank: int) -> str:
+        """Why this rank's device does not reach a peer's part; empty where it does."""
+        return self._piece.blocks.why_not(_arrays.integer_of(rank, "rank"))
+
+    # --- data ---
+
+    def put(
+        self, array: Any, rank: int, *, signal: SymmetricArray | None = None, value: int = 1, op: str = "add",
+        stream: Any = None,
+    ) -> None:  # fmt: skip
+        """Copies an array of as many bytes, of any strides, to this place of rank's part.
+
+        With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
+        "set"): who waits for it sees the array's elements behind it.
+        """
+        span = _arrays.checked_span(array, False, self._world)
+        word = None if signal is None else counter_address(signal)
+        bits = _arrays.word_of(value, 8, "value")
+        owners = [self._piece.blocks, span.owner]
+        self._ops.put(self.elements(), elements_of(span), _rank(rank), word, bits, op, stream, span.stream, owners)
+
+    def get(self, array: Any, rank: int, *, stream: Any = None) -> None:
+        """Fills an array of as many bytes, of any strides, from this place of rank's part."""
+        span = _arrays.checked_span(array, True, self._world)
+        owners = [self._piece.blocks, span.owner]
+        self._ops.get(elements_of(span), self.elements(), _rank(rank), stream, span.stream, owners)
+
+    # --- words ---
+
+    def signal(self, rank: int, *, value: int = 1, op: str = "add", stream: Any = None) -> None:
+        """Changes this word, an integer of 8 bytes, of rank's part: adds `value`, or sets it (op="set")."""
+        counter_address(self)
+        bits = _arrays.word_of(value, 8, "value")
+        self._ops.signal(self.elements(), _rank(rank), bits, op, stream, self._piece.blocks)
+
+    def wait(self, value: int, *, compare: str = "ge", stream: Any = None) -> None:
+        """Waits until this word of this rank's own part compares with `value`: eq, ne, gt, ge, lt or le.
+
+        What was put before the word was set is seen behind the wait. It ends at the deadline, and fails the world then.
+        """
+        if self._layout.size != 1:
+            raise InvalidArgumentError(
+                f"wait: one word, but this array has shape {self.shape}; index it, or use wait_all, wait_any or wait_some"
+            )
+        self._wait(_core.Many("all"), value, compare, [], stream, [])
+
+    def wait_all(self, value: int, *, compare: str = "ge", leave_out: Any = None, stream: Any = None) -> None:
+        """Waits until all words of this rank's own part compare, but for those that `leave_out` (true: left out) names.
+
+        On a stream `leave_out` is an array of int32 that kernels access and the program keeps as it is.
+        """
+        many, left_out, owners = self._choice("all", leave_out)
+        self._wait(many, value, compare, left_out, stream, owners)
+
+    def wait_any(
+        self, value: int, *, compare: str = "ge", leave_out: Any = None, stream: Any = None, found: Any = None
+    ) -> int | None:
+        """Waits until one of the words compares. Returns its index, or None if all are left out.
+
+        On a stream the index (the number of words if all are left out) goes to `found`, one integer of 8 bytes that
+        kernels access.
+        """
+        many, left_out, owners = self._choice("any", leave_out, found=found)
+        result = self._wait(many, value, compare, left_out, stream, owners)
+        return None if result is None or result[0] == self._layout.size else result[0]
+
+    def wait_some(
+        self, value: int, *, compare: str = "ge", leave_out: Any = None, stream: Any = None, found: Any = None,
+        indices: Any = None,
+    ) -> list[int] | None:  # fmt: skip
+        """Waits until one of the words compares. Returns the indices of all that do then; none if all are left out.
+
+        On a stream they go to `indices`, as many integers of 8 bytes as there are words, and their number to `found`.
+        """
+        many, left_out, owners = self._choice("some", leave_out, found=found, indices=indices)
+        return self._wait(many, value, compare, left_out, stream, owners)
+
+    def atomic(
+        self, op: str, rank: int, *, value: Any = 0, expected: Any = 0, old: Any = None, stream: Any = None
+    ) -> Any:
+        """Changes this word of rank's part at once, and returns what it was.
+
+        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`); of
+        floats fetch, set and swap. On a stream it returns None, and the old value goes to `old`, one element of the same
+        type that kernels access, if there is one. What set returns is of no use.
+        """
+        name = self.type_name
+        bits = (bits_of(value, name, "value"), bits_of(expected, name, "expected"))
+        owners: list[Any] = [self._piece.blocks]
+        address = 0
+        if old is not None:
+            span = _arrays.checked_span(old, True, self._world)
+            if span.nbytes != self._item_bytes:
+                raise InvalidArgumentError(
+                    f"the old value of {self._item_bytes} bytes cannot go to {span.nbytes} bytes"
+                )
+            address = span.address
+            owners.append(span.owner)
+        was = self._ops.atomic(op, self.elements(), _rank(rank), *bits, address, stream, owners)
+        return None if was is None else value_of(was, name)
+
+    # --- detail ---
+
+    @property
+    def type_name(self) -> str:
+        """Of the elements, as numpy and torch call it: "float64", "bfloat16"."""
+        return _arrays.type_name_of(self.dtype)
+
+    def elements(self) -> _core.Elements:
+        """Where they lie in this rank's own part: so ops name this place of any rank."""
+        self._check()
+        layout = self._layout
+        return _core.Elements(
+            self._piece.address + layout.offset,
+            self._item_bytes,
+            list(layout.shape),
+            list(layout.strides),
+            self.type_name,
+        )
+
+    @property
+    def piece(self) -> Piece:
+        return self._piece
+
+    @property
+    def whole(self) -> bool:
+        """Not a part of another array."""
+        return not self._keys
+
+    @property
+    def _ops(self) -> _core.OneSided:
+        return self._world._one_sided
+
+    def _check(self) -> None:
+        if self._piece.gone:
+            raise ClosedError(f"this symmetric array of shape {self.shape} is of no use any more: {self._piece.gone}")
+
+    def _view(self, part: _core.Block) -> Any:
+        piece = self._piece
+        view = _arrays.view_of(part.part(piece.offset, piece.nbytes), piece.shape, piece.dtype)
+        if self._keys and isinstance(view, _arrays.DeviceArray):
+            raise UnsupportedError("a part of an array on a GPU needs cupy or torch; neither can be imported")
+        for key in self._keys:
+            view = view[key]
+        return view
+
+    def _choice(
+        self, which: str, leave_out: Any, *, found: Any = None, indices: Any = None
+    ) -> tuple[_core.Many, list[int], list[Any]]:
+        owners: list[Any] = []
+
+        def address_of(array: Any, count: int, item_bytes: int, name: str) -> int:
+            if array is None:
+                return 0
+            span = _arrays.checked_span(array, name != "leave_out", self._world)
+            if span.nbytes != count * item_bytes or span.item_bytes != item_bytes or not span.contiguous:
+                raise InvalidArgumentError(
+                    f"`{name}` must be {count} integers of {item_bytes} bytes side by side, not shape {span.shape} of "
+                    f"{span.item_bytes} bytes each"
+                )
+            owners.append(span.owner)
+            return span.address
+
+        flags = flags_of(leave_out, self._layout.size)
+        in_memory = leave_out is not None and _arrays.is_array_of(leave_out, "int32")
+        many = _core.Many(
+            which,
+            address_of(found, 1, 8, "found"),
+            address_of(indices, self._layout.size, 8, "indices"),
+            address_of(leave_out, self._layout.size, 4, "leave_out") if in_memory else 0,
+        )
+        return many, flags, owners
+
+    def _wait(
+        self, many: _core.Many, value: int, compare: str, left_out: list[int], stream: Any, owners: list[Any]
+    ) -> list[int] | None:
+        bits = _arrays.word_of(value, self._item_bytes, "value")
+        return self._ops.wait(many, self.elements(), compare, bits, left_out, stream, [self._piece.blocks, *owners])
+
+    def __repr__(self) -> str:
+        return f"<SymmetricArray: shape {self.shape}, {self.type_name}>"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """How a part lies in its piece. Offset and strides in bytes."""
+
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def at(self, keys: tuple[Any, ...]) -> _Layout:
+        """By integers, slices and one Ellipsis."""
+        given = sum(key is not Ellipsis for key in keys)
+        if given > len(self.shape) or len(keys) - given > 1:
+            raise IndexError(f"an index of {given} dimensions, but the array has shape {self.shape}")
+        split = next(i for i, key in enumerate(keys) if key is Ellipsis)
+        whole = (slice(None),) * (len(self.shape) - given)
+        offset, shape, strides = self.offset, [], []
+        for key, extent, stride in zip(
+            (*keys[:split], *whole, *keys[split + 1 :]), self.shape, self.strides, strict=True
+        ):
+            if isinstance(key, slice):
+                start, stop, step = key.indices(extent)
+                count = len(range(start, stop, step))
+                offset += start * stride if count else 0
+                shape.append(count)
+                strides.append(stride * step)
+            else:
+                index = _arrays.integer_of(key, "an index of a SymmetricArray (integers and slices)")
+                if not -extent <= index < extent:
+                    raise IndexError(f"index {index} is not within the {extent} elements of its dimension")
+                offset += (index % extent) * stride
+        return _Layout(offset, tuple(shape), tuple(strides))
+
+
+def elements_of(span: _arrays.Span) -> _core.Elements:
+    """The numbers of a span, as the compiled module takes them."""
+    return _core.Elements(span.address, span.item_bytes, list(span.shape), list(span.strides), span.dtype)
+
+
+def counter_address(word: SymmetricArray) -> int:
+    """Of one symmetric integer of 8 bytes. InvalidArgumentError for anything else."""
+    if not isinstance(word, SymmetricArray) or word.type_name not in _COUNTERS or word._layout.size != 1:
+        raise InvalidArgumentError(
+            f"a signal is one symmetric integer of 8 bytes, such as heap.zeros(4, 'uint64')[0], not {word!r}"
+        )
+    return word.elements().address
+
+
+def bits_of(value: Any, type_name: str, name: str) -> int:
+    """A value of a word, as an unsigned integer of as many bits."""
+    if type_name in _FLOATS:
+        return int.from_bytes(struct.pack(_FLOATS[type_name], value), "little")
+    width = 4 if type_name.endswith("32") else 8
+    return _arrays.word_of(value, width, name)
+
+
+def value_of(bits: int, type_name: str) -> int | float:
+    """The other way."""
+    width = 4 if type_name.endswith("32") else 8
+    word = bits.to_bytes(width, "little")
+    if type_name in _FLOATS:
+        return float(struct.unpack(_FLOATS[type_name], word)[0])
+    return int.from_bytes(word, "little", signed=type_name.startswith("int"))
+
+
+def flags_of(leave_out: Any, count: int) -> list[int]:
+    """1 for each of so many words that is left out. Nothing for None, and of what lies in a GPU's memory."""
+    if leave_out is None or (not isinstance(leave_out, Sequence) and _arrays.span_of(leave_out).device != "host"):
+        return []
+    flags = [int(bool(flag)) for flag in np.asarray(leave_out).ravel()]
+    if len(flags) != count:
+        raise InvalidArgumentError(f"leave_out has {len(flags)} entries for {count} words")
+    return flags
+
+
+def _rank(rank: Any) -> int:
+    return _arrays.integer_of(rank, "rank")

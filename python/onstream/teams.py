@@ -1,0 +1,149 @@
+"""Team: some ranks of a world, numbered anew, that do collectives together; and how teams are made of teams.
+
+split(), split_strided() and split_2d() are called by every rank of the world, each on a team of its own, as
+neighbourhood() is: those of the world itself, or, where the world is dealt to teams, each team's ranks on theirs. A rank
+that is in no new team gets one of no ranks, whose `rank` is -1 and on which it makes such calls too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _arrays, _core
+from .collectives import Collectives
+from .errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from .world import World
+
+
+class Teams(Collectives):
+    """What World and Team have in common: ranks, and teams of them."""
+
+    @property
+    def ranks(self) -> list[int]:
+        """Which of the world's they are, in the order of their numbers."""
+        return self._members.ranks
+
+    def world_rank(self, member: int) -> int:
+        """The world's rank of a member. Raises InvalidArgumentError for one that does not exist."""
+        number = _arrays.integer_of(member, "member")
+        ranks = self.ranks
+        if not 0 <= number < len(ranks):
+            raise InvalidArgumentError(f"team: there is no member {number}; this team has {_numbers(len(ranks))}")
+        return ranks[number]
+
+    def member_of(self, world_rank: int) -> int | None:
+        """The number in this team of one of the world's ranks; None: not in it."""
+        rank = _arrays.integer_of(world_rank, "world_rank")
+        ranks = self.ranks
+        return ranks.index(rank) if rank in ranks else None
+
+    def translate(self, member: int, team: Teams) -> int | None:
+        """The number that a member of this team has in another; None: not in that."""
+        return team.member_of(self.world_rank(member))
+
+    # --- new teams ---
+
+    def split(self, colour: int | None, key: int = 0, *, channels: int = 1) -> Team:
+        """The ranks of this team that give the same colour, by key, then by rank. Collective over the world.
+
+        A colour of None or below 0: in no new team.
+        """
+        wanted = -1 if colour is None else max(-1, _arrays.integer_of(colour, "colour"))
+        order = _arrays.integer_of(key, "key")
+        mine = f"{','.join(map(str, self.ranks))} {wanted} {order}"
+        rows = [row.split(" ") for row in self._home._all_gather("split", mine)]
+        _check_teams([row[0] for row in rows])
+        mine_is = rows[self._home.rank]
+        chosen = [
+            (int(rows[rank][2]), member, rank)
+            for member, rank in enumerate(self.ranks)
+            if wanted >= 0 and self._members.rank >= 0 and rows[rank][1] == mine_is[1]
+        ]
+        return team_of(self._home, [rank for _, _, rank in sorted(chosen)], channels)
+
+    def split_strided(self, first: int, step: int, count: int, *, channels: int = 1) -> Team:
+        """Members first, first + step, ..., `count` of them. Collective over the world."""
+        first, step, count = (
+            _arrays.integer_of(value, name) for value, name in ((first, "first"), (step, "step"), (count, "count"))
+        )
+        size = self._members.size
+        last = first + step * (count - 1)
+        if size > 0 and (count < 1 or not 0 <= first < size or not 0 <= last < size or (step == 0 and count > 1)):
+            raise InvalidArgumentError(
+                f"split_strided: members {first}, {first + step}, ... {count} of them, of a team of {size}"
+            )
+        members = [first + step * i for i in range(count)]
+        mine = self._members.rank
+        return self.split(
+            0 if mine in members else None, members.index(mine) if mine in members else 0, channels=channels
+        )
+
+    def split_2d(self, width: int, *, channels: int = 1) -> tuple[Team, Team]:
+        """The members as rows of `width`: my row and my column. The last row may be shorter. Collective over the world."""
+        wide = _arrays.integer_of(width, "width")
+        if wide < 1:
+            raise InvalidArgumentError(f"split_2d: rows of {wide} members; at least 1")
+        mine = self._members.rank
+        row, column = (None, None) if mine < 0 else (mine // wide, mine % wide)
+        return self.split(row, column or 0, channels=channels), self.split(column, row or 0, channels=channels)
+
+    # --- meetings ---
+
+    def sync(self) -> None:
+        """Blocks until the host of every member has come here; enqueued work does not matter. Collective over the team."""
+        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
+        call.set_options("sum", 0, 0, "auto")
+        self._members.run(call, [], "host", None)
+
+
+class Team(Teams):
+    """Some ranks of a world, numbered from 0, that do collectives together. Made by World.team() and the splits."""
+
+    def __init__(self, world: World, members: _core.Team) -> None:
+        self._world = world
+        self._members = members
+
+    @property
+    def _home(self) -> World:
+        return self._world
+
+    @property
+    def rank(self) -> int:
+        """This rank's number in the team; -1: not in it."""
+        return self._members.rank
+
+    @property
+    def size(self) -> int:
+        return self._members.size
+
+    def barrier(self, *, channel: int = 0, stream: Any = None) -> None:
+        """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
+        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
+        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
+        self._members.run(call, [], stream, None)
+
+    def __repr__(self) -> str:
+        return f"<Team: rank {self.rank} of {self.ranks}>"
+
+
+def _check_teams(teams: list[str]) -> None:
+    """Every rank calls with the team that its members call with; the same error on every rank if not."""
+    for rank, team in enumerate(teams):
+        for member in map(int, filter(None, team.split(","))):
+            if teams[member] != team:
+                raise InvalidArgumentError(
+                    f"split: rank {rank} splits the team of ranks [{team}], but rank {member}, which is in it, that of "
+                    f"[{teams[member]}]; every rank of the world calls it on its own team"
+                )
+
+
+def team_of(world: World, ranks: Sequence[int], channels: int) -> Team:
+    """The team of these ranks of the world, which every rank of the world calls with its own, or with none."""
+    return Team(world, _core.make_team(world, list(ranks), _arrays.integer_of(channels, "channels")))
+
+
+def _numbers(size: int) -> str:
+    return f"members 0 to {size - 1}" if size > 0 else "none"

@@ -1,0 +1,120 @@
+"""Teams from Python: splits by colour, by step and into rows and columns; numbers; meetings; collectives over them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onstream as ons
+
+
+def run(size: int, body: Callable[[ons.World], Any], **parameters: Any) -> list[Any]:
+    return ons.run_threads(size, body, **{"device": "host", "timeout_s": 20, **parameters})
+
+
+def test_a_split_has_those_of_one_colour_by_key() -> None:
+    def body(world: ons.World) -> tuple[list[int], int]:
+        team = world.split(world.rank % 2, key=-world.rank)
+        total = team.all_reduce(np.array([10**world.rank]))
+        assert total[0] == sum(10**rank for rank in team.ranks)
+        gathered = np.zeros(team.size, dtype=int)
+        team.all_gather(np.array([world.rank]), gathered)
+        assert gathered.tolist() == team.ranks
+        return team.ranks, team.rank
+
+    assert run(5, body) == [([4, 2, 0], 2), ([3, 1], 1), ([4, 2, 0], 1), ([3, 1], 0), ([4, 2, 0], 0)]
+
+
+def test_a_rank_without_colour_is_in_no_team() -> None:
+    def body(world: ons.World) -> None:
+        team = world.split(None if world.rank == 1 else 7)
+        if world.rank == 1:
+            assert (team.rank, team.size, team.ranks) == (-1, 0, [])
+            with pytest.raises(ons.InvalidArgumentError, match="there is no member 0; this team has none"):
+                team.world_rank(0)
+            with pytest.raises(ons.InvalidArgumentError, match="not in this team"):
+                team.sync()
+        else:
+            assert team.ranks == [0, 2]
+            team.sync()
+            team.barrier()
+
+    run(3, body)
+
+
+def test_steps_and_rows_and_columns() -> None:
+    def body(world: ons.World) -> None:
+        odd = world.split_strided(1, 2, 2)
+        assert odd.ranks == ([1, 3] if world.rank in (1, 3) else [])
+        backwards = world.split_strided(4, -1, 5)
+        assert backwards.ranks == [4, 3, 2, 1, 0]
+        row, column = world.split_2d(2)
+        assert row.ranks == [[0, 1], [0, 1], [2, 3], [2, 3], [4]][world.rank]
+        assert column.ranks == [[0, 2, 4], [1, 3], [0, 2, 4], [1, 3], [0, 2, 4]][world.rank]
+        value = np.array([float(world.rank)])
+        assert row.broadcast(value.copy(), root=0)[0] == row.ranks[0]
+        assert column.all_reduce(value.copy(), op="max")[0] == column.ranks[-1]
+        with pytest.raises(ons.InvalidArgumentError, match="members 3, 5, ... 2 of them, of a team of 5"):
+            world.split_strided(3, 2, 2)
+        with pytest.raises(ons.InvalidArgumentError, match="rows of 0 members"):
+            world.split_2d(0)
+
+    run(5, body)
+
+
+def test_teams_are_split_again_and_translate_ranks() -> None:
+    def body(world: ons.World) -> None:
+        half = world.split(world.rank // 3)
+        assert half.ranks == ([0, 1, 2] if world.rank < 3 else [3, 4, 5])
+        ends = half.split(0 if half.rank != 1 else None)
+        assert ends.ranks == ([] if half.rank == 1 else [half.ranks[0], half.ranks[2]])
+        assert half.world_rank(1) == half.ranks[1]
+        assert world.world_rank(4) == 4
+        assert half.member_of(half.ranks[2]) == 2
+        assert half.member_of(5 - world.rank) is None
+        assert half.translate(2, world) == half.ranks[2]
+        if ends.size:
+            assert half.translate(2, ends) == 1
+            assert half.translate(1, ends) is None
+            assert ends.all_reduce(np.array([1]))[0] == 2
+
+    run(6, body)
+
+
+def test_teams_of_a_split_meet_alone() -> None:
+    met = threading.Event()
+
+    def body(world: ons.World) -> None:
+        team = world.split(world.rank % 2)
+        if world.rank % 2 == 1:
+            assert met.wait(15)  # until the others have met without us
+        team.sync()
+        stream = world.stream()
+        team.barrier(stream=stream)
+        world.synchronize(stream)
+        world.context().barrier(team)
+        met.set()
+        world.sync()
+
+    run(4, body)
+
+
+def test_splits_of_different_teams_are_told_apart() -> None:
+    def body(world: ons.World) -> None:
+        pair = world.split(world.rank // 2)
+        with pytest.raises(ons.InvalidArgumentError, match=r"rank 0 splits the team of ranks \[0,1\], but rank 1"):
+            (world if world.rank == 1 else pair).split(0)
+
+    run(4, body)
+
+
+def test_a_colour_is_an_integer() -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(TypeError, match="colour is 'red' of type str"):
+            world.split("red")  # type: ignore[arg-type]
+
+    run(1, body)
