@@ -126,8 +126,9 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
      "its calls wait for the other ranks' hosts"},
     {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
-     "it adds in the order of the ring, and other links than a ring's stay idle"},
-    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree"},
+     "it adds in the order of the ring, and other links than a ring's stay idle", "the order of the ring"},
+    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree",
+     "the order of the tree"},
 }};
 
 }  // namespace
@@ -140,16 +141,24 @@ std::size_t most_by_lines(DeviceKind device, int edges) {
 
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
+std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {
+  std::string reason = row.why_not(call, machine);
+  const bool other_bits = *row.own_order != 0 && has_op(call.kind) && order_matters(call.type, call.op);
+  if (!reason.empty() || !call.deterministic || !other_bits) return reason;
+  return concat("it adds in ", row.own_order, ", and a deterministic ", name_of(call.op), " of ", name_of(call.type),
+                " is added in the order of the ranks");
+}
+
 const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow* best = nullptr;
   double best_us = 0;
   for (const AlgorithmRow& row : kRows) {
-    const std::string why_not = row.why_not(call, machine);
+    const std::string reason = why_not(row, call, machine);
     if (call.algorithm == row.algorithm) {
-      require(why_not.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", why_not);
+      require(reason.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", reason);
       return row;
     }
-    if (!why_not.empty() || *row.never_by_itself != 0) continue;
+    if (!reason.empty() || *row.never_by_itself != 0) continue;
     const double cost_us = row.cost_us(call, machine);
     if (best == nullptr || cost_us < best_us) {
       best = &row;
@@ -168,13 +177,13 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
        << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
        << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {
-    const std::string why_not = row.why_not(call, machine);
+    const std::string reason = why_not(row, call, machine);
     text << "\n  " << name_of(row.algorithm) << ": ";
-    if (why_not.empty()) {
+    if (reason.empty()) {
       text << row.cost_us(call, machine) << " us predicted";
       if (*row.never_by_itself != 0) text << "; only for those who ask for it: " << row.never_by_itself;
     } else {
-      text << why_not;
+      text << reason;
     }
   }
   return text.str();

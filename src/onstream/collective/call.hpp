@@ -56,6 +56,9 @@ struct CollectiveCall {
 
   int channel = 0;  // collectives of one channel run one after the other, those of different ones may run at once
   Algorithm algorithm = Algorithm::automatic;
+  // Refuses each algorithm that adds in another order than that of the ranks, where that changes bits (order_matters).
+  // What is taken without being asked for never does.
+  bool deterministic = false;
 
   // What this rank's buffers hold, in bytes.
   std::size_t input_bytes(int rank, int size) const;

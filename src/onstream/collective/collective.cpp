@@ -208,7 +208,7 @@ class Collective::Implementation {
     if (call.algorithm != Algorithm::automatic || asked == "auto") return call;
     const Algorithm algorithm = algorithm_of(asked);
     for (const collective::AlgorithmRow& row : collective::algorithms()) {
-      if (row.algorithm == algorithm && row.why_not(call, machine()).empty()) call.algorithm = algorithm;
+      if (row.algorithm == algorithm && why_not(row, call, machine()).empty()) call.algorithm = algorithm;
     }
     return call;
   }
