@@ -77,10 +77,10 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
   }
 }
 
-CASE(large_ones_are_right_by_copies_rings_and_trees) {
+CASE(large_ones_are_right_by_copies_rings_trees_and_halves) {
   on_all_devices(3, [](World& world) {
     const OwnStream stream(world);
-    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring, Algorithm::tree}) {
+    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling}) {
       for (const OpKind kind : kReductions) {
         check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 300'001, algorithm}, &stream);
       }
@@ -219,8 +219,8 @@ void check_bits(std::span<const Algorithm> each) {
 
 CASE(sums_of_floats_have_the_same_bits_by_each_algorithm_in_order_and_on_every_rank) { check_bits(kSameBits); }
 
-CASE(sums_round_a_ring_or_up_a_tree_have_the_same_bits_on_every_rank_and_again) {
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree}) {
+CASE(sums_in_another_order_than_the_ranks_have_the_same_bits_on_every_rank_and_again) {
+  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling}) {
     const Algorithm twice[] = {algorithm, algorithm};
     check_bits(twice);
   }
@@ -325,10 +325,10 @@ CASE(sixty_four_ranks_agree) {
     }
     check_move(world, OpKind::all_to_all, 64, Algorithm::lines, Where::reachable, nullptr);
     check_move(world, OpKind::all_to_all, 64, Algorithm::direct, Where::plain, nullptr);
-    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring}) {
+    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring, Algorithm::halving_doubling}) {
       check_move(world, OpKind::all_gather, 64, algorithm, Where::reachable, nullptr);
     }
-    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree}) {
+    for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling}) {
       check_move(world, OpKind::broadcast, 5000, algorithm, Where::reachable, nullptr);
       check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 5000, algorithm, Where::plain},
                       nullptr);

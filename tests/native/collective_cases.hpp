@@ -28,10 +28,10 @@ inline std::vector<ReduceOp> ops_for(ElementType type) {
   return ops;
 }
 
-constexpr Algorithm kEach[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct,
-                               Algorithm::copy,  Algorithm::ring,     Algorithm::tree};
+constexpr Algorithm kEach[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct,          Algorithm::copy,
+                               Algorithm::ring,  Algorithm::tree,     Algorithm::halving_doubling};
 // Those for large ones that go through the stage where they have to.
-constexpr Algorithm kBulk[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree};
+constexpr Algorithm kBulk[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling};
 // Those that add in the order of the ranks.
 constexpr Algorithm kSameBits[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct};
 

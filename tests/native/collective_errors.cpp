@@ -101,7 +101,9 @@ CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
 }
 
 CASE(ranks_that_ask_for_different_algorithms_are_told) {
-  const Algorithm rows[][2] = {{Algorithm::direct, Algorithm::ring}, {Algorithm::ring, Algorithm::tree}};
+  const Algorithm rows[][2] = {{Algorithm::direct, Algorithm::ring},
+                               {Algorithm::ring, Algorithm::tree},
+                               {Algorithm::halving_doubling, Algorithm::ring}};
   for (const auto& row : rows) {
     on_all_devices(3, [&](World& world) {
       TestBuffer buffer(world, 4096);

@@ -119,6 +119,23 @@ double tree_cost(const CollectiveCall& call, const Machine& machine) {
   return costs.bulk_us + ways * levels * (costs.lines_us + message_bytes(call) / costs.bulk_bytes_per_us);
 }
 
+std::string halving_why_not(const CollectiveCall& call, const Machine&) {
+  const bool halves =
+      call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_gather;
+  return halves ? "" : "it is for all_reduce, reduce_scatter and all_gather";
+}
+// log2 of the ranks steps each way; what the ranks beyond a power of two have goes to their mates and back.
+double halving_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double core = std::exp2(std::floor(std::log2(machine.size)));
+  const double beyond = core < machine.size ? 1 : 0;
+  const double ways = call.kind == OpKind::all_reduce ? 2 : 1;
+  const double all = message_bytes(call) * (call.kind == OpKind::all_reduce ? 1 : machine.size);
+  const double moved = ways * all * ((core - 1) / core + beyond);
+  const double steps = ways * (std::log2(core) + beyond);
+  return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
+}
+
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
@@ -129,6 +146,8 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
      "it adds in the order of the ring, and other links than a ring's stay idle", "the order of the ring"},
     {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree",
      "the order of the tree"},
+    {Algorithm::halving_doubling, "halves of halves with partners, and back", halving_why_not, halving_cost,
+     "it adds by pairs, and then pairs of pairs", "the order of its pairs"},
 }};
 
 }  // namespace

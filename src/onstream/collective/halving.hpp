@@ -2,8 +2,8 @@
 //
 // The largest power of two of the ranks are the core. Halving: step by step each of them adds up one half of what it
 // had in the step before, from a partner that does the other half and is half as far away. Doubling goes back the same
-// way, and each partner takes what the other has. A rank beyond the core has a mate in it, which adds its data first and
-// gives it the results last. In each step a rank meets the one whose data it takes, and no other.
+// way, and each partner takes what the other has. A rank beyond the core has a mate in it, which adds its data first
+// and gives it the results last. In each step a rank meets the one whose data it takes, and no other.
 #pragma once
 
 #include "onstream/collective/pass.hpp"
@@ -82,7 +82,8 @@ struct Halving {
     return span;
   }
 
-  // A rank's stage has room for two windows, used by turns: who writes one has met all who read the one before the last.
+  // A rank's stage has room for two windows, used by turns: who writes one has met all who read the one before the
+  // last.
   template <class Group>
   ONSTREAM_BODY std::uint64_t turn_bytes(const Group& group) const {
     return work.region(group) / 2 / 16 * 16;
