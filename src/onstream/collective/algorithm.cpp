@@ -8,6 +8,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/collective/portions.hpp"
+#include "onstream/collective/stages.hpp"
 
 namespace onstream::collective {
 
@@ -136,6 +137,34 @@ double halving_cost(const CollectiveCall& call, const Machine& machine) {
   return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
 }
 
+// A stage of a hierarchical call, with what it will take.
+struct Staged {
+  Among among;
+  CollectiveCall call;
+  Machine machine;
+  const AlgorithmRow* row;
+};
+std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine) {
+  const Groups groups(machine.size, machine.group, machine.rank);
+  std::vector<Staged> out;
+  for (const Stage& stage : stages_of(call, groups, nullptr)) {
+    const bool within = stage.among == Among::group;
+    const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
+    const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
+    const Machine part{machine.device, within ? groups.index : groups.group, size, slots};
+    out.push_back({stage.among, stage.call, part, &choose(stage.call, part)});
+  }
+  return out;
+}
+std::string hierarchical_why_not(const CollectiveCall& call, const Machine& machine) {
+  return stages_why_not(call, machine.size, machine.group);
+}
+double hierarchical_cost(const CollectiveCall& call, const Machine& machine) {
+  double sum_us = 0;
+  for (const Staged& stage : stages_on(call, machine)) sum_us += stage.row->cost_us(stage.call, stage.machine);
+  return sum_us;
+}
+
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
@@ -148,6 +177,8 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
      "the order of the tree"},
     {Algorithm::halving_doubling, "halves of halves with partners, and back", halving_why_not, halving_cost,
      "it adds by pairs, and then pairs of pairs", "the order of its pairs"},
+    {Algorithm::hierarchical, "in stages, within groups and across them", hierarchical_why_not, hierarchical_cost,
+     "it adds sums of groups, and waits for several kernels", "the order of its groups"},
 }};
 
 }  // namespace
@@ -201,6 +232,12 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
     if (reason.empty()) {
       text << row.cost_us(call, machine) << " us predicted";
       if (*row.never_by_itself != 0) text << "; only for those who ask for it: " << row.never_by_itself;
+      if (row.algorithm != Algorithm::hierarchical) continue;
+      for (const Staged& stage : stages_on(call, machine)) {
+        text << "\n    " << (stage.among == Among::group ? "within" : "across")
+             << " groups: " << name_of(stage.call.kind) << " of " << stage.call.count << " by "
+             << name_of(stage.row->algorithm);
+      }
     } else {
       text << reason;
     }

@@ -20,16 +20,17 @@ namespace onstream {
 // How a collective is done. All give the same result for what is not floating point; `lines`, `two_shot`, `direct` also
 // the same bits for what is, on every rank and for every size. Automatic takes none but these three.
 enum class Algorithm : std::uint32_t {
-  automatic,        // the cheapest by prediction
-  lines,            // everything to everybody, as flagged lines
-  two_shot,         // all_reduce: parts to their owners and sums to all, as flagged lines
-  direct,           // from buffer to buffer, or through the stage
-  copy,             // moves only: by the copy engine, without any kernel; buffers that peers can address
-  ring,             // round the ranks in both directions; sums in the order of the ring
-  tree,             // up and down a binomial tree; sums in the order of the tree
-  halving_doubling  // halves of halves with partners, and back; sums by pairs
+  automatic,         // the cheapest by prediction
+  lines,             // everything to everybody, as flagged lines
+  two_shot,          // all_reduce: parts to their owners and sums to all, as flagged lines
+  direct,            // from buffer to buffer, or through the stage
+  copy,              // moves only: by the copy engine, without any kernel; buffers that peers can address
+  ring,              // round the ranks in both directions; sums in the order of the ring
+  tree,              // up and down a binomial tree; sums in the order of the tree
+  halving_doubling,  // halves of halves with partners, and back; sums by pairs
+  hierarchical       // in stages: within groups of ranks, and across them; sums of the groups' sums
 };
-constexpr int kAlgorithms = 8;
+constexpr int kAlgorithms = 9;
 const char* name_of(Algorithm algorithm);
 Algorithm algorithm_of(const std::string& name);
 

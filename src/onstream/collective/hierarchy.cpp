@@ -1,0 +1,88 @@
+#include "onstream/collective/hierarchy.hpp"
+
+#include <algorithm>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream::collective {
+
+Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups& groups, Channel& channel,
+                     const CollectiveCall& first)
+    : groups_(groups) {
+  Device& device = *fabric.device();
+  const std::vector<int> teams[2] = {groups.within(), groups.across()};
+  std::shared_ptr<Memory> memories[2];
+  std::vector<Say> mine(ranks.size());
+  std::string trouble;
+  try {
+    for (std::size_t level = 0; level < 2; ++level) {
+      memories[level] =
+          device.allocate(Channel::bytes_for(fabric.parameters(), teams[level].size()), MemoryKind::device);
+      for (const int peer : teams[level]) {
+        const int world = ranks[static_cast<std::size_t>(peer)];
+        if (peer == groups.rank) continue;
+        const auto there = fabric.expose(memories[level]->data(), memories[level]->bytes(), world);
+        require(there.has_value(), "rank ", world,
+                " cannot address its memory: ", fabric.why_not(memories[level]->data(), world));
+        mine[static_cast<std::size_t>(peer)].output = *there;
+      }
+    }
+  } catch (const Error& error) {
+    fabric.check();
+    trouble = error.what();
+  }
+  for (Say& say : mine) {
+    say.signature = signature_of(first, Algorithm::hierarchical);
+    say.set_trouble(trouble);
+  }
+  const Named name{first.kind, first.count * size_of(first.type), first.channel, 0};
+  const std::vector<Say> says = channel.copies->tell(fabric, mine, name);
+  for (std::size_t i = 0; i < says.size(); ++i) {
+    require(says[i].signature == mine[i].signature, name_of(first.kind), " in stages: rank ", ranks[i],
+            " calls another collective, or the same with another count; nothing was moved");
+    require(says[i].trouble[0] == 0, name_of(first.kind), ": algorithm hierarchical cannot, as of rank ", ranks[i],
+            ": ", says[i].trouble.data());
+  }
+  for (std::size_t level = 0; level < 2; ++level) {
+    std::vector<std::uint64_t> parts;
+    for (const int peer : teams[level]) {
+      levels_[level].ranks.push_back(ranks[static_cast<std::size_t>(peer)]);
+      parts.push_back(peer == groups.rank ? reinterpret_cast<std::uint64_t>(memories[level]->data())
+                                          : says[static_cast<std::size_t>(peer)].output);
+    }
+    levels_[level].channel = std::make_unique<Channel>(fabric, levels_[level].ranks, channel, memories[level], parts);
+  }
+  channel.copies->tell(fabric, mine, name);  // nobody writes before all have set theirs up
+}
+
+std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call) {
+  std::byte* const sums = scratch(*fabric.device(), scratch_bytes(call, groups_));
+  std::vector<Launching> launchings;
+  for (Stage& stage : stages_of(call, groups_, sums)) {
+    const Level& level = levels_[static_cast<std::size_t>(stage.among)];
+    const View& view = level.channel->view();
+    const Machine machine{fabric.device()->kind(), static_cast<int>(view.rank), static_cast<int>(view.size),
+                          view.slot_lines * kLineData};
+    stage.call.algorithm = choose(stage.call, machine).algorithm;
+    launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, stage.call.algorithm));
+  }
+  return launchings;
+}
+
+std::byte* Hierarchy::scratch(Device& device, std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (scratches_.empty() || scratches_.back()->bytes() < bytes) {
+    const std::size_t before = scratches_.empty() ? 0 : scratches_.back()->bytes();
+    scratches_.push_back(device.allocate(std::max(bytes, 2 * before), MemoryKind::device));
+  }
+  return scratches_.back()->data();
+}
+
+std::size_t Hierarchy::device_bytes() const {
+  std::size_t bytes = 0;
+  for (const Level& level : levels_) bytes += level.channel->device_bytes();
+  for (const auto& memory : scratches_) bytes += memory->bytes();
+  return bytes;
+}
+
+}  // namespace onstream::collective
