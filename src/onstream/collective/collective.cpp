@@ -100,8 +100,10 @@ class Collective::Implementation {
   }
   void open(const CollectiveCall& call) {
     Channel& channel = channel_of(call.channel);
-    const bool by_copy = !call.combine && with_choice(call).algorithm == Algorithm::copy;
-    if (by_copy) (void)copies_of(channel, call.channel);
+    if (call.combine) return;
+    const Algorithm algorithm = with_choice(call).algorithm;
+    const bool hosts_agree = algorithm == Algorithm::copy || algorithm == Algorithm::hierarchical;
+    if (hosts_agree) (void)copies_of(channel, call.channel);
   }
 
   std::string explain(const CollectiveCall& call) const {
