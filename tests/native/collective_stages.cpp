@@ -109,6 +109,23 @@ CASE(teams_have_groups_of_their_own_ranks) {
   });
 }
 
+// The root of a broadcast is through before others have begun, who then still say so in its memory.
+CASE(a_team_may_go_while_other_ranks_still_write_to_it) {
+  on_all_devices_in_pairs(4, [](World& world) {
+    TestBuffer value(world, 8);
+    for (int round = 0; round < 8; ++round) {
+      const auto team = world.collective().among(std::vector{0, 1, 2, 3});
+      const auto bytes = pattern(8, static_cast<unsigned>(round));
+      if (world.rank() == 0) value.write(bytes);
+      const OwnStream stream(world);
+      CollectiveCall call = in_stages(collective::broadcast({value.data(), value.data(), 8}, 0));
+      team->run(call, stream);
+      world.synchronize(stream);
+      CHECK(value.read() == bytes);
+    }
+  });
+}
+
 CASE(what_has_no_stages_is_refused_with_the_reason) {
   on_all_devices(4, [](World& world) {
     TestBuffer buffer(world, 64);

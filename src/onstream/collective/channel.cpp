@@ -69,11 +69,10 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
   fabric.barrier("the memory of collectives");  // nobody writes before all have set theirs up
 }
 
-Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, std::shared_ptr<Memory> memory,
-                 const std::vector<std::uint64_t>& parts)
+Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
     : ground_(let_go_later(std::make_unique<Ground>())), block_limit_(of.block_limit_) {
-  ground_->part = std::move(memory);
-  set_up(fabric, ranks, static_cast<int>(of.view_.channel), parts);
+  ground_->some = std::move(shared);
+  set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
 }
 
 std::size_t Channel::bytes_for(const Parameters& parameters, std::size_t ranks) {
@@ -125,7 +124,7 @@ std::size_t Channel::slot_bytes(const Parameters& parameters, std::size_t ranks)
 }
 
 std::size_t Channel::device_bytes() const {
-  return (ground_->shared != nullptr ? ground_->shared->bytes() : ground_->part->bytes()) + ground_->own->bytes();
+  return (ground_->shared != nullptr ? ground_->shared->bytes() : ground_->some.own->bytes()) + ground_->own->bytes();
 }
 
 }  // namespace onstream::collective

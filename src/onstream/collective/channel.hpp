@@ -23,10 +23,14 @@ class Channel {
  public:
   // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
   Channel(Fabric& fabric, const std::vector<int>& ranks, int number);
-  // Of some ranks of another one, with memory of bytes_for() that each has told the others: `parts` are each rank's, as
-  // this one addresses it.
-  Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, std::shared_ptr<Memory> memory,
-          const std::vector<std::uint64_t>& parts);
+  // Memory of bytes_for() that some ranks have told each other of.
+  struct Shared {
+    std::shared_ptr<Memory> own;
+    std::vector<std::uint64_t> parts;                 // each rank's, as this one addresses it
+    std::vector<std::shared_ptr<const void>> mapped;  // keeps the others' parts mapped here, also once they are freed
+  };
+  // Of some ranks of another one, by themselves.
+  Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared);
   static std::size_t bytes_for(const Parameters& parameters, std::size_t ranks);
 
   // Of data in one slot of a channel of so many ranks.
@@ -48,7 +52,7 @@ class Channel {
 
   struct Ground {
     std::shared_ptr<Segment> shared;  // or, of some ranks by themselves,
-    std::shared_ptr<Memory> part;
+    Shared some;
     std::shared_ptr<Memory> own;
     std::shared_ptr<const void> wait_memory;
   };

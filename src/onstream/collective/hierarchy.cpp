@@ -11,20 +11,22 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
     : groups_(groups) {
   Device& device = *fabric.device();
   const std::vector<int> teams[2] = {groups.within(), groups.across()};
-  std::shared_ptr<Memory> memories[2];
+  Channel::Shared shared[2];
   std::vector<Say> mine(ranks.size());
   std::string trouble;
   try {
     for (std::size_t level = 0; level < 2; ++level) {
-      memories[level] =
-          device.allocate(Channel::bytes_for(fabric.parameters(), teams[level].size()), MemoryKind::device);
+      const std::size_t bytes = Channel::bytes_for(fabric.parameters(), teams[level].size());
+      shared[level].own = device.allocate(bytes, MemoryKind::device);
+      const std::byte* const memory = shared[level].own->data();
       for (const int peer : teams[level]) {
-        const int world = ranks[static_cast<std::size_t>(peer)];
         if (peer == groups.rank) continue;
-        const auto there = fabric.expose(memories[level]->data(), memories[level]->bytes(), world);
-        require(there.has_value(), "rank ", world,
-                " cannot address its memory: ", fabric.why_not(memories[level]->data(), world));
-        mine[static_cast<std::size_t>(peer)].output = *there;
+        const int world = ranks[static_cast<std::size_t>(peer)];
+        const auto there = fabric.expose(memory, bytes, world);
+        require(there.has_value(), "rank ", world, " cannot address its memory: ", fabric.why_not(memory, world));
+        Say& say = mine[static_cast<std::size_t>(peer)];
+        say.output = *there;
+        say.send_bytes = device.inspect(memory).id;  // by which the peer finds what it has mapped
       }
     }
   } catch (const Error& error) {
@@ -44,13 +46,15 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
             ": ", says[i].trouble.data());
   }
   for (std::size_t level = 0; level < 2; ++level) {
-    std::vector<std::uint64_t> parts;
     for (const int peer : teams[level]) {
-      levels_[level].ranks.push_back(ranks[static_cast<std::size_t>(peer)]);
-      parts.push_back(peer == groups.rank ? reinterpret_cast<std::uint64_t>(memories[level]->data())
-                                          : says[static_cast<std::size_t>(peer)].output);
+      const Say& say = says[static_cast<std::size_t>(peer)];
+      const int world = ranks[static_cast<std::size_t>(peer)];
+      const bool own = peer == groups.rank;
+      levels_[level].ranks.push_back(world);
+      shared[level].parts.push_back(own ? reinterpret_cast<std::uint64_t>(shared[level].own->data()) : say.output);
+      if (!own) shared[level].mapped.push_back(fabric.imported(world, say.send_bytes));
     }
-    levels_[level].channel = std::make_unique<Channel>(fabric, levels_[level].ranks, channel, memories[level], parts);
+    levels_[level].channel = std::make_unique<Channel>(fabric, levels_[level].ranks, channel, std::move(shared[level]));
   }
   channel.copies->tell(fabric, mine, name);  // nobody writes before all have set theirs up
 }
