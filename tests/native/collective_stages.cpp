@@ -30,12 +30,12 @@ CollectiveCall in_stages(CollectiveCall call) {
 CASE(groups_of_any_size_do_every_kind_also_where_the_last_one_is_smaller) {
   for (const std::string& device : device_specs()) {
     for (const int each : {3, 4}) {
-      for (const int size : {4, 6, 7, 8, 9}) {
+      for (const int size : {6, 7, 8}) {
         if (each >= size) continue;
         run_ranks(size, grouped(device, each), [](World& world) {
           const OwnStream stream(world);
           constexpr Algorithm kThis = Algorithm::hierarchical;
-          for (const std::size_t count : {1, 3, 10, 1001}) {  // also fewer than a group has ranks
+          for (const std::size_t count : {1, 10, 1001}) {  // also fewer than a group has ranks
             for (const OpKind kind : kReductions) {
               check_reduction(world, {kind, ElementType::int64, ReduceOp::sum, count, kThis}, &stream);
               check_reduction(world, {kind, ElementType::float32, ReduceOp::premulsum, count, kThis}, nullptr);
