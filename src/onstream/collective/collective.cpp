@@ -114,11 +114,18 @@ class Collective::Implementation {
     return collective::explain(with_algorithm(call), machine());
   }
 
+  // Waits for a call that is being prepared.
   std::size_t device_bytes() const {
-    const std::lock_guard lock(mutex_);
+    std::vector<Channel*> channels;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& channel : channels_) {
+        if (channel != nullptr) channels.push_back(channel.get());
+      }
+    }
     std::size_t bytes = 0;
-    for (const auto& channel : channels_) {
-      if (channel == nullptr) continue;
+    for (Channel* const channel : channels) {
+      const std::lock_guard lock(channel->order.mutex);
       bytes += channel->device_bytes() + (channel->hierarchy == nullptr ? 0 : channel->hierarchy->device_bytes());
     }
     return bytes;
