@@ -596,6 +596,9 @@ class CollectiveCall:
 
     def set_options(self, op: str, root: int, channel: int, algorithm: str) -> None: ...
 
+    def set_deterministic(self) -> None:
+        """Refuses algorithms that add in another order than that of the ranks."""
+
     def set_factor(self, factor: float, int_factor: int) -> None: ...
 
     def set_combine(self, element_bytes: int, function: object) -> None: ...

@@ -47,37 +47,38 @@ class Collectives:
 
     def all_reduce(
         self, array: Any, out: Any = None, *, op: Op = "sum", factor: float = 1, channel: int = 0,
-        algorithm: str = "auto", stream: Any = None,
+        algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces the arrays of all ranks, element by element, for every rank. Returns `out`, or the array itself.
 
         Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
         multiplies this rank's array by its `factor` first. Or a function of your own on the host device: op(a, b) of
-        numpy arrays, where `a` is of lower ranks, gives the combined one; it need not commute.
+        numpy arrays, where `a` is of lower ranks, gives the combined one; it need not commute. deterministic: an
+        `algorithm` that adds in another order than that of the ranks is refused where that changes bits.
         """
-        return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, stream)
+        return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
     def reduce(
         self, array: Any, out: Any = None, *, root: int = 0, op: Op = "sum", factor: float = 1, channel: int = 0,
-        algorithm: str = "auto", stream: Any = None,
+        algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
         """The same for the root alone; on the others `out` stays as it is, and may be left out."""
-        return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, stream)
+        return self._reduce("reduce", array, out, op, factor, root, channel, algorithm, deterministic, stream)
 
     def scan(
         self, array: Any, out: Any = None, *, exclusive: bool = False, op: Op = "sum", factor: float = 1,
-        channel: int = 0, algorithm: str = "auto", stream: Any = None,
+        channel: int = 0, algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
         """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays)."""
         kind = "exclusive_scan" if exclusive else "scan"
-        return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, stream)
+        return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
     def reduce_scatter(
         self, array: Any, out: Any, *, op: Op = "sum", factor: float = 1, channel: int = 0, algorithm: str = "auto",
-        stream: Any = None,
+        deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
         """Reduces, and leaves to each rank its part: `out` has as many elements as the array has for each rank."""
-        return self._reduce("reduce_scatter", array, out, op, factor, 0, channel, algorithm, stream)
+        return self._reduce("reduce_scatter", array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
     # --- moves ---
 
@@ -190,7 +191,7 @@ class Collectives:
 
     def _reduce(
         self, kind: str, array: Any, out: Any, op: Op, factor: float, root: int, channel: int, algorithm: str,
-        stream: Any,
+        deterministic: bool, stream: Any,
     ) -> Any:  # fmt: skip
         receives = kind != "reduce" or self._members.rank == root
         source = self._span(array, writable=out is None and receives)
@@ -215,6 +216,8 @@ class Collectives:
         else:
             call = self._call(kind, source, to, count, type_name, root, channel, algorithm, op)
             call.set_factor(float(factor), int(factor))
+        if deterministic:
+            call.set_deterministic()
         return self._run(call, (source, target), stream, array if out is None else out)
 
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:

@@ -192,6 +192,9 @@ void bind_collectives(nb::module_& m) {
            nb::arg("kind"), nb::arg("input"), nb::arg("output"), nb::arg("count"), nb::arg("type"))
       .def("set_options", &set_options, nb::arg("op"), nb::arg("root"), nb::arg("channel"), nb::arg("algorithm"))
       .def(
+          "set_deterministic", [](PyCall& self) { self.call.deterministic = true; },
+          "Refuses algorithms that add in another order than that of the ranks.")
+      .def(
           "set_factor",
           [](PyCall& self, double factor, std::int64_t int_factor) {
             self.call.factor = factor;

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <span>
 
 #include "check.hpp"
@@ -15,7 +16,7 @@ using onstream::collective::all_reduce;
 
 CASE(every_type_and_reduction_is_exact_by_every_algorithm) {
   for (const int size : {1, 2, 3, 4}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_in_pairs(size, [](World& world) {
       const OwnStream stream(world);
       for (const ElementType type : all_types()) {
         for (const ReduceOp op : ops_for(type)) {
@@ -28,26 +29,34 @@ CASE(every_type_and_reduction_is_exact_by_every_algorithm) {
   }
 }
 
-CASE(every_kind_of_reduction_is_right_for_one_to_nine_ranks) {
-  for (int size = 1; size <= 9; ++size) {
-    on_all_devices(size, [](World& world) {
-      const OwnStream stream(world);
-      for (const OpKind kind : kReductions) {
-        for (const Algorithm algorithm : kEach) {
-          for (const std::size_t count : {1, 2, 5, 1000}) {
-            check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, count, algorithm}, &stream);
-            check_reduction(world, {kind, ElementType::float16, ReduceOp::max, count, algorithm}, nullptr);
-            check_reduction(world, {kind, ElementType::complex128, ReduceOp::prod, count, algorithm}, nullptr);
-          }
-        }
+void check_every_reduction(World& world, std::initializer_list<std::size_t> counts) {
+  const OwnStream stream(world);
+  for (const OpKind kind : kReductions) {
+    for (const Algorithm algorithm : kEach) {
+      for (const std::size_t count : counts) {
+        check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, count, algorithm}, &stream);
+        check_reduction(world, {kind, ElementType::float16, ReduceOp::max, count, algorithm}, nullptr);
+        check_reduction(world, {kind, ElementType::complex128, ReduceOp::prod, count, algorithm}, nullptr);
       }
-    });
+    }
+  }
+}
+
+CASE(every_kind_of_reduction_is_right_for_one_to_six_ranks) {
+  for (int size = 1; size <= 6; ++size) {
+    on_all_devices_in_pairs(size, [](World& world) { check_every_reduction(world, {1, 2, 5, 1000}); });
+  }
+}
+
+CASE(every_kind_of_reduction_is_right_for_seven_to_nine_ranks) {
+  for (int size = 7; size <= 9; ++size) {
+    on_all_devices_in_pairs(size, [](World& world) { check_every_reduction(world, {5, 1000}); });
   }
 }
 
 CASE(every_kind_of_move_is_right_for_one_to_nine_ranks) {
   for (int size = 1; size <= 9; ++size) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_in_pairs(size, [](World& world) {
       const OwnStream stream(world);
       for (const Where where : places(world)) {
         for (const OpKind kind : kMoves) {
@@ -64,7 +73,7 @@ CASE(every_kind_of_move_is_right_for_one_to_nine_ranks) {
 
 CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
   for (const int size : {2, 3, 4}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_in_pairs(size, [](World& world) {
       const OwnStream stream(world);
       for (const Where where : places(world)) {
         for (const OpKind kind : kReductions) {
@@ -77,10 +86,11 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
   }
 }
 
-CASE(large_ones_are_right_by_copies_rings_and_trees) {
-  on_all_devices(3, [](World& world) {
+CASE(large_ones_are_right_by_copies_rings_trees_and_halves) {
+  on_all_devices_in_pairs(3, [](World& world) {
     const OwnStream stream(world);
-    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring, Algorithm::tree}) {
+    for (const Algorithm algorithm :
+         {Algorithm::copy, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling, Algorithm::hierarchical}) {
       for (const OpKind kind : kReductions) {
         check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 300'001, algorithm}, &stream);
       }
@@ -90,7 +100,7 @@ CASE(large_ones_are_right_by_copies_rings_and_trees) {
 }
 
 CASE(a_small_stage_is_filled_many_times) {
-  Parameters parameters = quick("host");
+  Parameters parameters = in_pairs("host");
   parameters.collective_stage_bytes = 4096;
   for (const int size : {2, 3, 5}) {
     run_ranks(size, parameters, [](World& world) {
@@ -108,7 +118,7 @@ CASE(a_small_stage_is_filled_many_times) {
 // Few blocks, so that each has many cuts and many flights of packs; lengths that end within one.
 CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
   for (const std::string& device : device_specs()) {
-    Parameters parameters = quick(device);
+    Parameters parameters = in_pairs(device);
     parameters.collective_blocks = 2;
     for (const int size : {2, 3, 4, 5}) {
       run_ranks(size, parameters, [](World& world) {
@@ -129,7 +139,7 @@ CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
 // Who forwards must forward what has come, whatever the alignment of the buffers at each rank.
 CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
   for (const std::string& device : device_specs()) {
-    Parameters parameters = quick(device);
+    Parameters parameters = in_pairs(device);
     parameters.collective_blocks = 3;
     for (const int size : {2, 3, 5}) {
       run_ranks(size, parameters, [&](World& world) {
@@ -164,7 +174,7 @@ CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
 }
 
 CASE(buffers_that_only_some_peers_can_address_take_the_stage_everywhere) {
-  run_ranks(3, quick("host"), [](World& world) {
+  run_ranks(3, in_pairs("host"), [](World& world) {
     const Where where = world.rank() == 1 ? Where::plain : Where::reachable;
     for (const OpKind kind : kReductions) {
       for (const Algorithm algorithm : kBulk) {
@@ -180,7 +190,7 @@ CASE(buffers_that_only_some_peers_can_address_take_the_stage_everywhere) {
 }
 
 CASE(two_shot_is_right_up_to_the_size_of_its_slots) {
-  on_all_devices(4, [](World& world) {
+  on_all_devices_in_pairs(4, [](World& world) {
     const OwnStream stream(world);
     for (const std::size_t count : {999, 4096, 40'001, 131'072}) {
       check_reduction(world, {OpKind::all_reduce, ElementType::float32, ReduceOp::sum, count, Algorithm::two_shot},
@@ -193,7 +203,7 @@ CASE(two_shot_is_right_up_to_the_size_of_its_slots) {
 
 // Sums of floats whose order matters: `each` algorithm after the other, the same bits every time and on every rank.
 void check_bits(std::span<const Algorithm> each) {
-  on_all_devices(4, [&](World& world) {
+  on_all_devices_in_pairs(4, [&](World& world) {
     constexpr std::size_t kCount = 10'007;
     std::vector<float> values(kCount);
     for (std::size_t i = 0; i < kCount; ++i) {
@@ -219,8 +229,9 @@ void check_bits(std::span<const Algorithm> each) {
 
 CASE(sums_of_floats_have_the_same_bits_by_each_algorithm_in_order_and_on_every_rank) { check_bits(kSameBits); }
 
-CASE(sums_round_a_ring_or_up_a_tree_have_the_same_bits_on_every_rank_and_again) {
-  for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree}) {
+CASE(sums_in_another_order_than_the_ranks_have_the_same_bits_on_every_rank_and_again) {
+  for (const Algorithm algorithm :
+       {Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling, Algorithm::hierarchical}) {
     const Algorithm twice[] = {algorithm, algorithm};
     check_bits(twice);
   }
@@ -228,7 +239,7 @@ CASE(sums_round_a_ring_or_up_a_tree_have_the_same_bits_on_every_rank_and_again) 
 
 CASE(counts_may_differ_from_rank_to_rank) {
   for (const int size : {1, 3, 5}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_in_pairs(size, [](World& world) {
       const auto ranks = static_cast<std::size_t>(world.size());
       const auto me = static_cast<std::size_t>(world.rank());
       const auto count = [](std::size_t from, std::size_t to) { return (from * 5 + to * 3) % 7 * 1000; };
@@ -290,7 +301,7 @@ CASE(counts_may_differ_from_rank_to_rank) {
 }
 
 CASE(odd_addresses_are_fine) {
-  on_all_devices(3, [](World& world) {
+  on_all_devices_in_pairs(3, [](World& world) {
     constexpr std::size_t kBytes = 3001;
     TestBuffer input(world, kBytes + 16);
     TestBuffer output(world, kBytes + 16);
@@ -313,25 +324,46 @@ CASE(odd_addresses_are_fine) {
   });
 }
 
-CASE(sixty_four_ranks_agree) {
-  Parameters parameters = quick("host");
+// Each with less than the usual memory for messages.
+void on_sixty_four_ranks(const std::function<void(World&)>& body) {
+  Parameters parameters = in_pairs("host");
+  parameters.collective_group = 8;
   parameters.lanes = 1;
   parameters.lane_bytes = 1024;
   parameters.timeout_s = 60;
   parameters.bootstrap_timeout_s = 60;
-  run_ranks(64, parameters, [](World& world) {
-    for (const Algorithm algorithm : kEach) {
+  run_ranks(64, parameters, body);
+}
+
+CASE(sixty_four_ranks_agree) {
+  on_sixty_four_ranks([](World& world) {
+    for (const Algorithm algorithm : {Algorithm::lines, Algorithm::two_shot, Algorithm::direct, Algorithm::copy}) {
       check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 100, algorithm}, nullptr);
     }
     check_move(world, OpKind::all_to_all, 64, Algorithm::lines, Where::reachable, nullptr);
     check_move(world, OpKind::all_to_all, 64, Algorithm::direct, Where::plain, nullptr);
-    for (const Algorithm algorithm : {Algorithm::copy, Algorithm::ring}) {
-      check_move(world, OpKind::all_gather, 64, algorithm, Where::reachable, nullptr);
-    }
+    check_move(world, OpKind::all_gather, 64, Algorithm::copy, Where::reachable, nullptr);
+  });
+}
+
+CASE(sixty_four_ranks_agree_round_a_ring_and_along_a_tree) {
+  on_sixty_four_ranks([](World& world) {
+    check_move(world, OpKind::all_gather, 64, Algorithm::ring, Where::reachable, nullptr);
     for (const Algorithm algorithm : {Algorithm::ring, Algorithm::tree}) {
       check_move(world, OpKind::broadcast, 5000, algorithm, Where::reachable, nullptr);
       check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 5000, algorithm, Where::plain},
                       nullptr);
+    }
+  });
+}
+
+CASE(sixty_four_ranks_agree_by_halves_and_in_groups) {
+  on_sixty_four_ranks([](World& world) {
+    for (const Algorithm algorithm : {Algorithm::halving_doubling, Algorithm::hierarchical}) {
+      check_move(world, OpKind::all_gather, 64, algorithm, Where::reachable, nullptr);
+      check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 5000, algorithm, Where::plain},
+                      nullptr);
+      check_reduction(world, {OpKind::reduce_scatter, ElementType::int32, ReduceOp::sum, 50, algorithm}, nullptr);
     }
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,12 +29,24 @@ inline std::vector<ReduceOp> ops_for(ElementType type) {
   return ops;
 }
 
-constexpr Algorithm kEach[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct,
-                               Algorithm::copy,  Algorithm::ring,     Algorithm::tree};
+constexpr Algorithm kEach[] = {
+    Algorithm::lines, Algorithm::two_shot, Algorithm::direct,           Algorithm::copy,
+    Algorithm::ring,  Algorithm::tree,     Algorithm::halving_doubling, Algorithm::hierarchical};
 // Those for large ones that go through the stage where they have to.
-constexpr Algorithm kBulk[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree};
+constexpr Algorithm kBulk[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
+                               Algorithm::hierarchical};
 // Those that add in the order of the ranks.
 constexpr Algorithm kSameBits[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct};
+
+// Two ranks are a group to algorithm hierarchical.
+inline Parameters in_pairs(const std::string& device) {
+  Parameters parameters = quick(device);
+  parameters.collective_group = 2;
+  return parameters;
+}
+inline void on_all_devices_in_pairs(int size, const std::function<void(World&)>& body) {
+  for (const std::string& device : device_specs()) run_ranks(size, in_pairs(device), body);
+}
 
 // Memory that peers can address, or that they cannot: then direct goes through the stage.
 enum class Where { reachable, plain };
@@ -86,7 +99,8 @@ inline bool streams_may_wait(World& world) {
 inline bool can(World& world, const CollectiveCall& call) {
   if (call.algorithm == Algorithm::copy && !streams_may_wait(world)) return false;
   const std::size_t slots = (4 << 20) / (4 * static_cast<std::size_t>(world.size()));
-  const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slots};
+  const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slots,
+                                    static_cast<int>(world.fabric()->parameters().collective_group)};
   for (const collective::AlgorithmRow& row : collective::algorithms()) {
     if (row.algorithm == call.algorithm) return row.why_not(call, machine).empty();
   }

@@ -16,7 +16,7 @@ using onstream::collective::reduce;
 using onstream::collective::Vector;
 
 CASE(what_cannot_work_is_refused_with_its_values) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_in_pairs(2, [](World& world) {
     TestBuffer buffer(world, 64);
     Collective& it = world.collective();
     const auto on = [&](ElementType type) { return Vector{buffer.data(), buffer.data(), 4, type}; };
@@ -45,7 +45,7 @@ CASE(what_cannot_work_is_refused_with_its_values) {
 
 CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
   for (const std::string& device : device_specs()) {
-    Parameters parameters = quick(device);
+    Parameters parameters = in_pairs(device);
     parameters.timeout_s = 1;
     run_ranks(3, parameters, [](World& world) {
       TestBuffer buffer(world, 64);
@@ -86,7 +86,7 @@ CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
        }},
   };
   for (const Odd& row : rows) {
-    on_all_devices(3, [&](World& world) {
+    on_all_devices_in_pairs(3, [&](World& world) {
       constexpr std::size_t kCount = 1 << 15;
       TestBuffer buffer(world, kCount * sizeof(std::int32_t));
       const auto before = std::vector<unsigned char>(kCount * sizeof(std::int32_t), 7);
@@ -101,9 +101,11 @@ CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
 }
 
 CASE(ranks_that_ask_for_different_algorithms_are_told) {
-  const Algorithm rows[][2] = {{Algorithm::direct, Algorithm::ring}, {Algorithm::ring, Algorithm::tree}};
+  const Algorithm rows[][2] = {{Algorithm::direct, Algorithm::ring},
+                               {Algorithm::ring, Algorithm::tree},
+                               {Algorithm::halving_doubling, Algorithm::ring}};
   for (const auto& row : rows) {
-    on_all_devices(3, [&](World& world) {
+    on_all_devices_in_pairs(3, [&](World& world) {
       TestBuffer buffer(world, 4096);
       CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1000, ElementType::int32});
       call.algorithm = row[world.rank() == 1 ? 1 : 0];
@@ -113,7 +115,7 @@ CASE(ranks_that_ask_for_different_algorithms_are_told) {
 }
 
 CASE(copies_that_differ_are_refused_by_every_rank_and_the_world_goes_on) {
-  on_all_devices(3, [](World& world) {
+  on_all_devices_in_pairs(3, [](World& world) {
     constexpr std::size_t kBytes = 4096;
     TestBuffer input(world, 3 * kBytes);
     TestBuffer output(world, 3 * kBytes);
@@ -138,7 +140,7 @@ CASE(copies_that_differ_are_refused_by_every_rank_and_the_world_goes_on) {
 }
 
 CASE(copies_to_what_a_peer_cannot_address_are_refused_by_every_rank) {
-  run_ranks(3, quick("host"), [](World& world) {
+  run_ranks(3, in_pairs("host"), [](World& world) {
     constexpr std::size_t kBytes = 1000;
     Buffer input(world, kBytes);
     Buffer output(world, 3 * kBytes, world.rank() == 2 ? Where::plain : Where::reachable);
@@ -155,7 +157,7 @@ CASE(a_late_rank_is_named_by_copies_at_the_deadline) {
   enum class Late { host, replay };
   for (const std::string& device : device_specs()) {
     for (const Late late : {Late::host, Late::replay}) {
-      Parameters parameters = quick(device);
+      Parameters parameters = in_pairs(device);
       parameters.timeout_s = 1;
       run_ranks(3, parameters, [&](World& world) {
         TestBuffer input(world, 64);
@@ -184,7 +186,7 @@ CASE(a_late_rank_is_named_by_copies_at_the_deadline) {
 
 CASE(checking_names_who_calls_something_else) {
   for (const std::string& device : device_specs()) {
-    Parameters parameters = quick(device);
+    Parameters parameters = in_pairs(device);
     parameters.collective_check = "on";
     run_ranks(3, parameters, [](World& world) {
       TestBuffer buffer(world, 256);
@@ -219,7 +221,7 @@ CASE(checking_names_who_calls_something_else) {
 }
 
 CASE(an_algorithm_is_chosen_by_cost_and_explained) {
-  on_all_devices(4, [](World& world) {
+  on_all_devices_in_pairs(4, [](World& world) {
     TestBuffer buffer(world, 64);
     CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1, ElementType::float64});
     CHECK(world.collective().explain(call).find("float64 on 4 ranks: lines") != std::string::npos);

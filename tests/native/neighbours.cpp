@@ -414,6 +414,62 @@ CASE(lengths_that_differ_at_the_ends_of_an_edge_are_named_with_both) {
   }
 }
 
+CASE(checking_refuses_what_the_ends_of_an_edge_do_not_call_alike_and_the_world_goes_on) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.collective_check = "on";
+    run_ranks(4, parameters, [](World& world) {
+      TestBuffer input(world, 1024);
+      TestBuffer output(world, 1024);
+      const Bytes before(1024, 7);
+      output.write(before);
+      const bool odd = world.rank() == 1;
+      // Around 0 1 2; two edges from 0 to 1 more; rank 3 has none, and is told too.
+      NeighbourGraph graph;
+      if (world.rank() == 0) graph = {{2}, {1, 1, 1}};
+      if (world.rank() == 1) graph = {{0, 0, 0}, {2}};
+      if (world.rank() == 2) graph = {{1}, {0}};
+      const auto hood = world.collective().neighbourhood(graph);
+      const collective::Vector vector{input.data(), output.data(), 4, ElementType::float32};
+      const auto refused = [&](CollectiveCall usual, const CollectiveCall& other, const char* words) {
+        CHECK_THROWS(hood->run(odd ? other : usual), words);
+        CHECK(output.read() == before);
+      };
+      collective::Vector of_five = vector;
+      of_five.count = 5;
+      refused(neighbour_all_gather(vector), neighbour_all_gather(of_five),
+              "the two ends of an edge do not call the same:\n"
+              "  rank 0 sends neighbour_all_gather of float32: 4 4 4; rank 1 expects neighbour_all_gather of float32: "
+              "5 5 5\n"
+              "  rank 1 sends neighbour_all_gather of float32: 5; rank 2 expects neighbour_all_gather of float32: 4");
+      collective::Vector of_integers = vector;
+      of_integers.type = ElementType::int32;
+      refused(
+          neighbour_all_gather(vector), neighbour_all_gather(of_integers),
+          "rank 0 sends neighbour_all_gather of float32: 4 4 4; rank 1 expects neighbour_all_gather of int32: 4 4 4");
+      refused(neighbour_all_gather(vector), neighbour_all_to_all(vector),
+              "rank 1 sends neighbour_all_to_all of float32: 4; rank 2 expects neighbour_all_gather of float32: 4");
+      // Of several edges between two ranks each has its own count; the second one differs.
+      CollectiveCall counted = neighbour_all_to_all_v({input.data(), output.data(), 0, ElementType::int16});
+      if (world.rank() == 0) counted.send_counts = {1, 2, 3};
+      if (world.rank() == 1) counted.receive_counts = {1, 9, 3};
+      if (world.rank() == 1 || world.rank() == 2) counted.send_counts = {4};
+      if (world.rank() == 0 || world.rank() == 2) counted.receive_counts = {4};
+      for (std::size_t i = 0; i < counted.send_counts.size(); ++i) counted.send_offsets.push_back(16 * i);
+      for (std::size_t i = 0; i < counted.receive_counts.size(); ++i) counted.receive_offsets.push_back(16 * i);
+      refused(
+          counted, counted,
+          "rank 0 sends neighbour_all_to_all_v of int16: 1 2 3; rank 1 expects neighbour_all_to_all_v of int16: 1 9 3");
+      if (odd) counted.receive_counts = {1, 2, 3};
+      const OwnStream stream(world);
+      hood->run(counted, stream);
+      world.synchronize(stream);
+      world.barrier();
+      world.check();  // nothing is broken
+    });
+  }
+}
+
 CASE(another_collective_at_the_other_end_is_named) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);

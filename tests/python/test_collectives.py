@@ -171,7 +171,7 @@ def test_ranks_of_processes_agree(tmp_path: Path) -> None:
         import numpy as np
         import onstream as ons
 
-        with ons.init(device="host") as world:
+        with ons.init(device="host", collective_group=2) as world:
             for count in (1, 1000, 300_000):
                 plain = np.full(count, world.rank + 1.0)
                 shared = world.zeros(count)
@@ -180,12 +180,12 @@ def test_ranks_of_processes_agree(tmp_path: Path) -> None:
                 parts = np.repeat(np.arange(4) + 10 * world.rank, count)
                 got = world.all_to_all(parts)
                 assert (got == np.repeat(10 * np.arange(4) + world.rank, count)).all()
-                for algorithm in ("direct", "ring", "tree"):
+                for algorithm in ("direct", "ring", "tree", "halving_doubling", "hierarchical"):
                     plain[:] = shared[:] = world.rank + 1
                     assert (world.all_reduce(plain, algorithm=algorithm) == 10).all()
                     assert (world.all_reduce(shared, algorithm=algorithm) == 10).all()
                 every = world.zeros(4 * count)
-                for algorithm in ("direct", "ring", "copy"):
+                for algorithm in ("direct", "ring", "copy", "halving_doubling", "hierarchical"):
                     shared[:] = world.rank
                     world.all_gather(shared, every, algorithm=algorithm)
                     assert (every == np.repeat(np.arange(4), count)).all()
@@ -196,6 +196,29 @@ def test_ranks_of_processes_agree(tmp_path: Path) -> None:
     )
     assert outcome.code == 0, outcome.err
     assert outcome.out.count("agrees") == 4
+
+
+def test_a_deterministic_reduction_refuses_what_adds_in_another_order() -> None:
+    def body(world: ons.World) -> None:
+        mine = np.sin(np.arange(100, dtype="f4") * 13 + world.rank)
+        first = world.all_reduce(mine.copy(), deterministic=True)
+        for algorithm in ("lines", "two_shot", "direct"):
+            again = world.all_reduce(mine.copy(), algorithm=algorithm, deterministic=True)
+            assert again.tobytes() == first.tobytes()
+        calls: list[tuple[str, Callable[..., Any]]] = [
+            ("ring", world.all_reduce),
+            ("tree", world.reduce),
+            ("halving_doubling", lambda array, **options: world.reduce_scatter(array, np.empty(25, "f4"), **options)),
+            ("hierarchical", world.all_reduce),
+        ]
+        for algorithm, call in calls:
+            with pytest.raises(ons.InvalidArgumentError, match=f"algorithm {algorithm} cannot: it adds in the order"):
+                call(mine.copy(), algorithm=algorithm, deterministic=True)
+            if algorithm != "halving_doubling":
+                call(np.arange(100), algorithm=algorithm, deterministic=True)
+        np.testing.assert_array_equal(world.scan(np.arange(4), deterministic=True), np.arange(4) * (world.rank + 1))
+
+    ons.run_threads(4, body, device="host", timeout_s=20, collective_group=2)
 
 
 def test_what_cannot_work_is_told() -> None:

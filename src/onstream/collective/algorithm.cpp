@@ -8,6 +8,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/collective/portions.hpp"
+#include "onstream/collective/stages.hpp"
 
 namespace onstream::collective {
 
@@ -119,6 +120,51 @@ double tree_cost(const CollectiveCall& call, const Machine& machine) {
   return costs.bulk_us + ways * levels * (costs.lines_us + message_bytes(call) / costs.bulk_bytes_per_us);
 }
 
+std::string halving_why_not(const CollectiveCall& call, const Machine&) {
+  const bool halves =
+      call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_gather;
+  return halves ? "" : "it is for all_reduce, reduce_scatter and all_gather";
+}
+// log2 of the ranks steps each way; what the ranks beyond a power of two have goes to their mates and back.
+double halving_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  const double core = std::exp2(std::floor(std::log2(machine.size)));
+  const double beyond = core < machine.size ? 1 : 0;
+  const double ways = call.kind == OpKind::all_reduce ? 2 : 1;
+  const double all = message_bytes(call) * (call.kind == OpKind::all_reduce ? 1 : machine.size);
+  const double moved = ways * all * ((core - 1) / core + beyond);
+  const double steps = ways * (std::log2(core) + beyond);
+  return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
+}
+
+// A stage of a hierarchical call, with what it will take.
+struct Staged {
+  Among among;
+  CollectiveCall call;
+  Machine machine;
+  const AlgorithmRow* row;
+};
+std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine) {
+  const Groups groups(machine.size, machine.group, machine.rank);
+  std::vector<Staged> out;
+  for (const Stage& stage : stages_of(call, groups, nullptr)) {
+    const bool within = stage.among == Among::group;
+    const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
+    const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
+    const Machine part{machine.device, within ? groups.index : groups.group, size, slots};
+    out.push_back({stage.among, stage.call, part, &choose(stage.call, part)});
+  }
+  return out;
+}
+std::string hierarchical_why_not(const CollectiveCall& call, const Machine& machine) {
+  return stages_why_not(call, machine.size, machine.group);
+}
+double hierarchical_cost(const CollectiveCall& call, const Machine& machine) {
+  double sum_us = 0;
+  for (const Staged& stage : stages_on(call, machine)) sum_us += stage.row->cost_us(stage.call, stage.machine);
+  return sum_us;
+}
+
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
@@ -126,8 +172,13 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
      "its calls wait for the other ranks' hosts"},
     {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
-     "it adds in the order of the ring, and other links than a ring's stay idle"},
-    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree"},
+     "it adds in the order of the ring, and other links than a ring's stay idle", "the order of the ring"},
+    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree",
+     "the order of the tree"},
+    {Algorithm::halving_doubling, "halves of halves with partners, and back", halving_why_not, halving_cost,
+     "it adds by pairs, and then pairs of pairs", "the order of its pairs"},
+    {Algorithm::hierarchical, "in stages, within groups and across them", hierarchical_why_not, hierarchical_cost,
+     "it adds sums of groups, and waits for several kernels", "the order of its groups"},
 }};
 
 }  // namespace
@@ -140,16 +191,24 @@ std::size_t most_by_lines(DeviceKind device, int edges) {
 
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
+std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {
+  std::string reason = row.why_not(call, machine);
+  const bool other_bits = *row.own_order != 0 && has_op(call.kind) && order_matters(call.type, call.op);
+  if (!reason.empty() || !call.deterministic || !other_bits) return reason;
+  return concat("it adds in ", row.own_order, ", and a deterministic ", name_of(call.op), " of ", name_of(call.type),
+                " is added in the order of the ranks");
+}
+
 const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow* best = nullptr;
   double best_us = 0;
   for (const AlgorithmRow& row : kRows) {
-    const std::string why_not = row.why_not(call, machine);
+    const std::string reason = why_not(row, call, machine);
     if (call.algorithm == row.algorithm) {
-      require(why_not.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", why_not);
+      require(reason.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", reason);
       return row;
     }
-    if (!why_not.empty() || *row.never_by_itself != 0) continue;
+    if (!reason.empty() || *row.never_by_itself != 0) continue;
     const double cost_us = row.cost_us(call, machine);
     if (best == nullptr || cost_us < best_us) {
       best = &row;
@@ -168,13 +227,19 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
        << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
        << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {
-    const std::string why_not = row.why_not(call, machine);
+    const std::string reason = why_not(row, call, machine);
     text << "\n  " << name_of(row.algorithm) << ": ";
-    if (why_not.empty()) {
+    if (reason.empty()) {
       text << row.cost_us(call, machine) << " us predicted";
       if (*row.never_by_itself != 0) text << "; only for those who ask for it: " << row.never_by_itself;
+      if (row.algorithm != Algorithm::hierarchical) continue;
+      for (const Staged& stage : stages_on(call, machine)) {
+        text << "\n    " << (stage.among == Among::group ? "within" : "across")
+             << " groups: " << name_of(stage.call.kind) << " of " << stage.call.count << " by "
+             << name_of(stage.row->algorithm);
+      }
     } else {
-      text << why_not;
+      text << reason;
     }
   }
   return text.str();

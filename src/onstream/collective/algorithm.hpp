@@ -19,16 +19,21 @@ struct Machine {
   int rank = 0;
   int size = 1;
   std::size_t slot_bytes = 0;  // of data in one slot
+  int group = 0;               // ranks of a group (collective_group); 0: there are no groups
 };
 
 struct AlgorithmRow {
   Algorithm algorithm;
   const char* what;
-  // "" or why it cannot.
+  // "" or why it cannot, whatever the bits.
   std::string (*why_not)(const CollectiveCall& call, const Machine& machine);
   double (*cost_us)(const CollectiveCall& call, const Machine& machine);
   const char* never_by_itself = "";  // why it is taken only by those who ask for it
+  const char* own_order = "";        // the order in which it adds, where that is not the ranks' own
 };
+
+// "" or why this algorithm cannot do the call: it never can, or not with the same bits as the others.
+std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, int edges);

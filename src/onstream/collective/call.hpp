@@ -20,15 +20,17 @@ namespace onstream {
 // How a collective is done. All give the same result for what is not floating point; `lines`, `two_shot`, `direct` also
 // the same bits for what is, on every rank and for every size. Automatic takes none but these three.
 enum class Algorithm : std::uint32_t {
-  automatic,  // the cheapest by prediction
-  lines,      // everything to everybody, as flagged lines
-  two_shot,   // all_reduce: parts to their owners and sums to all, as flagged lines
-  direct,     // from buffer to buffer, or through the stage
-  copy,       // moves only: by the copy engine, without any kernel; buffers that peers can address
-  ring,       // round the ranks in both directions; sums in the order of the ring
-  tree        // up and down a binomial tree; sums in the order of the tree
+  automatic,         // the cheapest by prediction
+  lines,             // everything to everybody, as flagged lines
+  two_shot,          // all_reduce: parts to their owners and sums to all, as flagged lines
+  direct,            // from buffer to buffer, or through the stage
+  copy,              // moves only: by the copy engine, without any kernel; buffers that peers can address
+  ring,              // round the ranks in both directions; sums in the order of the ring
+  tree,              // up and down a binomial tree; sums in the order of the tree
+  halving_doubling,  // halves of halves with partners, and back; sums by pairs
+  hierarchical       // in stages: within groups of ranks, and across them; sums of the groups' sums
 };
-constexpr int kAlgorithms = 7;
+constexpr int kAlgorithms = 9;
 const char* name_of(Algorithm algorithm);
 Algorithm algorithm_of(const std::string& name);
 
@@ -56,6 +58,9 @@ struct CollectiveCall {
 
   int channel = 0;  // collectives of one channel run one after the other, those of different ones may run at once
   Algorithm algorithm = Algorithm::automatic;
+  // Refuses each algorithm that adds in another order than that of the ranks, where that changes bits (order_matters).
+  // What is taken without being asked for never does.
+  bool deterministic = false;
 
   // What this rank's buffers hold, in bytes.
   std::size_t input_bytes(int rank, int size) const;

@@ -29,22 +29,18 @@ std::uint64_t stage_bytes_of(const Parameters& parameters, std::size_t ranks) {
 Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     : ground_(let_go_later(std::make_unique<Ground>())) {
   const Parameters& parameters = fabric.parameters();
-  const std::size_t size = std::max<std::size_t>(1, ranks.size());
-  const std::uint64_t slot_lines = slot_lines_of(parameters, size);
-  const std::uint64_t stage_bytes = stage_bytes_of(parameters, size);
-  const Places places = places_of(static_cast<int>(size), slot_lines, stage_bytes);
 
   // Segments are the same on every rank, teams need not be.
   struct Notice {
     std::uint64_t bytes;
     std::int64_t blocks;
-    std::array<std::int64_t, 4> same;  // what must be the same on all
+    std::array<std::int64_t, 5> same;  // what must be the same on all
   };
   const auto blocks = std::min<std::int64_t>(fabric.block_limit(), parameters.collective_blocks);
-  const Notice mine{places.bytes,
+  const Notice mine{bytes_for(parameters, ranks.size()),
                     blocks,
                     {parameters.collective_bytes, parameters.collective_stage_bytes, parameters.collective_line_threads,
-                     parameters.collective_block_bytes}};
+                     parameters.collective_block_bytes, parameters.collective_group}};
   const auto all = fabric.all_gather("the start of collectives", {reinterpret_cast<const char*>(&mine), sizeof mine});
   std::uint64_t most_bytes = 0;
   block_limit_ = static_cast<int>(blocks);
@@ -54,7 +50,8 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     std::copy_n(all[rank].data(), sizeof theirs, reinterpret_cast<char*>(&theirs));
     const auto words = [](const Notice& notice) {
       return concat("collective_bytes=", notice.same[0], " collective_stage_bytes=", notice.same[1],
-                    " collective_line_threads=", notice.same[2], " collective_block_bytes=", notice.same[3]);
+                    " collective_line_threads=", notice.same[2], " collective_block_bytes=", notice.same[3],
+                    " collective_group=", notice.same[4]);
     };
     require(theirs.same == mine.same, "the parameters of collectives must be the same on every rank: rank ",
             fabric.rank(), " has ", words(mine), ", rank ", rank, " has ", words(theirs));
@@ -62,25 +59,40 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     block_limit_ = std::min(block_limit_, static_cast<int>(theirs.blocks));
   }
 
+  ground_->shared = fabric.segment(most_bytes, MemoryKind::device);
+  std::vector<std::uint64_t> parts;
+  for (const int rank : ranks) parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->peer(rank)));
+  if (parts.empty()) {  // a rank of no team
+    parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->local()));
+  }
+  set_up(fabric, ranks, number, std::move(parts));
+  fabric.barrier("the memory of collectives");  // nobody writes before all have set theirs up
+}
+
+Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
+    : ground_(let_go_later(std::make_unique<Ground>())), block_limit_(of.block_limit_) {
+  ground_->some = std::move(shared);
+  set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
+}
+
+std::size_t Channel::bytes_for(const Parameters& parameters, std::size_t ranks) {
+  const std::size_t size = std::max<std::size_t>(1, ranks);
+  return places_of(static_cast<int>(size), slot_lines_of(parameters, size), stage_bytes_of(parameters, size)).bytes;
+}
+
+void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts) {
+  const Parameters& parameters = fabric.parameters();
+  const std::size_t size = parts.size();
   Device& device = *fabric.device();
   ground_->wait_memory = fabric.wait_memory();
-  ground_->shared = fabric.segment(most_bytes, MemoryKind::device);
   order.ground = ground_;
   const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
   ground_->own = device.allocate(sizeof(State) + table, MemoryKind::device);
 
-  std::vector<std::uint64_t> parts;
-  std::vector<std::int32_t> worlds;
-  for (const int rank : ranks) {
-    parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->peer(rank)));
-    worlds.push_back(rank);
-  }
+  std::vector<std::int32_t> worlds(ranks.begin(), ranks.end());
+  if (worlds.empty()) worlds.push_back(fabric.rank());
   std::byte* const own = ground_->own->data();
   std::byte* const worlds_at = own + sizeof(State) + size * sizeof(std::uint64_t);
-  if (parts.empty()) {  // a rank of no team
-    parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->local()));
-    worlds.push_back(fabric.rank());
-  }
   const Stream stream = device.create_stream();
   device.copy(own + sizeof(State), parts.data(), parts.size() * sizeof(std::uint64_t), stream);
   device.copy(worlds_at, worlds.data(), worlds.size() * sizeof(std::int32_t), stream);
@@ -92,18 +104,27 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
   view_.worlds = reinterpret_cast<const std::int32_t*>(worlds_at);
   view_.rank = static_cast<std::uint32_t>(std::ranges::find(ranks, fabric.rank()) - ranks.begin());
   view_.size = static_cast<std::uint32_t>(size);
-  view_.slot_lines = static_cast<std::uint32_t>(slot_lines);
+  view_.slot_lines = static_cast<std::uint32_t>(slot_lines_of(parameters, size));
   view_.channel = static_cast<std::uint32_t>(number);
-  view_.stage_bytes = stage_bytes;
-  view_.places = places;
+  view_.stage_bytes = stage_bytes_of(parameters, size);
+  view_.places = places_of(static_cast<int>(size), view_.slot_lines, view_.stage_bytes);
   view_.wait = fabric.wait_view();
-  fabric.barrier("the memory of collectives");  // nobody writes before all have set theirs up
+}
+
+void Channel::take(std::shared_ptr<Hierarchy> made) {
+  struct Both {
+    std::shared_ptr<const void> ground, hierarchy;
+  };
+  order.ground = std::make_shared<const Both>(Both{ground_, made});
+  hierarchy = std::move(made);
 }
 
 std::size_t Channel::slot_bytes(const Parameters& parameters, std::size_t ranks) {
   return slot_lines_of(parameters, std::max<std::size_t>(1, ranks)) * kLineData;
 }
 
-std::size_t Channel::device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
+std::size_t Channel::device_bytes() const {
+  return (ground_->shared != nullptr ? ground_->shared->bytes() : ground_->some.own->bytes()) + ground_->own->bytes();
+}
 
 }  // namespace onstream::collective

@@ -17,10 +17,21 @@
 
 namespace onstream::collective {
 
+class Hierarchy;
+
 class Channel {
  public:
   // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
   Channel(Fabric& fabric, const std::vector<int>& ranks, int number);
+  // Memory of bytes_for() that some ranks have told each other of.
+  struct Shared {
+    std::shared_ptr<Memory> own;
+    std::vector<std::uint64_t> parts;                 // each rank's, as this one addresses it
+    std::vector<std::shared_ptr<const void>> mapped;  // keeps the others' parts mapped here, also once they are freed
+  };
+  // Of some ranks of another one, by themselves.
+  Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared);
+  static std::size_t bytes_for(const Parameters& parameters, std::size_t ranks);
 
   // Of data in one slot of a channel of so many ranks.
   static std::size_t slot_bytes(const Parameters& parameters, std::size_t ranks);
@@ -30,12 +41,18 @@ class Channel {
   int block_limit() const { return block_limit_; }                    // the least of all ranks
   std::size_t device_bytes() const;
 
+  // Of algorithm hierarchical; made with its first call. Graphs keep it from now on.
+  std::shared_ptr<Hierarchy> hierarchy;
+  void take(std::shared_ptr<Hierarchy> made);
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
   Order order;
 
  private:
+  void set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts);
+
   struct Ground {
-    std::shared_ptr<Segment> shared;
+    std::shared_ptr<Segment> shared;  // or, of some ranks by themselves,
+    Shared some;
     std::shared_ptr<Memory> own;
     std::shared_ptr<const void> wait_memory;
   };

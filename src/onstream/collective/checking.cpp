@@ -31,6 +31,7 @@ std::string words_of(const CollectiveCall& call) {
   words += concat(" of ", call.count, " ", name_of(call.type));
   if (has_op(call.kind)) words += concat(" ", name_of(call.op));
   if (has_root(call.kind)) words += concat(", root ", call.root);
+  if (call.deterministic) words += ", deterministic";
   if (call.algorithm != Algorithm::automatic) words += concat(", by ", name_of(call.algorithm));
   return words;
 }

@@ -9,12 +9,14 @@
 #include "onstream/base/log.hpp"
 #include "onstream/collective/algorithm.hpp"
 #include "onstream/collective/checking.hpp"
+#include "onstream/collective/hierarchy.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
 #include "onstream/collective/neighbourhood.hpp"
 #include "onstream/collective/own_reduction.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/runner.hpp"
+#include "onstream/device/disposal.hpp"
 #include "onstream/plan/planned_call.hpp"
 
 namespace onstream {
@@ -58,6 +60,7 @@ class Collective::Implementation {
     if (has_nothing_to_do(call)) return;
     const CollectiveCall asked = with_choice(call);
     if (asked.algorithm == Algorithm::copy) return copy(channel, asked, stream);
+    if (asked.algorithm == Algorithm::hierarchical) return run_stages(channel, asked, stream);
     const Launching work = prepare(channel, asked);
     const std::lock_guard lock(channel.order.mutex);
     runner_.enqueue(channel.order, stream, work);
@@ -97,8 +100,10 @@ class Collective::Implementation {
   }
   void open(const CollectiveCall& call) {
     Channel& channel = channel_of(call.channel);
-    const bool by_copy = !call.combine && with_choice(call).algorithm == Algorithm::copy;
-    if (by_copy) (void)copies_of(channel, call.channel);
+    if (call.combine) return;
+    const Algorithm algorithm = with_choice(call).algorithm;
+    const bool hosts_agree = algorithm == Algorithm::copy || algorithm == Algorithm::hierarchical;
+    if (hosts_agree) (void)copies_of(channel, call.channel);
   }
 
   std::string explain(const CollectiveCall& call) const {
@@ -109,10 +114,20 @@ class Collective::Implementation {
     return collective::explain(with_algorithm(call), machine());
   }
 
+  // Waits for a call that is being prepared.
   std::size_t device_bytes() const {
-    const std::lock_guard lock(mutex_);
+    std::vector<Channel*> channels;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& channel : channels_) {
+        if (channel != nullptr) channels.push_back(channel.get());
+      }
+    }
     std::size_t bytes = 0;
-    for (const auto& channel : channels_) bytes += channel == nullptr ? 0 : channel->device_bytes();
+    for (Channel* const channel : channels) {
+      const std::lock_guard lock(channel->order.mutex);
+      bytes += channel->device_bytes() + (channel->hierarchy == nullptr ? 0 : channel->hierarchy->device_bytes());
+    }
     return bytes;
   }
 
@@ -120,7 +135,9 @@ class Collective::Implementation {
   friend class Collective::Prepared;
 
   Machine machine() const {
-    return {device_->kind(), rank_, size(), Channel::slot_bytes(fabric_->parameters(), ranks_.size())};
+    const Parameters& parameters = fabric_->parameters();
+    return {device_->kind(), rank_, size(), Channel::slot_bytes(parameters, ranks_.size()),
+            static_cast<int>(parameters.collective_group)};
   }
 
   // --- arguments ---
@@ -208,7 +225,7 @@ class Collective::Implementation {
     if (call.algorithm != Algorithm::automatic || asked == "auto") return call;
     const Algorithm algorithm = algorithm_of(asked);
     for (const collective::AlgorithmRow& row : collective::algorithms()) {
-      if (row.algorithm == algorithm && row.why_not(call, machine()).empty()) call.algorithm = algorithm;
+      if (row.algorithm == algorithm && why_not(row, call, machine()).empty()) call.algorithm = algorithm;
     }
     return call;
   }
@@ -269,7 +286,7 @@ class Collective::Implementation {
     return collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm);
   }
 
-  // The hosts of all ranks come to these two in the same order, one call after the other.
+  // The hosts of all ranks come to these in the same order, one call after the other.
   collective::Copies& copies_of(Channel& channel, int number) {
     if (channel.copies == nullptr) channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
     return *channel.copies;
@@ -280,11 +297,26 @@ class Collective::Implementation {
     runner_.enqueue(channel.order, stream, [&] { channel.copies->enqueue(*device_, work, stream); });
   }
 
+  // Of a hierarchical call. With the order's mutex held.
+  std::vector<Launching> stages(Channel& channel, const CollectiveCall& call) {
+    if (channel.hierarchy == nullptr) {
+      const collective::Groups groups(size(), static_cast<int>(fabric_->parameters().collective_group), rank_);
+      (void)copies_of(channel, call.channel);
+      channel.take(let_go_later(std::make_unique<collective::Hierarchy>(*fabric_, ranks_, groups, channel, call)));
+    }
+    return channel.hierarchy->prepare(*fabric_, call);
+  }
+  void run_stages(Channel& channel, const CollectiveCall& call, Stream stream) {
+    const std::lock_guard lock(channel.order.mutex);
+    for (const Launching& work : stages(channel, call)) runner_.enqueue(channel.order, stream, work);
+  }
+
   void run_and_wait(Channel& channel, const CollectiveCall& call) {
     const CollectiveCall asked = with_choice(call);
-    if (asked.algorithm == Algorithm::copy) {
+    if (asked.algorithm == Algorithm::copy || asked.algorithm == Algorithm::hierarchical) {
       const StreamPool::Lease stream = runner_.lease();
-      copy(channel, asked, stream.get());
+      asked.algorithm == Algorithm::copy ? copy(channel, asked, stream.get())
+                                         : run_stages(channel, asked, stream.get());
       device_->synchronize(stream.get());
     } else {
       runner_.run_and_wait(channel.order, prepare(channel, asked));
@@ -367,6 +399,9 @@ class Collective::Prepared final : public plan::PreparedCall {
     if (algorithm_ == Algorithm::copy) {
       const std::lock_guard lock(channel_.order.mutex);
       copies_ = home_->copies_of(channel_, call.channel).prepare(*home_->fabric_, asked);
+    } else if (algorithm_ == Algorithm::hierarchical) {
+      const std::lock_guard lock(channel_.order.mutex);
+      kernels_ = home_->stages(channel_, asked);
     } else {
       kernels_.push_back(home_->prepare(channel_, asked));
     }

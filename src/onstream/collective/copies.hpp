@@ -43,6 +43,11 @@ class Copies {
   // What it uses is kept until the stream, or the graph, is through.
   void enqueue(Device& device, const Work& work, Stream stream);
 
+  // What the hosts of the team tell each other, as Agreement::exchange, between two copies.
+  std::vector<Say> tell(Fabric& fabric, const std::vector<Say>& mine, const Named& name) {
+    return agreement_.exchange(fabric, ranks_, mine, name);
+  }
+
  private:
   struct Held {
     std::shared_ptr<Segment> segment;

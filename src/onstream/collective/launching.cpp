@@ -266,6 +266,14 @@ class Preparing {
     return all;
   }
 
+  static Algorithm algorithm_with(Shape shape) {
+    switch (shape) {
+      case Shape::ring: return Algorithm::ring;
+      case Shape::tree: return Algorithm::tree;
+      default: return Algorithm::halving_doubling;
+    }
+  }
+
   void fill_pass(PassWork& body, Shape shape) {
     body.view = channel_.view();
     body.input = input_;
@@ -274,7 +282,7 @@ class Preparing {
     body.root = has_root(call_.kind) ? root() : 0;
     body.kind = call_.kind;
     body.shape = shape;
-    body.signature = signature_of(call_, shape == Shape::ring ? Algorithm::ring : Algorithm::tree);
+    body.signature = signature_of(call_, algorithm_with(shape));
     bool all = true;
     for (int i = 0; i < PassWork::kMostNear && all; ++i) {
       const std::uint32_t peer = body.neighbour(i);
@@ -360,6 +368,7 @@ Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>
     case Algorithm::two_shot: return preparing.two_shot();
     case Algorithm::ring: return preparing.pass(Shape::ring);
     case Algorithm::tree: return preparing.pass(Shape::tree);
+    case Algorithm::halving_doubling: return preparing.pass(Shape::halving);
     default: return preparing.direct();
   }
 }

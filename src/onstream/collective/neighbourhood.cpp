@@ -6,6 +6,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/edge_checking.hpp"
 #include "onstream/collective/edge_list.hpp"
 #include "onstream/collective/edges.hpp"
 #include "onstream/collective/kernels.hpp"
@@ -75,6 +76,9 @@ class Neighbourhood::Implementation {
     sources_ = ranks_of(edges_.in, ranks);
     destinations_ = ranks_of(edges_.out, ranks);
     make_memory();
+    if (fabric_->parameters().collective_check == "on") {
+      checking_ = std::make_unique<collective::EdgeChecking>(*fabric_, ranks);
+    }
   }
 
   const std::vector<int>& sources() const { return sources_; }
@@ -105,8 +109,8 @@ class Neighbourhood::Implementation {
   void make_memory() {
     const Parameters& parameters = fabric_->parameters();
     fabric_->require_same("the parameters of collectives", "has",
-                          concat("collective_bytes=", parameters.collective_bytes,
-                                 " collective_stage_bytes=", parameters.collective_stage_bytes));
+                          concat("collective_bytes=", parameters.collective_bytes, " collective_stage_bytes=",
+                                 parameters.collective_stage_bytes, " collective_check=", parameters.collective_check));
     const std::size_t size = 2 * half_ + 1;
     constexpr std::uint64_t kLeastLines = 64;
     constexpr std::uint64_t kLeastStage = 4096;
@@ -205,6 +209,7 @@ class Neighbourhood::Implementation {
     const auto sends = parts_of(call, "send", edges_.out.size(), call.send_counts, call.send_offsets, gathers);
     const auto gets = parts_of(call, "receive", edges_.in.size(), call.receive_counts, call.receive_offsets, false);
     check(call, end_of(sends), end_of(gets));
+    if (checking_ != nullptr) checking_->check(*fabric_, call, edges_);
     if (half_ <= collective::kFewEdges) return prepare<collective::kFewEdges>(call, sends, gets);
     return prepare<collective::kMostEdges>(call, sends, gets);
   }
@@ -288,6 +293,7 @@ class Neighbourhood::Implementation {
   bool announces_ = false;
   std::vector<int> sources_;
   std::vector<int> destinations_;
+  std::unique_ptr<collective::EdgeChecking> checking_;  // in the checking mode
   collective::View view_;
   collective::Order order_;
   collective::Runner runner_;

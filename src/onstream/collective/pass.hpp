@@ -1,4 +1,5 @@
-// Collectives in which data is passed from rank to neighbour: round a ring (ring.hpp) or along a tree (tree.hpp).
+// Collectives in which data is passed from rank to neighbour: round a ring (ring.hpp), along a tree (tree.hpp), or to
+// partners half as far away each time (halving.hpp).
 //
 // A rank loads what a neighbour has, from the neighbour's buffers or, where some rank cannot address some buffer, from
 // its stage. Data is dealt to blocks in windows, which are cut so that a window's part has room in the stage. Both
@@ -10,13 +11,13 @@
 
 namespace onstream::collective {
 
-enum class Shape : std::uint32_t { ring, tree };
+enum class Shape : std::uint32_t { ring, tree, halving };
 
 // Which of a block's places in a rank's stage. There are two of each, used by turns.
 enum class Lot : std::uint32_t { first, second };
 
 struct PassWork {
-  static constexpr int kMostNear = 7;  // neighbours: the parent and six children in a tree of 64 ranks
+  static constexpr int kMostNear = 7;  // neighbours: the parent and six children in a tree of 64 ranks, six partners
   static constexpr std::uint64_t kMostPiece = 128 << 10;
 
   View view;
@@ -43,9 +44,26 @@ struct PassWork {
     return (number & (2 * one - 1)) == 0 && number + one < view.size;
   }
 
+  // --- halving: the core is the largest power of two of the ranks; who is beyond it has a mate there ---
+  ONSTREAM_BOTH std::uint32_t core() const {
+    std::uint32_t ranks = 1;
+    while (2 * ranks <= view.size) ranks *= 2;
+    return ranks;
+  }
+  ONSTREAM_BOTH std::uint32_t mate() const {  // or view.size
+    const std::uint32_t ranks = core();
+    const std::uint32_t other = view.rank < ranks ? view.rank + ranks : view.rank - ranks;
+    return other < view.size ? other : view.size;
+  }
+
   // Neighbour i of kMostNear, or view.size: nobody.
   ONSTREAM_BOTH std::uint32_t neighbour(int i) const {
     if (shape == Shape::ring) return i == 0 ? next() : i == 1 ? previous() : view.size;
+    if (shape == Shape::halving) {
+      if (i + 1 == kMostNear) return mate();
+      const std::uint32_t ranks = core();
+      return view.rank < ranks && 1u << i < ranks ? view.rank ^ 1u << i : view.size;
+    }
     const std::uint32_t mine = number();
     if (i == 0) return mine == 0 ? view.size : rank_of(mine & (mine - 1));
     return has_child(mine, i - 1) ? rank_of(mine | 1u << (i - 1)) : view.size;

@@ -1,8 +1,9 @@
 // Moves that are passed on (pass.hpp). Round a ring, all_gather passes every part on until it has been everywhere, and
 // broadcast is a chain from the root in each direction, with as many windows on their way as there are ranks. Along a
-// tree there is broadcast alone.
+// tree there is broadcast alone, by doubling all_gather.
 #pragma once
 
+#include "onstream/collective/halving.hpp"
 #include "onstream/collective/ring.hpp"
 #include "onstream/collective/tree.hpp"
 
@@ -17,7 +18,11 @@ struct PassMove : PassWork {
       if (kind != OpKind::broadcast) {
         std::byte* const own = output + view.rank * bytes;
         if (input != own) group.copy(own, input, bytes);
-        round(group, session, meeting);
+        if (shape == Shape::halving) {
+          spread(group, session, meeting);
+        } else {
+          round(group, session, meeting);
+        }
       } else {
         if (view.rank == root && input != output) group.copy(output, input, bytes);
         if (shape == Shape::tree) {
@@ -60,6 +65,28 @@ struct PassMove : PassWork {
         if (!session.meet(ring.neighbours())) return;
       }
     }
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void spread(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const bool staged = !meeting.direct();
+    const Halving halving(*this, staged ? Kept::in_stage : Kept::in_output);
+    const Halving::Cut cut = halving.cut(group);
+    std::uint64_t turn = 0;
+    for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++turn) {
+      const Halving::Window window{index * cut.each, cut.piece, turn};
+      if (staged) {
+        const std::uint32_t of = halving.beyond() ? halving.mate : view.rank;
+        const Halving::Span own = halving.span(window, of, 1, halving.beyond() ? 1 : 0);
+        group.copy_alone(halving.place(group, meeting, view.rank, window, own), input + window.begin, own.bytes);
+        if (!halving.all_in_core() && !session.meet(halving.mates())) return;
+      }
+      if (!halving.beyond() && halving.has_mate()) {
+        halving.take(group, meeting, window, halving.mate, view.rank, 1, Halving::Passes::on);
+      }
+      if (!halving.spread(group, session, meeting, window)) return;
+    }
+    session.meet();  // everybody has read what it wants
   }
 
   // In step t the rank that is k behind the root takes the block's window number t - k.

@@ -1,7 +1,8 @@
 // Reductions that are passed on (pass.hpp). Round a ring, all_reduce and reduce_scatter: a part begins at one rank,
 // each next one adds its own to it, and the last has the sum; all_reduce then passes the sums on round the ring. Along
 // a tree, reduce and all_reduce: each rank adds what its children have to its own, and all_reduce then passes the
-// root's sum down.
+// root's sum down. By halving, all_reduce and reduce_scatter: each rank adds up a part, and all_reduce then spreads the
+// sums by doubling.
 //
 // A part is added up in the order in which it comes, and its partial sums are of its own type. So sums of floats have
 // other bits than those that rules.hpp adds in the order of the ranks. They are the same on every rank, but those of a
@@ -9,6 +10,7 @@
 // lie in the stage.
 #pragma once
 
+#include "onstream/collective/halving.hpp"
 #include "onstream/collective/ring.hpp"
 #include "onstream/collective/tree.hpp"
 
@@ -26,6 +28,8 @@ struct PassReduce : PassWork {
     if (!session.failed() && meeting.open(Addresses{*this}, factor, direct != 0)) {
       if (shape == Shape::tree) {
         climb(group, session, meeting);
+      } else if (shape == Shape::halving) {
+        halve(group, session, meeting);
       } else {
         round(group, session, meeting);
       }
@@ -152,6 +156,105 @@ struct PassReduce : PassWork {
       if (left == 0 && tree.is_root()) {
         terms.sum = Sum::whole;
         if (down && staged) terms.also = place(group, meeting, view.rank, Lot::second, piece.turn);
+      }
+      combine(group, meeting, terms);
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void halve(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const bool scatters = kind == OpKind::reduce_scatter;
+    const Halving halving(*this, scatters || !meeting.direct() ? Kept::in_stage : Kept::in_output);
+    const Halving::Cut cut = halving.cut(group);
+    std::uint64_t turn = 0;
+    for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++turn) {
+      const Halving::Window window{index * cut.each, cut.piece, turn};
+      if (!sum_halves(group, session, meeting, halving, window)) return;
+      if (!scatters) {
+        if (!halving.spread(group, session, meeting, window)) return;
+      } else if (!halving.all_in_core()) {
+        if (!session.meet(halving.mates())) return;
+        if (!halving.beyond()) continue;
+        const Halving::Span own = halving.span(window, halving.mate, 1, 1);
+        group.copy_alone(output + window.begin, halving.place(group, meeting, halving.mate, window, own), own.bytes);
+      }
+    }
+    session.meet();  // everybody has read what it wants
+  }
+
+  // What a rank adds up of some ranks of the core: its own and a peer's. `peer` is itself: its own alone.
+  struct Half {
+    std::uint32_t peer = 0;
+    std::uint32_t first = 0;
+    std::uint32_t ranks = 1;
+    Is theirs = Is::sum;
+    Is mine = Is::sum;
+    Sum sum = Sum::partial;
+  };
+
+  // False: failed.
+  template <class Group>
+  ONSTREAM_CALL bool sum_halves(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
+                                const Halving& halving, const Halving::Window& window) const {
+    const std::uint32_t me = view.rank;
+    const Half whole{me, 0, halving.core, Is::input, Is::input, view.size == 1 ? Sum::whole : Sum::partial};
+    const bool core_alone = !halving.beyond() && !halving.has_mate();  // nobody's sum yet: it gives its input
+    if (view.size == 1 || (!meeting.direct() && halving.beyond())) {
+      add_up(group, meeting, halving, window, whole);
+    } else if (!meeting.direct() && core_alone) {  // the half that it does not add up
+      const std::uint32_t top = halving.levels - 1;
+      const std::uint32_t other = Halving::first(halving.partner(top), top);
+      add_up(group, meeting, halving, window, {me, other, 1u << top, Is::input, Is::input, Sum::partial});
+    }
+    if (!meeting.direct() && !halving.all_in_core() && !session.meet(halving.mates())) return false;
+    if (!halving.beyond() && halving.has_mate()) {
+      add_up(group, meeting, halving, window, {halving.mate, 0, halving.core, Is::input, Is::input, Sum::partial});
+    }
+    Is mine = core_alone ? Is::input : Is::sum;
+    for (std::uint32_t level = halving.levels; level-- > 0; mine = Is::sum) {
+      if (!session.meet(halving.partners(level))) return false;
+      if (halving.beyond()) continue;
+      const std::uint32_t peer = halving.partner(level);
+      const bool top = level + 1 == halving.levels;
+      const Is theirs = top && peer + halving.core >= view.size ? Is::input : Is::sum;
+      add_up(group, meeting, halving, window,
+             {peer, Halving::first(me, level), 1u << level, theirs, mine, level == 0 ? Sum::whole : Sum::partial});
+    }
+    return true;
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Halving& halving,
+                            const Halving::Window& window, const Half& half) const {
+    const bool scatters = kind == OpKind::reduce_scatter;
+    for (std::uint32_t i = 0; i < halving.spans(half.ranks); ++i) {
+      const Halving::Span span = halving.span(window, half.first, half.ranks, i);
+      if (span.bytes == 0) continue;
+      std::byte* const here = halving.in_stage() ? halving.place(group, meeting, view.rank, window, span) : nullptr;
+      Terms terms;
+      terms.bytes = span.bytes;
+      terms.owner = half.peer;
+      terms.sum = half.sum;
+      terms.add_is = half.mine;
+      if (half.peer == view.rank) {
+        terms.from = input + span.offset;
+        terms.from_is = Is::input;
+      } else {
+        terms.from_is = meeting.direct() ? half.theirs : Is::sum;  // what lies in a stage is scaled already
+        if (terms.from_is == Is::input || !halving.in_stage()) {
+          const PostLine line = terms.from_is == Is::input ? PostLine::input : PostLine::output;
+          terms.from = posted(meeting, half.peer, line) + span.offset;
+        } else {
+          terms.from = halving.place(group, meeting, half.peer, window, span);
+        }
+        terms.add = half.mine == Is::input ? input + span.offset : halving.in_stage() ? here : output + span.offset;
+      }
+      if (scatters) {
+        const bool own = half.sum == Sum::whole && span.part == view.rank;
+        (own ? terms.keep : terms.also) = own ? output + window.begin : here;
+      } else {
+        if (half.sum == Sum::whole || !halving.in_stage()) terms.keep = output + span.offset;
+        terms.also = here;
       }
       combine(group, meeting, terms);
     }

@@ -81,4 +81,12 @@ bool supports(ElementType type, ReduceOp op) {
   return false;
 }
 
+bool order_matters(ElementType type, ReduceOp op) {
+  switch (row_of(type).kind) {
+    case TypeRow::integer: return op == ReduceOp::avg && size_of(type) < sizeof(std::int32_t);
+    case TypeRow::pair: return type == ElementType::float32_int32 || type == ElementType::float64_int64;
+    default: return true;
+  }
+}
+
 }  // namespace onstream

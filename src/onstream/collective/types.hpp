@@ -47,5 +47,9 @@ ElementType element_type_of(std::string_view name);
 ReduceOp reduce_op_of(std::string_view name);
 // Whether `op` has a meaning for `type`: bits are for integers, order is not for complex numbers.
 bool supports(ElementType type, ReduceOp op);
+// Whether the bits of a result depend on the order in which inputs are added, or on where partial sums are rounded: of
+// all that is floating point (sums are rounded; minima and maxima meet zeros of both signs and several NaNs), and of
+// averages of 8 and 16 bits, whose sums are wider.
+bool order_matters(ElementType type, ReduceOp op);
 
 }  // namespace onstream

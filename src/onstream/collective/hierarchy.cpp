@@ -1,0 +1,92 @@
+#include "onstream/collective/hierarchy.hpp"
+
+#include <algorithm>
+
+#include "onstream/base/error.hpp"
+
+namespace onstream::collective {
+
+Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups& groups, Channel& channel,
+                     const CollectiveCall& first)
+    : groups_(groups) {
+  Device& device = *fabric.device();
+  const std::vector<int> teams[2] = {groups.within(), groups.across()};
+  Channel::Shared shared[2];
+  std::vector<Say> mine(ranks.size());
+  std::string trouble;
+  try {
+    for (std::size_t level = 0; level < 2; ++level) {
+      const std::size_t bytes = Channel::bytes_for(fabric.parameters(), teams[level].size());
+      shared[level].own = device.allocate(bytes, MemoryKind::device);
+      const std::byte* const memory = shared[level].own->data();
+      for (const int peer : teams[level]) {
+        if (peer == groups.rank) continue;
+        const int world = ranks[static_cast<std::size_t>(peer)];
+        const auto there = fabric.expose(memory, bytes, world);
+        require(there.has_value(), "rank ", world, " cannot address its memory: ", fabric.why_not(memory, world));
+        Say& say = mine[static_cast<std::size_t>(peer)];
+        say.output = *there;
+        say.send_bytes = device.inspect(memory).id;  // by which the peer finds what it has mapped
+      }
+    }
+  } catch (const Error& error) {
+    fabric.check();
+    trouble = error.what();
+  }
+  for (Say& say : mine) {
+    say.signature = signature_of(first, Algorithm::hierarchical);
+    say.set_trouble(trouble);
+  }
+  const Named name{first.kind, first.count * size_of(first.type), first.channel, 0};
+  const std::vector<Say> says = channel.copies->tell(fabric, mine, name);
+  for (std::size_t i = 0; i < says.size(); ++i) {
+    require(says[i].signature == mine[i].signature, name_of(first.kind), " in stages: rank ", ranks[i],
+            " calls another collective, or the same with another count; nothing was moved");
+    require(says[i].trouble[0] == 0, name_of(first.kind), ": algorithm hierarchical cannot, as of rank ", ranks[i],
+            ": ", says[i].trouble.data());
+  }
+  for (std::size_t level = 0; level < 2; ++level) {
+    for (const int peer : teams[level]) {
+      const Say& say = says[static_cast<std::size_t>(peer)];
+      const int world = ranks[static_cast<std::size_t>(peer)];
+      const bool own = peer == groups.rank;
+      levels_[level].ranks.push_back(world);
+      shared[level].parts.push_back(own ? reinterpret_cast<std::uint64_t>(shared[level].own->data()) : say.output);
+      if (!own) shared[level].mapped.push_back(fabric.imported(world, say.send_bytes));
+    }
+    levels_[level].channel = std::make_unique<Channel>(fabric, levels_[level].ranks, channel, std::move(shared[level]));
+  }
+  channel.copies->tell(fabric, mine, name);  // nobody writes before all have set theirs up
+}
+
+std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call) {
+  std::byte* const sums = scratch(*fabric.device(), scratch_bytes(call, groups_));
+  std::vector<Launching> launchings;
+  for (Stage& stage : stages_of(call, groups_, sums)) {
+    const Level& level = levels_[static_cast<std::size_t>(stage.among)];
+    const View& view = level.channel->view();
+    const Machine machine{fabric.device()->kind(), static_cast<int>(view.rank), static_cast<int>(view.size),
+                          view.slot_lines * kLineData};
+    stage.call.algorithm = choose(stage.call, machine).algorithm;
+    launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, stage.call.algorithm));
+  }
+  return launchings;
+}
+
+std::byte* Hierarchy::scratch(Device& device, std::size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (scratches_.empty() || scratches_.back()->bytes() < bytes) {
+    const std::size_t before = scratches_.empty() ? 0 : scratches_.back()->bytes();
+    scratches_.push_back(device.allocate(std::max(bytes, 2 * before), MemoryKind::device));
+  }
+  return scratches_.back()->data();
+}
+
+std::size_t Hierarchy::device_bytes() const {
+  std::size_t bytes = 0;
+  for (const Level& level : levels_) bytes += level.channel->device_bytes();
+  for (const auto& memory : scratches_) bytes += memory->bytes();
+  return bytes;
+}
+
+}  // namespace onstream::collective

@@ -1,0 +1,148 @@
+// Bits of results that depend on the order of adding: what is taken by itself, and what is asked for with
+// `deterministic`, gives the same ones by every algorithm and path, in every run, on every rank, wherever the ranks
+// are.
+#include <cmath>
+#include <cstring>
+
+#include "check.hpp"
+#include "collective_cases.hpp"
+#include "onstream/collective/collective.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using onstream::collective::all_reduce;
+using onstream::collective::reduce;
+using onstream::collective::reduce_scatter;
+using onstream::collective::scan;
+using onstream::collective::Vector;
+
+namespace {
+
+// What the contributor of this number gives: values whose sum depends on the order.
+std::vector<unsigned char> contribution(std::size_t count, int number) {
+  std::vector<unsigned char> bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    append(bytes, std::sin(static_cast<float>(i * 13 + static_cast<std::size_t>(number) * 7919)) * 1e3F);
+  }
+  return bytes;
+}
+
+std::vector<Algorithm> of_own_order() {
+  std::vector<Algorithm> out;
+  for (const collective::AlgorithmRow& row : collective::algorithms()) {
+    if (*row.own_order != 0) out.push_back(row.algorithm);
+  }
+  return out;
+}
+
+}  // namespace
+
+CASE(what_adds_in_another_order_is_refused_for_a_deterministic_call_whose_bits_it_changes) {
+  on_all_devices_in_pairs(3, [](World& world) {
+    TestBuffer buffer(world, 4096);
+    const auto on = [&](ElementType type) { return Vector{buffer.data(), buffer.data(), 64, type}; };
+    const std::vector<Algorithm> others = of_own_order();
+    CHECK(others.size() >= 2);
+    for (const Algorithm algorithm : others) {
+      const auto by = [&](CollectiveCall call) {
+        call.algorithm = algorithm;
+        call.deterministic = true;
+        return call;
+      };
+      Collective& it = world.collective();
+      if (!can(world, by(all_reduce(on(ElementType::int32))))) continue;
+      const std::string words = concat("all_reduce: algorithm ", name_of(algorithm), " cannot: it adds in ");
+      CHECK_THROWS(it.run(by(all_reduce(on(ElementType::float32)))), words);
+      CHECK_THROWS(it.run(by(all_reduce(on(ElementType::float16), ReduceOp::max))), words);
+      CHECK_THROWS(it.run(by(all_reduce(on(ElementType::complex64), ReduceOp::prod))), words);
+      const CollectiveCall average = by(all_reduce(on(ElementType::int8), ReduceOp::avg));
+      if (can(world, average)) CHECK_THROWS(it.run(average), "a deterministic avg of int8");
+      // Of whole numbers every order gives the same.
+      it.run(by(all_reduce(on(ElementType::int32))));
+      it.run(by(all_reduce(on(ElementType::int64_int64), ReduceOp::minloc)));
+      CollectiveCall moves = by(collective::broadcast(on(ElementType::float32), 1));
+      if (can(world, moves)) it.run(moves);
+    }
+  });
+}
+
+CASE(a_deterministic_call_passes_by_the_algorithm_that_a_parameter_asks_for) {
+  for (const std::string& device : device_specs()) {
+    for (const Algorithm algorithm : of_own_order()) {
+      Parameters parameters = in_pairs(device);
+      parameters.collective_algorithm = name_of(algorithm);
+      run_ranks(4, parameters, [&](World& world) {
+        constexpr std::size_t kCount = 3001;
+        TestBuffer input(world, kCount * sizeof(float));
+        TestBuffer output(world, kCount * sizeof(float));
+        input.write(contribution(kCount, world.rank()));
+        CollectiveCall call = all_reduce({input.data(), output.data(), kCount, ElementType::float32});
+        call.deterministic = true;
+        const std::string told = world.collective().explain(call);
+        CHECK(told.find(concat(name_of(algorithm), ": it adds in ")) != std::string::npos);
+        world.collective().run(call);
+        const std::vector<unsigned char> here = output.read();
+        call.algorithm = Algorithm::lines;
+        world.collective().run(call);
+        CHECK(output.read() == here);
+        call.type = ElementType::int32;
+        call.algorithm = Algorithm::automatic;
+        if (can(world, all_reduce({nullptr, nullptr, kCount, ElementType::int32}))) {
+          CHECK(world.collective().explain(call).find("(asked for)") != std::string::npos);
+        }
+      });
+    }
+  }
+}
+
+// The n-th contribution comes from the n-th rank of a team: whichever process that is, by whatever way, every time.
+CASE(the_same_contributions_in_the_same_order_have_the_same_bits_wherever_the_ranks_are) {
+  constexpr std::size_t kCount = 9001;
+  constexpr int kSize = 4;
+  for (const std::string& device : device_specs()) {
+    std::vector<unsigned char> first[4];  // by kind; written by rank 0 of the world alone
+    const std::vector<std::vector<int>> orders = {{0, 1, 2, 3}, {2, 0, 3, 1}, {3, 2, 1, 0}};
+    for (const int run_number : {0, 1}) {
+      Parameters parameters = in_pairs(device);
+      if (run_number == 1) parameters.collective_blocks = 2;
+      run_ranks(kSize, parameters, [&](World& world) {
+        for (const std::vector<int>& order : orders) {
+          const auto team = world.collective().among(order);
+          const std::vector<unsigned char> mine = contribution(kCount * kSize, team->rank());
+          for (const Where where : places(world)) {
+            Buffer input(world, mine.size(), where);
+            Buffer output(world, mine.size(), where);
+            input.write(mine);
+            const Vector vector{input.data(), output.data(), kCount, ElementType::float32};
+            const CollectiveCall calls[] = {all_reduce(vector), reduce(vector, ReduceOp::sum, 0),
+                                            reduce_scatter(vector), scan(vector)};
+            for (std::size_t kind = 0; kind < std::size(calls); ++kind) {
+              for (const Algorithm algorithm : kSameBits) {
+                CollectiveCall call = calls[kind];
+                call.deterministic = true;
+                call.algorithm = algorithm;
+                if (!can(world, call)) continue;
+                team->run(call);
+                std::vector<unsigned char> got = output.read();
+                got.resize(kCount * sizeof(float));
+                std::string said(got.begin(), got.end());
+                // What the first of the team has (of a scan the last), all compare with what it was the first time.
+                const int teller = order[call.kind == OpKind::scan ? kSize - 1 : 0];
+                const auto told = world.fabric()->all_gather("the results of a test", said);
+                const std::string& now = told[static_cast<std::size_t>(teller)];
+                if (call.kind == OpKind::all_reduce) {
+                  for (const std::string& other : told) CHECK(other == now);
+                }
+                if (world.rank() != 0) continue;
+                if (first[kind].empty()) first[kind].assign(now.begin(), now.end());
+                CHECK(std::string(first[kind].begin(), first[kind].end()) == now);
+              }
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
