@@ -88,7 +88,7 @@ inline bool can(World& world, const CollectiveCall& call) {
   const std::size_t slots = (4 << 20) / (4 * static_cast<std::size_t>(world.size()));
   const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slots};
   for (const collective::AlgorithmRow& row : collective::algorithms()) {
-    if (row.algorithm == call.algorithm) return row.why_not(call, machine).empty();
+    if (row.algorithm == call.algorithm) return why_not(row, call, machine).empty();
   }
   return true;
 }

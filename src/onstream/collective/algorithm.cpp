@@ -7,6 +7,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/portions.hpp"
 
 namespace onstream::collective {
@@ -38,9 +39,16 @@ double line_base(const Costs& costs, double bytes) {
   return costs.lines_us + costs.line_round_us * std::min(1.0, bytes / kOneRound);
 }
 
+// Of so many bytes of elements, in lines.
+std::size_t in_packs(const OwnKernels& own, std::size_t bytes) {
+  const auto data = static_cast<std::size_t>(own.line_data);
+  return (bytes + data - 1) / data * static_cast<std::size_t>(own.line_pack);
+}
+
 std::string lines_why_not(const CollectiveCall& call, const Machine& machine) {
   if (is_v(call)) return "counts that differ from rank to rank are only known to direct";
-  const std::size_t bytes = call.count * size_of(call.type);
+  std::size_t bytes = call.count * size_of(call.type);
+  if (call.own != nullptr) bytes = in_packs(*call.own, bytes);
   if (bytes <= machine.slot_bytes) return "";
   return concat(bytes, " B to each rank do not fit the slots of ", machine.slot_bytes, " B (collective_bytes)");
 }
@@ -52,6 +60,7 @@ double lines_cost(const CollectiveCall& call, const Machine& machine) {
 
 std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine) {
   if (call.kind != OpKind::all_reduce) return "it is for all_reduce";
+  if (call.own != nullptr && call.own->two_shot.bytes == 0) return "it is for elements of 1, 2, 4, 8 or 16 B";
   const std::size_t part = (call.count * size_of(call.type) / static_cast<std::size_t>(machine.size) / 16 + 1) * 16;
   if (part <= machine.slot_bytes / 2) return "";
   return concat("parts of ", part, " B do not fit half a slot of ", machine.slot_bytes, " B (collective_bytes)");
@@ -140,16 +149,23 @@ std::size_t most_by_lines(DeviceKind device, int edges) {
 
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
+std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {
+  const bool has_kernel =
+      row.algorithm == Algorithm::lines || row.algorithm == Algorithm::two_shot || row.algorithm == Algorithm::direct;
+  if (call.own != nullptr && !has_kernel) return "it has no kernel with a functor of yours";
+  return row.why_not(call, machine);
+}
+
 const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow* best = nullptr;
   double best_us = 0;
   for (const AlgorithmRow& row : kRows) {
-    const std::string why_not = row.why_not(call, machine);
+    const std::string reason = why_not(row, call, machine);
     if (call.algorithm == row.algorithm) {
-      require(why_not.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", why_not);
+      require(reason.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", reason);
       return row;
     }
-    if (!why_not.empty() || *row.never_by_itself != 0) continue;
+    if (!reason.empty() || *row.never_by_itself != 0) continue;
     const double cost_us = row.cost_us(call, machine);
     if (best == nullptr || cost_us < best_us) {
       best = &row;
@@ -164,17 +180,17 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow& chosen = choose(call, machine);
   std::ostringstream text;
   text.precision(3);
-  text << name_of(call.kind) << " of " << call.count << " " << name_of(call.type) << " on " << machine.size
+  text << name_of(call.kind) << " of " << elements_of(call) << " on " << machine.size
        << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
        << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {
-    const std::string why_not = row.why_not(call, machine);
+    const std::string reason = why_not(row, call, machine);
     text << "\n  " << name_of(row.algorithm) << ": ";
-    if (why_not.empty()) {
+    if (reason.empty()) {
       text << row.cost_us(call, machine) << " us predicted";
       if (*row.never_by_itself != 0) text << "; only for those who ask for it: " << row.never_by_itself;
     } else {
-      text << why_not;
+      text << reason;
     }
   }
   return text.str();

@@ -12,6 +12,7 @@
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
 #include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/own_reduction.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/runner.hpp"
@@ -109,6 +110,18 @@ class Collective::Implementation {
     return collective::explain(with_algorithm(call), machine());
   }
 
+  // Before anything of them is enqueued: a GPU loads only what is not held up by its kernels.
+  void load(const collective::OwnKernels& own) const {
+    const std::lock_guard lock(loaded_mutex_);
+    if (loaded_.contains(&own)) return;
+    require(device_->kind() == DeviceKind::host || own.lines.kernel.cuda != nullptr, "the reduction ", own.name(),
+            " has no kernels for cuda: have nvcc compile the file that calls reduced_with (its name ends in .cu)");
+    for (const Kernel* kernel : {&own.lines.kernel, &own.two_shot.kernel, &own.bulk.kernel}) {
+      if (kernel->host != nullptr) device_->load(*kernel);
+    }
+    loaded_.insert(&own);
+  }
+
   std::size_t device_bytes() const {
     const std::lock_guard lock(mutex_);
     std::size_t bytes = 0;
@@ -136,6 +149,7 @@ class Collective::Implementation {
     require(call.root >= 0 && call.root < size(), name_of(call.kind), ": root ", call.root,
             " does not exist; this team has ranks 0 to ", size() - 1);
     check_counts(call);
+    if (call.own != nullptr) check_functor(call);
     const std::size_t in = call.input_bytes(rank_, size());
     const std::size_t out = call.output_bytes(rank_, size());
     runner_.check_buffer(call, "input", call.input, in);
@@ -145,6 +159,16 @@ class Collective::Implementation {
       require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
               name_of(call.type));
     }
+  }
+
+  void check_functor(const CollectiveCall& call) const {
+    const collective::OwnKernels& own = *call.own;
+    require(collective::has_op(call.kind), name_of(call.kind),
+            " reduces nothing, so it takes no reduction of your own");
+    require(call.type == ElementType::uint8 && call.count % own.element_bytes == 0, name_of(call.kind), ": ",
+            call.count, " ", name_of(call.type), " are no whole elements of ", own.element_bytes,
+            " B; the call was changed behind reduced_with");
+    load(own);
   }
 
   void check_counts(const CollectiveCall& call) const {
@@ -208,7 +232,7 @@ class Collective::Implementation {
     if (call.algorithm != Algorithm::automatic || asked == "auto") return call;
     const Algorithm algorithm = algorithm_of(asked);
     for (const collective::AlgorithmRow& row : collective::algorithms()) {
-      if (row.algorithm == algorithm && row.why_not(call, machine()).empty()) call.algorithm = algorithm;
+      if (row.algorithm == algorithm && why_not(row, call, machine()).empty()) call.algorithm = algorithm;
     }
     return call;
   }
@@ -299,7 +323,9 @@ class Collective::Implementation {
   bool is_team_ = false;
   std::mutex checking_mutex_;
   std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
-  mutable std::mutex mutex_;                        // guards what follows
+  mutable std::mutex loaded_mutex_;
+  mutable std::set<const collective::OwnKernels*> loaded_;
+  mutable std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> own_reductions_;  // under way
   collective::Runner runner_;
@@ -429,6 +455,7 @@ void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
 std::shared_ptr<const plan::PlannedCall> Collective::planned(const CollectiveCall& call) const {
   return std::make_shared<const Planned>(implementation_, call);
 }
+void Collective::load(const collective::OwnKernels& kernels) { implementation_->load(kernels); }
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 

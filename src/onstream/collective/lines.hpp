@@ -64,16 +64,16 @@ struct LineWork {
     }
   }
 
-  // Waits for one unit of the ranks [first, first + kAtOnce) that are in `from`, and gives each to take(peer, pack), in
+  // Waits for one unit of the ranks [first, first + kCount) that are in `from`, and gives each to take(peer, pack), in
   // order; `own` too if it is among them, without waiting. False: failed.
-  template <int kBytes, class Group, class Take>
+  template <int kBytes, int kCount = kAtOnce, class Group, class Take>
   ONSTREAM_BODY bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
                              std::uint64_t from, std::uint64_t unit, const Take& take) const {
-    Arriving<kBytes> arriving[kAtOnce];
+    Arriving<kBytes> arriving[kCount];
     const auto awaited = [&](std::uint32_t peer) { return has(from, peer); };
     if (!await_packs(group, session, session.slot(here, first), first, unit, awaited, arriving)) return false;
     ONSTREAM_UNROLL
-    for (int k = 0; k < kAtOnce; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
+    for (int k = 0; k < kCount; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
     return true;
   }
 
@@ -125,10 +125,13 @@ struct LineWork {
 
 template <class Rule>
 struct ReduceLines : LineWork {
-  static constexpr int kUnit = sizeof(typename Rule::Element) == 16 ? 16 : 8;
+  static constexpr int kUnit = line_pack_for(sizeof(typename Rule::Element));
   using Sum = Accumulator<Rule, kUnit>;
+  static constexpr int kData = Sum::kData;
+  // Ranks whose packs stay in registers.
+  static constexpr int kTogether = kUnit >= 16 * kAtOnce ? 1 : kUnit > 16 ? 16 * kAtOnce / kUnit : kAtOnce;
 
-  ReduceOp op = ReduceOp::sum;
+  typename Sum::Op op = {};
   std::uint64_t adds = 0;  // the ranks whose data this rank's result is of
   Factor factor = 0;
 
@@ -141,10 +144,12 @@ struct ReduceLines : LineWork {
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {kind, bytes, signature});
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
-    const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
+    const std::uint64_t units = (bytes + kData - 1) / kData;
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
     const bool everyone = flow == Flow::all;
-    if (everyone && in_stride == 0 && view.size <= 4) {
+    if constexpr (kTogether < kAtOnce) {
+      run(group, session, held, begin, step, units);
+    } else if (everyone && in_stride == 0 && view.size <= 4) {
       if (view.size == 2) {
         run_all<2>(group, session, held, begin, step, units);
       } else if (view.size == 4) {
@@ -163,10 +168,11 @@ struct ReduceLines : LineWork {
  private:
   template <class Group>
   ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
-    const std::uint64_t place = unit * kUnit;
-    Pack<kUnit> pack = load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
-    if (op == ReduceOp::premulsum) pack = Sum::scaled(pack, factor);
-    return pack;
+    const std::uint64_t place = unit * kData;
+    const std::uint64_t left = Sum::within(bytes - place);
+    Pack<kUnit> pack = load_pack<Group, kUnit>(input + in_stride * peer + place, left, grain);
+    if (Sum::scales(op)) pack = Sum::scaled(pack, factor);
+    return Sum::filled(pack, left);
   }
 
   // An all_reduce.
@@ -215,7 +221,7 @@ struct ReduceLines : LineWork {
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
       Sum sum;
       bool begun = false;
-      for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+      for (std::uint32_t first = 0; first < view.size; first += kTogether) {
         const auto add = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
           if (!has(adds, peer)) return;
           const Pack<kUnit> pack = peer == view.rank ? load<Group>(unit, peer) : arrived.pack();
@@ -226,7 +232,7 @@ struct ReduceLines : LineWork {
             begun = true;
           }
         };
-        if (!this->template receive<kUnit>(group, session, here, first, from, unit, add)) return;
+        if (!this->template receive<kUnit, kTogether>(group, session, here, first, from, unit, add)) return;
       }
       if (begun) store(group, unit, sum.finish(op, view.size));
     }
@@ -234,7 +240,7 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_BODY void store(const Group&, std::uint64_t unit, const Pack<kUnit>& pack) const {
-    store_pack<Group, kUnit>(output + unit * kUnit, pack, bytes - unit * kUnit, grain);
+    store_pack<Group, kUnit>(output + unit * kData, pack, Sum::within(bytes - unit * kData), grain);
   }
 };
 

@@ -81,7 +81,6 @@ ONSTREAM_BODY Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, 
       if (left > 0) std::memcpy(&pack, from, left);
     }
   } else {
-    static_assert(kBytes == 8 || kBytes == 16);
     if (kBytes == 16 && grain == 16 && left >= 16) {
       return *reinterpret_cast<const Pack<kBytes>*>(from);
     }

@@ -171,14 +171,41 @@ ONSTREAM_RULE(int32_int32, LocatedRule<std::int32_t, std::int32_t>)
 ONSTREAM_RULE(int64_int64, LocatedRule<std::int64_t, std::int64_t>)
 #undef ONSTREAM_RULE
 
-// Reduces packs of kBytes, one after the other, in the order in which they are given.
+// Whole elements in packs of kBytes, which they need not fill.
+template <class T, int kBytes>
+struct PackOf {
+  static constexpr int kCount = kBytes / static_cast<int>(sizeof(T));
+  static_assert(kCount > 0, "a pack holds whole elements");
+  static constexpr int kData = kCount * static_cast<int>(sizeof(T));  // bytes of a pack that are elements
+
+  // Of the bytes that are left from a pack's place on, those that belong to the pack.
+  ONSTREAM_BODY static std::uint64_t within(std::uint64_t left) {
+    if constexpr (kData == kBytes) {
+      return left;
+    } else {
+      return left < kData ? left : kData;
+    }
+  }
+};
+
+// The pack that goes as lines for elements of so many bytes, and the one that is summed at once otherwise.
+constexpr int line_pack_for(std::size_t bytes) { return bytes <= 8 ? 8 : static_cast<int>((bytes + 7) / 8 * 8); }
+constexpr int bulk_pack_for(std::size_t bytes) { return bytes <= 16 ? 16 : line_pack_for(bytes); }
+// The least common multiple with 16.
+constexpr std::uint64_t deal_for(std::uint64_t bytes) {
+  const std::uint64_t all = bytes | 16;
+  return bytes / (all & (0 - all)) * 16;
+}
+
+// Reduces packs of kBytes, one after the other, in the order in which they are given. There is another one for a
+// user's own reduction (own_rule.hpp); the bodies are written against what both have.
 template <class Rule, int kBytes>
-class Accumulator {
+class Accumulator : public PackOf<typename Rule::Element, kBytes> {
  public:
+  using Op = ReduceOp;
   using Element = typename Rule::Element;
   using Wide = typename Rule::Wide;
-  static constexpr int kCount = kBytes / static_cast<int>(sizeof(Element));
-  static_assert(kCount > 0, "a pack holds whole elements");
+  using PackOf<Element, kBytes>::kCount;
 
   // Packs in registers, or where they lie: of any alignment on the host.
   ONSTREAM_BODY void start(const Pack<kBytes>& pack) { start(reinterpret_cast<const std::byte*>(&pack)); }
@@ -196,15 +223,20 @@ class Accumulator {
   ONSTREAM_BODY void take(ReduceOp op, const Pack<kBytes>& pack) {
 #if defined(__CUDA_ARCH__)
     if constexpr (kAddsInPlace) {
-      if (sums(op)) return add(pack);
+      if (sums(op)) return add(op, pack);
     }
     *this = taken(op, *this, pack);
 #else
     take(op, reinterpret_cast<const std::byte*>(&pack));
 #endif
   }
+  ONSTREAM_BODY static bool scales(ReduceOp op) { return op == ReduceOp::premulsum; }
+  // What is behind the last element may be anything.
+  ONSTREAM_BODY static Pack<kBytes> filled(const Pack<kBytes>& pack, std::uint64_t) { return pack; }
+  static constexpr bool kTakesAnything = true;  // also what no rank gave
+
   // A plain sum; only where kAddsInPlace.
-  ONSTREAM_BODY void add(const Pack<kBytes>& pack) {
+  ONSTREAM_BODY void add(ReduceOp, const Pack<kBytes>& pack) {
     if constexpr (kAddsInPlace) {
       each(reinterpret_cast<const std::byte*>(&pack), [](Wide a, Wide b) { return Rule::sum(a, b); });
     }

@@ -11,6 +11,7 @@
 #include "onstream/base/status.hpp"
 #include "onstream/device/group.hpp"
 
+ONSTREAM_BODIES_BEGIN
 namespace onstream {
 
 // What an op was doing when it failed. Lives in pinned host memory; written by a kernel, read by the host.
@@ -128,3 +129,4 @@ ONSTREAM_BODY Status wait_for_peer(const Group& group, const WaitView& view, std
 }
 
 }  // namespace onstream
+ONSTREAM_BODIES_END
