@@ -41,7 +41,8 @@ const Trial<Largest, Found> kLargest{{}, [](int rank, std::size_t i) {
                                        return Found{static_cast<double>(n % 4), rank * 1000, 1};
                                      }};
 const Trial<Join, Span> kJoin{{}, [](int rank, std::size_t i) {
-                                const auto first = static_cast<std::uint8_t>(i % 90 + static_cast<std::size_t>(rank) + 1);
+                                const auto first =
+                                    static_cast<std::uint8_t>(i % 90 + static_cast<std::size_t>(rank) + 1);
                                 return Span{first, first};
                               }};
 template <int kBytes>
@@ -269,7 +270,8 @@ CASE(what_cannot_be_reduced_with_a_functor_is_told) {
     Collective& it = world.collective();
     const Vector vector{buffer.data(), buffer.data(), 4};
     CHECK_THROWS(reduced_with<Multiply>(collective::all_gather(vector)), "all_gather reduces nothing");
-    CHECK_THROWS(reduced_with<Multiply>(with<Join, Span>(all_reduce(vector), {})), "has a reduction of your own already");
+    CHECK_THROWS(reduced_with<Multiply>(with<Join, Span>(all_reduce(vector), {})),
+                 "has a reduction of your own already");
     CHECK_THROWS(reduced_with<Multiply>(all_reduce({buffer.data(), buffer.data(), ~std::size_t{0} / 2})),
                  "more than there are addresses");
     CHECK_THROWS(it.run(with<Multiply, Matrix>(all_reduce({buffer.data(), buffer.data(), 20}), {})), "ends");
@@ -326,8 +328,8 @@ CASE(the_checking_mode_names_functors_that_differ) {
     TestBuffer buffer(world, 256);
     const Vector vector{buffer.data(), buffer.data(), 8};
     Collective& it = world.collective();
-    const auto call = world.rank() == 0 ? reduced_with<Multiply>(all_reduce(vector))
-                                        : reduced_with<Largest>(all_reduce(vector));
+    const auto call =
+        world.rank() == 0 ? reduced_with<Multiply>(all_reduce(vector)) : reduced_with<Largest>(all_reduce(vector));
     CHECK_THROWS(it.run(call), "all_reduce of 8 elements of 16 B by onstream::test::Multiply");
     CHECK_THROWS(it.run(call), "all_reduce of 8 elements of 24 B by onstream::test::Largest");
     const auto other = reduced_with(all_reduce(vector), Compose(world.rank() == 0 ? 7 : 11));

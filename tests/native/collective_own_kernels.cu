@@ -12,9 +12,9 @@ void load(Collective& collective) {
   collective::load<F, T>(collective);
 }
 
-#define ONSTREAM_TEST_FUNCTOR(F, T)                                        \
+#define ONSTREAM_TEST_FUNCTOR(F, T)                                          \
   template CollectiveCall with<F, T>(CollectiveCall call, const F& functor); \
-  template void load<F, T>(Collective& collective);
+  template void load<F, T>(Collective & collective);
 ONSTREAM_TEST_FUNCTOR(Multiply, Matrix)
 ONSTREAM_TEST_FUNCTOR(Compose, Affine)
 ONSTREAM_TEST_FUNCTOR(Largest, Found)

@@ -40,7 +40,7 @@ struct BulkReduce {
   Whereabouts at[kMost];
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  ONSTREAM_EITHER void operator()(const Group& group) const {
     Session<Group> session(group, view, {kind, bytes, signature});
     Meeting<Group> meeting(group, view, session);
     if (!session.failed() && meeting.open(at, factor, direct != 0)) {
@@ -70,14 +70,14 @@ struct BulkReduce {
   };
 
   // Rank's part of so many bytes that are dealt to all ranks.
-  ONSTREAM_BODY std::uint64_t part_begin(std::uint64_t whole, std::uint32_t rank) const {
+  ONSTREAM_EITHER std::uint64_t part_begin(std::uint64_t whole, std::uint32_t rank) const {
     const std::uint64_t units = (whole + kDeal - 1) / kDeal;
     const std::uint64_t begin = units * rank / view.size * kDeal;
     return begin < whole ? begin : whole;
   }
 
   template <class Group>
-  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     Piece piece;
     piece.bytes = bytes;
     piece.wants = only(view.rank);
@@ -97,7 +97,8 @@ struct BulkReduce {
   // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage. The front half of a region has
   // inputs, the back half sums.
   template <class Group>
-  ONSTREAM_CALL void run_staged(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER_CALL void run_staged(const Group& group, Session<Group>& session,
+                                       const Meeting<Group>& meeting) const {
     const auto blocks = static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
     const std::uint64_t place = region * group.block();
@@ -140,13 +141,13 @@ struct BulkReduce {
   }
 
   template <class Group>
-  ONSTREAM_BODY std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+  ONSTREAM_EITHER std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
     if (piece.from == Place::stages) return meeting.stage(rank) + piece.in_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(input) + piece.in_offset;
     return meeting.posted(rank, PostLine::input) + piece.in_offset;
   }
   template <class Group>
-  ONSTREAM_BODY std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+  ONSTREAM_EITHER std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
     if (piece.to == Place::stages) return meeting.stage(rank) + piece.out_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
     return meeting.posted(rank, PostLine::output) + piece.out_offset;
@@ -154,8 +155,8 @@ struct BulkReduce {
 
   // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
   template <class Group>
-  ONSTREAM_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
-                            std::uint64_t step) const {
+  ONSTREAM_EITHER_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+                                   std::uint64_t begin, std::uint64_t step) const {
     if (adds == 0) return;  // an exclusive scan's first rank
     if constexpr (kSerial<Group>) {
       add_up_serial(group, meeting, piece);
@@ -179,14 +180,14 @@ struct BulkReduce {
   }
 
   template <class Group>
-  ONSTREAM_BODY Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
+  ONSTREAM_EITHER Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
     if (!Sum::scales(op)) return 0;
     return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
   }
 
   // Of every address that a piece is added up from and to.
   template <class Group>
-  ONSTREAM_BODY std::uint32_t grain_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
+  ONSTREAM_EITHER std::uint32_t grain_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
     std::uint64_t all = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (has(adds, rank)) all |= source(meeting, piece, rank);
@@ -199,8 +200,8 @@ struct BulkReduce {
   // thread, by accesses of a Word. No call and no branch between the loads, so that all of them leave before the first
   // is waited for. A last, shorter pack is left to add_up_many().
   template <int kRanks, int kPacks, class Word, class Group>
-  ONSTREAM_BODY void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
-                                std::uint64_t begin, std::uint64_t step) const {
+  ONSTREAM_EITHER void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+                                  std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
     const Sixteen* from[kRanks];
     Sixteen* to[kRanks];
@@ -256,8 +257,8 @@ struct BulkReduce {
 
   // By any reduction of any number of ranks, one after the other.
   template <class Group>
-  ONSTREAM_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
-                                 std::uint64_t step) const {
+  ONSTREAM_EITHER_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece,
+                                        std::uint64_t begin, std::uint64_t step) const {
     constexpr int kBytes = kGpuPack;
     constexpr std::uint64_t kData = Sum::kData;
     const std::uint64_t packs = (piece.bytes + kData - 1) / kData;

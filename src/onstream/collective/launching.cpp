@@ -263,8 +263,10 @@ class Preparing {
     const std::size_t work = one_part ? bytes_ / size_ : bytes_;
     if (call_.own != nullptr) {
       const auto like = bulk_body<BytesRule, kMost>(addresses_fit);
-      if constexpr (kMost == kNear) return with_functor(call_.own->bulk, like, own_bulk_grid(work));
-      else return with_functor(call_.own->bulk_far, like, own_bulk_grid(work));
+      if constexpr (kMost == kNear)
+        return with_functor(call_.own->bulk, like, own_bulk_grid(work));
+      else
+        return with_functor(call_.own->bulk_far, like, own_bulk_grid(work));
     }
     Launching out;
     with_rule([&]<class Rule>() {

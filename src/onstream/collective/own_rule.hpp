@@ -1,5 +1,5 @@
-// The rule of a user's own reduction: a functor on elements of any size, which the bodies of lines.hpp, two_shot.hpp and
-// bulk_reduce.hpp apply as they apply the library's own.
+// The rule of a user's own reduction: a functor on elements of any size, which the bodies of lines.hpp, two_shot.hpp
+// and bulk_reduce.hpp apply as they apply the library's own.
 //
 // The functor is called with two elements that some ranks gave or that it made itself, the first of lower ranks, and
 // with nothing else: a last pack that elements do not fill has copies of its first one. Everybody combines from the
@@ -16,7 +16,7 @@ namespace onstream::collective {
 template <class F>
 struct OwnFunctor {
   alignas(F) std::byte bytes[sizeof(F)] = {};
-  ONSTREAM_BODY const F& get() const { return *reinterpret_cast<const F*>(bytes); }
+  ONSTREAM_EITHER const F& get() const { return *reinterpret_cast<const F*>(bytes); }
 };
 
 template <class T, class F>
@@ -34,12 +34,12 @@ class Accumulator<OwnRule<T, F>, kBytes> : public PackOf<T, kBytes> {
 
   static constexpr bool kAddsInPlace = kData == kBytes && kBytes == 16;
   static constexpr bool kTakesAnything = false;
-  ONSTREAM_BODY static bool sums(const Op&) { return true; }
-  ONSTREAM_BODY static bool scales(const Op&) { return false; }
-  ONSTREAM_BODY static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor) { return pack; }
+  ONSTREAM_EITHER static bool sums(const Op&) { return true; }
+  ONSTREAM_EITHER static bool scales(const Op&) { return false; }
+  ONSTREAM_EITHER static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor) { return pack; }
 
   // Of `left` bytes; none: the pack stays, and nobody combines it.
-  ONSTREAM_BODY static Pack<kBytes> filled(Pack<kBytes> pack, std::uint64_t left) {
+  ONSTREAM_EITHER static Pack<kBytes> filled(Pack<kBytes> pack, std::uint64_t left) {
     if constexpr (kCount > 1) {
       if (left < kData && left > 0) {
         auto* const bytes = reinterpret_cast<std::byte*>(&pack);
@@ -52,34 +52,41 @@ class Accumulator<OwnRule<T, F>, kBytes> : public PackOf<T, kBytes> {
     return pack;
   }
 
-  ONSTREAM_BODY void start(const Pack<kBytes>& pack) { result_ = pack; }
-  ONSTREAM_BODY void start(const std::byte* in) { __builtin_memcpy(&result_, in, kData); }
-  ONSTREAM_BODY void take(const Op& op, const Pack<kBytes>& pack) {
+  ONSTREAM_EITHER void start(const Pack<kBytes>& pack) { start(reinterpret_cast<const std::byte*>(&pack)); }
+  ONSTREAM_EITHER void start(const std::byte* in) {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) values_[k].fill(in + k * sizeof(T));
+  }
+  ONSTREAM_EITHER void take(const Op& op, const Pack<kBytes>& pack) {
     take(op, reinterpret_cast<const std::byte*>(&pack));
   }
-  ONSTREAM_BODY void add(const Op& op, const Pack<kBytes>& pack) { take(op, pack); }
-  ONSTREAM_BODY void take(const Op& op, const std::byte* in) {
-    auto* const out = reinterpret_cast<std::byte*>(&result_);
+  ONSTREAM_EITHER void add(const Op& op, const Pack<kBytes>& pack) { take(op, pack); }
+  ONSTREAM_EITHER void take(const Op& op, const std::byte* in) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kCount; ++k) {
-      Slot lower;
       Slot higher;
-      __builtin_memcpy(static_cast<void*>(&lower.value), out + k * sizeof(T), sizeof(T));
-      __builtin_memcpy(static_cast<void*>(&higher.value), in + k * sizeof(T), sizeof(T));
-      const T both = op.get()(lower.value, higher.value);
-      __builtin_memcpy(out + k * sizeof(T), static_cast<const void*>(&both), sizeof(T));
+      higher.fill(in + k * sizeof(T));
+      const T both = op.get()(values_[k].value, higher.value);
+      values_[k].fill(reinterpret_cast<const std::byte*>(&both));
     }
   }
-  ONSTREAM_BODY Pack<kBytes> finish(const Op&, std::uint32_t) const { return result_; }
+  ONSTREAM_EITHER Pack<kBytes> finish(const Op&, std::uint32_t) const {
+    Pack<kBytes> pack = {};
+    auto* const out = reinterpret_cast<std::byte*>(&pack);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) __builtin_memcpy(out + k * sizeof(T), &values_[k], sizeof(T));
+    return pack;
+  }
 
  private:
   // An element that nobody has constructed.
   union Slot {
-    ONSTREAM_BODY Slot() {}
+    ONSTREAM_EITHER Slot() {}
+    ONSTREAM_EITHER void fill(const std::byte* bytes) { __builtin_memcpy(static_cast<void*>(this), bytes, sizeof(T)); }
     T value;
   };
 
-  Pack<kBytes> result_ = {};
+  Slot values_[kCount];
 };
 
 }  // namespace onstream::collective

@@ -179,7 +179,7 @@ struct PackOf {
   static constexpr int kData = kCount * static_cast<int>(sizeof(T));  // bytes of a pack that are elements
 
   // Of the bytes that are left from a pack's place on, those that belong to the pack.
-  ONSTREAM_BODY static std::uint64_t within(std::uint64_t left) {
+  ONSTREAM_EITHER static std::uint64_t within(std::uint64_t left) {
     if constexpr (kData == kBytes) {
       return left;
     } else {
@@ -208,8 +208,8 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   using PackOf<Element, kBytes>::kCount;
 
   // Packs in registers, or where they lie: of any alignment on the host.
-  ONSTREAM_BODY void start(const Pack<kBytes>& pack) { start(reinterpret_cast<const std::byte*>(&pack)); }
-  ONSTREAM_BODY void start(const std::byte* in) {
+  ONSTREAM_EITHER void start(const Pack<kBytes>& pack) { start(reinterpret_cast<const std::byte*>(&pack)); }
+  ONSTREAM_EITHER void start(const std::byte* in) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kCount; ++k) values_[k] = Rule::widen(element(in, k));
   }
@@ -217,10 +217,10 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   // A GPU's kernel has these in many places, so that what is no plain sum of few elements is a function there: the code
   // of one type would be half a megabyte else, and the first trip through code comes from far away.
   static constexpr bool kAddsInPlace = sizeof(Element) > 1 && requires(Wide a) { Rule::sum(a, a); };
-  ONSTREAM_BODY static bool sums(ReduceOp op) {
+  ONSTREAM_EITHER static bool sums(ReduceOp op) {
     return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premulsum;
   }
-  ONSTREAM_BODY void take(ReduceOp op, const Pack<kBytes>& pack) {
+  ONSTREAM_EITHER void take(ReduceOp op, const Pack<kBytes>& pack) {
 #if defined(__CUDA_ARCH__)
     if constexpr (kAddsInPlace) {
       if (sums(op)) return add(op, pack);
@@ -230,18 +230,18 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     take(op, reinterpret_cast<const std::byte*>(&pack));
 #endif
   }
-  ONSTREAM_BODY static bool scales(ReduceOp op) { return op == ReduceOp::premulsum; }
+  ONSTREAM_EITHER static bool scales(ReduceOp op) { return op == ReduceOp::premulsum; }
   // What is behind the last element may be anything.
-  ONSTREAM_BODY static Pack<kBytes> filled(const Pack<kBytes>& pack, std::uint64_t) { return pack; }
+  ONSTREAM_EITHER static Pack<kBytes> filled(const Pack<kBytes>& pack, std::uint64_t) { return pack; }
   static constexpr bool kTakesAnything = true;  // also what no rank gave
 
   // A plain sum; only where kAddsInPlace.
-  ONSTREAM_BODY void add(ReduceOp, const Pack<kBytes>& pack) {
+  ONSTREAM_EITHER void add(ReduceOp, const Pack<kBytes>& pack) {
     if constexpr (kAddsInPlace) {
       each(reinterpret_cast<const std::byte*>(&pack), [](Wide a, Wide b) { return Rule::sum(a, b); });
     }
   }
-  ONSTREAM_BODY void take(ReduceOp op, const std::byte* in) {
+  ONSTREAM_EITHER void take(ReduceOp op, const std::byte* in) {
     if constexpr (requires(Wide a) { Rule::minloc(a, a); }) {
       if (op == ReduceOp::minloc) {
         each(in, [](Wide a, Wide b) { return Rule::minloc(a, b); });
@@ -266,13 +266,13 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   }
 
   // The result for so many ranks.
-  ONSTREAM_BODY Pack<kBytes> finish(ReduceOp op, std::uint32_t ranks) const {
+  ONSTREAM_EITHER Pack<kBytes> finish(ReduceOp op, std::uint32_t ranks) const {
     if (op == ReduceOp::avg || sizeof(Element) == 1) return finished(op, *this, ranks);
     return narrowed();
   }
 
   // What a rank's own input is before anybody adds it (premulsum).
-  ONSTREAM_CALL static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
+  ONSTREAM_EITHER_CALL static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
     if constexpr (requires(Element e) { Rule::scaled(e, factor); }) {
       Pack<kBytes> out;
       ONSTREAM_UNROLL
@@ -287,19 +287,19 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   }
 
  private:
-  ONSTREAM_BODY static Element element(const std::byte* bytes, int k) {
+  ONSTREAM_EITHER static Element element(const std::byte* bytes, int k) {
     Element value;
     __builtin_memcpy(&value, bytes + k * static_cast<int>(sizeof(Element)), sizeof(Element));
     return value;
   }
-  ONSTREAM_BODY static void put(std::byte* bytes, int k, const Element& value) {
+  ONSTREAM_EITHER static void put(std::byte* bytes, int k, const Element& value) {
     __builtin_memcpy(bytes + k * static_cast<int>(sizeof(Element)), &value, sizeof(Element));
   }
-  ONSTREAM_CALL static Accumulator taken(ReduceOp op, Accumulator sum, Pack<kBytes> pack) {
+  ONSTREAM_EITHER_CALL static Accumulator taken(ReduceOp op, Accumulator sum, Pack<kBytes> pack) {
     sum.take(op, reinterpret_cast<const std::byte*>(&pack));
     return sum;
   }
-  ONSTREAM_CALL static Pack<kBytes> finished(ReduceOp op, Accumulator sum, std::uint32_t ranks) {
+  ONSTREAM_EITHER_CALL static Pack<kBytes> finished(ReduceOp op, Accumulator sum, std::uint32_t ranks) {
     if constexpr (requires(Wide a) { Rule::average(a, 1u); }) {
       if (op == ReduceOp::avg) {
         ONSTREAM_UNROLL
@@ -308,7 +308,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     }
     return sum.narrowed();
   }
-  ONSTREAM_BODY Pack<kBytes> narrowed() const {
+  ONSTREAM_EITHER Pack<kBytes> narrowed() const {
     Pack<kBytes> pack;
     auto* const out = reinterpret_cast<std::byte*>(&pack);
     ONSTREAM_UNROLL
@@ -316,7 +316,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     return pack;
   }
   template <class Combine>
-  ONSTREAM_BODY void each(const std::byte* in, const Combine& combine) {
+  ONSTREAM_EITHER void each(const std::byte* in, const Combine& combine) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kCount; ++k) values_[k] = combine(values_[k], Rule::widen(element(in, k)));
   }

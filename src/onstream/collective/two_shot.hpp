@@ -20,12 +20,12 @@ struct TwoShotLines : LineWork {
   Factor factor = 0;
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  ONSTREAM_EITHER void operator()(const Group& group) const {
     (*this)(group, prepare(group));
   }
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+  ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {kind, bytes, signature});
     if (!session.failed()) run(group, session, held);
     session.end(Session<Group>::Hears::everyone);
@@ -33,7 +33,7 @@ struct TwoShotLines : LineWork {
 
  private:
   template <class Group>
-  ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held) const {
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
     const std::uint64_t units = (bytes + kData - 1) / kData;
@@ -61,7 +61,7 @@ struct TwoShotLines : LineWork {
         };
         if (!receive<kUnit>(group, session, here, first, others, unit, add)) return;
       }
-      const Pack<kUnit> result = sum.finish(op, view.size);
+      const Pack<kUnit> result = sums ? sum.finish(op, view.size) : own;
       send<kUnit>(group, session, held, others, unit + back / kUnitLines, [&](std::uint32_t) { return result; });
       store<Group>(view.rank * each + unit, result);
     }
@@ -76,7 +76,7 @@ struct TwoShotLines : LineWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit) const {
+  ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit) const {
     const std::uint64_t place = unit * kData;
     const std::uint64_t left = place < bytes ? Sum::within(bytes - place) : 0;
     Pack<kUnit> pack = load_pack<Group, kUnit>(input + place, left, grain);
@@ -84,7 +84,7 @@ struct TwoShotLines : LineWork {
     return Sum::filled(pack, left);
   }
   template <class Group>
-  ONSTREAM_BODY void store(std::uint64_t unit, const Pack<kUnit>& pack) const {
+  ONSTREAM_EITHER void store(std::uint64_t unit, const Pack<kUnit>& pack) const {
     const std::uint64_t place = unit * kData;
     if (place < bytes) store_pack<Group, kUnit>(output + place, pack, Sum::within(bytes - place), grain);
   }

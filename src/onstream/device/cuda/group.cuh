@@ -18,94 +18,94 @@ class CudaGroup {
  public:
   static constexpr bool kForeign = false;
 
-  ONSTREAM_DEVICE int rank() const { return static_cast<int>(threadIdx.x); }
-  ONSTREAM_DEVICE int size() const { return static_cast<int>(blockDim.x); }
-  ONSTREAM_DEVICE int block() const { return static_cast<int>(blockIdx.x); }
-  ONSTREAM_DEVICE int blocks() const { return static_cast<int>(gridDim.x); }
+  ONSTREAM_BODY int rank() const { return static_cast<int>(threadIdx.x); }
+  ONSTREAM_BODY int size() const { return static_cast<int>(blockDim.x); }
+  ONSTREAM_BODY int block() const { return static_cast<int>(blockIdx.x); }
+  ONSTREAM_BODY int blocks() const { return static_cast<int>(gridDim.x); }
 
-  ONSTREAM_DEVICE void sync() const { __syncthreads(); }
-  ONSTREAM_DEVICE bool sync_or(bool mine) const { return __syncthreads_or(mine ? 1 : 0) != 0; }
+  ONSTREAM_BODY void sync() const { __syncthreads(); }
+  ONSTREAM_BODY bool sync_or(bool mine) const { return __syncthreads_or(mine ? 1 : 0) != 0; }
 
-  ONSTREAM_DEVICE static std::uint64_t load_relaxed(const std::uint64_t* word) {
+  ONSTREAM_BODY static std::uint64_t load_relaxed(const std::uint64_t* word) {
     std::uint64_t value;
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
     return value;
   }
-  ONSTREAM_DEVICE static std::uint64_t load_acquire(const std::uint64_t* word) {
+  ONSTREAM_BODY static std::uint64_t load_acquire(const std::uint64_t* word) {
     std::uint64_t value;
     asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
     return value;
   }
-  ONSTREAM_DEVICE static void store_relaxed(std::uint64_t* word, std::uint64_t value) {
+  ONSTREAM_BODY static void store_relaxed(std::uint64_t* word, std::uint64_t value) {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }
-  ONSTREAM_DEVICE static void store_release(std::uint64_t* word, std::uint64_t value) {
+  ONSTREAM_BODY static void store_release(std::uint64_t* word, std::uint64_t value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
   }
 
-  ONSTREAM_DEVICE static std::uint32_t load_relaxed(const std::uint32_t* word) {
+  ONSTREAM_BODY static std::uint32_t load_relaxed(const std::uint32_t* word) {
     std::uint32_t value;
     asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
     return value;
   }
-  ONSTREAM_DEVICE static void store_relaxed(std::uint32_t* word, std::uint32_t value) {
+  ONSTREAM_BODY static void store_relaxed(std::uint32_t* word, std::uint32_t value) {
     asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
   }
-  ONSTREAM_DEVICE static std::uint32_t load_acquire(const std::uint32_t* word) {
+  ONSTREAM_BODY static std::uint32_t load_acquire(const std::uint32_t* word) {
     std::uint32_t value;
     asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
     return value;
   }
-  ONSTREAM_DEVICE static void store_release(std::uint32_t* word, std::uint32_t value) {
+  ONSTREAM_BODY static void store_release(std::uint32_t* word, std::uint32_t value) {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
   }
-  ONSTREAM_DEVICE static void add_system(std::uint32_t* word, std::uint32_t value) { atomicAdd_system(word, value); }
+  ONSTREAM_BODY static void add_system(std::uint32_t* word, std::uint32_t value) { atomicAdd_system(word, value); }
 
-  ONSTREAM_DEVICE static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
+  ONSTREAM_BODY static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
   }
-  ONSTREAM_DEVICE static void add_system(std::uint64_t* word, std::uint64_t value) {
+  ONSTREAM_BODY static void add_system(std::uint64_t* word, std::uint64_t value) {
     atomicAdd_system(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
   }
-  ONSTREAM_DEVICE static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) {
+  ONSTREAM_BODY static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) {
     return atomicExch(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
   }
-  ONSTREAM_DEVICE static std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value) {
+  ONSTREAM_BODY static std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value) {
     return atomicCAS(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(expected),
                      static_cast<unsigned long long>(value));
   }
 
   // What CUDA's atomics call a word.
-  ONSTREAM_DEVICE static unsigned* plain(std::uint32_t* word) { return word; }
-  ONSTREAM_DEVICE static unsigned long long* plain(std::uint64_t* word) {
+  ONSTREAM_BODY static unsigned* plain(std::uint32_t* word) { return word; }
+  ONSTREAM_BODY static unsigned long long* plain(std::uint64_t* word) {
     return reinterpret_cast<unsigned long long*>(word);
   }
   template <class Word>
-  ONSTREAM_DEVICE static Word fetch_add_system(Word* word, Word value) {
+  ONSTREAM_BODY static Word fetch_add_system(Word* word, Word value) {
     return static_cast<Word>(atomicAdd_system(plain(word), value));
   }
   template <class Word>
-  ONSTREAM_DEVICE static Word fetch_and_system(Word* word, Word value) {
+  ONSTREAM_BODY static Word fetch_and_system(Word* word, Word value) {
     return static_cast<Word>(atomicAnd_system(plain(word), value));
   }
   template <class Word>
-  ONSTREAM_DEVICE static Word fetch_or_system(Word* word, Word value) {
+  ONSTREAM_BODY static Word fetch_or_system(Word* word, Word value) {
     return static_cast<Word>(atomicOr_system(plain(word), value));
   }
   template <class Word>
-  ONSTREAM_DEVICE static Word fetch_xor_system(Word* word, Word value) {
+  ONSTREAM_BODY static Word fetch_xor_system(Word* word, Word value) {
     return static_cast<Word>(atomicXor_system(plain(word), value));
   }
   template <class Word>
-  ONSTREAM_DEVICE static Word swap_system(Word* word, Word value) {
+  ONSTREAM_BODY static Word swap_system(Word* word, Word value) {
     return static_cast<Word>(atomicExch_system(plain(word), value));
   }
   template <class Word>
-  ONSTREAM_DEVICE static Word compare_swap_system(Word* word, Word expected, Word value) {
+  ONSTREAM_BODY static Word compare_swap_system(Word* word, Word expected, Word value) {
     return static_cast<Word>(atomicCAS_system(plain(word), expected, value));
   }
 
-  ONSTREAM_DEVICE static Line load_line(const Line* line) {
+  ONSTREAM_BODY static Line load_line(const Line* line) {
     Line value;
     asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
                  : "=l"(value.low), "=l"(value.high)
@@ -113,12 +113,12 @@ class CudaGroup {
                  : "memory");
     return value;
   }
-  ONSTREAM_DEVICE static void store_line(Line* line, Line value) {
+  ONSTREAM_BODY static void store_line(Line* line, Line value) {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(line), "l"(value.low), "l"(value.high) : "memory");
   }
 
   // One access of 128 bits, not two of 64.
-  ONSTREAM_DEVICE static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
+  ONSTREAM_BODY static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
     const bool first = reinterpret_cast<std::uintptr_t>(word) % sizeof(Line) == 0;
     asm volatile("{ .reg .b128 both; mov.b128 both, {%1, %2}; st.relaxed.sys.global.b128 [%0], both; }" ::"l"(
                      first ? word : word - 1),
@@ -127,19 +127,19 @@ class CudaGroup {
   }
 
   // Acquire-release is what passing messages needs; a sequentially consistent fence costs more.
-  ONSTREAM_DEVICE static void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
-  ONSTREAM_DEVICE static void fence_all() { asm volatile("fence.sc.sys;" ::: "memory"); }
+  ONSTREAM_BODY static void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+  ONSTREAM_BODY static void fence_all() { asm volatile("fence.sc.sys;" ::: "memory"); }
 
-  ONSTREAM_DEVICE static std::uint64_t now_ns() {
+  ONSTREAM_BODY static std::uint64_t now_ns() {
     std::uint64_t value;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(value));
     return value;
   }
 
-  ONSTREAM_DEVICE static bool interrupted() { return false; }
+  ONSTREAM_BODY static bool interrupted() { return false; }
 
   // A GPU thread never sleeps long: after a while it lets other warps go first.
-  ONSTREAM_DEVICE static bool pause(std::uint32_t round, std::uint32_t /*spins*/) {
+  ONSTREAM_BODY static bool pause(std::uint32_t round, std::uint32_t /*spins*/) {
     if (round > 4096) __nanosleep(100);
     return false;
   }
@@ -147,13 +147,13 @@ class CudaGroup {
   // As wide as the distance between both sides allows, eight accesses in flight a thread: what few blocks need to fill
   // a link whose answers take a microsecond. Loads bypass L1, which the stores of other GPUs do not invalidate while a
   // kernel runs.
-  ONSTREAM_DEVICE void copy(void* destination, const void* source, std::size_t bytes) const {
+  ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
     copy(destination, source, bytes, static_cast<std::uint32_t>(block()), static_cast<std::uint32_t>(blocks()));
   }
-  ONSTREAM_DEVICE void copy_alone(void* destination, const void* source, std::size_t bytes) const {
+  ONSTREAM_BODY void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     copy(destination, source, bytes, 0, 1);
   }
-  ONSTREAM_DEVICE void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part,
+  ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part,
                           std::uint32_t parts) const {
     share(destination, source, bytes, static_cast<std::size_t>(part) * size() + rank(),
           static_cast<std::size_t>(parts) * size());
@@ -164,7 +164,7 @@ class CudaGroup {
   struct Flight {
     uint4 held[kFlightWords];
   };
-  ONSTREAM_DEVICE Flight fetch(const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
+  ONSTREAM_BODY Flight fetch(const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
     Flight flight{};
     if (reinterpret_cast<std::uintptr_t>(source) % sizeof(uint4) != 0) return flight;
     const Words words(*this, bytes, part, parts);
@@ -175,7 +175,7 @@ class CudaGroup {
     }
     return flight;
   }
-  ONSTREAM_DEVICE void copy(const Flight& flight, void* destination, const void* source, std::size_t bytes,
+  ONSTREAM_BODY void copy(const Flight& flight, void* destination, const void* source, std::size_t bytes,
                           std::uint32_t part, std::uint32_t parts) const {
     const std::uintptr_t both =
         reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(source);
@@ -196,7 +196,7 @@ class CudaGroup {
  protected:
   // This thread's 16-byte words in the first flights of a part. Few instructions: they run between two trips to memory.
   struct Words {
-    ONSTREAM_DEVICE Words(const CudaGroup& group, std::size_t bytes, std::uint32_t part, std::uint32_t parts)
+    ONSTREAM_BODY Words(const CudaGroup& group, std::size_t bytes, std::uint32_t part, std::uint32_t parts)
         : first(part * group.size() + group.rank()), step(parts * group.size()) {
       const std::size_t count = bytes / sizeof(uint4);
       constexpr std::uint32_t kEnough = 1u << 30;
@@ -235,7 +235,7 @@ class CudaGroup {
   }
 
   template <class Word, int kFlight>
-  ONSTREAM_DEVICE static void share_words(void* destination, const void* source, std::size_t count, std::size_t first,
+  ONSTREAM_BODY static void share_words(void* destination, const void* source, std::size_t count, std::size_t first,
                                         std::size_t step) {
     auto* to = static_cast<Word*>(destination);
     const auto* from = static_cast<const Word*>(source);

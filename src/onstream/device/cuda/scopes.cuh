@@ -11,13 +11,13 @@ namespace onstream {
 template <class Scope>
 class CudaScope : public CudaGroup {
  public:
-  ONSTREAM_DEVICE void copy_alone(void* destination, const void* source, std::size_t bytes) const {
+  ONSTREAM_BODY void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     const auto& scope = static_cast<const Scope&>(*this);
     share(destination, source, bytes, static_cast<std::size_t>(scope.rank()), static_cast<std::size_t>(scope.size()));
   }
 
   // As all blocks of the grid together.
-  ONSTREAM_DEVICE void copy(void* destination, const void* source, std::size_t bytes) const {
+  ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
     const auto& scope = static_cast<const Scope&>(*this);
     share(destination, source, bytes,
           static_cast<std::size_t>(block()) * static_cast<std::size_t>(scope.size()) +
@@ -26,36 +26,36 @@ class CudaScope : public CudaGroup {
   }
 
  protected:
-  ONSTREAM_DEVICE static int thread_in_block() {
+  ONSTREAM_BODY static int thread_in_block() {
     return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
   }
-  ONSTREAM_DEVICE static int threads_of_block() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
+  ONSTREAM_BODY static int threads_of_block() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
 };
 
 class ThreadScope : public CudaScope<ThreadScope> {
  public:
-  ONSTREAM_DEVICE int rank() const { return 0; }
-  ONSTREAM_DEVICE int size() const { return 1; }
-  ONSTREAM_DEVICE void sync() const {}
-  ONSTREAM_DEVICE bool sync_or(bool mine) const { return mine; }
+  ONSTREAM_BODY int rank() const { return 0; }
+  ONSTREAM_BODY int size() const { return 1; }
+  ONSTREAM_BODY void sync() const {}
+  ONSTREAM_BODY bool sync_or(bool mine) const { return mine; }
 };
 
 class WarpScope : public CudaScope<WarpScope> {
  public:
-  ONSTREAM_DEVICE int rank() const { return thread_in_block() % warpSize; }
-  ONSTREAM_DEVICE int size() const { return warpSize; }
-  ONSTREAM_DEVICE void sync() const { __syncwarp(); }
-  ONSTREAM_DEVICE bool sync_or(bool mine) const { return __any_sync(0xffffffffu, mine) != 0; }
+  ONSTREAM_BODY int rank() const { return thread_in_block() % warpSize; }
+  ONSTREAM_BODY int size() const { return warpSize; }
+  ONSTREAM_BODY void sync() const { __syncwarp(); }
+  ONSTREAM_BODY bool sync_or(bool mine) const { return __any_sync(0xffffffffu, mine) != 0; }
 };
 
 class BlockScope : public CudaScope<BlockScope> {
  public:
-  ONSTREAM_DEVICE int rank() const { return thread_in_block(); }
-  ONSTREAM_DEVICE int size() const { return threads_of_block(); }
+  ONSTREAM_BODY int rank() const { return thread_in_block(); }
+  ONSTREAM_BODY int size() const { return threads_of_block(); }
 };
 
-ONSTREAM_DEVICE ThreadScope thread_scope(const CudaGroup&) { return {}; }
-ONSTREAM_DEVICE WarpScope warp_scope(const CudaGroup&) { return {}; }
-ONSTREAM_DEVICE BlockScope block_scope(const CudaGroup&) { return {}; }
+ONSTREAM_BODY ThreadScope thread_scope(const CudaGroup&) { return {}; }
+ONSTREAM_BODY WarpScope warp_scope(const CudaGroup&) { return {}; }
+ONSTREAM_BODY BlockScope block_scope(const CudaGroup&) { return {}; }
 
 }  // namespace onstream
