@@ -6,6 +6,7 @@
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "collective_own_kernels.hpp"
+#include "onstream/plan/plan.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -231,6 +232,26 @@ CASE(captured_functors_mean_the_same_at_every_replay) {
       for (int i = 0; i < 3 * kReplays; ++i) matrix = Multiply{}(Multiply{}(matrix, matrix), matrix);
     }
     std::memcpy(bytes.data(), wanted.data(), bytes.size());
+    CHECK(values.read() == bytes);
+  });
+}
+
+CASE(a_plan_runs_a_functor_at_every_launch) {
+  on_all_devices(3, [](World& world) {
+    TestBuffer values(world, sizeof(Affine));
+    const OwnStream stream(world);
+    values.write(result_of(kCompose, world.rank(), world.rank() + 1, 0, 1));
+    PlanBuilder builder = world.plan("functors");
+    builder.add(world.collective().planned(
+        with<Compose, Affine>(all_reduce({values.data(), values.data(), 1}), kCompose.functor)));
+    const auto plan = builder.build();
+    for (int i = 0; i < 2; ++i) plan->launch(stream);
+    world.synchronize(stream);
+    Affine all = kCompose.value(0, 0);
+    for (int rank = 1; rank < 3; ++rank) all = kCompose.functor(all, kCompose.value(rank, 0));
+    all = kCompose.functor(kCompose.functor(all, all), all);
+    std::vector<unsigned char> bytes(sizeof all);
+    std::memcpy(bytes.data(), &all, sizeof all);
     CHECK(values.read() == bytes);
   });
 }

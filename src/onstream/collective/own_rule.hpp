@@ -74,15 +74,20 @@ class Accumulator<OwnRule<T, F>, kBytes> : public PackOf<T, kBytes> {
     Pack<kBytes> pack = {};
     auto* const out = reinterpret_cast<std::byte*>(&pack);
     ONSTREAM_UNROLL
-    for (int k = 0; k < kCount; ++k) __builtin_memcpy(out + k * sizeof(T), &values_[k], sizeof(T));
+    for (int k = 0; k < kCount; ++k) __builtin_memcpy(out + k * sizeof(T), values_[k].bytes, sizeof(T));
     return pack;
   }
 
  private:
-  // An element that nobody has constructed.
+  // An element that nobody has constructed. Filled before it is used, which the host's compiler does not see.
   union Slot {
+#ifdef __CUDA_ARCH__
     ONSTREAM_EITHER Slot() {}
-    ONSTREAM_EITHER void fill(const std::byte* bytes) { __builtin_memcpy(static_cast<void*>(this), bytes, sizeof(T)); }
+#else
+    ONSTREAM_EITHER Slot() : bytes{} {}
+#endif
+    ONSTREAM_EITHER void fill(const std::byte* from) { __builtin_memcpy(bytes, from, sizeof(T)); }
+    std::byte bytes[sizeof(T)];
     T value;
   };
 
