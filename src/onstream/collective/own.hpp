@@ -3,14 +3,14 @@
 //   struct Multiply {
 //     ONSTREAM_BOTH Matrix operator()(const Matrix& lower, const Matrix& higher) const { return lower * higher; }
 //   };
-//   world->collective().run(collective::reduced_with<Multiply>(collective::all_reduce({input, output, count})),
-//   stream);
+//   const auto call = collective::reduced_with<Multiply>(collective::all_reduce({input, output, count}));
+//   world->collective().run(call, stream);
 //
 // all_reduce, reduce, reduce_scatter, scan and exclusive_scan, of `count` elements; type and op of the call do not
 // matter. Elements are of any trivially copyable type of up to 256 bytes, at any address. The functor is associative;
 // it need not commute: `lower` is of lower ranks. Everybody combines from the first rank on, so that all ranks get the
 // same bits, by each algorithm that can do it (lines, two_shot, direct). It may have members, which are copied with the
-// call and the same on all ranks: reduced_with(call, Affine{97}).
+// call and the same on all ranks: reduced_with(call, Modulo{97}).
 //
 // For cuda the file is one that nvcc compiles; elsewhere the kernels are those of the host device alone, and a run on
 // cuda says so. The first call of a functor loads its kernels, before anything is enqueued. CUDA may load only once the
