@@ -102,7 +102,7 @@ inline bool can(World& world, const CollectiveCall& call) {
   const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slots,
                                     static_cast<int>(world.fabric()->parameters().collective_group)};
   for (const collective::AlgorithmRow& row : collective::algorithms()) {
-    if (row.algorithm == call.algorithm) return row.why_not(call, machine).empty();
+    if (row.algorithm == call.algorithm) return why_not(row, call, machine).empty();
   }
   return true;
 }

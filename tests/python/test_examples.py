@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,10 @@ LIMIT_S = 400  # a folder of another project is compiled anew
 README = (ROOT / "README.md").read_text()
 
 
-def do(*command: object, **settings: str) -> str:
+def do(*command: object, env: Mapping[str, str] | None = None) -> str:
     """Runs a command to its end, which must be a good one, and returns what it printed."""
     words = [str(word) for word in command]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False, **settings)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False, env=env)
     assert ended.returncode == 0, f"{' '.join(words)}\n{ended.stdout[-4000:]}\n{ended.stderr[-4000:]}"
     return ended.stdout
 
@@ -88,6 +90,19 @@ def test_the_readmes_project_is_built_with_onstream_as_a_folder(tmp_path: Path) 
     commands = tmp_path / "build" / "compile_commands.json"
     assert not commands.exists() or "/tests/native/" not in commands.read_text()
     assert not list((tmp_path / "build").rglob("test_*")), "another project's build has our tests"
+
+
+@pytest.mark.limit(LIMIT_S)
+def test_the_functor_of_the_page_is_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "collectives.md").read_text()
+    (code,) = re.findall(r"```cpp\n(// product\.cu; .*?)```", page, re.DOTALL)
+    (tmp_path / "ring.cpp").write_text(code)  # by the name that README's project has
+    (tmp_path / "CMakeLists.txt").write_text(code_of_readme("cmake"))
+    configure_and_build(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    # Compiled without nvcc.
+    started = [sys.executable, "-m", "onstream", "run", "-n", 3, tmp_path / "build" / "ring"]
+    said = do(*started, env=os.environ | {"ONSTREAM_DEVICE": "host"}).splitlines()
+    assert sorted(said) == [f"[{rank}] rank {rank} has 1 0 10 8" for rank in range(3)]
 
 
 def code_of_readme(language: str, number: int = 0) -> str:

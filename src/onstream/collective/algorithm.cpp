@@ -7,6 +7,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/stages.hpp"
 
@@ -39,9 +40,16 @@ double line_base(const Costs& costs, double bytes) {
   return costs.lines_us + costs.line_round_us * std::min(1.0, bytes / kOneRound);
 }
 
+// Of so many bytes of elements, in lines.
+std::size_t in_packs(const OwnKernels& own, std::size_t bytes) {
+  const auto data = static_cast<std::size_t>(own.line_data);
+  return (bytes + data - 1) / data * static_cast<std::size_t>(own.line_pack);
+}
+
 std::string lines_why_not(const CollectiveCall& call, const Machine& machine) {
   if (is_v(call)) return "counts that differ from rank to rank are only known to direct";
-  const std::size_t bytes = call.count * size_of(call.type);
+  std::size_t bytes = call.count * size_of(call.type);
+  if (call.own != nullptr) bytes = in_packs(*call.own, bytes);
   if (bytes <= machine.slot_bytes) return "";
   return concat(bytes, " B to each rank do not fit the slots of ", machine.slot_bytes, " B (collective_bytes)");
 }
@@ -53,6 +61,7 @@ double lines_cost(const CollectiveCall& call, const Machine& machine) {
 
 std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine) {
   if (call.kind != OpKind::all_reduce) return "it is for all_reduce";
+  if (call.own != nullptr && call.own->two_shot.bytes == 0) return "it is for elements of 1, 2, 4, 8 or 16 B";
   const std::size_t part = (call.count * size_of(call.type) / static_cast<std::size_t>(machine.size) / 16 + 1) * 16;
   if (part <= machine.slot_bytes / 2) return "";
   return concat("parts of ", part, " B do not fit half a slot of ", machine.slot_bytes, " B (collective_bytes)");
@@ -192,6 +201,9 @@ std::size_t most_by_lines(DeviceKind device, int edges) {
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
 std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {
+  const bool has_kernel =
+      row.algorithm == Algorithm::lines || row.algorithm == Algorithm::two_shot || row.algorithm == Algorithm::direct;
+  if (call.own != nullptr && !has_kernel) return "it has no kernel with a functor of yours";
   std::string reason = row.why_not(call, machine);
   const bool other_bits = *row.own_order != 0 && has_op(call.kind) && order_matters(call.type, call.op);
   if (!reason.empty() || !call.deterministic || !other_bits) return reason;
@@ -223,7 +235,7 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow& chosen = choose(call, machine);
   std::ostringstream text;
   text.precision(3);
-  text << name_of(call.kind) << " of " << call.count << " " << name_of(call.type) << " on " << machine.size
+  text << name_of(call.kind) << " of " << elements_of(call) << " on " << machine.size
        << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
        << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {

@@ -25,7 +25,7 @@ struct Machine {
 struct AlgorithmRow {
   Algorithm algorithm;
   const char* what;
-  // "" or why it cannot, whatever the bits.
+  // "" or why it cannot, apart from what all have in common.
   std::string (*why_not)(const CollectiveCall& call, const Machine& machine);
   double (*cost_us)(const CollectiveCall& call, const Machine& machine);
   const char* never_by_itself = "";  // why it is taken only by those who ask for it
@@ -39,6 +39,8 @@ std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const M
 std::size_t most_by_lines(DeviceKind device, int edges);
 
 std::span<const AlgorithmRow> algorithms();
+// "" or why this one cannot do the call.
+std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);
 // The one that the call names, or the cheapest that can. Throws invalid_argument with the reason.
 const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine);
 // All of them, with their costs or reasons; the chosen one first.

@@ -20,8 +20,10 @@ enum class Share : std::uint32_t {
 
 template <class Rule, int kMost>
 struct BulkReduce {
-  static constexpr int kGpuPack = 16;
+  static constexpr int kGpuPack = bulk_pack_for(sizeof(typename Rule::Element));
   static constexpr int kHostPack = 1024;
+  // What is dealt to ranks and cut into chunks: whole elements, at addresses that are as good as the buffer's.
+  static constexpr std::uint64_t kDeal = deal_for(sizeof(typename Rule::Element));
 
   View view;
   const std::byte* input = nullptr;
@@ -29,7 +31,7 @@ struct BulkReduce {
   std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for Share::own
   Share share = Share::to_all;
   std::uint32_t root = 0;
-  ReduceOp op = ReduceOp::sum;
+  typename Accumulator<Rule, kGpuPack>::Op op = {};
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
   std::uint64_t adds = 0;    // the ranks whose data this rank's sums are of
   std::uint64_t signature = 0;
@@ -38,7 +40,7 @@ struct BulkReduce {
   Whereabouts at[kMost];
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  ONSTREAM_EITHER void operator()(const Group& group) const {
     Session<Group> session(group, view, {kind, bytes, signature});
     Meeting<Group> meeting(group, view, session);
     if (!session.failed() && meeting.open(at, factor, direct != 0)) {
@@ -67,15 +69,15 @@ struct BulkReduce {
     std::uint64_t wants = 0;  // the ranks that get the sum
   };
 
-  // Rank's part of so many bytes that are dealt to all ranks, in whole units of 16.
-  ONSTREAM_BODY std::uint64_t part_begin(std::uint64_t whole, std::uint32_t rank) const {
-    const std::uint64_t units = (whole + 15) / 16;
-    const std::uint64_t begin = units * rank / view.size * 16;
+  // Rank's part of so many bytes that are dealt to all ranks.
+  ONSTREAM_EITHER std::uint64_t part_begin(std::uint64_t whole, std::uint32_t rank) const {
+    const std::uint64_t units = (whole + kDeal - 1) / kDeal;
+    const std::uint64_t begin = units * rank / view.size * kDeal;
     return begin < whole ? begin : whole;
   }
 
   template <class Group>
-  ONSTREAM_BODY void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     Piece piece;
     piece.bytes = bytes;
     piece.wants = only(view.rank);
@@ -95,12 +97,13 @@ struct BulkReduce {
   // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage. The front half of a region has
   // inputs, the back half sums.
   template <class Group>
-  ONSTREAM_CALL void run_staged(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER_CALL void run_staged(const Group& group, Session<Group>& session,
+                                       const Meeting<Group>& meeting) const {
     const auto blocks = static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
     const std::uint64_t place = region * group.block();
     const std::uint64_t parts = share == Share::own ? view.size : 1;
-    const std::uint64_t most = region / 2 / parts / 16 * 16;  // of a chunk
+    const std::uint64_t most = region / 2 / parts / kDeal * kDeal;  // of a chunk
     const std::uint64_t begin = static_cast<std::uint64_t>(group.rank());
     for (std::uint64_t chunk = group.block(); chunk * most < bytes; chunk += blocks) {
       const std::uint64_t from = chunk * most;
@@ -138,13 +141,13 @@ struct BulkReduce {
   }
 
   template <class Group>
-  ONSTREAM_BODY std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+  ONSTREAM_EITHER std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
     if (piece.from == Place::stages) return meeting.stage(rank) + piece.in_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(input) + piece.in_offset;
     return meeting.posted(rank, PostLine::input) + piece.in_offset;
   }
   template <class Group>
-  ONSTREAM_BODY std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
+  ONSTREAM_EITHER std::uint64_t target(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
     if (piece.to == Place::stages) return meeting.stage(rank) + piece.out_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(output) + piece.out_offset;
     return meeting.posted(rank, PostLine::output) + piece.out_offset;
@@ -152,13 +155,15 @@ struct BulkReduce {
 
   // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
   template <class Group>
-  ONSTREAM_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
-                            std::uint64_t step) const {
+  ONSTREAM_EITHER_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+                                   std::uint64_t begin, std::uint64_t step) const {
     if (adds == 0) return;  // an exclusive scan's first rank
     if constexpr (kSerial<Group>) {
       add_up_serial(group, meeting, piece);
+    } else if constexpr (!Sum::kAddsInPlace) {
+      add_up_many(group, meeting, piece, begin, step);
     } else {
-      const bool few = Sum::kAddsInPlace && Sum::sums(op) && view.size <= kNear;
+      const bool few = Sum::sums(op) && view.size <= kNear;
       const std::uint32_t grain = few ? grain_of_all(meeting, piece) : 0;
       if (grain < sizeof(std::uint32_t)) {
         add_up_many(group, meeting, piece, begin, step);
@@ -175,14 +180,14 @@ struct BulkReduce {
   }
 
   template <class Group>
-  ONSTREAM_BODY Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
-    if (op != ReduceOp::premulsum) return 0;
+  ONSTREAM_EITHER Factor factor_of(const Meeting<Group>& meeting, std::uint32_t rank) const {
+    if (!Sum::scales(op)) return 0;
     return rank == view.rank ? factor : meeting.posted(rank, PostLine::factor);
   }
 
   // Of every address that a piece is added up from and to.
   template <class Group>
-  ONSTREAM_BODY std::uint32_t grain_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
+  ONSTREAM_EITHER std::uint32_t grain_of_all(const Meeting<Group>& meeting, const Piece& piece) const {
     std::uint64_t all = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (has(adds, rank)) all |= source(meeting, piece, rank);
@@ -195,8 +200,8 @@ struct BulkReduce {
   // thread, by accesses of a Word. No call and no branch between the loads, so that all of them leave before the first
   // is waited for. A last, shorter pack is left to add_up_many().
   template <int kRanks, int kPacks, class Word, class Group>
-  ONSTREAM_BODY void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
-                                std::uint64_t begin, std::uint64_t step) const {
+  ONSTREAM_EITHER void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+                                  std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
     const Sixteen* from[kRanks];
     Sixteen* to[kRanks];
@@ -211,7 +216,7 @@ struct BulkReduce {
       by[k] = adds_it ? factor_of(meeting, rank) : 0;
     }
     const std::uint64_t whole = piece.bytes / kGpuPack;
-    const ReduceOp reduction = op;  // registers, as the arguments lie in memory
+    const typename Sum::Op reduction = op;  // registers, as the arguments lie in memory
     const std::uint32_t ranks = view.size;
     for (; begin < whole; begin += kPacks * step) {
       Sixteen in[kPacks][kRanks];
@@ -232,11 +237,11 @@ struct BulkReduce {
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           if (from[k] == nullptr) continue;
-          if (reduction == ReduceOp::premulsum) in[p][k] = Sum::scaled(in[p][k], by[k]);
+          if (Sum::scales(reduction)) in[p][k] = Sum::scaled(in[p][k], by[k]);
           if (k == 0) {  // everything begins with the first rank
             sum.start(in[p][k]);
           } else {
-            sum.add(in[p][k]);
+            sum.add(reduction, in[p][k]);
           }
         }
         const Sixteen result = sum.finish(reduction, ranks);
@@ -252,20 +257,22 @@ struct BulkReduce {
 
   // By any reduction of any number of ranks, one after the other.
   template <class Group>
-  ONSTREAM_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece, std::uint64_t begin,
-                                 std::uint64_t step) const {
+  ONSTREAM_EITHER_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece,
+                                        std::uint64_t begin, std::uint64_t step) const {
     constexpr int kBytes = kGpuPack;
-    const std::uint64_t packs = (piece.bytes + kBytes - 1) / kBytes;
+    constexpr std::uint64_t kData = Sum::kData;
+    const std::uint64_t packs = (piece.bytes + kData - 1) / kData;
     for (std::uint64_t index = begin; index < packs; index += step) {
-      const std::uint64_t place = index * kBytes;
-      const std::uint64_t left = piece.bytes - place;
-      Accumulator<Rule, kBytes> sum;
+      const std::uint64_t place = index * kData;
+      const std::uint64_t left = Sum::within(piece.bytes - place);
+      Sum sum;
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (!has(adds, rank)) continue;
         const std::uint64_t from = source(meeting, piece, rank);
         Pack<kBytes> pack =
-            load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left, grain_of(from));
-        if (op == ReduceOp::premulsum) pack = Accumulator<Rule, kBytes>::scaled(pack, factor_of(meeting, rank));
+            load_pack<Group, kBytes>(reinterpret_cast<const std::byte*>(from) + place, left, grain_of(from | kData));
+        if (Sum::scales(op)) pack = Sum::scaled(pack, factor_of(meeting, rank));
+        pack = Sum::filled(pack, left);
         if (rank == 0) {
           sum.start(pack);
         } else {
@@ -276,7 +283,7 @@ struct BulkReduce {
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (!has(piece.wants, rank)) continue;
         const std::uint64_t to = target(meeting, piece, rank);
-        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, grain_of(to));
+        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to) + place, result, left, grain_of(to | kData));
       }
     }
   }
@@ -284,37 +291,39 @@ struct BulkReduce {
   // The host's one thread: packs as large as a cache likes.
   template <class Group>
   void add_up_serial(const Group&, const Meeting<Group>& meeting, const Piece& piece) const {
-    constexpr int kBytes = kHostPack;
+    using Many = Accumulator<Rule, kHostPack>;
     std::uint64_t from[kMostRanks];
     std::uint64_t to[kMostRanks];
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       from[rank] = source(meeting, piece, rank);
       to[rank] = has(piece.wants, rank) ? target(meeting, piece, rank) : 0;
     }
-    for (std::uint64_t place = 0; place < piece.bytes; place += kBytes) {
-      Accumulator<Rule, kBytes> sum;
+    for (std::uint64_t place = 0; place < piece.bytes; place += Many::kData) {
+      const std::uint64_t left = Many::within(piece.bytes - place);
+      Many sum;
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (has(adds, rank)) {
-          take_serial<kBytes>(sum, rank == 0, from[rank] + place, piece.bytes - place, factor_of(meeting, rank));
+          take_serial(sum, rank == 0, from[rank] + place, left, factor_of(meeting, rank));
         }
       }
-      const Pack<kBytes> result = sum.finish(op, view.size);
+      const Pack<kHostPack> result = sum.finish(op, view.size);
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
         if (to[rank] == 0) continue;
-        store_pack<Group, kBytes>(reinterpret_cast<std::byte*>(to[rank]) + place, result, piece.bytes - place, 1);
+        store_pack<Group, kHostPack>(reinterpret_cast<std::byte*>(to[rank]) + place, result, left, 1);
       }
     }
   }
 
   // Adds one pack where it lies, or the last, shorter one.
-  template <int kBytes>
-  void take_serial(Accumulator<Rule, kBytes>& sum, bool first, std::uint64_t from, std::uint64_t left,
+  void take_serial(Accumulator<Rule, kHostPack>& sum, bool first, std::uint64_t from, std::uint64_t left,
                    Factor by) const {
+    using Many = Accumulator<Rule, kHostPack>;
     const auto* in = reinterpret_cast<const std::byte*>(from);
-    Pack<kBytes> copy;
-    if (op == ReduceOp::premulsum || left < kBytes) {
-      copy = load_pack<HostGroup, kBytes>(in, left, 1);
-      if (op == ReduceOp::premulsum) copy = Accumulator<Rule, kBytes>::scaled(copy, by);
+    Pack<kHostPack> copy;
+    if (Many::scales(op) || left < Many::kData) {
+      copy = load_pack<HostGroup, kHostPack>(in, left, 1);
+      if (Many::scales(op)) copy = Many::scaled(copy, by);
+      copy = Many::filled(copy, left);
       in = reinterpret_cast<const std::byte*>(&copy);
     }
     if (first) {

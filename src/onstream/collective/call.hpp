@@ -38,6 +38,10 @@ Algorithm algorithm_of(const std::string& name);
 // Any associative one will do: the ranks stay in order. Called by whichever thread the collective runs in.
 using Combine = std::function<void(const void* in, void* inout, std::size_t count)>;
 
+namespace collective {
+struct OwnKernels;
+}
+
 struct CollectiveCall {
   OpKind kind = OpKind::none;
   const void* input = nullptr;
@@ -50,6 +54,10 @@ struct CollectiveCall {
   int root = 0;
   Combine combine;  // instead of type and op, on elements of so many bytes
   std::size_t element_bytes = 0;
+  // Instead of type and op, too: a functor (own.hpp). Then `count` is in bytes, of whole elements.
+  const collective::OwnKernels* own = nullptr;
+  std::vector<std::byte> own_state;  // its members; none: it has none
+  std::uint64_t own_digest = 0;      // of which functor it is
   // all_to_all_v and all_gather_v: for each rank of the team, in elements.
   std::vector<std::size_t> send_counts;
   std::vector<std::size_t> send_offsets;
@@ -104,7 +112,7 @@ CollectiveCall scatter(const Vector& vector, int root);
 CollectiveCall all_to_all(const Vector& vector);
 CollectiveCall barrier();
 // Any reduction above by a function, the same on every rank; type and op of the call do not matter. On the host device
-// alone. What the function throws fails the world.
+// alone. What the function throws fails the world. For cuda too there is reduced_with (own.hpp), which takes a functor.
 CollectiveCall reduced_by(CollectiveCall call, std::size_t element_bytes, Combine combine);
 // Of a neighbourhood (neighbourhood.hpp): the same `count` elements for each destination, or `count` for each, one
 // after the other; the output has `count` of each source. neighbour_all_to_all_v has a count and an offset for each,

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "onstream/base/error.hpp"
+#include "onstream/collective/own_kernels.hpp"
 
 namespace onstream::collective {
 
@@ -28,8 +29,9 @@ std::string words_of(const CollectiveCall& call) {
     words += concat(" of ", call.count, " elements of ", call.element_bytes, " B by a function");
     return has_root(call.kind) ? words + concat(", root ", call.root) : words;
   }
-  words += concat(" of ", call.count, " ", name_of(call.type));
-  if (has_op(call.kind)) words += concat(" ", name_of(call.op));
+  words += " of " + elements_of(call);
+  if (has_op(call.kind) && call.own == nullptr) words += concat(" ", name_of(call.op));
+  if (!call.own_state.empty()) words += concat(" (members' digest ", call.own_digest % 10000, ")");
   if (has_root(call.kind)) words += concat(", root ", call.root);
   if (call.deterministic) words += ", deterministic";
   if (call.algorithm != Algorithm::automatic) words += concat(", by ", name_of(call.algorithm));

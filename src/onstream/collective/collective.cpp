@@ -13,6 +13,7 @@
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
 #include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/own_reduction.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/runner.hpp"
@@ -114,6 +115,18 @@ class Collective::Implementation {
     return collective::explain(with_algorithm(call), machine());
   }
 
+  // Before anything of them is enqueued: a GPU loads only what is not held up by its kernels.
+  void load(const collective::OwnKernels& own) const {
+    const std::lock_guard lock(loaded_mutex_);
+    if (loaded_.contains(&own)) return;
+    require(device_->kind() == DeviceKind::host || own.lines.kernel.cuda != nullptr, "the reduction ", own.name(),
+            " has no kernels for cuda: have nvcc compile the file that calls reduced_with (its name ends in .cu)");
+    for (const Kernel* kernel : {&own.lines.kernel, &own.two_shot.kernel, &own.bulk.kernel}) {
+      if (kernel->host != nullptr) device_->load(*kernel);
+    }
+    loaded_.insert(&own);
+  }
+
   // Waits for a call that is being prepared.
   std::size_t device_bytes() const {
     std::vector<Channel*> channels;
@@ -153,6 +166,7 @@ class Collective::Implementation {
     require(call.root >= 0 && call.root < size(), name_of(call.kind), ": root ", call.root,
             " does not exist; this team has ranks 0 to ", size() - 1);
     check_counts(call);
+    if (call.own != nullptr) check_functor(call);
     const std::size_t in = call.input_bytes(rank_, size());
     const std::size_t out = call.output_bytes(rank_, size());
     runner_.check_buffer(call, "input", call.input, in);
@@ -162,6 +176,16 @@ class Collective::Implementation {
       require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
               name_of(call.type));
     }
+  }
+
+  void check_functor(const CollectiveCall& call) const {
+    const collective::OwnKernels& own = *call.own;
+    require(collective::has_op(call.kind), name_of(call.kind),
+            " reduces nothing, so it takes no reduction of your own");
+    require(call.type == ElementType::uint8 && call.count % own.element_bytes == 0, name_of(call.kind), ": ",
+            call.count, " ", name_of(call.type), " are no whole elements of ", own.element_bytes,
+            " B; the call was changed behind reduced_with");
+    load(own);
   }
 
   void check_counts(const CollectiveCall& call) const {
@@ -331,7 +355,9 @@ class Collective::Implementation {
   bool is_team_ = false;
   std::mutex checking_mutex_;
   std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
-  mutable std::mutex mutex_;                        // guards what follows
+  mutable std::mutex loaded_mutex_;
+  mutable std::set<const collective::OwnKernels*> loaded_;
+  mutable std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<Channel>> channels_;
   std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> own_reductions_;  // under way
   collective::Runner runner_;
@@ -464,6 +490,7 @@ void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
 std::shared_ptr<const plan::PlannedCall> Collective::planned(const CollectiveCall& call) const {
   return std::make_shared<const Planned>(implementation_, call);
 }
+void Collective::load(const collective::OwnKernels& kernels) { implementation_->load(kernels); }
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 

@@ -52,6 +52,8 @@ class Collective {
   void run(const CollectiveCall& call);
   // For PlanBuilder::add: checked now, prepared where a plan is built with it, enqueued by each launch of the plan.
   std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;
+  // Loads the kernels of a functor of yours: load<F>(collective) of own.hpp.
+  void load(const collective::OwnKernels& kernels);
   // Which algorithm the call takes and why, and what the others would cost.
   std::string explain(const CollectiveCall& call) const;
 

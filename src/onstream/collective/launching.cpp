@@ -9,6 +9,7 @@
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/kernels.hpp"
+#include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/pass_move.hpp"
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
@@ -46,27 +47,27 @@ class Preparing {
 
   Launching lines() {
     if (!reduces(call_.kind)) return trade_lines();
+    if (call_.own != nullptr) {
+      return with_functor(call_.own->lines, reduce_lines<BytesRule>(), line_grid(bytes_, call_.own->line_data));
+    }
     Launching out;
     with_rule([&]<class Rule>() {
-      ReduceLines<Rule> body;
-      fill(body, Algorithm::lines);
-      body.op = call_.op;
-      body.factor = factor();
-      body.adds = call_.kind == OpKind::reduce && !is_root() ? 0 : adds();
+      const auto body = reduce_lines<Rule>();
       out.set(reduce_lines_kernel(call_.type), body, line_grid(bytes_, ReduceLines<Rule>::kUnit));
     });
     return out;
   }
 
   Launching two_shot() {
+    const std::size_t part = (bytes_ + size_ - 1) / size_;
+    if (call_.own != nullptr) {
+      return with_functor(call_.own->two_shot, two_shot_lines<BytesRule>(), line_grid(part, call_.own->line_data));
+    }
     Launching out;
     with_rule([&]<class Rule>() {
-      TwoShotLines<Rule> body;
-      fill(body, Algorithm::two_shot);
-      body.op = call_.op;
-      body.factor = factor();
+      const auto body = two_shot_lines<Rule>();
       constexpr int kUnit = TwoShotLines<Rule>::kUnit;
-      out.set(two_shot_kernel(call_.type), body, line_grid((bytes_ + size_ - 1) / size_, kUnit));
+      out.set(two_shot_kernel(call_.type), body, line_grid(part, kUnit));
     });
     return out;
   }
@@ -167,6 +168,35 @@ class Preparing {
         call_.kind == OpKind::reduce_scatter || call_.kind == OpKind::scatter || call_.kind == OpKind::all_to_all;
     body.in_stride = own_part ? bytes_ : 0;
     body.grain = grain_of(number(input_) | number(output_) | body.in_stride);
+    if (call_.own != nullptr) body.grain = grain_of(body.grain | static_cast<std::uint64_t>(call_.own->line_data));
+  }
+
+  template <class Rule>
+  ReduceLines<Rule> reduce_lines() const {
+    ReduceLines<Rule> body;
+    fill(body, Algorithm::lines);
+    body.op = call_.op;
+    body.factor = factor();
+    body.adds = call_.kind == OpKind::reduce && !is_root() ? 0 : adds();
+    return body;
+  }
+  template <class Rule>
+  TwoShotLines<Rule> two_shot_lines() const {
+    TwoShotLines<Rule> body;
+    fill(body, Algorithm::two_shot);
+    body.op = call_.op;
+    body.factor = factor();
+    return body;
+  }
+
+  template <class Like>
+  Launching with_functor(const OwnKernel<Like>& kernel, const Like& like, Grid grid) const {
+    Launching out;
+    out.kernel = &kernel.kernel;
+    out.bytes.resize(kernel.bytes);
+    out.grid = grid;
+    kernel.make(like, call_.own_state.empty() ? nullptr : call_.own_state.data(), out.bytes.data());
+    return out;
   }
 
   Launching trade_lines() const {
@@ -229,30 +259,51 @@ class Preparing {
 
   template <int kMost>
   Launching bulk_reduce(bool addresses_fit) {
+    const bool one_part = share() == Share::to_all || share() == Share::to_root;
+    const std::size_t work = one_part ? bytes_ / size_ : bytes_;
+    if (call_.own != nullptr) {
+      const auto like = bulk_body<BytesRule, kMost>(addresses_fit);
+      if constexpr (kMost == kNear)
+        return with_functor(call_.own->bulk, like, own_bulk_grid(work));
+      else
+        return with_functor(call_.own->bulk_far, like, own_bulk_grid(work));
+    }
     Launching out;
     with_rule([&]<class Rule>() {
-      BulkReduce<Rule, kMost> body;
-      body.view = channel_.view();
-      body.input = input_;
-      body.output = output_;
-      body.bytes = bytes_;
-      body.share = share();
-      body.root = root();
-      body.op = call_.op;
-      body.adds = adds();
-      body.factor = factor();
-      body.kind = call_.kind;
-      body.signature = signature_of(call_);
-      // A scan in place overwrites what higher ranks still read.
-      const bool clobbers = body.share == Share::upward && call_.input == call_.output;
-      body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
-      std::size_t work = bytes_ / size_;
-      if (body.share == Share::own) work = bytes_;
-      if (body.share == Share::upward) work = bytes_;
       const Reach reach = kMost == kNear ? Reach::near : Reach::far;
-      out.set(bulk_reduce_kernel(call_.type, reach), body, bulk_grid(work));
+      out.set(bulk_reduce_kernel(call_.type, reach), bulk_body<Rule, kMost>(addresses_fit), bulk_grid(work));
     });
     return out;
+  }
+
+  template <class Rule, int kMost>
+  BulkReduce<Rule, kMost> bulk_body(bool addresses_fit) {
+    BulkReduce<Rule, kMost> body;
+    body.view = channel_.view();
+    body.input = input_;
+    body.output = output_;
+    body.bytes = bytes_;
+    body.share = share();
+    body.root = root();
+    body.op = call_.op;
+    body.adds = adds();
+    body.factor = factor();
+    body.kind = call_.kind;
+    body.signature = signature_of(call_);
+    // A scan in place overwrites what higher ranks still read.
+    const bool clobbers = body.share == Share::upward && call_.input == call_.output;
+    body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
+    return body;
+  }
+
+  // Each block's region of the stage holds two pieces of every rank.
+  Grid own_bulk_grid(std::size_t work) const {
+    Grid grid = bulk_grid(work);
+    const std::size_t parts = call_.kind == OpKind::reduce_scatter ? size_ : 1;
+    const std::size_t region = (2 * parts * call_.own->deal + 255) / 256 * 256;
+    const std::size_t most = std::max<std::size_t>(1, channel_.view().stage_bytes / region);
+    grid.blocks = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(grid.blocks), most));
+    return grid;
   }
 
   bool expose_for_reduce(Share share, Whereabouts* at) {

@@ -34,7 +34,7 @@ struct LineWork {
   };
 
   template <class Group>
-  ONSTREAM_BODY Held prepare(const Group&) const {
+  ONSTREAM_EITHER Held prepare(const Group&) const {
     Held held;
     ONSTREAM_UNROLL
     for (int k = 0; k < kAtOnce; ++k) {
@@ -43,17 +43,17 @@ struct LineWork {
     return held;
   }
 
-  ONSTREAM_BODY std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
+  ONSTREAM_EITHER std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
     return rank < static_cast<std::uint32_t>(kAtOnce) ? held.parts[k] : view.parts[rank];
   }
 
  protected:
   // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank.
   template <int kBytes, class Group, class Load>
-  ONSTREAM_BODY void send(const Group& group, Session<Group>& session, const Held& held, std::uint64_t to,
-                          std::uint64_t unit, const Load& load) const {
+  ONSTREAM_EITHER void send(const Group& group, Session<Group>& session, const Held& held, std::uint64_t to,
+                            std::uint64_t unit, const Load& load) const {
     for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
-      ONSTREAM_UNROLL
+      ONSTREAM_UNROLL_FEW_BYTES
       for (int k = 0; k < kAtOnce; ++k) {
         const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
         if (peer >= view.size || !has(to, peer)) continue;
@@ -64,24 +64,24 @@ struct LineWork {
     }
   }
 
-  // Waits for one unit of the ranks [first, first + kAtOnce) that are in `from`, and gives each to take(peer, pack), in
+  // Waits for one unit of the ranks [first, first + kCount) that are in `from`, and gives each to take(peer, pack), in
   // order; `own` too if it is among them, without waiting. False: failed.
-  template <int kBytes, class Group, class Take>
-  ONSTREAM_BODY bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
-                             std::uint64_t from, std::uint64_t unit, const Take& take) const {
-    Arriving<kBytes> arriving[kAtOnce];
+  template <int kBytes, int kCount = kAtOnce, class Group, class Take>
+  ONSTREAM_EITHER bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
+                               std::uint64_t from, std::uint64_t unit, const Take& take) const {
+    Arriving<kBytes> arriving[kCount];
     const auto awaited = [&](std::uint32_t peer) { return has(from, peer); };
     if (!await_packs(group, session, session.slot(here, first), first, unit, awaited, arriving)) return false;
     ONSTREAM_UNROLL
-    for (int k = 0; k < kAtOnce; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
+    for (int k = 0; k < kCount; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
     return true;
   }
 
   // The same two among so many ranks, all of which hear from all: the number is known to the compiler, and nothing else
   // is asked. False: failed.
   template <int kRanks, int kBytes, class Group, class Load>
-  ONSTREAM_BODY bool send_to_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t unit,
-                                 const Load& load) const {
+  ONSTREAM_EITHER bool send_to_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t unit,
+                                   const Load& load) const {
     ONSTREAM_UNROLL
     for (int k = 0; k < kRanks; ++k) {
       const std::uint32_t peer = static_cast<std::uint32_t>(k);
@@ -93,8 +93,8 @@ struct LineWork {
     return true;
   }
   template <int kRanks, int kBytes, class Group>
-  ONSTREAM_BODY bool receive_from_all(const Group& group, Session<Group>& session, const Line* slots,
-                                      std::uint64_t unit, Arriving<kBytes> (&arriving)[kRanks]) const {
+  ONSTREAM_EITHER bool receive_from_all(const Group& group, Session<Group>& session, const Line* slots,
+                                        std::uint64_t unit, Arriving<kBytes> (&arriving)[kRanks]) const {
     const auto awaited = [&](std::uint32_t peer) { return peer != view.rank; };
     return await_packs(group, session, slots, 0, unit, awaited, arriving);
   }
@@ -102,9 +102,9 @@ struct LineWork {
  private:
   // Waits for one unit of those of kCount ranks, from `first` on, that awaited(peer) names; `slots` is the first's.
   template <int kCount, int kBytes, class Group, class Awaited>
-  ONSTREAM_BODY bool await_packs(const Group& group, Session<Group>& session, const Line* slots, std::uint32_t first,
-                                 std::uint64_t unit, const Awaited& awaited,
-                                 Arriving<kBytes> (&arriving)[kCount]) const {
+  ONSTREAM_EITHER bool await_packs(const Group& group, Session<Group>& session, const Line* slots, std::uint32_t first,
+                                   std::uint64_t unit, const Awaited& awaited,
+                                   Arriving<kBytes> (&arriving)[kCount]) const {
     const auto missing = [&] {
       ONSTREAM_UNROLL
       for (int k = 0; k < kCount; ++k) {
@@ -125,26 +125,31 @@ struct LineWork {
 
 template <class Rule>
 struct ReduceLines : LineWork {
-  static constexpr int kUnit = sizeof(typename Rule::Element) == 16 ? 16 : 8;
+  static constexpr int kUnit = line_pack_for(sizeof(typename Rule::Element));
   using Sum = Accumulator<Rule, kUnit>;
+  static constexpr int kData = Sum::kData;
+  // Ranks whose packs stay in registers.
+  static constexpr int kTogether = kUnit >= 16 * kAtOnce ? 1 : kUnit > 16 ? 16 * kAtOnce / kUnit : kAtOnce;
 
-  ReduceOp op = ReduceOp::sum;
+  typename Sum::Op op = {};
   std::uint64_t adds = 0;  // the ranks whose data this rank's result is of
   Factor factor = 0;
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  ONSTREAM_EITHER void operator()(const Group& group) const {
     (*this)(group, prepare(group));
   }
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+  ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {kind, bytes, signature});
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
-    const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
+    const std::uint64_t units = (bytes + kData - 1) / kData;
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
     const bool everyone = flow == Flow::all;
-    if (everyone && in_stride == 0 && view.size <= 4) {
+    if constexpr (kTogether < kAtOnce) {
+      run(group, session, held, begin, step, units);
+    } else if (everyone && in_stride == 0 && view.size <= 4) {
       if (view.size == 2) {
         run_all<2>(group, session, held, begin, step, units);
       } else if (view.size == 4) {
@@ -162,17 +167,18 @@ struct ReduceLines : LineWork {
 
  private:
   template <class Group>
-  ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
-    const std::uint64_t place = unit * kUnit;
-    Pack<kUnit> pack = load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
-    if (op == ReduceOp::premulsum) pack = Sum::scaled(pack, factor);
-    return pack;
+  ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
+    const std::uint64_t place = unit * kData;
+    const std::uint64_t left = Sum::within(bytes - place);
+    Pack<kUnit> pack = load_pack<Group, kUnit>(input + in_stride * peer + place, left, grain);
+    if (Sum::scales(op)) pack = Sum::scaled(pack, factor);
+    return Sum::filled(pack, left);
   }
 
   // An all_reduce.
   template <int kRanks, class Group>
-  ONSTREAM_BODY void run_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
-                             std::uint64_t step, std::uint64_t units) const {
+  ONSTREAM_EITHER void run_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
+                               std::uint64_t step, std::uint64_t units) const {
     Pack<kUnit> own{};
     if (begin < units) own = load<Group>(begin, 0);
     if (session.failed()) return;
@@ -201,8 +207,8 @@ struct ReduceLines : LineWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
-                         std::uint64_t step, std::uint64_t units) const {
+  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
+                           std::uint64_t step, std::uint64_t units) const {
     if (session.failed()) return;
     if (flow != Flow::all) session.announce();
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
@@ -215,7 +221,7 @@ struct ReduceLines : LineWork {
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
       Sum sum;
       bool begun = false;
-      for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+      for (std::uint32_t first = 0; first < view.size; first += kTogether) {
         const auto add = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
           if (!has(adds, peer)) return;
           const Pack<kUnit> pack = peer == view.rank ? load<Group>(unit, peer) : arrived.pack();
@@ -226,15 +232,15 @@ struct ReduceLines : LineWork {
             begun = true;
           }
         };
-        if (!this->template receive<kUnit>(group, session, here, first, from, unit, add)) return;
+        if (!this->template receive<kUnit, kTogether>(group, session, here, first, from, unit, add)) return;
       }
       if (begun) store(group, unit, sum.finish(op, view.size));
     }
   }
 
   template <class Group>
-  ONSTREAM_BODY void store(const Group&, std::uint64_t unit, const Pack<kUnit>& pack) const {
-    store_pack<Group, kUnit>(output + unit * kUnit, pack, bytes - unit * kUnit, grain);
+  ONSTREAM_EITHER void store(const Group&, std::uint64_t unit, const Pack<kUnit>& pack) const {
+    store_pack<Group, kUnit>(output + unit * kData, pack, Sum::within(bytes - unit * kData), grain);
   }
 };
 
@@ -245,12 +251,12 @@ struct TradeLines : LineWork {
   std::uint32_t keeps = 0;       // not 0: this rank's own data goes to its own output too
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  ONSTREAM_EITHER void operator()(const Group& group) const {
     (*this)(group, prepare(group));
   }
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+  ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {kind, bytes, signature});
     if (flow == Flow::all && view.size == 2) {
       run_all<2>(group, session, held);
@@ -266,10 +272,10 @@ struct TradeLines : LineWork {
 
  private:
   // Nothing to move is still told (a barrier).
-  ONSTREAM_BODY std::uint64_t units() const { return bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit; }
+  ONSTREAM_EITHER std::uint64_t units() const { return bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit; }
 
   template <class Group>
-  ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
+  ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
     const std::uint64_t place = unit * kUnit;
     if (bytes == 0) return {};
     return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
@@ -277,7 +283,7 @@ struct TradeLines : LineWork {
 
   // all_gather, all_to_all, barrier.
   template <int kRanks, class Group>
-  ONSTREAM_BODY void run_all(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_EITHER void run_all(const Group& group, Session<Group>& session, const Held& held) const {
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
     Pack<kUnit> mine[kRanks];  // for each rank
@@ -312,7 +318,7 @@ struct TradeLines : LineWork {
 
   // Whatever the flow.
   template <class Group>
-  ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held) const {
     if (session.failed()) return;
     if (flow != Flow::all) session.announce();
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
@@ -343,7 +349,7 @@ struct TradeLines : LineWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY void store(std::uint64_t unit, std::uint32_t peer, const Pack<kUnit>& pack) const {
+  ONSTREAM_EITHER void store(std::uint64_t unit, std::uint32_t peer, const Pack<kUnit>& pack) const {
     if (bytes == 0) return;
     const std::uint64_t place = unit * kUnit;
     store_pack<Group, kUnit>(output + out_stride * peer + place, pack, bytes - place, grain);

@@ -24,13 +24,13 @@ struct Whereabouts {
 template <class Group>
 class Meeting {
  public:
-  ONSTREAM_BODY Meeting(const Group& group, const View& view, Session<Group>& session)
+  ONSTREAM_EITHER Meeting(const Group& group, const View& view, Session<Group>& session)
       : group_(group), view_(view), session_(session) {}
 
   // All threads. `mine[peer]` is for that peer, and counts where `direct` says that each can address this rank's
   // buffers. False: failed.
   template <class Mine>
-  ONSTREAM_BODY bool open(const Mine& mine, std::uint64_t factor, bool direct) {
+  ONSTREAM_EITHER bool open(const Mine& mine, std::uint64_t factor, bool direct) {
     const std::uint64_t signature = session_.signature();
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
@@ -72,15 +72,15 @@ class Meeting {
   }
 
   // Whether every rank can address every buffer. The same on all ranks.
-  ONSTREAM_BODY bool direct() const { return direct_; }
+  ONSTREAM_EITHER bool direct() const { return direct_; }
 
   // What another rank posted.
-  ONSTREAM_BODY std::uint64_t posted(std::uint32_t peer, PostLine line) const {
+  ONSTREAM_EITHER std::uint64_t posted(std::uint32_t peer, PostLine line) const {
     return line_data(group_.load_line(session_.post(view_.parts[view_.rank], peer) + static_cast<int>(line)));
   }
 
   // Its place in the stage of a rank.
-  ONSTREAM_BODY std::uint64_t stage(std::uint32_t rank) const { return view_.parts[rank] + view_.places.stage; }
+  ONSTREAM_EITHER std::uint64_t stage(std::uint32_t rank) const { return view_.parts[rank] + view_.places.stage; }
 
  private:
   const Group& group_;

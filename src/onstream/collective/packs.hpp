@@ -17,7 +17,7 @@ ONSTREAM_BOTH std::uint32_t grain_of(std::uint64_t addresses_and_lengths) {
 }
 
 template <class Word>
-ONSTREAM_BODY std::uint64_t gather_words(const std::byte* from, std::uint32_t bytes) {
+ONSTREAM_EITHER std::uint64_t gather_words(const std::byte* from, std::uint32_t bytes) {
   std::uint64_t data = 0;
   for (std::uint32_t b = 0; b < bytes; b += sizeof(Word)) {
     data |= static_cast<std::uint64_t>(*reinterpret_cast<const Word*>(from + b)) << (8 * b);
@@ -25,20 +25,20 @@ ONSTREAM_BODY std::uint64_t gather_words(const std::byte* from, std::uint32_t by
   return data;
 }
 template <class Word>
-ONSTREAM_BODY void scatter_words(std::byte* to, std::uint64_t data, std::uint32_t bytes) {
+ONSTREAM_EITHER void scatter_words(std::byte* to, std::uint64_t data, std::uint32_t bytes) {
   for (std::uint32_t b = 0; b < bytes; b += sizeof(Word)) {
     *reinterpret_cast<Word*>(to + b) = static_cast<Word>(data >> (8 * b));
   }
 }
 
 // Up to 8 bytes, in the widest pieces that both the grain and the length allow.
-ONSTREAM_CALL std::uint64_t gather_pieces(const std::byte* from, std::uint32_t bytes, std::uint32_t grain) {
+ONSTREAM_EITHER_CALL std::uint64_t gather_pieces(const std::byte* from, std::uint32_t bytes, std::uint32_t grain) {
   grain = grain_of(grain | bytes);
   if (grain >= 4) return gather_words<std::uint32_t>(from, bytes);
   if (grain == 2) return gather_words<std::uint16_t>(from, bytes);
   return gather_words<std::uint8_t>(from, bytes);
 }
-ONSTREAM_CALL void scatter_pieces(std::byte* to, std::uint64_t data, std::uint32_t bytes, std::uint32_t grain) {
+ONSTREAM_EITHER_CALL void scatter_pieces(std::byte* to, std::uint64_t data, std::uint32_t bytes, std::uint32_t grain) {
   grain = grain_of(grain | bytes);
   if (grain >= 4) return scatter_words<std::uint32_t>(to, data, bytes);
   if (grain == 2) return scatter_words<std::uint16_t>(to, data, bytes);
@@ -47,7 +47,7 @@ ONSTREAM_CALL void scatter_pieces(std::byte* to, std::uint64_t data, std::uint32
 
 // A whole pack of 16 bytes by accesses of a Word, at whose alignment it lies; on a GPU.
 template <class Word>
-ONSTREAM_BODY Pack<16> load_words(const Pack<16>* from) {
+ONSTREAM_EITHER Pack<16> load_words(const Pack<16>* from) {
   if constexpr (sizeof(Word) == 16) {
     return *from;
   } else {
@@ -59,7 +59,7 @@ ONSTREAM_BODY Pack<16> load_words(const Pack<16>* from) {
   }
 }
 template <class Word>
-ONSTREAM_BODY void store_words(Pack<16>* to, const Pack<16>& pack) {
+ONSTREAM_EITHER void store_words(Pack<16>* to, const Pack<16>& pack) {
   if constexpr (sizeof(Word) == 16) {
     *to = pack;
   } else {
@@ -71,7 +71,7 @@ ONSTREAM_BODY void store_words(Pack<16>* to, const Pack<16>& pack) {
 
 // What is beyond `left` bytes is zero.
 template <class Group, int kBytes>
-ONSTREAM_BODY Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t grain) {
+ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t grain) {
   Pack<kBytes> pack;
   if constexpr (kSerial<Group>) {
     if (left >= kBytes) {
@@ -81,7 +81,6 @@ ONSTREAM_BODY Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, 
       if (left > 0) std::memcpy(&pack, from, left);
     }
   } else {
-    static_assert(kBytes == 8 || kBytes == 16);
     if (kBytes == 16 && grain == 16 && left >= 16) {
       return *reinterpret_cast<const Pack<kBytes>*>(from);
     }
@@ -100,7 +99,7 @@ ONSTREAM_BODY Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, 
 }
 
 template <class Group, int kBytes>
-ONSTREAM_BODY void store_pack(std::byte* to, const Pack<kBytes>& pack, std::uint64_t left, std::uint32_t grain) {
+ONSTREAM_EITHER void store_pack(std::byte* to, const Pack<kBytes>& pack, std::uint64_t left, std::uint32_t grain) {
   if constexpr (kSerial<Group>) {
     std::memcpy(to, &pack, left < kBytes ? left : kBytes);
   } else {
@@ -124,8 +123,8 @@ ONSTREAM_BODY void store_pack(std::byte* to, const Pack<kBytes>& pack, std::uint
 // --- as lines: a pack of kBytes is kBytes / 8 lines in a row ---
 
 template <class Group, int kBytes>
-ONSTREAM_BODY void send_pack(const Group& group, Line* slot, std::uint64_t unit, const Pack<kBytes>& pack,
-                             const Flag& flag) {
+ONSTREAM_EITHER void send_pack(const Group& group, Line* slot, std::uint64_t unit, const Pack<kBytes>& pack,
+                               const Flag& flag) {
   constexpr int kLines = kBytes / 8;
   ONSTREAM_UNROLL
   for (int i = 0; i < kLines; ++i) group.store_line(slot + unit * kLines + i, flag_line(pack.words[i], flag));
@@ -138,17 +137,17 @@ struct Arriving {
   Line lines[kLines];
 
   template <class Group>
-  ONSTREAM_BODY void look(const Group& group, const Line* slot, std::uint64_t unit) {
+  ONSTREAM_EITHER void look(const Group& group, const Line* slot, std::uint64_t unit) {
     ONSTREAM_UNROLL
     for (int i = 0; i < kLines; ++i) lines[i] = group.load_line(slot + unit * kLines + i);
   }
-  ONSTREAM_BODY bool is_here(const Flag& flag) const {
+  ONSTREAM_EITHER bool is_here(const Flag& flag) const {
     bool here = true;
     ONSTREAM_UNROLL
     for (int i = 0; i < kLines; ++i) here = here && has_flag(lines[i], flag);
     return here;
   }
-  ONSTREAM_BODY Pack<kBytes> pack() const {
+  ONSTREAM_EITHER Pack<kBytes> pack() const {
     Pack<kBytes> pack;
     ONSTREAM_UNROLL
     for (int i = 0; i < kLines; ++i) pack.words[i] = line_data(lines[i]);

@@ -171,18 +171,45 @@ ONSTREAM_RULE(int32_int32, LocatedRule<std::int32_t, std::int32_t>)
 ONSTREAM_RULE(int64_int64, LocatedRule<std::int64_t, std::int64_t>)
 #undef ONSTREAM_RULE
 
-// Reduces packs of kBytes, one after the other, in the order in which they are given.
+// Whole elements in packs of kBytes, which they need not fill.
+template <class T, int kBytes>
+struct PackOf {
+  static constexpr int kCount = kBytes / static_cast<int>(sizeof(T));
+  static_assert(kCount > 0, "a pack holds whole elements");
+  static constexpr int kData = kCount * static_cast<int>(sizeof(T));  // bytes of a pack that are elements
+
+  // Of the bytes that are left from a pack's place on, those that belong to the pack.
+  ONSTREAM_EITHER static std::uint64_t within(std::uint64_t left) {
+    if constexpr (kData == kBytes) {
+      return left;
+    } else {
+      return left < kData ? left : kData;
+    }
+  }
+};
+
+// The pack that goes as lines for elements of so many bytes, and the one that is summed at once otherwise.
+constexpr int line_pack_for(std::size_t bytes) { return bytes <= 8 ? 8 : static_cast<int>((bytes + 7) / 8 * 8); }
+constexpr int bulk_pack_for(std::size_t bytes) { return bytes <= 16 ? 16 : line_pack_for(bytes); }
+// The least common multiple with 16.
+constexpr std::uint64_t deal_for(std::uint64_t bytes) {
+  const std::uint64_t all = bytes | 16;
+  return bytes / (all & (0 - all)) * 16;
+}
+
+// Reduces packs of kBytes, one after the other, in the order in which they are given. There is another one for a
+// user's own reduction (own_rule.hpp); the bodies are written against what both have.
 template <class Rule, int kBytes>
-class Accumulator {
+class Accumulator : public PackOf<typename Rule::Element, kBytes> {
  public:
+  using Op = ReduceOp;
   using Element = typename Rule::Element;
   using Wide = typename Rule::Wide;
-  static constexpr int kCount = kBytes / static_cast<int>(sizeof(Element));
-  static_assert(kCount > 0, "a pack holds whole elements");
+  using PackOf<Element, kBytes>::kCount;
 
   // Packs in registers, or where they lie: of any alignment on the host.
-  ONSTREAM_BODY void start(const Pack<kBytes>& pack) { start(reinterpret_cast<const std::byte*>(&pack)); }
-  ONSTREAM_BODY void start(const std::byte* in) {
+  ONSTREAM_EITHER void start(const Pack<kBytes>& pack) { start(reinterpret_cast<const std::byte*>(&pack)); }
+  ONSTREAM_EITHER void start(const std::byte* in) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kCount; ++k) values_[k] = Rule::widen(element(in, k));
   }
@@ -190,26 +217,31 @@ class Accumulator {
   // A GPU's kernel has these in many places, so that what is no plain sum of few elements is a function there: the code
   // of one type would be half a megabyte else, and the first trip through code comes from far away.
   static constexpr bool kAddsInPlace = sizeof(Element) > 1 && requires(Wide a) { Rule::sum(a, a); };
-  ONSTREAM_BODY static bool sums(ReduceOp op) {
+  ONSTREAM_EITHER static bool sums(ReduceOp op) {
     return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premulsum;
   }
-  ONSTREAM_BODY void take(ReduceOp op, const Pack<kBytes>& pack) {
+  ONSTREAM_EITHER void take(ReduceOp op, const Pack<kBytes>& pack) {
 #if defined(__CUDA_ARCH__)
     if constexpr (kAddsInPlace) {
-      if (sums(op)) return add(pack);
+      if (sums(op)) return add(op, pack);
     }
     *this = taken(op, *this, pack);
 #else
     take(op, reinterpret_cast<const std::byte*>(&pack));
 #endif
   }
+  ONSTREAM_EITHER static bool scales(ReduceOp op) { return op == ReduceOp::premulsum; }
+  // What is behind the last element may be anything.
+  ONSTREAM_EITHER static Pack<kBytes> filled(const Pack<kBytes>& pack, std::uint64_t) { return pack; }
+  static constexpr bool kTakesAnything = true;  // also what no rank gave
+
   // A plain sum; only where kAddsInPlace.
-  ONSTREAM_BODY void add(const Pack<kBytes>& pack) {
+  ONSTREAM_EITHER void add(ReduceOp, const Pack<kBytes>& pack) {
     if constexpr (kAddsInPlace) {
       each(reinterpret_cast<const std::byte*>(&pack), [](Wide a, Wide b) { return Rule::sum(a, b); });
     }
   }
-  ONSTREAM_BODY void take(ReduceOp op, const std::byte* in) {
+  ONSTREAM_EITHER void take(ReduceOp op, const std::byte* in) {
     if constexpr (requires(Wide a) { Rule::minloc(a, a); }) {
       if (op == ReduceOp::minloc) {
         each(in, [](Wide a, Wide b) { return Rule::minloc(a, b); });
@@ -234,13 +266,13 @@ class Accumulator {
   }
 
   // The result for so many ranks.
-  ONSTREAM_BODY Pack<kBytes> finish(ReduceOp op, std::uint32_t ranks) const {
+  ONSTREAM_EITHER Pack<kBytes> finish(ReduceOp op, std::uint32_t ranks) const {
     if (op == ReduceOp::avg || sizeof(Element) == 1) return finished(op, *this, ranks);
     return narrowed();
   }
 
   // What a rank's own input is before anybody adds it (premulsum).
-  ONSTREAM_CALL static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
+  ONSTREAM_EITHER_CALL static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
     if constexpr (requires(Element e) { Rule::scaled(e, factor); }) {
       Pack<kBytes> out;
       ONSTREAM_UNROLL
@@ -255,19 +287,19 @@ class Accumulator {
   }
 
  private:
-  ONSTREAM_BODY static Element element(const std::byte* bytes, int k) {
+  ONSTREAM_EITHER static Element element(const std::byte* bytes, int k) {
     Element value;
     __builtin_memcpy(&value, bytes + k * static_cast<int>(sizeof(Element)), sizeof(Element));
     return value;
   }
-  ONSTREAM_BODY static void put(std::byte* bytes, int k, const Element& value) {
+  ONSTREAM_EITHER static void put(std::byte* bytes, int k, const Element& value) {
     __builtin_memcpy(bytes + k * static_cast<int>(sizeof(Element)), &value, sizeof(Element));
   }
-  ONSTREAM_CALL static Accumulator taken(ReduceOp op, Accumulator sum, Pack<kBytes> pack) {
+  ONSTREAM_EITHER_CALL static Accumulator taken(ReduceOp op, Accumulator sum, Pack<kBytes> pack) {
     sum.take(op, reinterpret_cast<const std::byte*>(&pack));
     return sum;
   }
-  ONSTREAM_CALL static Pack<kBytes> finished(ReduceOp op, Accumulator sum, std::uint32_t ranks) {
+  ONSTREAM_EITHER_CALL static Pack<kBytes> finished(ReduceOp op, Accumulator sum, std::uint32_t ranks) {
     if constexpr (requires(Wide a) { Rule::average(a, 1u); }) {
       if (op == ReduceOp::avg) {
         ONSTREAM_UNROLL
@@ -276,7 +308,7 @@ class Accumulator {
     }
     return sum.narrowed();
   }
-  ONSTREAM_BODY Pack<kBytes> narrowed() const {
+  ONSTREAM_EITHER Pack<kBytes> narrowed() const {
     Pack<kBytes> pack;
     auto* const out = reinterpret_cast<std::byte*>(&pack);
     ONSTREAM_UNROLL
@@ -284,7 +316,7 @@ class Accumulator {
     return pack;
   }
   template <class Combine>
-  ONSTREAM_BODY void each(const std::byte* in, const Combine& combine) {
+  ONSTREAM_EITHER void each(const std::byte* in, const Combine& combine) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kCount; ++k) values_[k] = combine(values_[k], Rule::widen(element(in, k)));
   }

@@ -17,7 +17,7 @@ class Session {
   // Whether everybody hears from everybody in this collective, see view.hpp.
   enum class Hears { everyone, some };
 
-  ONSTREAM_BODY Session(const Group& group, const View& view, const Name& name)
+  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name)
       : group_(group), view_(view), name_(name) {
     const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
     word_ = turn.low;
@@ -27,28 +27,28 @@ class Session {
     if (watches()) running_ = group.exchange(&view.state->running, 1);
   }
 
-  ONSTREAM_BODY bool failed() const { return failed_; }
-  ONSTREAM_BODY std::uint64_t epoch() const { return (word_ % kHistory >> 1) + 1; }
+  ONSTREAM_EITHER bool failed() const { return failed_; }
+  ONSTREAM_EITHER std::uint64_t epoch() const { return (word_ % kHistory >> 1) + 1; }
   // Of the call, and of all before it on this channel.
-  ONSTREAM_BODY std::uint64_t signature() const { return signature_; }
-  ONSTREAM_BODY Flag flag() const { return flag_of(epoch(), signature_); }
-  ONSTREAM_BODY std::uint32_t epoch_flag() const { return flag_of(epoch()); }  // of posts, which all calls read
-  ONSTREAM_BODY std::uint64_t parity() const { return epoch() & 1; }
+  ONSTREAM_EITHER std::uint64_t signature() const { return signature_; }
+  ONSTREAM_EITHER Flag flag() const { return flag_of(epoch(), signature_); }
+  ONSTREAM_EITHER std::uint32_t epoch_flag() const { return flag_of(epoch()); }  // of posts, which all calls read
+  ONSTREAM_EITHER std::uint64_t parity() const { return epoch() & 1; }
 
   // The slot in `part` that rank `from` writes.
-  ONSTREAM_BODY Line* slot(std::uint64_t part, std::uint32_t from) const {
+  ONSTREAM_EITHER Line* slot(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part) + (parity() * view_.size + from) * view_.slot_lines;
   }
   // From the slot of one rank to that of the k-th after it, in lines.
-  ONSTREAM_BODY std::uint64_t distance(int k) const {
+  ONSTREAM_EITHER std::uint64_t distance(int k) const {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.slot_lines;
   }
-  ONSTREAM_BODY Line* post(std::uint64_t part, std::uint32_t from) const {
+  ONSTREAM_EITHER Line* post(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
   }
 
   // For collectives in which some hear from some only: tells all ranks that this one has started.
-  ONSTREAM_BODY void announce() const {
+  ONSTREAM_EITHER void announce() const {
     if (group_.block() != 0) return;
     for (std::uint32_t peer = group_.rank(); peer < view_.size; peer += group_.size()) {
       if (peer != view_.rank) announce_to(view_.parts[peer], view_.rank);
@@ -56,7 +56,7 @@ class Session {
   }
 
   // The same for one other, who keeps it under number `index`.
-  ONSTREAM_BODY void announce_to(std::uint64_t part, std::uint32_t index) const {
+  ONSTREAM_EITHER void announce_to(std::uint64_t part, std::uint32_t index) const {
     auto* word = reinterpret_cast<std::uint64_t*>(part + view_.places.started) + index;
     if constexpr (kSerial<Group>) {
       group_.store_release(word, mark());  // pairs with may_write
@@ -66,8 +66,8 @@ class Session {
   }
 
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
-  ONSTREAM_BODY bool may_write(std::uint32_t peer) { return (word_ & 1) != 0 || epoch() == 1 || await_start(peer); }
-  ONSTREAM_BODY bool await_start(std::uint32_t peer) {
+  ONSTREAM_EITHER bool may_write(std::uint32_t peer) { return (word_ & 1) != 0 || epoch() == 1 || await_start(peer); }
+  ONSTREAM_EITHER bool await_start(std::uint32_t peer) {
     const bool good = await_start_of(*this, peer);
     failed_ = failed_ || !good;
     return good;
@@ -75,7 +75,7 @@ class Session {
 
   // Waits in the calling thread alone for what `peer` does. False: the world has failed, and so has this collective.
   template <class Ready>
-  ONSTREAM_BODY bool await(std::uint32_t peer, const Ready& ready) {
+  ONSTREAM_EITHER bool await(std::uint32_t peer, const Ready& ready) {
     const auto word = [&] { return word_about(*this, peer); };
     const Status status = wait_on(group_, view_.wait, word, ready);
     if (status == Status::ok) return true;
@@ -85,7 +85,7 @@ class Session {
 
   // The same for several at once; missing() says which ranks' doing is missing, as a set.
   template <class Missing>
-  ONSTREAM_BODY bool await_all(const Missing& missing) {
+  ONSTREAM_EITHER bool await_all(const Missing& missing) {
     std::uint64_t absent = 0;
     const auto word = [&] { return words_of_all(*this, absent); };
     const auto ready = [&] {
@@ -100,13 +100,13 @@ class Session {
   }
 
   // All threads: `peer` calls another collective. False, for the caller to return.
-  ONSTREAM_BODY bool differ(std::uint32_t peer) {
+  ONSTREAM_EITHER bool differ(std::uint32_t peer) {
     give_up(Status::misused, peer);
     return false;
   }
 
   // The calling thread alone: the other end of an edge gives another number of bytes.
-  ONSTREAM_BODY void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
+  ONSTREAM_EITHER void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
     Fault fault = fault_about(peer);
     fault.lane = kEdgeFault;
     fault.bytes = mine;
@@ -116,22 +116,22 @@ class Session {
   }
 
   // All threads: whether any of them failed.
-  ONSTREAM_BODY bool agree() {
+  ONSTREAM_EITHER bool agree() {
     if constexpr (!kSerial<Group>) failed_ = group_.sync_or(failed_);
     return !failed_;
   }
 
   // All threads: this block of every rank has come here, and what it stored before is seen behind. False: failed.
-  ONSTREAM_BODY bool meet() { return meet(below(view_.size) & ~only(view_.rank)); }
+  ONSTREAM_EITHER bool meet() { return meet(below(view_.size) & ~only(view_.rank)); }
 
   // The same of some ranks, which meet this one. All ranks of the collective meet equally often.
-  ONSTREAM_BODY bool meet(std::uint64_t peers) {
+  ONSTREAM_EITHER bool meet(std::uint64_t peers) {
     failed_ = !meet_of(*this, peers);
     return !failed_;
   }
 
   // All threads, last.
-  ONSTREAM_BODY void end(Hears hears) {
+  ONSTREAM_EITHER void end(Hears hears) {
     if (watches() && running_ != 0) report_overlap(*this);
     const std::uint64_t past = epoch() % kCleanEvery;
     if (past < 2 && epoch() >= kCleanEvery) clean(*this);
@@ -147,22 +147,22 @@ class Session {
 
  private:
   // The thread that looks whether another collective of the channel runs.
-  ONSTREAM_BODY bool watches() const { return group_.block() == 0 && group_.rank() == group_.size() - 1; }
+  ONSTREAM_EITHER bool watches() const { return group_.block() == 0 && group_.rank() == group_.size() - 1; }
 
-  ONSTREAM_BODY std::uint64_t* words_of(std::uint32_t rank) const {
+  ONSTREAM_EITHER std::uint64_t* words_of(std::uint32_t rank) const {
     return reinterpret_cast<std::uint64_t*>(view_.parts[rank] + view_.places.words) + group_.block() * view_.size;
   }
 
-  ONSTREAM_BODY std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature_); }
+  ONSTREAM_EITHER std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature_); }
 
-  ONSTREAM_CALL static bool await_start_of(Session self, std::uint32_t peer) {
+  ONSTREAM_EITHER_CALL static bool await_start_of(Session self, std::uint32_t peer) {
     const View& view = self.view_;
     const auto* started = reinterpret_cast<const std::uint64_t*>(view.parts[view.rank] + view.places.started) + peer;
     const std::uint64_t before = (self.epoch() - 1) << 32;
     return self.await(peer, [&] { return reached(self.group_.load_acquire(started), before); });
   }
 
-  ONSTREAM_CALL static bool meet_of(Session self, std::uint64_t peers) {
+  ONSTREAM_EITHER_CALL static bool meet_of(Session self, std::uint64_t peers) {
     const Group& group = self.group_;
     const View& view = self.view_;
     group.sync();
@@ -182,13 +182,13 @@ class Session {
 
   // What a waiting thread finds when it looks up: the peer's abort word; a peer that calls something else ends the wait
   // too.
-  ONSTREAM_CALL static std::uint64_t word_about(Session self, std::uint32_t peer) {
+  ONSTREAM_EITHER_CALL static std::uint64_t word_about(Session self, std::uint32_t peer) {
     const std::uint64_t word = word_of_peer(self.group_, self.view_.wait, self.view_.worlds[peer]);
     return calls_another(self, peer) ? word | kWorldFailed : word;
   }
 
   // What it finds of a set of ranks together.
-  ONSTREAM_CALL static std::uint64_t words_of_all(Session self, std::uint64_t ranks) {
+  ONSTREAM_EITHER_CALL static std::uint64_t words_of_all(Session self, std::uint64_t ranks) {
     std::uint64_t bits = 0;
     for (std::uint32_t peer = 0; peer < self.view_.size; ++peer) {
       if (has(ranks, peer)) bits |= word_about(self, peer);
@@ -197,7 +197,7 @@ class Session {
   }
 
   // Whether `peer` calls another collective as this one's number: what it sent, posted or announced here says so.
-  ONSTREAM_CALL static bool calls_another(Session self, std::uint32_t peer) {
+  ONSTREAM_EITHER_CALL static bool calls_another(Session self, std::uint32_t peer) {
     const Group& group = self.group_;
     const std::uint64_t here = self.view_.parts[self.view_.rank];
     if (is_other_call(group.load_line(self.slot(here, peer)), self.flag())) return true;
@@ -209,7 +209,7 @@ class Session {
   }
 
   // Blames the first of these ranks that calls something else, or the first.
-  ONSTREAM_CALL static void give_up_among(Session self, Status status, std::uint64_t absent) {
+  ONSTREAM_EITHER_CALL static void give_up_among(Session self, Status status, std::uint64_t absent) {
     std::uint32_t first = self.view_.size;
     for (std::uint32_t peer = self.view_.size; peer-- > 0;) {
       if (has(absent, peer)) first = peer;
@@ -220,16 +220,16 @@ class Session {
     self.give_up(status, first);
   }
 
-  ONSTREAM_BODY void give_up(Status status, std::uint32_t peer) {
+  ONSTREAM_EITHER void give_up(Status status, std::uint32_t peer) {
     failed_ = true;
     blame(*this, status, peer);
   }
-  ONSTREAM_CALL static void blame(Session self, Status status, std::uint32_t peer) {
+  ONSTREAM_EITHER_CALL static void blame(Session self, Status status, std::uint32_t peer) {
     if (calls_another(self, peer)) status = Status::misused;
     speak(self, status, self.fault_about(peer));
   }
 
-  ONSTREAM_BODY Fault fault_about(std::uint32_t peer) const {
+  ONSTREAM_EITHER Fault fault_about(std::uint32_t peer) const {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(name_.kind);
     fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(view_.worlds[peer]));
@@ -240,13 +240,13 @@ class Session {
   }
 
   // One thread of the grid speaks for all.
-  ONSTREAM_CALL static void speak(Session self, Status status, const Fault& fault) {
+  ONSTREAM_EITHER_CALL static void speak(Session self, Status status, const Fault& fault) {
     self.fail_channel();
     if (self.group_.exchange(&self.view_.state->cleaned, kSpoken) == kSpoken) return;
     report(self.group_, self.view_.wait, status, fault);
   }
 
-  ONSTREAM_CALL static void report_overlap(Session self) {
+  ONSTREAM_EITHER_CALL static void report_overlap(Session self) {
     self.fail_channel();
     Fault fault;
     fault.op = static_cast<std::uint64_t>(self.name_.kind);
@@ -257,12 +257,12 @@ class Session {
     report(self.group_, self.view_.wait, Status::misused, fault);
   }
 
-  ONSTREAM_BODY void fail_channel() const {
+  ONSTREAM_EITHER void fail_channel() const {
     for (Turn& turn : view_.state->turns) group_.store_relaxed(&turn.failed, 1);
   }
 
   // The last block to come here clears the slots and posts of this parity.
-  ONSTREAM_CALL static void clean(Session self) {
+  ONSTREAM_EITHER_CALL static void clean(Session self) {
     const Group& group = self.group_;
     const View& view = self.view_;
     group.sync();

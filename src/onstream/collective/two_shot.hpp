@@ -11,26 +11,21 @@ namespace onstream::collective {
 
 template <class Rule>
 struct TwoShotLines : LineWork {
-  static constexpr int kUnit = sizeof(typename Rule::Element) == 16 ? 16 : 8;
+  static constexpr int kUnit = line_pack_for(sizeof(typename Rule::Element));
   static constexpr std::uint64_t kUnitLines = kUnit / 8;
   using Sum = Accumulator<Rule, kUnit>;
+  static constexpr int kData = Sum::kData;
 
-  ReduceOp op = ReduceOp::sum;
+  typename Sum::Op op = {};
   Factor factor = 0;
 
-  // Units of one part; the last parts may have less data.
-  static std::uint64_t part_units(std::uint64_t bytes, int size) {
-    const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
-    return (units + static_cast<std::uint64_t>(size) - 1) / static_cast<std::uint64_t>(size);
-  }
-
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group) const {
+  ONSTREAM_EITHER void operator()(const Group& group) const {
     (*this)(group, prepare(group));
   }
 
   template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+  ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {kind, bytes, signature});
     if (!session.failed()) run(group, session, held);
     session.end(Session<Group>::Hears::everyone);
@@ -38,10 +33,10 @@ struct TwoShotLines : LineWork {
 
  private:
   template <class Group>
-  ONSTREAM_BODY void run(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held) const {
     const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
     const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
-    const std::uint64_t units = (bytes + kUnit - 1) / kUnit;
+    const std::uint64_t units = (bytes + kData - 1) / kData;
     const std::uint64_t each = (units + view.size - 1) / view.size;
     const std::uint64_t back = view.slot_lines / 2;
     const std::uint64_t here = view.parts[view.rank];
@@ -52,10 +47,11 @@ struct TwoShotLines : LineWork {
     }
     for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {
       const Pack<kUnit> own = load<Group>(view.rank * each + unit);
+      const bool sums = Sum::kTakesAnything || (view.rank * each + unit) * kData < bytes;
       Sum sum;
       for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
         const auto add = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
-          if (peer >= view.size) return;
+          if (peer >= view.size || !sums) return;
           const Pack<kUnit> pack = peer == view.rank ? own : arrived.pack();
           if (peer == 0) {
             sum.start(pack);
@@ -65,7 +61,7 @@ struct TwoShotLines : LineWork {
         };
         if (!receive<kUnit>(group, session, here, first, others, unit, add)) return;
       }
-      const Pack<kUnit> result = sum.finish(op, view.size);
+      const Pack<kUnit> result = sums ? sum.finish(op, view.size) : own;
       send<kUnit>(group, session, held, others, unit + back / kUnitLines, [&](std::uint32_t) { return result; });
       store<Group>(view.rank * each + unit, result);
     }
@@ -80,16 +76,17 @@ struct TwoShotLines : LineWork {
   }
 
   template <class Group>
-  ONSTREAM_BODY Pack<kUnit> load(std::uint64_t unit) const {
-    const std::uint64_t place = unit * kUnit;
-    Pack<kUnit> pack = load_pack<Group, kUnit>(input + place, place < bytes ? bytes - place : 0, grain);
-    if (op == ReduceOp::premulsum) pack = Sum::scaled(pack, factor);
-    return pack;
+  ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit) const {
+    const std::uint64_t place = unit * kData;
+    const std::uint64_t left = place < bytes ? Sum::within(bytes - place) : 0;
+    Pack<kUnit> pack = load_pack<Group, kUnit>(input + place, left, grain);
+    if (Sum::scales(op)) pack = Sum::scaled(pack, factor);
+    return Sum::filled(pack, left);
   }
   template <class Group>
-  ONSTREAM_BODY void store(std::uint64_t unit, const Pack<kUnit>& pack) const {
-    const std::uint64_t place = unit * kUnit;
-    if (place < bytes) store_pack<Group, kUnit>(output + place, pack, bytes - place, grain);
+  ONSTREAM_EITHER void store(std::uint64_t unit, const Pack<kUnit>& pack) const {
+    const std::uint64_t place = unit * kData;
+    if (place < bytes) store_pack<Group, kUnit>(output + place, pack, Sum::within(bytes - place), grain);
   }
 };
 

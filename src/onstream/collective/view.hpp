@@ -131,7 +131,7 @@ ONSTREAM_BOTH std::uint64_t senders(Flow flow, std::uint32_t rank, std::uint32_t
 }
 
 // The 16 bits of history in a turn's word, where they get into both words of a flag.
-ONSTREAM_BODY std::uint64_t history_in_flags(std::uint64_t word) {
+ONSTREAM_EITHER std::uint64_t history_in_flags(std::uint64_t word) {
   constexpr std::uint64_t kCall = (1u << kFlagCallBits) - 2;
   return (word >> 47 & kCall) | (word >> 52 & kCall) << 32;
 }
@@ -143,10 +143,10 @@ struct Flag {
 };
 
 // Of any call of that epoch.
-ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) {
+ONSTREAM_EITHER std::uint32_t flag_of(std::uint64_t epoch) {
   return static_cast<std::uint32_t>(epoch) << kFlagCallBits | 1u;
 }
-ONSTREAM_BODY Flag flag_of(std::uint64_t epoch, std::uint64_t signature) {
+ONSTREAM_EITHER Flag flag_of(std::uint64_t epoch, std::uint64_t signature) {
   constexpr std::uint32_t kCall = (1u << kFlagCallBits) - 2;
   const std::uint32_t flag = flag_of(epoch);
   return {flag | (static_cast<std::uint32_t>(signature) & kCall),
@@ -155,16 +155,16 @@ ONSTREAM_BODY Flag flag_of(std::uint64_t epoch, std::uint64_t signature) {
 
 using onstream::flag_line;
 using onstream::has_flag;
-ONSTREAM_BODY Line flag_line(std::uint64_t data, const Flag& flag) {
+ONSTREAM_EITHER Line flag_line(std::uint64_t data, const Flag& flag) {
   return {static_cast<std::uint64_t>(flag.low) << 32 | (data & 0xffffffffu),
           static_cast<std::uint64_t>(flag.high) << 32 | (data >> 32)};
 }
-ONSTREAM_BODY bool has_flag(const Line& line, const Flag& flag) {
+ONSTREAM_EITHER bool has_flag(const Line& line, const Flag& flag) {
   return static_cast<std::uint32_t>(line.low >> 32) == flag.low &&
          static_cast<std::uint32_t>(line.high >> 32) == flag.high;
 }
 // Whether a word of the line was written in the same epoch by another call.
-ONSTREAM_BODY bool is_other_call(const Line& line, const Flag& mine) {
+ONSTREAM_EITHER bool is_other_call(const Line& line, const Flag& mine) {
   const auto differs = [](std::uint64_t word, std::uint32_t flag) {
     const auto there = static_cast<std::uint32_t>(word >> 32);
     return (there & 1) != 0 && there >> kFlagCallBits == flag >> kFlagCallBits && there != flag;
@@ -173,13 +173,13 @@ ONSTREAM_BODY bool is_other_call(const Line& line, const Flag& mine) {
 }
 
 // Counters only grow; the difference survives a wrap.
-ONSTREAM_BODY bool reached(std::uint64_t counter, std::uint64_t target) {
+ONSTREAM_EITHER bool reached(std::uint64_t counter, std::uint64_t target) {
   return static_cast<std::int64_t>(counter - target) >= 0;
 }
 
 // What a collective is called in faults, and what tells it from others.
 struct Name {
-  ONSTREAM_BODY Name(OpKind what, std::uint64_t how_much, std::uint64_t call)
+  ONSTREAM_EITHER Name(OpKind what, std::uint64_t how_much, std::uint64_t call)
       : kind(what), bytes(how_much), signature(call) {}
   OpKind kind;
   std::uint64_t bytes;

@@ -38,18 +38,31 @@
 #include "onstream/device/foreign.hpp"
 #include "onstream/device/interrupt.hpp"
 
+// ONSTREAM_EITHER and ONSTREAM_EITHER_CALL are BODY and CALL for what a file for nvcc may instantiate over both groups:
+// what is there of one of them alone is then called by functions for both sides, of which nvcc warns unless they stand
+// between ONSTREAM_EITHER_BEGIN and _END.
 #ifdef __CUDACC__
 #define ONSTREAM_BODY __device__ __forceinline__
 #define ONSTREAM_CALL __noinline__ __device__ inline  // what is large and used at several places, or rare
 #define ONSTREAM_BOTH __host__ __device__ inline
-#define ONSTREAM_UNROLL _Pragma("unroll")    // what a loop indexes stays in registers
-#define ONSTREAM_ROLLED _Pragma("unroll 1")  // rarely runs twice
+#define ONSTREAM_EITHER __host__ __device__ __forceinline__
+#define ONSTREAM_EITHER_CALL __noinline__ __host__ __device__ inline
+#define ONSTREAM_EITHER_BEGIN _Pragma("nv_diagnostic push") _Pragma("nv_diag_suppress 20011,20014")
+#define ONSTREAM_EITHER_END _Pragma("nv_diagnostic pop")
+#define ONSTREAM_UNROLL _Pragma("unroll")                                   // what a loop indexes stays in registers
+#define ONSTREAM_ROLLED _Pragma("unroll 1")                                 // rarely runs twice
+#define ONSTREAM_UNROLL_FEW_BYTES _Pragma("unroll (kBytes <= 32 ? 8 : 1)")  // over packs of kBytes
 #else
 #define ONSTREAM_BODY inline
 #define ONSTREAM_CALL inline
 #define ONSTREAM_BOTH inline
+#define ONSTREAM_EITHER inline
+#define ONSTREAM_EITHER_CALL inline
+#define ONSTREAM_EITHER_BEGIN
+#define ONSTREAM_EITHER_END
 #define ONSTREAM_UNROLL
 #define ONSTREAM_ROLLED
+#define ONSTREAM_UNROLL_FEW_BYTES
 #endif
 
 namespace onstream {

@@ -11,6 +11,7 @@
 #include "onstream/base/status.hpp"
 #include "onstream/device/group.hpp"
 
+ONSTREAM_EITHER_BEGIN
 namespace onstream {
 
 // What an op was doing when it failed. Lives in pinned host memory; written by a kernel, read by the host.
@@ -48,7 +49,7 @@ struct WaitView {
 
 // Leaves a fault for the host. Called by one thread.
 template <class Group>
-ONSTREAM_CALL void report(const Group& group, const WaitView& view, Status status, Fault fault) {
+ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Status status, Fault fault) {
   if (view.faults == nullptr) return;
   const std::uint64_t number = group.add(view.fault_count, 1);
   Fault* out = view.faults + number % kFaultSlots;
@@ -72,8 +73,8 @@ struct Patience {
 
 // All that a peer ever stored here came before the word that says it has left: one more look at the condition decides.
 template <class Group>
-ONSTREAM_CALL Patience look_up(const Group& group, const WaitView& view, std::uint64_t word, std::uint64_t start_ns,
-                               bool slept) {
+ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, std::uint64_t word,
+                                      std::uint64_t start_ns, bool slept) {
   constexpr std::uint64_t kLeft = 1;
   const std::uint64_t left = (word & kPeerLeft) != 0 ? kLeft : 0;
   if ((word & kWorldFailed) != 0 || (start_ns & left) != 0) return {Status::aborted, start_ns};
@@ -88,7 +89,7 @@ ONSTREAM_CALL Patience look_up(const Group& group, const WaitView& view, std::ui
 // which pause() slept. What is rare is not inlined: a kernel's first trip through its code comes from far away
 // (ARCHITECTURE.md).
 template <class Group, class Word, class Ready>
-ONSTREAM_BODY Status wait_on(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
+ONSTREAM_EITHER Status wait_on(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
   constexpr std::uint32_t kAbortEvery = 1024;
   Patience patience;
   bool slept = false;
@@ -105,26 +106,27 @@ ONSTREAM_BODY Status wait_on(const Group& group, const WaitView& view, const Wor
 // Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
 // For what the peer does whose abort word the view has.
 template <class Group, class Ready>
-ONSTREAM_BODY Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
+ONSTREAM_EITHER Status wait_until(const Group& group, const WaitView& view, const Ready& ready) {
   return wait_on(group, view, [&] { return group.load_relaxed(view.abort); }, ready);
 }
 
 // For what this rank's own work does: that the peer has left does not end it.
 template <class Group, class Ready>
-ONSTREAM_BODY Status wait_for_self(const Group& group, const WaitView& view, const Ready& ready) {
+ONSTREAM_EITHER Status wait_for_self(const Group& group, const WaitView& view, const Ready& ready) {
   return wait_on(group, view, [&] { return group.load_relaxed(view.abort) & kWorldFailed; }, ready);
 }
 
 // The word of `peer`, or of any rank (-1), seen from a view that has the world's.
 template <class Group>
-ONSTREAM_BODY std::uint64_t word_of_peer(const Group& group, const WaitView& view, std::int64_t peer) {
+ONSTREAM_EITHER std::uint64_t word_of_peer(const Group& group, const WaitView& view, std::int64_t peer) {
   return group.load_relaxed(view.abort + kWordOfPeer + peer);
 }
 
 // For what `peer` does, or any rank (-1); the view has the world's abort word.
 template <class Group, class Ready>
-ONSTREAM_BODY Status wait_for_peer(const Group& group, const WaitView& view, std::int64_t peer, const Ready& ready) {
+ONSTREAM_EITHER Status wait_for_peer(const Group& group, const WaitView& view, std::int64_t peer, const Ready& ready) {
   return wait_on(group, view, [&] { return word_of_peer(group, view, peer); }, ready);
 }
 
 }  // namespace onstream
+ONSTREAM_EITHER_END

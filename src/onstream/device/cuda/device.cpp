@@ -274,7 +274,8 @@ void CudaDevice::load(const Kernel& kernel) {
   if (result == cudaErrorNoKernelImageForDevice || result == cudaErrorInvalidDeviceFunction) {
     forget_error();
     fail(ErrorCode::unsupported, "kernel ", kernel.name, " holds no code for GPU ", gpu_.ordinal(), " (", gpu_.name(),
-         "): build with -DONSTREAM_CUDA_ARCHITECTURES=", gpu_.capability());
+         "): build with -DONSTREAM_CUDA_ARCHITECTURES=", gpu_.capability(),
+         ", and a program's own kernels with -arch=sm_", gpu_.capability());
   }
   check(result, "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
   cudaFunction_t function = nullptr;
