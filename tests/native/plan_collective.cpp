@@ -272,6 +272,75 @@ CASE(an_all_to_all_v_whose_ends_differ_fails_the_build) {
   });
 }
 
+CASE(what_one_team_cannot_prepare_ends_the_build_on_all_and_the_world_goes_on) {
+  run_ranks(4, quick("host"), [&](World& world) {
+    const std::vector<int> low{0, 1};
+    const std::vector<int> high{2, 3};
+    const auto team = world.collective().among(world.rank() < 2 ? low : high);
+    TestBuffer in(world, 64);
+    TestBuffer out(world, 256);
+    std::vector<std::byte> plain(128);  // no peer can address it
+    std::byte* const of_team = world.rank() == 1 ? plain.data() : out.data();
+    const auto gather = [&](std::byte* to) {
+      return by(Algorithm::copy, all_gather({in.data(), to, 64, ElementType::uint8}));
+    };
+    PlanBuilder builder = world.plan("teams by copy");
+    builder.add(team->planned(gather(of_team))).add(world.collective().planned(gather(out.data())));
+    CHECK_THROWS((void)builder.build(), "algorithm copy cannot, as of rank 1");
+    CHECK_THROWS((void)builder.build(), "plan 'teams by copy' cannot be built");
+    (void)ring(world, 64, Path::automatic, MemoryKind::device, 1);
+    PlanBuilder again = world.plan("again");
+    again.add(world.collective().planned(gather(out.data())));
+    const auto plan = again.build();
+    const OwnStream stream(world);
+    in.write(data_of(world.rank(), 0, 64));
+    plan->launch(stream);
+    world.synchronize(stream);
+    for (int rank = 0; rank < 4; ++rank) {
+      CHECK(slice(out.read(), 64 * static_cast<std::size_t>(rank), 64) == data_of(rank, 0, 64));
+    }
+    world.barrier();
+  });
+}
+
+CASE(algorithms_that_differ_fail_the_build_whatever_the_kind) {
+  run_ranks(2, quick("host"), [&](World& world) {
+    TestBuffer in(world, 64);
+    TestBuffer out(world, 64);
+    const Algorithm algorithm = world.rank() == 0 ? Algorithm::copy : Algorithm::direct;
+    CollectiveCall call;
+    call.kind = OpKind::all_to_all_v;
+    call.input = in.data();
+    call.output = out.data();
+    call.send_counts = call.receive_counts = {8, 8};
+    call.send_offsets = call.receive_offsets = {0, 8};
+    PlanBuilder moves = world.plan("moves");
+    moves.add(world.collective().planned(by(algorithm, call)));
+    CHECK_THROWS((void)moves.build(), "all_to_all_v of uint8, by copy, channel 0 of ranks 0 1 does not meet");
+    const Combine keep = [](const void*, void*, std::size_t) {};
+    PlanBuilder own = world.plan("own");
+    own.add(world.collective().planned(
+        by(algorithm, collective::reduced_by(all_reduce({in.data(), out.data(), 1}), 24, keep))));
+    CHECK_THROWS((void)own.build(), "1 elements of 24 B by a function, by direct, channel 0 of ranks 0 1");
+  });
+}
+
+CASE(a_reduction_of_nothing_is_planned_and_run_without_work) {
+  run_ranks(2, quick("host"), [&](World& world) {
+    const Combine keep = [](const void*, void*, std::size_t) {};
+    const CollectiveCall nothing = collective::reduced_by(all_reduce({nullptr, nullptr, 0}), 24, keep);
+    world.collective().run(nothing);
+    PlanBuilder builder = world.plan("nothing");
+    builder.add(world.collective().planned(nothing));
+    const auto plan = builder.build();
+    CHECK(plan->kernels_per_launch() == 0);
+    CHECK(plan->explain().find("there is nothing to do") != std::string::npos);
+    const OwnStream stream(world);
+    plan->launch(stream);
+    world.synchronize(stream);
+  });
+}
+
 CASE(what_cannot_be_added_is_refused) {
   on_all_devices(2, [&](World& world) {
     TestBuffer buffer(world, 64);
@@ -302,6 +371,26 @@ CASE(a_buffer_freed_since_the_build_is_noticed) {
     buffer.reset();
     const OwnStream stream(world);
     CHECK_THROWS(plan->launch(stream), "op 0, all_reduce: its memory at");
+    world.barrier();
+  });
+}
+
+CASE(a_plan_may_outlive_its_team) {
+  on_all_devices(2, [&](World& world) {
+    const std::vector<int> both{1, 0};
+    TestBuffer value(world, sizeof(double));
+    const OwnStream stream(world);
+    std::shared_ptr<Plan> plan;
+    {
+      const auto team = world.collective().among(both);
+      PlanBuilder builder = world.plan("orphan");
+      builder.add(team->planned(all_reduce({value.data(), value.data(), 1, ElementType::float64})));
+      plan = builder.build();
+    }
+    value.write(bytes_of({3.0}));
+    for (int round = 0; round < 3; ++round) plan->launch(stream);
+    world.synchronize(stream);
+    CHECK(values_in(value) == std::vector<double>{24.0});
     world.barrier();
   });
 }

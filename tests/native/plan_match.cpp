@@ -40,7 +40,7 @@ std::string wrong(std::vector<std::vector<plan::StatedCall>> calls) {
     all.push_back(std::move(statement));
   }
   std::string text;
-  for (const std::string& problem : plan::match_calls(all)) text += problem + "\n";
+  for (const std::string& problem : plan::match_calls(all).problems) text += problem + "\n";
   return text;
 }
 

@@ -80,15 +80,22 @@ class Collective::Implementation {
   // --- for plans ---
 
   void check_planned(const CollectiveCall& call) const {
+    if (call.combine) collective::OwnReduction::check(call, device_->kind());
     check(call.combine ? collective::OwnReduction::in_bytes(call) : call);
-    if (!call.combine) (void)with_choice(call);
     check_channel(call.channel);
+    (void)algorithm_in_plan(call);
+  }
+  // Of a reduction by a function: its move's.
+  Algorithm algorithm_in_plan(const CollectiveCall& call) const {
+    return with_choice(call.combine ? collective::OwnReduction::move_of(call) : call).algorithm;
   }
   // How a rank names it to the others, with the algorithm that it takes.
   plan::StatedCall state(const CollectiveCall& call) const {
-    const CollectiveCall asked = call.combine ? call : with_choice(call);
+    CollectiveCall unnamed = call;
+    unnamed.algorithm = Algorithm::automatic;
     plan::StatedCall stated;
-    stated.words = concat(collective::words_of(asked), ", channel ", call.channel);
+    stated.words =
+        concat(collective::words_of(unnamed), ", by ", name_of(algorithm_in_plan(call)), ", channel ", call.channel);
     if (is_team_) stated.team = channels_.front()->number();
     stated.ranks.assign(ranks_.begin(), ranks_.end());
     if (call.kind != OpKind::all_to_all_v) return stated;
@@ -101,16 +108,16 @@ class Collective::Implementation {
   }
   void open(const CollectiveCall& call) {
     Channel& channel = channel_of(call.channel);
-    if (call.combine) return;
-    const Algorithm algorithm = with_choice(call).algorithm;
-    const bool hosts_agree = algorithm == Algorithm::copy || algorithm == Algorithm::hierarchical;
-    if (hosts_agree) (void)copies_of(channel, call.channel);
+    const Algorithm algorithm = algorithm_in_plan(call);
+    if (algorithm != Algorithm::copy && algorithm != Algorithm::hierarchical) return;
+    const std::lock_guard lock(channel.order.mutex);
+    (void)copies_of(channel, call.channel);
   }
 
   std::string explain(const CollectiveCall& call) const {
     if (call.combine) {
-      const collective::OwnReduction own(fabric_, call, rank_, size());
-      return "a reduction of your own behind " + explain(own.move());
+      collective::OwnReduction::check(call, device_->kind());
+      return "a reduction of your own behind " + explain(collective::OwnReduction::move_of(call));
     }
     return collective::explain(with_algorithm(call), machine());
   }
@@ -258,9 +265,10 @@ class Collective::Implementation {
 
   // No stream: the host waits.
   void reduce_own(const CollectiveCall& call, std::optional<Stream> stream) {
-    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
+    collective::OwnReduction::check(call, device_->kind());
     check(collective::OwnReduction::in_bytes(call));
     if (call.count == 0) return;
+    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
     if (!stream) {
       run(own->move());
       Channel& channel = channel_of(call.channel);
@@ -368,7 +376,7 @@ class Collective::Prepared final : public plan::PreparedCall {
  public:
   Prepared(std::shared_ptr<Implementation> home, const CollectiveCall& call)
       : home_(std::move(home)), channel_(home_->channel_of(call.channel)), call_(call) {
-    if (call.combine) {
+    if (call.combine && call.count > 0) {
       own_ = std::make_shared<const collective::OwnReduction>(home_->fabric_, call, home_->rank(), home_->size());
       add(own_->move());
       const Launching last = own_->reduction(channel_.view());
@@ -412,8 +420,7 @@ class Collective::Prepared final : public plan::PreparedCall {
   }
   std::string why() const override {
     if (kernels_.empty() && !copies_) return "there is nothing to do";
-    const bool asked = home_->with_algorithm(call_).algorithm != Algorithm::automatic;
-    return concat(name_of(algorithm_), asked ? ", as asked for" : ", the least predicted cost",
+    return concat(name_of(algorithm_), asked_ ? ", as asked for" : ", the least predicted cost",
                   own_ ? "; then a reduction of your own" : "");
   }
 
@@ -421,6 +428,7 @@ class Collective::Prepared final : public plan::PreparedCall {
   void add(const CollectiveCall& call) {
     const CollectiveCall asked = home_->with_choice(call);
     algorithm_ = asked.algorithm;
+    asked_ = home_->with_algorithm(call).algorithm != Algorithm::automatic;
     if (Implementation::has_nothing_to_do(call)) return;
     if (algorithm_ == Algorithm::copy) {
       const std::lock_guard lock(channel_.order.mutex);
@@ -437,6 +445,7 @@ class Collective::Prepared final : public plan::PreparedCall {
   Channel& channel_;
   CollectiveCall call_;
   Algorithm algorithm_ = Algorithm::automatic;
+  bool asked_ = false;  // by the call or a parameter
   std::vector<Launching> kernels_;
   std::optional<collective::Copies::Work> copies_;
   std::shared_ptr<const collective::OwnReduction> own_;

@@ -67,10 +67,15 @@ std::vector<Say> Copies::says_of(Fabric& fabric, const CollectiveCall& call,
     mine[i].send_bytes = portions[i].send_bytes;
     if (static_cast<int>(i) == rank_ || portions[i].receive_bytes == 0) continue;
     const std::byte* const address = static_cast<const std::byte*>(call.output) + portions[i].receive_offset;
-    const auto there = fabric.expose(address, portions[i].receive_bytes, ranks_[i]);
-    if (there) mine[i].output = *there;
-    if (!there && trouble.empty()) {
-      trouble = concat("rank ", ranks_[i], " cannot address its output: ", fabric.why_not(address, ranks_[i]));
+    try {
+      const auto there = fabric.expose(address, portions[i].receive_bytes, ranks_[i]);
+      if (there) mine[i].output = *there;
+      if (!there && trouble.empty()) {
+        trouble = concat("rank ", ranks_[i], " cannot address its output: ", fabric.why_not(address, ranks_[i]));
+      }
+    } catch (const Error& error) {  // the others wait for what is said here
+      if (error.code() == ErrorCode::aborted || error.code() == ErrorCode::timeout) throw;
+      if (trouble.empty()) trouble = error.what();
     }
   }
   for (Say& say : mine) say.set_trouble(trouble);

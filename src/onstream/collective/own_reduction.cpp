@@ -36,6 +36,25 @@ CollectiveCall OwnReduction::in_bytes(const CollectiveCall& call) {
   return bytes;
 }
 
+CollectiveCall OwnReduction::move_of(const CollectiveCall& call) {
+  CollectiveCall move = in_bytes(call);
+  move.kind = OpKind::all_gather;
+  if (call.kind == OpKind::reduce) move.kind = OpKind::gather;
+  if (call.kind == OpKind::reduce_scatter) move.kind = OpKind::all_to_all;
+  move.output = nullptr;
+  return move;
+}
+
+void OwnReduction::check(const CollectiveCall& call, DeviceKind device) {
+  require(device == DeviceKind::host, name_of(call.kind),
+          ": a reduction by a function works on the host device; on cuda there are functors (reduced_with), and sum, "
+          "prod, min, max and the others");
+  require(has_op(call.kind), name_of(call.kind), " reduces nothing, so it takes no reduction of your own");
+  require(call.element_bytes > 0, name_of(call.kind), ": elements of 0 bytes cannot be reduced");
+  require(call.algorithm != Algorithm::two_shot, name_of(call.kind),
+          ": algorithm two_shot cannot: it has no reduction of your own");
+}
+
 OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, const CollectiveCall& call, int rank, int size)
     : fabric_(fabric),
       combine_(call.combine),
@@ -43,32 +62,14 @@ OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, const Collecti
       count_(call.count),
       bytes_(call.count * call.element_bytes),
       output_(static_cast<std::byte*>(call.output)),
-      move_(in_bytes(call)) {
-  const std::shared_ptr<Device>& device = fabric->device();
-  require(device->kind() == DeviceKind::host, name_of(call.kind),
-          ": a reduction of your own works on the host device; on cuda there are sum, prod, min, max and the others");
-  require(has_op(call.kind), name_of(call.kind), " reduces nothing, so it takes no reduction of your own");
-  require(call.element_bytes > 0, name_of(call.kind), ": elements of 0 bytes cannot be reduced");
-  require(call.algorithm != Algorithm::two_shot, name_of(call.kind),
-          ": algorithm two_shot cannot: it has no reduction of your own");
-  bool gets = true;
+      move_(move_of(call)) {
+  const bool gets = call.kind != OpKind::reduce || rank == call.root;
   ranks_ = static_cast<std::size_t>(size);
-  switch (call.kind) {
-    case OpKind::reduce:
-      gets = rank == call.root;
-      move_.kind = OpKind::gather;
-      break;
-    case OpKind::reduce_scatter: move_.kind = OpKind::all_to_all; break;
-    case OpKind::scan:
-    case OpKind::exclusive_scan:
-      ranks_ = static_cast<std::size_t>(rank) + (call.kind == OpKind::scan ? 1 : 0);
-      move_.kind = OpKind::all_gather;
-      break;
-    default: move_.kind = OpKind::all_gather;
-  }
+  if (call.kind == OpKind::scan) ranks_ = static_cast<std::size_t>(rank) + 1;
+  if (call.kind == OpKind::exclusive_scan) ranks_ = static_cast<std::size_t>(rank);
   if (!gets) ranks_ = 0;
   // Fresh memory: a collective that is still under way may use another's.
-  if (gets) gathered_ = device->allocate(bytes_ * static_cast<std::size_t>(size), MemoryKind::device);
+  if (gets) gathered_ = fabric->device()->allocate(bytes_ * static_cast<std::size_t>(size), MemoryKind::device);
   move_.output = gets ? gathered_->data() : nullptr;
 }
 

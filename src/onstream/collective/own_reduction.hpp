@@ -13,13 +13,17 @@ namespace onstream::collective {
 
 class OwnReduction {
  public:
-  // Throws invalid_argument for what cannot be reduced so.
+  // Of a call that passes check() and has something to reduce.
   OwnReduction(const std::shared_ptr<Fabric>& fabric, const CollectiveCall& call, int rank, int size);
   OwnReduction(const OwnReduction&) = delete;
   OwnReduction& operator=(const OwnReduction&) = delete;
 
+  // Throws invalid_argument for what cannot be reduced so.
+  static void check(const CollectiveCall& call, DeviceKind device);
   // The reduction as one of bytes, to check its buffers by.
   static CollectiveCall in_bytes(const CollectiveCall& call);
+  // The move that comes first, but for its output.
+  static CollectiveCall move_of(const CollectiveCall& call);
   const CollectiveCall& move() const { return move_; }
   // What comes behind the move in the same channel; no kernel where this rank gets nothing.
   Launching reduction(const View& view) const;

@@ -57,6 +57,7 @@ class Build {
         finish();
         return std::string();
       });
+      prepare_calls();
     } catch (const Error& error) {
       if (error.code() == ErrorCode::timeout || error.code() == ErrorCode::aborted) throw;
       throw Error(error.code(), concat("plan '", name_, "' cannot be built:\n  ", error.what()));
@@ -355,15 +356,20 @@ class Build {
     built_->fabric = fabric_;
     built_->name = name_;
     built_->ops = planned_;
-    prepare_calls();
     note_memory();
   }
 
+  // One after the other on all ranks, as those that take part may wait for each other: what fails on one ends the build
+  // on all.
   void prepare_calls() {
-    for (const auto& call : calls_) {
-      built_->calls.push_back(call->prepare());
-      const plan::PreparedCall& prepared = *built_->calls.back();
-      built_->ops.push_back({prepared.op(), prepared.path(), prepared.why()});
+    for (const std::vector<std::int32_t>& ranks : plan::match_calls(statements_).ranks) {
+      (void)fabric_->agree("a collective of a plan", [&] {
+        if (std::ranges::count(ranks, fabric_->rank()) == 0) return std::string();
+        built_->calls.push_back(calls_[built_->calls.size()]->prepare());
+        const plan::PreparedCall& prepared = *built_->calls.back();
+        built_->ops.push_back({prepared.op(), prepared.path(), prepared.why()});
+        return std::string();
+      });
     }
   }
 

@@ -32,7 +32,7 @@ class Matcher {
   std::vector<Edge> run() {
     for (std::size_t rank = 0; rank < statements_.size(); ++rank) note_rank(static_cast<int>(rank));
     for (const auto& [queue, meeting] : meetings_) pair(meeting);
-    for (std::string& problem : match_calls(statements_)) problems_.push_back(std::move(problem));
+    for (std::string& problem : match_calls(statements_).problems) problems_.push_back(std::move(problem));
     if (!problems_.empty()) throw Error(ErrorCode::invalid_argument, story());
     std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) {
       return std::tie(a.source_rank, a.source_op) < std::tie(b.source_rank, b.source_op);

@@ -52,8 +52,11 @@ struct Edge {
 // of every rank, one a line, naming both sides.
 std::vector<Edge> match(const std::vector<Statement>& statements);
 // Its part for calls: each of a rank must find its equal on all who take part, and in an order in which they can run.
-// Returns what is wrong.
-std::vector<std::string> match_calls(const std::vector<Statement>& statements);
+struct MatchedCalls {
+  std::vector<std::vector<std::int32_t>> ranks;  // who takes part in the first, the second, ... of such an order
+  std::vector<std::string> problems;
+};
+MatchedCalls match_calls(const std::vector<Statement>& statements);
 
 // "send of 64 B to rank 1 on lane 3 (halo axis 0+)".
 std::string describe(const StatedOp& op);

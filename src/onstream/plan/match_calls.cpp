@@ -13,13 +13,13 @@ class Calls {
  public:
   explicit Calls(const std::vector<Statement>& statements) : statements_(statements), next_(statements.size(), 0) {}
 
-  std::vector<std::string> run() {
+  MatchedCalls run() {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t rank = 0; rank < next_.size(); ++rank) moved = pass(rank) || moved;
     }
     for (std::size_t rank = 0; rank < next_.size(); ++rank) tell_stuck(rank);
-    return problems_;
+    return {std::move(met_), std::move(problems_)};
   }
 
  private:
@@ -51,6 +51,7 @@ class Calls {
     const StatedCall* const call = at(rank);
     if (call == nullptr || !is_team_of(*call, rank) || missing(*call) >= 0) return false;
     compare_bytes(*call);
+    met_.push_back(call->ranks);
     for (const std::int32_t member : call->ranks) ++next_[static_cast<std::size_t>(member)];
     return true;
   }
@@ -89,11 +90,12 @@ class Calls {
 
   const std::vector<Statement>& statements_;
   std::vector<std::size_t> next_;  // of each rank
+  std::vector<std::vector<std::int32_t>> met_;
   std::vector<std::string> problems_;
 };
 
 }  // namespace
 
-std::vector<std::string> match_calls(const std::vector<Statement>& statements) { return Calls(statements).run(); }
+MatchedCalls match_calls(const std::vector<Statement>& statements) { return Calls(statements).run(); }
 
 }  // namespace onstream::plan
