@@ -1,0 +1,336 @@
+// What a Collective does, and holds: its channels, and the calls' way through checks, choice and preparation onto
+// streams. Plans share it with the Collective, which may go before them.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "onstream/base/error.hpp"
+#include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/checking.hpp"
+#include "onstream/collective/collective.hpp"
+#include "onstream/collective/hierarchy.hpp"
+#include "onstream/collective/launching.hpp"
+#include "onstream/collective/own_kernels.hpp"
+#include "onstream/collective/own_reduction.hpp"
+#include "onstream/collective/runner.hpp"
+#include "onstream/device/disposal.hpp"
+
+namespace onstream {
+
+class Collective::Implementation {
+ public:
+  Implementation(std::shared_ptr<Fabric> fabric, std::vector<int> ranks)
+      : fabric_(std::move(fabric)),
+        device_(fabric_->device()),
+        ranks_(std::move(ranks)),
+        runner_(fabric_, "the world") {
+    const auto found = std::ranges::find(ranks_, fabric_->rank());
+    rank_ = found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  const std::vector<int>& ranks() const { return ranks_; }
+  const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
+  void drain() noexcept { runner_.drain(); }
+
+  // Collective over the world.
+  void make_channels(int count) {
+    is_team_ = true;
+    for (int number = 0; number < count; ++number) {
+      channels_.push_back(std::make_unique<collective::Channel>(*fabric_, ranks_, number));
+      channels_.back()->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
+    }
+  }
+
+  void run(const CollectiveCall& call, Stream stream) {
+    if (call.combine) return reduce_own(call, stream);
+    check(call);
+    if (has_nothing_to_do(call) && !checks()) return;
+    collective::Channel& channel = channel_of(call.channel);
+    compare(call);
+    if (has_nothing_to_do(call)) return;
+    const CollectiveCall asked = with_choice(call);
+    if (asked.algorithm == Algorithm::copy) return copy(channel, asked, stream);
+    if (asked.algorithm == Algorithm::hierarchical) return run_stages(channel, asked, stream);
+    const collective::Launching work = prepare(channel, asked);
+    const std::lock_guard lock(channel.order.mutex);
+    runner_.enqueue(channel.order, stream, work);
+  }
+
+  void run(const CollectiveCall& call) {
+    if (call.combine) return reduce_own(call, std::nullopt);
+    check(call);
+    if (has_nothing_to_do(call) && !checks()) return;
+    collective::Channel& channel = channel_of(call.channel);
+    compare(call);
+    if (has_nothing_to_do(call)) return;
+    run_and_wait(channel, call);
+  }
+
+  std::string explain(const CollectiveCall& call) const {
+    if (call.combine) {
+      collective::OwnReduction::check(call, device_->kind());
+      return "a reduction of your own behind " + explain(collective::OwnReduction::move_of(call));
+    }
+    return collective::explain(with_algorithm(call), machine());
+  }
+
+  // Before anything of them is enqueued: a GPU loads only what is not held up by its kernels.
+  void load(const collective::OwnKernels& own) const {
+    const std::lock_guard lock(loaded_mutex_);
+    if (loaded_.contains(&own)) return;
+    require(device_->kind() == DeviceKind::host || own.lines.kernel.cuda != nullptr, "the reduction ", own.name(),
+            " has no kernels for cuda: have nvcc compile the file that calls reduced_with (its name ends in .cu)");
+    for (const Kernel* kernel : {&own.lines.kernel, &own.two_shot.kernel, &own.bulk.kernel}) {
+      if (kernel->host != nullptr) device_->load(*kernel);
+    }
+    loaded_.insert(&own);
+  }
+
+  // Waits for a call that is being prepared.
+  std::size_t device_bytes() const {
+    std::vector<collective::Channel*> channels;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& channel : channels_) {
+        if (channel != nullptr) channels.push_back(channel.get());
+      }
+    }
+    std::size_t bytes = 0;
+    for (collective::Channel* const channel : channels) {
+      const std::lock_guard lock(channel->order.mutex);
+      bytes += channel->device_bytes() + (channel->hierarchy == nullptr ? 0 : channel->hierarchy->device_bytes());
+    }
+    return bytes;
+  }
+
+ private:
+  friend class Collective::Planned;
+  friend class Collective::Prepared;
+
+  collective::Machine machine() const {
+    const Parameters& parameters = fabric_->parameters();
+    return {device_->kind(), rank_, size(), collective::Channel::slot_bytes(parameters, ranks_.size()),
+            static_cast<int>(parameters.collective_group)};
+  }
+
+  // --- arguments ---
+
+  void check(const CollectiveCall& call) const {
+    fabric_->check();
+    require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
+    require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
+    require(!collective::is_of_neighbours(call.kind), name_of(call.kind),
+            ": neighbourhood(...) gives an object that does it");
+    require(size() <= collective::kMostRanks, name_of(call.kind), " on ", size(), " ranks: a team has at most ",
+            collective::kMostRanks);
+    require(call.root >= 0 && call.root < size(), name_of(call.kind), ": root ", call.root,
+            " does not exist; this team has ranks 0 to ", size() - 1);
+    check_counts(call);
+    if (call.own != nullptr) check_functor(call);
+    const std::size_t in = call.input_bytes(rank_, size());
+    const std::size_t out = call.output_bytes(rank_, size());
+    runner_.check_buffer(call, "input", call.input, in);
+    runner_.check_buffer(call, "output", call.output, out);
+    check_overlap(call, in, out);
+    if (collective::has_op(call.kind)) {
+      require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
+              name_of(call.type));
+    }
+  }
+
+  void check_functor(const CollectiveCall& call) const {
+    const collective::OwnKernels& own = *call.own;
+    require(collective::has_op(call.kind), name_of(call.kind),
+            " reduces nothing, so it takes no reduction of your own");
+    require(call.type == ElementType::uint8 && call.count % own.element_bytes == 0, name_of(call.kind), ": ",
+            call.count, " ", name_of(call.type), " are no whole elements of ", own.element_bytes,
+            " B; the call was changed behind reduced_with");
+    load(own);
+  }
+
+  void check_counts(const CollectiveCall& call) const {
+    const auto one_each = [&](const char* what, const std::vector<std::size_t>& list) {
+      require(list.size() == ranks_.size(), name_of(call.kind), ": ", what, " has ", list.size(),
+              " entries; this team has ", ranks_.size(), " ranks");
+    };
+    if (call.kind == OpKind::all_to_all_v) {
+      one_each("send_counts", call.send_counts);
+      one_each("send_offsets", call.send_offsets);
+    }
+    if (call.kind == OpKind::all_to_all_v || call.kind == OpKind::all_gather_v) {
+      one_each("receive_counts", call.receive_counts);
+      one_each("receive_offsets", call.receive_offsets);
+    }
+    if (call.kind == OpKind::all_gather_v) {
+      const std::size_t mine = call.receive_counts[static_cast<std::size_t>(rank_)];
+      require(call.count == mine, "all_gather_v: this rank gives ", call.count, " elements, but receive_counts[", rank_,
+              "] is ", mine);
+    }
+  }
+
+  // What may lie over what, see call.hpp.
+  void check_overlap(const CollectiveCall& call, std::size_t in, std::size_t out) const {
+    const auto* input = static_cast<const std::byte*>(call.input);
+    const auto* output = static_cast<const std::byte*>(call.output);
+    if (in == 0 || out == 0 || input == output || input + in <= output || output + out <= input) return;
+    const std::size_t part = call.count * size_of(call.type) * static_cast<std::size_t>(rank_);
+    const bool beside = call.kind == OpKind::all_gather || call.kind == OpKind::gather;
+    const bool within = call.kind == OpKind::reduce_scatter || call.kind == OpKind::scatter;
+    if ((beside && input == output + part) || (within && output == input + part)) return;
+    if (call.kind == OpKind::all_gather_v &&
+        input == output + call.receive_offsets[static_cast<std::size_t>(rank_)] * size_of(call.type)) {
+      return;
+    }
+    fail(ErrorCode::invalid_argument, name_of(call.kind), ": the input of ", in, " B at ", call.input,
+         " and the output of ", out, " B at ", call.output, " overlap, and not as a collective in place");
+  }
+
+  bool checks() const { return fabric_->parameters().collective_check == "on"; }
+
+  // In the checking mode: with what the other ranks call.
+  void compare(const CollectiveCall& call) {
+    if (!checks()) return;
+    const std::lock_guard lock(checking_mutex_);
+    if (checking_ == nullptr) {
+      checking_ = std::make_unique<collective::Checking>(
+          *device_, ranks_, rank_, [this](const CollectiveCall& one) { run_and_wait(channel_of(one.channel), one); });
+    }
+    checking_->check(call);
+  }
+
+  static bool has_nothing_to_do(const CollectiveCall& call) {
+    const bool counts =
+        call.kind != OpKind::barrier && call.kind != OpKind::all_to_all_v && call.kind != OpKind::all_gather_v;
+    return counts && call.count == 0;
+  }
+
+  CollectiveCall with_algorithm(CollectiveCall call) const {
+    const std::string& asked = fabric_->parameters().collective_algorithm;
+    if (call.algorithm != Algorithm::automatic || asked == "auto") return call;
+    const Algorithm algorithm = algorithm_of(asked);
+    for (const collective::AlgorithmRow& row : collective::algorithms()) {
+      if (row.algorithm == algorithm && why_not(row, call, machine()).empty()) call.algorithm = algorithm;
+    }
+    return call;
+  }
+
+  // --- work ---
+
+  // No stream: the host waits.
+  void reduce_own(const CollectiveCall& call, std::optional<Stream> stream) {
+    collective::OwnReduction::check(call, device_->kind());
+    check(collective::OwnReduction::in_bytes(call));
+    if (call.count == 0) return;
+    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
+    if (!stream) {
+      run(own->move());
+      collective::Channel& channel = channel_of(call.channel);
+      const collective::Launching work = own->reduction(channel.view());
+      if (work.kernel != nullptr) runner_.run_and_wait(channel.order, work);
+      return fabric_->check();
+    }
+    run(own->move(), *stream);
+    collective::Channel& channel = channel_of(call.channel);
+    const collective::Launching work = own->reduction(channel.view());
+    const std::lock_guard lock(channel.order.mutex);
+    if (work.kernel != nullptr) runner_.enqueue(channel.order, *stream, work);
+    keep(own, channel.order, *stream);
+  }
+
+  // Until the stream, or the graph, is through.
+  void keep(const std::shared_ptr<const collective::OwnReduction>& own, const collective::Order& order, Stream stream) {
+    if (device_->capturing(stream)) return device_->retain(stream, own);
+    const std::lock_guard lock(mutex_);
+    std::erase_if(own_reductions_, [](const auto& one) { return one.first->done(); });
+    own_reductions_.emplace_back(order.newest, own);
+  }
+
+  void check_channel(int number) const {
+    const auto limit =
+        is_team_ ? static_cast<std::int64_t>(channels_.size()) : fabric_->parameters().collective_channels;
+    require(number >= 0 && number < limit, "channel ", number, " does not exist; there are ", limit,
+            is_team_ ? " of this team" : " (collective_channels)");
+  }
+  collective::Channel& channel_of(int number) {
+    check_channel(number);
+    const std::lock_guard lock(mutex_);
+    const auto index = static_cast<std::size_t>(number);
+    if (channels_.size() <= index) channels_.resize(index + 1);
+    if (channels_[index] == nullptr) channels_[index] = std::make_unique<collective::Channel>(*fabric_, ranks_, number);
+    return *channels_[index];
+  }
+
+  // With the algorithm that it takes.
+  CollectiveCall with_choice(const CollectiveCall& call) const {
+    CollectiveCall asked = with_algorithm(call);
+    asked.algorithm = collective::choose(asked, machine()).algorithm;
+    return asked;
+  }
+
+  collective::Launching prepare(const collective::Channel& channel, const CollectiveCall& asked) {
+    return collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm);
+  }
+
+  // The hosts of all ranks come to these in the same order, one call after the other.
+  collective::Copies& copies_of(collective::Channel& channel, int number) {
+    if (channel.copies == nullptr) channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
+    return *channel.copies;
+  }
+  void copy(collective::Channel& channel, const CollectiveCall& call, Stream stream) {
+    const std::lock_guard lock(channel.order.mutex);
+    const collective::Copies::Work work = copies_of(channel, call.channel).prepare(*fabric_, call);
+    runner_.enqueue(channel.order, stream, [&] { channel.copies->enqueue(*device_, work, stream); });
+  }
+
+  // Of a hierarchical call. With the order's mutex held.
+  std::vector<collective::Launching> stages(collective::Channel& channel, const CollectiveCall& call) {
+    if (channel.hierarchy == nullptr) {
+      const collective::Groups groups(size(), static_cast<int>(fabric_->parameters().collective_group), rank_);
+      (void)copies_of(channel, call.channel);
+      channel.take(let_go_later(std::make_unique<collective::Hierarchy>(*fabric_, ranks_, groups, channel, call)));
+    }
+    return channel.hierarchy->prepare(*fabric_, call);
+  }
+  void run_stages(collective::Channel& channel, const CollectiveCall& call, Stream stream) {
+    const std::lock_guard lock(channel.order.mutex);
+    for (const collective::Launching& work : stages(channel, call)) runner_.enqueue(channel.order, stream, work);
+  }
+
+  void run_and_wait(collective::Channel& channel, const CollectiveCall& call) {
+    const CollectiveCall asked = with_choice(call);
+    if (asked.algorithm == Algorithm::copy || asked.algorithm == Algorithm::hierarchical) {
+      const StreamPool::Lease stream = runner_.lease();
+      asked.algorithm == Algorithm::copy ? copy(channel, asked, stream.get())
+                                         : run_stages(channel, asked, stream.get());
+      device_->synchronize(stream.get());
+    } else {
+      runner_.run_and_wait(channel.order, prepare(channel, asked));
+    }
+    fabric_->check();
+  }
+
+  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<Device> device_;
+  std::vector<int> ranks_;
+  int rank_ = -1;
+  bool is_team_ = false;
+  std::mutex checking_mutex_;
+  std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
+  mutable std::mutex loaded_mutex_;
+  mutable std::set<const collective::OwnKernels*> loaded_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::vector<std::unique_ptr<collective::Channel>> channels_;
+  std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> own_reductions_;  // under way
+  collective::Runner runner_;
+};
+
+}  // namespace onstream
