@@ -53,7 +53,7 @@ CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
       const Vector vector{buffer.data(), buffer.data(), 4, ElementType::int32};
       world.collective().run(all_reduce(vector));
       if (world.rank() == 1) {
-        while (!world.failure()) HostGroup::pause(1u << 20, 0);
+        await_failure(world);
         CHECK_THROWS(world.check(), "waiting for rank 1");
       } else {
         world.collective().run(all_reduce(vector), stream);
@@ -171,7 +171,7 @@ CASE(a_late_rank_is_named_by_copies_at_the_deadline) {
         world.device().launch(graph, stream);
         world.synchronize(stream);
         if (world.rank() == 1) {
-          while (!world.failure()) HostGroup::pause(1u << 20, 0);
+          await_failure(world);
           CHECK_THROWS(world.check(), "waiting for rank 1");
         } else if (late == Late::host) {
           CHECK_THROWS(world.collective().run(call, stream), "all_gather of 64 B, waiting for rank 1");

@@ -183,6 +183,14 @@ CASE(large_elements_are_of_many_ranks_too) {
   check_all(9, kMaps<255>, {20});
 }
 
+// As many as there can be; packs of which no whole number is in 64.
+CASE(sixty_four_ranks_reduce_elements_of_24_and_40_bytes) {
+  run_ranks(64, quick("host"), [](World& world) {
+    check(world, kLargest, {OpKind::all_reduce, 3, Algorithm::lines}, nullptr);
+    check(world, kMaps<40>, {OpKind::scan, 2, Algorithm::lines}, nullptr);
+  });
+}
+
 CASE(large_reductions_and_small_stages_are_right_too) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);

@@ -185,8 +185,41 @@ CASE(later_calls_that_differ_within_a_group_are_told) {
       world.collective().run(in_stages(all_reduce(vector, op)));
     } catch (const Error&) {  // as soon as anybody knows
     }
-    while (!world.failure()) HostGroup::pause(1u << 20, 0);
+    await_failure(world);
     CHECK_THROWS(world.check(), "calls another collective, or the same with another count");
+  });
+}
+
+// Rank 1 does not come: what rank 0 would go on with is no sum, and the other group must not get it.
+CASE(a_stage_that_failed_gives_nothing_to_those_behind_it) {
+  Parameters parameters = grouped("host", 2);
+  parameters.timeout_s = 1;
+  run_ranks(4, parameters, [](World& world) {
+    TestBuffer in(world, 8);
+    TestBuffer out(world, 8);
+    const auto bytes_of = [](std::int64_t value) {
+      std::vector<unsigned char> bytes(8);
+      std::memcpy(bytes.data(), &value, 8);
+      return bytes;
+    };
+    in.write(bytes_of(1));
+    const CollectiveCall call = in_stages(all_reduce({in.data(), out.data(), 1, ElementType::int64}));
+    const OwnStream stream(world);
+    world.collective().run(call, stream);
+    world.synchronize(stream);
+    out.write(bytes_of(-5));
+    world.barrier();
+    int called = 0;
+    if (world.rank() != 1) {
+      world.collective().run(call, stream);
+      world.device().synchronize(stream);
+      const Combine count = [&called](const void*, void*, std::size_t) { ++called; };
+      CHECK_THROWS(world.collective().run(in_stages(collective::reduced_by(call, 8, count))), "waiting for rank");
+    }
+    await_failure(world);
+    CHECK(called == 0);
+    const bool has_own_group = world.rank() >= 2 && out.read() == bytes_of(2);
+    CHECK(has_own_group || out.read() == bytes_of(-5));
   });
 }
 

@@ -101,6 +101,15 @@ inline Parameters quick(const std::string& device) {
   return parameters;
 }
 
+// Until this rank has heard that the world has failed.
+inline void await_failure(World& world) {
+  const Deadline deadline(30);
+  while (!world.failure()) {
+    if (deadline.passed()) throw std::runtime_error("the world has not failed in 30 s");
+    HostGroup::pause(1u << 20, 0);
+  }
+}
+
 // Runs body on every device with `size` ranks.
 inline void on_all_devices(int size, const std::function<void(World&)>& body) {
   for (const std::string& device : device_specs()) run_ranks(size, quick(device), body);

@@ -129,6 +129,7 @@ std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm) {
   take(static_cast<std::uint64_t>(algorithm));
   if (has_op(call.kind)) take(static_cast<std::uint64_t>(call.op));
   if (call.own != nullptr) take(call.own_digest);
+  if (call.stage_of != 0) take(call.stage_of);
   if (has_root(call.kind)) take(static_cast<std::uint64_t>(call.root));
   if (call.kind == OpKind::all_gather_v) {
     for (const std::size_t count : call.receive_counts) take(count);

@@ -17,8 +17,9 @@
 
 namespace onstream {
 
-// How a collective is done. All give the same result for what is not floating point; `lines`, `two_shot`, `direct` also
-// the same bits for what is, on every rank and for every size. Automatic takes none but these three.
+// How a collective is done. `lines`, `two_shot` and `direct` give the same bits, on every rank and for every size;
+// automatic takes none but these three. The others may give other bits where the order of adding matters
+// (order_matters in types.hpp).
 enum class Algorithm : std::uint32_t {
   automatic,         // the cheapest by prediction
   lines,             // everything to everybody, as flagged lines
@@ -58,6 +59,7 @@ struct CollectiveCall {
   const collective::OwnKernels* own = nullptr;
   std::vector<std::byte> own_state;  // its members; none: it has none
   std::uint64_t own_digest = 0;      // of which functor it is
+  std::uint64_t stage_of = 0;        // the signature of the call that this is a stage of
   // all_to_all_v and all_gather_v: for each rank of the team, in elements.
   std::vector<std::size_t> send_counts;
   std::vector<std::size_t> send_offsets;

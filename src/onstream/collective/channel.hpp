@@ -5,6 +5,7 @@
 // is gone.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -44,6 +45,12 @@ class Channel {
   // Of algorithm hierarchical; made with its first call. Graphs keep it from now on.
   std::shared_ptr<Hierarchy> hierarchy;
   void take(std::shared_ptr<Hierarchy> made);
+  std::atomic<std::size_t> hierarchy_bytes = 0;
+  // A collective that fails on this channel fails those of two others too.
+  void fail_with(const Channel& one, const Channel& other) {
+    view_.kin[0] = one.view_.state;
+    view_.kin[1] = other.view_.state;
+  }
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
   Order order;
 

@@ -31,7 +31,7 @@ std::string words_of(const CollectiveCall& call) {
   }
   words += " of " + elements_of(call);
   if (has_op(call.kind) && call.own == nullptr) words += concat(" ", name_of(call.op));
-  if (!call.own_state.empty()) words += concat(" (members' digest ", call.own_digest % 10000, ")");
+  if (!call.own_state.empty()) words += concat(" (members' digest ", call.own_digest, ")");
   if (has_root(call.kind)) words += concat(", root ", call.root);
   if (call.deterministic) words += ", deterministic";
   if (call.algorithm != Algorithm::automatic) words += concat(", by ", name_of(call.algorithm));

@@ -33,30 +33,48 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
     fabric.check();
     trouble = error.what();
   }
-  for (Say& say : mine) {
-    say.signature = signature_of(first, Algorithm::hierarchical);
-    say.set_trouble(trouble);
-  }
   const Named name{first.kind, first.count * size_of(first.type), first.channel, 0};
-  const std::vector<Say> says = channel.copies->tell(fabric, mine, name);
-  for (std::size_t i = 0; i < says.size(); ++i) {
-    require(says[i].signature == mine[i].signature, name_of(first.kind), " in stages: rank ", ranks[i],
-            " calls another collective, or the same with another count; nothing was moved");
-    require(says[i].trouble[0] == 0, name_of(first.kind), ": algorithm hierarchical cannot, as of rank ", ranks[i],
-            ": ", says[i].trouble.data());
+  const auto exchange = [&] {
+    for (Say& say : mine) {
+      say.signature = signature_of(first, Algorithm::hierarchical);
+      say.set_trouble(trouble);
+    }
+    std::vector<Say> says = channel.copies->tell(fabric, mine, name);
+    for (std::size_t i = 0; i < says.size(); ++i) {
+      require(says[i].signature == mine[i].signature, name_of(first.kind), " in stages: rank ", ranks[i],
+              " calls another collective, or the same with another count; nothing was moved");
+      require(says[i].trouble[0] == 0, name_of(first.kind), ": algorithm hierarchical cannot, as of rank ", ranks[i],
+              ": ", says[i].trouble.data());
+    }
+    return says;
+  };
+  const std::vector<Say> says = exchange();
+  try {
+    make_levels(fabric, ranks, channel, says, teams, shared);
+  } catch (const Error& error) {
+    fabric.check();
+    trouble = error.what();
   }
+  (void)exchange();  // nobody writes before all have set theirs up
+}
+
+void Hierarchy::make_levels(Fabric& fabric, const std::vector<int>& ranks, Channel& channel,
+                            const std::vector<Say>& says, const std::vector<int> (&teams)[2],
+                            Channel::Shared (&shared)[2]) {
   for (std::size_t level = 0; level < 2; ++level) {
     for (const int peer : teams[level]) {
       const Say& say = says[static_cast<std::size_t>(peer)];
       const int world = ranks[static_cast<std::size_t>(peer)];
-      const bool own = peer == groups.rank;
+      const bool own = peer == groups_.rank;
       levels_[level].ranks.push_back(world);
       shared[level].parts.push_back(own ? reinterpret_cast<std::uint64_t>(shared[level].own->data()) : say.output);
       if (!own) shared[level].mapped.push_back(fabric.imported(world, say.send_bytes));
     }
     levels_[level].channel = std::make_unique<Channel>(fabric, levels_[level].ranks, channel, std::move(shared[level]));
   }
-  channel.copies->tell(fabric, mine, name);  // nobody writes before all have set theirs up
+  levels_[0].channel->fail_with(channel, *levels_[1].channel);
+  levels_[1].channel->fail_with(channel, *levels_[0].channel);
+  channel.fail_with(*levels_[0].channel, *levels_[1].channel);
 }
 
 std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call) {
@@ -67,6 +85,7 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
     const View& view = level.channel->view();
     const Machine machine{fabric.device()->kind(), static_cast<int>(view.rank), static_cast<int>(view.size),
                           view.slot_lines * kLineData};
+    stage.call.stage_of = signature_of(call, Algorithm::hierarchical);
     stage.call.algorithm = choose(stage.call, machine).algorithm;
     launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, stage.call.algorithm));
   }

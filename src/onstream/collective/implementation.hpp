@@ -83,31 +83,27 @@ class Collective::Implementation {
     return collective::explain(with_algorithm(call), machine());
   }
 
-  // Before anything of them is enqueued: a GPU loads only what is not held up by its kernels.
+  // Before anything of them is enqueued: a GPU loads only what is not held up by its kernels. Without the mutex, as
+  // that may take long.
   void load(const collective::OwnKernels& own) const {
-    const std::lock_guard lock(loaded_mutex_);
-    if (loaded_.contains(&own)) return;
+    {
+      const std::lock_guard lock(loaded_mutex_);
+      if (loaded_.contains(&own)) return;
+    }
     require(device_->kind() == DeviceKind::host || own.lines.kernel.cuda != nullptr, "the reduction ", own.name(),
             " has no kernels for cuda: have nvcc compile the file that calls reduced_with (its name ends in .cu)");
     for (const Kernel* kernel : {&own.lines.kernel, &own.two_shot.kernel, &own.bulk.kernel}) {
       if (kernel->host != nullptr) device_->load(*kernel);
     }
+    const std::lock_guard lock(loaded_mutex_);
     loaded_.insert(&own);
   }
 
-  // Waits for a call that is being prepared.
   std::size_t device_bytes() const {
-    std::vector<collective::Channel*> channels;
-    {
-      const std::lock_guard lock(mutex_);
-      for (const auto& channel : channels_) {
-        if (channel != nullptr) channels.push_back(channel.get());
-      }
-    }
+    const std::lock_guard lock(mutex_);
     std::size_t bytes = 0;
-    for (collective::Channel* const channel : channels) {
-      const std::lock_guard lock(channel->order.mutex);
-      bytes += channel->device_bytes() + (channel->hierarchy == nullptr ? 0 : channel->hierarchy->device_bytes());
+    for (const auto& channel : channels_) {
+      if (channel != nullptr) bytes += channel->device_bytes() + channel->hierarchy_bytes;
     }
     return bytes;
   }
@@ -298,7 +294,9 @@ class Collective::Implementation {
       (void)copies_of(channel, call.channel);
       channel.take(let_go_later(std::make_unique<collective::Hierarchy>(*fabric_, ranks_, groups, channel, call)));
     }
-    return channel.hierarchy->prepare(*fabric_, call);
+    std::vector<collective::Launching> work = channel.hierarchy->prepare(*fabric_, call);
+    channel.hierarchy_bytes = channel.hierarchy->device_bytes();
+    return work;
   }
   void run_stages(collective::Channel& channel, const CollectiveCall& call, Stream stream) {
     const std::lock_guard lock(channel.order.mutex);

@@ -18,17 +18,6 @@ namespace onstream::collective {
 
 namespace {
 
-bool reduces(OpKind kind) {
-  switch (kind) {
-    case OpKind::all_reduce:
-    case OpKind::reduce:
-    case OpKind::reduce_scatter:
-    case OpKind::scan:
-    case OpKind::exclusive_scan: return true;
-    default: return false;
-  }
-}
-
 bool is_v(OpKind kind) { return kind == OpKind::all_to_all_v || kind == OpKind::all_gather_v; }
 
 class Preparing {
@@ -46,7 +35,7 @@ class Preparing {
         on_host_(fabric.device()->kind() == DeviceKind::host) {}
 
   Launching lines() {
-    if (!reduces(call_.kind)) return trade_lines();
+    if (!has_op(call_.kind)) return trade_lines();
     if (call_.own != nullptr) {
       return with_functor(call_.own->lines, reduce_lines<BytesRule>(), line_grid(bytes_, call_.own->line_data));
     }
@@ -74,14 +63,14 @@ class Preparing {
 
   Launching direct() {
     const bool near = size_ <= kNear;
-    if (!reduces(call_.kind)) return near ? bulk_move<kNear>() : bulk_move<kMostRanks>();
+    if (!has_op(call_.kind)) return near ? bulk_move<kNear>() : bulk_move<kMostRanks>();
     // A GPU among many ranks takes the stage: it has no kernel with so many addresses.
     return near || !on_host_ ? bulk_reduce<kNear>(near) : bulk_reduce<kMostRanks>(true);
   }
 
   Launching pass(Shape shape) {
     Launching out;
-    if (!reduces(call_.kind)) {
+    if (!has_op(call_.kind)) {
       PassMove body;
       fill_pass(body, shape);
       out.set(pass_move_kernel(), body, bulk_grid(bytes_));

@@ -70,7 +70,7 @@ struct LineWork {
   ONSTREAM_EITHER bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
                                std::uint64_t from, std::uint64_t unit, const Take& take) const {
     Arriving<kBytes> arriving[kCount];
-    const auto awaited = [&](std::uint32_t peer) { return has(from, peer); };
+    const auto awaited = [&](std::uint32_t peer) { return has_among<kCount>(from, peer); };
     if (!await_packs(group, session, session.slot(here, first), first, unit, awaited, arriving)) return false;
     ONSTREAM_UNROLL
     for (int k = 0; k < kCount; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
@@ -223,7 +223,7 @@ struct ReduceLines : LineWork {
       bool begun = false;
       for (std::uint32_t first = 0; first < view.size; first += kTogether) {
         const auto add = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
-          if (!has(adds, peer)) return;
+          if (!has_among<kTogether>(adds, peer)) return;
           const Pack<kUnit> pack = peer == view.rank ? load<Group>(unit, peer) : arrived.pack();
           if (begun) {
             sum.take(op, pack);

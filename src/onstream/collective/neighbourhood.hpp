@@ -11,7 +11,8 @@
 // Collectives of a neighbourhood run one after the other; those of different ones, and of channels, may run at once.
 // All of the team call the same, in the same order; an end of an edge waits for its other end alone. Both give the same
 // number of bytes for it: else the world fails, naming both ranks and numbers; with parameter collective_check the
-// whole team refuses the call before it runs (edge_checking.hpp), and nothing fails. Input and output must not overlap.
+// whole team refuses the call before it runs (edge_checking.hpp), and nothing fails; only a rank whose own arguments
+// cannot work throws alone, and the others then wait for it to the deadline. Input and output must not overlap.
 // Ordering on streams, memory, waits and errors are as in collective.hpp.
 #pragma once
 

@@ -9,12 +9,15 @@
 // all_reduce, reduce, reduce_scatter, scan and exclusive_scan, of `count` elements; type and op of the call do not
 // matter. Elements are of any trivially copyable type of up to 256 bytes, at any address. The functor is associative;
 // it need not commute: `lower` is of lower ranks. Everybody combines from the first rank on, so that all ranks get the
-// same bits, by each algorithm that can do it (lines, two_shot, direct). It may have members, which are copied with the
-// call and the same on all ranks: reduced_with(call, Modulo{97}).
+// same bits, by each algorithm that can do it (lines, two_shot, direct); provided that the functor itself gives the
+// same bits wherever it is compiled into a kernel: one that multiplies and adds floating point wants -fmad=false, or
+// -ffp-contract=off, or roundings that it spells out. It may have members, which are copied with the call and the same
+// on all ranks: reduced_with(call, Modulo{97}).
 //
 // For cuda the file is one that nvcc compiles; elsewhere the kernels are those of the host device alone, and a run on
 // cuda says so. The first call of a functor loads its kernels, before anything is enqueued. CUDA may load only once the
-// kernels of that GPU have ended: where other kernels may wait by then, load<Multiply>(...) does it earlier.
+// kernels of that GPU have ended: where other kernels may wait by then, load<Multiply>(...) does it earlier. The
+// program, or the library, that has the functor stays loaded as long as the world, its plans and its graphs.
 #pragma once
 
 #include <cstring>

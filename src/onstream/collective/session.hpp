@@ -258,7 +258,11 @@ class Session {
   }
 
   ONSTREAM_EITHER void fail_channel() const {
-    for (Turn& turn : view_.state->turns) group_.store_relaxed(&turn.failed, 1);
+    State* const together[] = {view_.state, view_.kin[0], view_.kin[1]};
+    for (State* const state : together) {
+      if (state == nullptr) continue;
+      for (Turn& turn : state->turns) group_.store_relaxed(&turn.failed, 1);
+    }
   }
 
   // The last block to come here clears the slots and posts of this parity.

@@ -93,6 +93,7 @@ struct View {
   std::uint64_t stage_bytes = 0;
   Places places;
   const std::int32_t* worlds = nullptr;  // each rank's number in the world
+  State* kin[2] = {};                    // of channels whose collectives are stages of one: they fail together
   WaitView wait;
 };
 
@@ -109,6 +110,11 @@ ONSTREAM_BOTH std::uint64_t below(std::uint32_t rank) {
 }
 ONSTREAM_BOTH std::uint64_t only(std::uint32_t rank) { return std::uint64_t{1} << rank; }
 ONSTREAM_BOTH bool has(std::uint64_t set, std::uint32_t rank) { return (set >> rank & 1) != 0; }
+// For who looks at kCount ranks at a time: the last of them may be past those that a set can hold.
+template <int kCount>
+ONSTREAM_BOTH bool has_among(std::uint64_t set, std::uint32_t rank) {
+  return (64 % kCount == 0 || rank < 64) && has(set, rank);
+}
 
 // Sets of ranks, this one not among them.
 ONSTREAM_BOTH std::uint64_t receivers(Flow flow, std::uint32_t rank, std::uint32_t size, std::uint32_t root) {
