@@ -72,7 +72,8 @@ def span_of(array: Any) -> Span:
     """The Span of any supported object. TypeError or InvalidArgumentError with the reason for any other."""
     kind = type(array)
     if hasattr(kind, "local_span"):
-        return array.local_span()  # a symmetric array stands for this rank's own
+        own: Span = array.local_span()  # a symmetric array stands for this rank's own
+        return own
     root = kind.__module__.partition(".")[0]
     if hasattr(array, "data_ptr") and _is_torch(array):
         return _torch_span(array)
@@ -108,11 +109,11 @@ def library_stream(device: str) -> int | None:
     if _importable("cupy"):
         import cupy
 
-        return cupy.cuda.get_current_stream().ptr
+        return int(cupy.cuda.get_current_stream().ptr)
     if _importable("torch"):
         import torch
 
-        return torch.cuda.current_stream(torch.device(device)).cuda_stream
+        return int(torch.cuda.current_stream(torch.device(device)).cuda_stream)
     return 0
 
 
@@ -319,7 +320,11 @@ def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
     """An array over a block of onstream's memory: numpy for host memory, else cupy, torch, or a DeviceArray."""
     extents = extents_of(shape)
     if block.on_host:
-        return _host_tensor(block, extents, dtype) if _is_torch_type(dtype) else _numpy_view(block, extents, np.dtype(dtype))
+        return (
+            _host_tensor(block, extents, dtype)
+            if _is_torch_type(dtype)
+            else _numpy_view(block, extents, np.dtype(dtype))
+        )
     if _importable("cupy"):
         return _cupy_view(block, extents, np.dtype(dtype))
     if _importable("torch"):

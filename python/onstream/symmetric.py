@@ -142,7 +142,9 @@ class SymmetricArray:
         if signal is not None:
             word, bits = counter_address(signal), told_bits(value, op, signal.type_name)
             owners.append(signal.piece.blocks)
-        self._ops.put(self.elements(), elements_of(span), _arrays.rank_of(rank), word, bits, op, stream, span.stream, owners)
+        self._ops.put(
+            self.elements(), elements_of(span), _arrays.rank_of(rank), word, bits, op, stream, span.stream, owners
+        )
 
     def get(self, array: Any, rank: int, *, stream: Any = None) -> None:
         """Fills an array of as many elements of the same type, as put(), from this place of rank's part."""

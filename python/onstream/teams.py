@@ -100,7 +100,6 @@ class Teams(Collectives):
     def split_2d(self, width: int, *, channels: int = 1) -> tuple[Team, Team]:
         """The members as rows of `width`: my row and my column. The last row may be shorter. Collective over the world."""
 
-
         def place() -> tuple[int, int]:
             wide = _arrays.integer_of(width, "width")
             if wide < 1:

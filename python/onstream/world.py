@@ -262,7 +262,8 @@ class Segment:
         if bytes_of_word not in types:
             raise InvalidArgumentError(f"width={bytes_of_word}: a word has 4 or 8 bytes")
         word = self.array((), types[bytes_of_word], offset=offset)
-        return word.atomic(op, rank, value=value, expected=expected, stream="host")
+        was: int = word.atomic(op, rank, value=value, expected=expected, stream="host")
+        return was
 
     def free(self) -> None:
         """Frees every rank's part now; views of it must not be used any more. Collective."""

@@ -124,8 +124,8 @@ PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true, 0}; }
 PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
   require(channels >= 1, "team: at least one channel, not ", channels);
   auto slot = std::make_shared<TeamSlot>();
-  slot->team =
-      run_interruptible([mine = world.open(), ranks, channels] { return mine->collective().among(ranks, channels + 1); });
+  slot->team = run_interruptible(
+      [mine = world.open(), ranks, channels] { return mine->collective().among(ranks, channels + 1); });
   world.state()->add(slot);
   return {world.state(), std::move(slot), false, channels};
 }

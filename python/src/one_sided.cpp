@@ -71,13 +71,11 @@ struct PyOneSided {
     const auto world = state->open();
     const StreamChoice choice = choose(*world, stream, natural);
     if (choice.stream) {
-      enqueue_and_keep(
-          *state, choice, [&] { on_stream(world->one_sided(), *choice.stream); }, Hold(std::move(owners)));
+      enqueue_and_keep(*state, choice, [&] { on_stream(world->one_sided(), *choice.stream); }, Hold(std::move(owners)));
       return std::nullopt;
     }
     auto context = idle->take(*world);
-    auto result =
-        interruptible([&] { return on_host(*context); }, [&] { abort_interrupted(*world, "one-sided op"); });
+    auto result = interruptible([&] { return on_host(*context); }, [&] { abort_interrupted(*world, "one-sided op"); });
     idle->give(std::move(context));
     return result;
   }

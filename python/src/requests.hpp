@@ -80,8 +80,9 @@ void raise_message_fault(WorldState& state, const FaultReport& fault);
 // Ends the world because Ctrl-C broke off an op ("message", "one-sided op"), whose buffer a peer may be using.
 void abort_interrupted(World& world, const std::string& what);
 
-// Runs enqueue() without the GIL and keeps what a one-sided op uses until the stream is past it; also if it throws, as it
-// may have enqueued a part. No array library gives symmetric memory back in the order of its streams: the world keeps it.
+// Runs enqueue() without the GIL and keeps what a one-sided op uses until the stream is past it; also if it throws, as
+// it may have enqueued a part. No array library gives symmetric memory back in the order of its streams: the world
+// keeps it.
 template <class Enqueue, class... Kept>
 void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enqueue, Kept... kept) {
   if (choice.keeper == Keeper::library) choice.keeper = Keeper::world;

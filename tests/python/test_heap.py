@@ -574,15 +574,16 @@ def test_the_values_of_waits_are_of_the_words_type(dtype: str, low: int, high: i
             assert context.test(word, value, compare="eq")
             assert context.test(word, 1, compare="gt") == (value > 1)
         for value in (low - 1, high + 1):
-            for call in (
-                lambda: word.wait(value),
-                lambda: word.wait_any(value),
-                lambda: context.test(word, value),
-                lambda: context.set(word, value, 0),
-                lambda: context.compare_swap(word, value, 0, 0),
-            ):
+            calls: list[tuple[Callable[..., Any], Any]] = [
+                (word.wait, (value,)),
+                (word.wait_any, (value,)),
+                (context.test, (word, value)),
+                (context.set, (word, value, 0)),
+                (context.compare_swap, (word, value, 0, 0)),
+            ]
+            for call, arguments in calls:
                 with pytest.raises(ons.InvalidArgumentError, match=f"is {value}, which no {dtype} is"):
-                    call()
+                    call(*arguments)
         context.set(word, 5, 0)
         assert context.fetch_add(word, -2, 0) == 5  # of either sign, also of unsigned words
         assert word.local()[0] == 3
