@@ -243,6 +243,9 @@ class Collectives:
         call.set_options(op, _arrays.integer_of(root, "root"), _arrays.integer_of(channel, "channel"), algorithm)
         return call
 
+    def _barrier_call(self, channel: int) -> _core.CollectiveCall:
+        return self._call("barrier", None, None, 0, "uint8", 0, channel, "auto")
+
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         natural = next((span.stream for span in spans if span is not None and span.stream is not None), None)
         self._members.run(call, [span.owner for span in spans if span is not None], stream, natural)

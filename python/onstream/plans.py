@@ -203,9 +203,7 @@ class PlanCollectives(Collectives):
 
     def barrier(self, *, channel: int = 0) -> None:
         """Ends a launch, on each rank of the team, only when the others' launches have come to it."""
-        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
-        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
-        self._run(call, (), None, None)
+        self._run(self._barrier_call(channel), (), None, None)
 
     def neighbourhood(self, *grid: Any, **arguments: Any) -> Neighbourhood:
         """There is none in a plan: its exchanges run at once."""

@@ -143,9 +143,7 @@ class Team(Teams):
 
     def barrier(self, *, channel: int = 0, stream: Any = None) -> None:
         """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
-        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
-        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
-        self._members.run(call, [], stream, None)
+        self._members.run(self._barrier_call(channel), [], stream, None)
 
     def __repr__(self) -> str:
         return f"<Team: rank {self.rank} of {self.ranks}>"

@@ -633,6 +633,18 @@ def test_arrays_tell_their_type_and_look_like_arrays() -> None:
     run(1, body)
 
 
+def test_types_that_only_torch_has_are_tensors_in_host_memory_too() -> None:
+    torch = pytest.importorskip("torch")
+
+    def body(world: ons.World) -> None:
+        array = world.heap(4096).zeros((2, 3), torch.bfloat16)
+        assert array.dtype == torch.bfloat16
+        array[1].put(torch.full((3,), 2.0, dtype=torch.bfloat16), 0)
+        assert array.local().tolist() == [[0] * 3, [2] * 3]
+
+    run(1, body)
+
+
 def test_symmetric_arrays_go_into_plans_reductions_and_masks() -> None:
     def body(world: ons.World) -> None:
         other = 1 - world.rank
