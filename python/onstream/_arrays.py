@@ -22,6 +22,13 @@ from .errors import InvalidArgumentError, UnsupportedError
 
 _DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
 _DLPACK_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+# Types that can be waited for: the lowest and the highest.
+WORDS = {
+    "int32": (-(2**31), 2**31 - 1),
+    "uint32": (0, 2**32 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint64": (0, 2**64 - 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,9 @@ class Span:
 def span_of(array: Any) -> Span:
     """The Span of any supported object. TypeError or InvalidArgumentError with the reason for any other."""
     kind = type(array)
-    if kind.__module__ == "onstream.symmetric":
-        return span_of(array.local())  # a symmetric array stands for this rank's own
+    if hasattr(kind, "local_span"):
+        own: Span = array.local_span()  # a symmetric array stands for this rank's own
+        return own
     root = kind.__module__.partition(".")[0]
     if hasattr(array, "data_ptr") and _is_torch(array):
         return _torch_span(array)
@@ -87,6 +95,26 @@ def span_of(array: Any) -> Span:
         f"onstream cannot address a {kind.__module__}.{kind.__qualname__}: it needs an array (numpy, torch, cupy, "
         "DLPack, __cuda_array_interface__) or an object with the buffer protocol (bytes, bytearray, memoryview)"
     )
+
+
+def stream_now(span: Span) -> int | None:
+    """The stream that the library of such an array uses now."""
+    return library_stream(span.device) if span.library == "onstream" else span_of(span.owner).stream
+
+
+def library_stream(device: str) -> int | None:
+    """Of the library that view_of() makes arrays of in this memory."""
+    if device == "host":
+        return None
+    if _importable("cupy"):
+        import cupy
+
+        return int(cupy.cuda.get_current_stream().ptr)
+    if _importable("torch"):
+        import torch
+
+        return int(torch.cuda.current_stream(torch.device(device)).cuda_stream)
+    return 0
 
 
 def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, int | None]:
@@ -292,7 +320,11 @@ def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
     """An array over a block of onstream's memory: numpy for host memory, else cupy, torch, or a DeviceArray."""
     extents = extents_of(shape)
     if block.on_host:
-        return _numpy_view(block, extents, np.dtype(dtype))
+        return (
+            _host_tensor(block, extents, dtype)
+            if _is_torch_type(dtype)
+            else _numpy_view(block, extents, np.dtype(dtype))
+        )
     if _importable("cupy"):
         return _cupy_view(block, extents, np.dtype(dtype))
     if _importable("torch"):
@@ -307,6 +339,13 @@ def extents_of(shape: int | Sequence[int]) -> tuple[int, ...]:
 def _numpy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     flat = block.bytes_view()
     return np.ndarray(shape, dtype=dtype, buffer=flat)
+
+
+def _host_tensor(block: _core.Block, shape: tuple[int, ...], dtype: Any) -> Any:
+    """For the element types that numpy does not have."""
+    import torch
+
+    return torch.from_numpy(block.bytes_view()).view(dtype).view(shape)
 
 
 def _cupy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -349,9 +388,18 @@ def item_bytes_of(dtype: Any) -> int:
 
 def type_name_of(dtype: Any) -> str:
     """A numpy or torch dtype by name: "float64", "bfloat16"."""
-    if type(dtype).__module__.partition(".")[0] == "torch":
+    if _is_torch_type(dtype):
         return str(dtype).removeprefix("torch.")
     return _name_of(np.dtype(dtype))
+
+
+def known_type(dtype: Any) -> Any:
+    """An element type as arrays show it: numpy's own, or torch's as it is."""
+    return dtype if _is_torch_type(dtype) else np.dtype(dtype)
+
+
+def _is_torch_type(dtype: Any) -> bool:
+    return type(dtype).__module__.partition(".")[0] == "torch"
 
 
 def is_array_of(thing: Any, type_name: str) -> bool:
@@ -380,6 +428,44 @@ def word_of(value: Any, width: int, name: str) -> int:
         raise InvalidArgumentError(f"{name} is {number}, which no integer of {bits} bits is")
     modulus: int = 2**bits
     return number % modulus
+
+
+def word_of_type(value: Any, type_name: str, name: str) -> int:
+    """The same of an integer type of 4 or 8 bytes, which has to have the value."""
+    if type_name not in WORDS:
+        raise InvalidArgumentError(
+            f"words are integers of 4 or 8 bytes, not {type_name or 'of an unknown type'}: {', '.join(WORDS)}"
+        )
+    number: int = integer_of(value, name)
+    low, high = WORDS[type_name]
+    if not low <= number <= high:
+        raise InvalidArgumentError(f"{name} is {number}, which no {type_name} is: they go from {low} to {high}")
+    return number % (high - low + 1)
+
+
+def check_same_type(call: str, to: str, source: str) -> None:
+    """Bytes that are copied mean the same on both sides, if both sides tell."""
+    if to and source and to != source:
+        raise InvalidArgumentError(
+            f"{call}: the source is of {source}, but the destination of {to}; convert the one, or copy its bytes as they "
+            f"are by a view of the other type, such as array.view('{to}')"
+        )
+
+
+def rank_of(rank: Any) -> int:
+    """Any number that a rank may have; whether there is such a rank is for the callee to say."""
+    number = integer_of(rank, "rank")
+    if not -(2**31) <= number < 2**31:
+        raise InvalidArgumentError(f"rank {number} does not exist")
+    return number
+
+
+def offset_of(value: Any, name: str) -> int:
+    """Bytes from the begin of a segment on."""
+    number = integer_of(value, name)
+    if not 0 <= number < 2**63:
+        raise InvalidArgumentError(f"{name} is {number}, but must be 0 to 2**63 - 1, bytes from the segment's begin on")
+    return number
 
 
 def check_bytes(nbytes: int, what: str) -> None:

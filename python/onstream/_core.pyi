@@ -366,8 +366,6 @@ class SegmentBlocks:
 
     def wait(self, offset: int, value: int, compare: str, stream: object | None) -> None: ...
 
-    def atomic(self, op: str, rank: int, offset: int, value: int, expected: int, width: int) -> int: ...
-
     def address_of(self, offset: int, nbytes: int) -> int:
         """This rank's own address of a piece."""
 
@@ -625,6 +623,11 @@ class Team:
     def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
         """
         On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
+        """
+
+    def meet(self) -> None:
+        """
+        Of a team: blocks until the hosts of all its ranks have come, whatever is enqueued.
         """
 
     def planned(self, call: CollectiveCall) -> PlannedCall:

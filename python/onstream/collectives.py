@@ -18,6 +18,7 @@ import numpy as np
 from . import _arrays, _core
 from .errors import InvalidArgumentError
 from .neighbours import Neighbourhood, bytes_of, check_reach, contiguous_span, offsets_of
+from .symmetric import SymmetricArray
 
 if TYPE_CHECKING:
     from .world import World
@@ -242,6 +243,9 @@ class Collectives:
         call.set_options(op, _arrays.integer_of(root, "root"), _arrays.integer_of(channel, "channel"), algorithm)
         return call
 
+    def _barrier_call(self, channel: int) -> _core.CollectiveCall:
+        return self._call("barrier", None, None, 0, "uint8", 0, channel, "auto")
+
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         natural = next((span.stream for span in spans if span is not None and span.stream is not None), None)
         self._members.run(call, [span.owner for span in spans if span is not None], stream, natural)
@@ -264,6 +268,8 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
 
 def _combine_of(op: Callable[[Any, Any], Any], array: Any) -> Callable[[int, int, int], None]:
     """The function as the library calls it: with the addresses of two vectors, of which the second is the result."""
+    if isinstance(array, SymmetricArray):
+        array = array.local()
     if not isinstance(array, np.ndarray):
         raise InvalidArgumentError(f"a reduction of your own needs numpy arrays, not {type(array).__name__}")
     dtype = array.dtype

@@ -3,7 +3,7 @@
 Memory of another rank is named by what is at the same place in this rank's own part: a SymmetricArray, or a view of this
 rank's part of a segment, of any strides. Blocking calls are done when they return: what was put is in the target's
 memory. put_later() and get_later() are done after quiet(); until then the local array must stay as it is, and the
-context keeps it alive. Streams are not waited for: what they still do to an array is the program's to wait for. One
+context keeps it and the symmetric memory alive. Streams are not waited for: what they still do to an array is the program's to wait for. One
 thread at a time uses a context; several may be used at once.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
 from .errors import InvalidArgumentError
-from .symmetric import SymmetricArray, bits_of, counter_address, elements_of, flags_of, value_of
+from .symmetric import SymmetricArray, atomic_bits, counter_address, elements_of, flags_of, told_bits, value_of
 
 if TYPE_CHECKING:
     from .teams import Team
@@ -31,8 +31,9 @@ class Context:
     # --- data ---
 
     def put(self, to: Any, source: Any, rank: int, *, signal: Any = None, value: int = 1, op: str = "add") -> None:
-        """Copies `source` to where `to` lies in rank's part: as many bytes, of any strides on both sides.
+        """Copies `source` to where `to` lies in rank's part: as many elements of one type, of any strides on both sides.
 
+        Shapes may differ: element by element, both in row-major order.
         With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
         "set"): who waits for it sees the data behind it.
         """
@@ -45,7 +46,7 @@ class Context:
         self._put(to, source, rank, signal, value, op, later=True)
 
     def get(self, to: Any, source: Any, rank: int) -> None:
-        """Fills `to` from where `source` lies in rank's part: as many bytes, of any strides on both sides."""
+        """Fills `to` from where `source` lies in rank's part: as many elements of one type, as put()."""
         self._get(to, source, rank, later=False)
 
     def get_later(self, to: Any, source: Any, rank: int) -> None:
@@ -56,7 +57,8 @@ class Context:
 
     def signal(self, word: Any, rank: int, *, value: int = 1, op: str = "add") -> None:
         """Changes a symmetric integer of 8 bytes of rank's, after this context's earlier puts to that rank."""
-        self._core.signal(self._word(word), _rank(rank), _arrays.word_of(value, 8, "value"), op)
+        elements = self._word(word)
+        self._core.signal(elements, _arrays.rank_of(rank), told_bits(value, op, elements.dtype), op)
 
     def wait(self, word: Any, value: int, *, compare: str = "ge") -> None:
         """Waits until this rank's own word compares with `value`: eq, ne, gt, ge, lt or le.
@@ -151,13 +153,20 @@ class Context:
 
     def _put(self, to: Any, source: Any, rank: int, signal: Any, value: int, op: str, *, later: bool) -> None:
         local = _arrays.checked_span(source, False, self._world)
-        word = None if signal is None else self._counter(signal)
-        bits = _arrays.word_of(value, 8, "value")
-        self._core.put(self._place(to), elements_of(local), _rank(rank), local.owner, word, bits, op, later)
+        place, owners = self._place(to), [_owner_of(to), local.owner]
+        _arrays.check_same_type("put", place.dtype, local.dtype)
+        word, bits = None, 0
+        if signal is not None:
+            counter = self._word(signal)
+            word, bits = counter.address, told_bits(value, op, counter.dtype)
+            owners.append(_owner_of(signal))
+        self._core.put(place, elements_of(local), _arrays.rank_of(rank), owners, word, bits, op, later)
 
     def _get(self, to: Any, source: Any, rank: int, *, later: bool) -> None:
         local = _arrays.checked_span(to, True, self._world)
-        self._core.get(elements_of(local), self._place(source), _rank(rank), local.owner, later)
+        place, owners = self._place(source), [_owner_of(source), local.owner]
+        _arrays.check_same_type("get", local.dtype, place.dtype)
+        self._core.get(elements_of(local), place, _arrays.rank_of(rank), owners, later)
 
     def _place(self, place: Any) -> _core.Elements:
         if isinstance(place, SymmetricArray):
@@ -186,7 +195,7 @@ class Context:
         self, words: Any, value: int, compare: str, leave_out: Sequence[bool] | None
     ) -> tuple[_core.Elements, str, int, list[int]]:
         elements = words if isinstance(words, _core.Elements) else self._place(words)
-        bits = _arrays.word_of(value, 4 if elements.item_bytes == 4 else 8, "value")
+        bits = _arrays.word_of_type(value, elements.dtype, "value")
         flags = flags_of(leave_out, elements.count)
         if leave_out is not None and not flags and elements.count > 0:
             raise InvalidArgumentError("leave_out lies in a GPU's memory, which a wait of the host does not read")
@@ -195,13 +204,14 @@ class Context:
     def _atomic(self, op: str, word: Any, rank: int, value: Any = 0, expected: Any = 0) -> Any:
         elements = self._one(word)
         name = elements.dtype
-        bits = bits_of(value, name, "value"), bits_of(expected, name, "expected")
-        return value_of(self._core.atomic(op, elements, _rank(rank), *bits), name)
+        bits = atomic_bits(op, name, value, expected)
+        return value_of(self._core.atomic(op, elements, _arrays.rank_of(rank), *bits), name)
+
+
+def _owner_of(place: Any) -> Any:
+    """What keeps symmetric memory alive."""
+    return place.piece.blocks if isinstance(place, SymmetricArray) else place
 
 
 def _index(found: int, words: _core.Elements) -> int | None:
     return None if found == words.count else found
-
-
-def _rank(rank: Any) -> int:
-    return _arrays.integer_of(rank, "rank")

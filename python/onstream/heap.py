@@ -7,12 +7,12 @@ heap_check). Not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
-from .errors import ClosedError, InvalidArgumentError
+from .errors import ClosedError, Error, InvalidArgumentError
 from .symmetric import Piece, SymmetricArray
 
 if TYPE_CHECKING:
@@ -42,26 +42,31 @@ class Heap:
     def resize(self, array: SymmetricArray, shape: int | Sequence[int]) -> SymmetricArray:
         """The array in another shape: keeps the bytes that fit, row-major, where they are if it can. Collective.
 
-        `array` and its parts are of no use any more.
+        `array` and its parts are of no use any more. What moves lies at a multiple of 64 bytes, whatever the array's
+        own alignment was.
         """
         piece = self._own(array, "resize")
         extents, nbytes = _arrays.sized(shape, piece.dtype, "an array")
-        address = self._blocks.reallocate(piece.address, max(nbytes, 1))
+        address = _end(piece, "resize", lambda at: self._blocks.reallocate(at, max(nbytes, 1)))
         piece.gone = "it was resized"
         return self._array_at(address, extents, piece.dtype)
 
     def free(self, array: SymmetricArray) -> None:
         """Gives an array back. It and its parts are of no use any more; views of it must not be used. Collective."""
         piece = self._own(array, "free")
-        self._blocks.free(piece.address)
+        _end(piece, "free", self._blocks.free)
         piece.gone = "it was freed"
 
     def close(self) -> None:
         """Frees all of it on every rank at once. Idempotent; collective."""
         if self._closed:
             return
-        self._blocks.close()
-        self._closed = True
+        self._closed = True  # also if Ctrl-C ends the wait: the call goes on then
+        try:
+            self._blocks.close()
+        except Error:
+            self._closed = False
+            raise
 
     def full_for(self, nbytes: int, *, alignment: int = 64) -> bool:
         """Whether a piece of so many bytes cannot be had. Not collective."""
@@ -120,3 +125,14 @@ class Heap:
         if self._closed or self._world.closed:
             return "<Heap: closed>"
         return f"<Heap: {self.used} of {self.nbytes} bytes used by {self.pieces} pieces, {self._kind} memory>"
+
+
+def _end(piece: Piece, call: str, ending: Callable[[int], Any]) -> Any:
+    """ending(the piece's address). A Ctrl-C leaves the call behind, which goes on: the piece is of no use then."""
+    address = piece.address
+    piece.gone = f"its {call} was interrupted"
+    try:
+        return ending(address)
+    except Error:
+        piece.gone = ""
+        raise

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
 from .collectives import Collectives
-from .errors import InvalidArgumentError
-from .symmetric import elements_of
+from .errors import InvalidArgumentError, UnsupportedError
+from .neighbours import Neighbourhood
+from .symmetric import SymmetricArray, elements_of
 from .teams import Team
 
 if TYPE_CHECKING:
@@ -49,36 +50,45 @@ class PlanBuilder:
         return self
 
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
-        """Stores `source` into `remote`, a view of Segment.peer(peer), of the same number of bytes."""
-        remote, source = self._elements(remote, writable=True), self._elements(source, writable=False)
+        """Stores `source` into `remote`, of the same number of bytes.
+
+        `remote` is a view of Segment.peer(peer), or a SymmetricArray, which stands for its place on the peer here.
+        """
+        remote = elements_of(self._remote(remote, peer, writable=True))
+        source = self._elements(source, writable=False)
         self._core.put(remote, source, _arrays.integer_of(peer, "peer"), note)
         return self
 
     def get(self, destination: Any, remote: Any, peer: int, *, note: str = "") -> PlanBuilder:
-        """Fills `destination` from `remote`, a view of Segment.peer(peer), of the same number of bytes.
+        """Fills `destination` from `remote`, as in put(), of the same number of bytes.
 
         Reads what lies there when a launch begins, or later: a wait of the same plan does not hold it back.
         """
-        destination, remote = self._elements(destination, writable=True), self._elements(remote, writable=False)
+        destination = self._elements(destination, writable=True)
+        remote = elements_of(self._remote(remote, peer, writable=False))
         self._core.get(destination, remote, _arrays.integer_of(peer, "peer"), note)
         return self
 
     def signal(self, counter: Any, peer: int, *, value: int = 1, note: str = "") -> PlanBuilder:
-        """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer."""
-        self._core.signal(self._counter(counter), _count_of(value), _arrays.integer_of(peer, "peer"), note)
+        """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer.
+
+        A SymmetricArray stands for its place on the peer.
+        """
+        address = self._counter(self._remote(counter, peer, writable=True))
+        self._core.signal(address, _count_of(value), _arrays.integer_of(peer, "peer"), note)
         return self
 
     def atomic(
         self, op: str, word: Any, peer: int, *, value: int = 0, expected: int = 0, old: Any = None, note: str = ""
     ) -> PlanBuilder:
-        """Changes one integer of 32 or 64 bits in a peer's segment, `word`, in order as signal() does.
+        """Changes one integer of 32 or 64 bits in a peer's segment, `word`, as signal() and in order as that does.
 
         op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`). The
         old value goes to `old`, one integer of the same size that kernels access, if there is one.
         """
-        span = self._integer(word)
+        span = self._integer(self._remote(word, peer, writable=True))
         width = span.nbytes
-        kept = None if old is None else self._integer(old)
+        kept = None if old is None else self._integer(self._span(old, writable=True))
         if kept is not None and kept.nbytes != width:
             raise InvalidArgumentError(f"the old value of {width} bytes cannot go to {kept.nbytes} bytes")
         self._core.atomic(
@@ -95,7 +105,7 @@ class PlanBuilder:
 
     def wait(self, counter: Any, *, value: int = 1, note: str = "") -> PlanBuilder:
         """Ends a launch only when the local uint64 `counter` has grown by `value` more for every launch."""
-        self._core.wait(self._counter(counter), _count_of(value), note)
+        self._core.wait(self._counter(self._span(counter, writable=True)), _count_of(value), note)
         return self
 
     def halo(
@@ -141,11 +151,17 @@ class PlanBuilder:
         self._spans.append(span)
         return span
 
+    def _remote(self, place: Any, peer: Any, *, writable: bool) -> _arrays.Span:
+        if not isinstance(place, SymmetricArray):
+            return self._span(place, writable=writable)
+        span = place.peer_span(peer)
+        self._spans.append(span)
+        return span
+
     def _elements(self, array: Any, *, writable: bool) -> _core.Elements:
         return elements_of(self._span(array, writable=writable))
 
-    def _integer(self, word: Any) -> _arrays.Span:
-        span = self._span(word, writable=True)
+    def _integer(self, span: _arrays.Span) -> _arrays.Span:
         is_integer = span.dtype == "" or span.dtype.startswith(("int", "uint"))
         if span.nbytes not in (4, 8) or not is_integer:
             raise InvalidArgumentError(
@@ -154,8 +170,7 @@ class PlanBuilder:
             )
         return span
 
-    def _counter(self, counter: Any) -> int:
-        span = self._span(counter, writable=True)
+    def _counter(self, span: _arrays.Span) -> int:
         if span.nbytes != 8:
             raise InvalidArgumentError(
                 f"a counter is one 64-bit integer of a segment, such as segment.peer(1, 'uint64')[:1], not "
@@ -188,9 +203,14 @@ class PlanCollectives(Collectives):
 
     def barrier(self, *, channel: int = 0) -> None:
         """Ends a launch, on each rank of the team, only when the others' launches have come to it."""
-        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
-        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
-        self._run(call, (), None, None)
+        self._run(self._barrier_call(channel), (), None, None)
+
+    def neighbourhood(self, *grid: Any, **arguments: Any) -> Neighbourhood:
+        """There is none in a plan: its exchanges run at once."""
+        raise UnsupportedError(
+            "a plan has no collectives of a neighbourhood: add its sends and receives, or a halo, or run them by "
+            "World.neighbourhood() outside of it"
+        )
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         if stream is not None:
@@ -218,7 +238,7 @@ class Plan:
         """
         natural = None
         if stream is None and self._on_device is not None:
-            natural = _arrays.span_of(self._on_device.owner).stream
+            natural = _arrays.stream_now(self._on_device)
         self._core.launch(stream, natural)
 
     def explain(self) -> str:

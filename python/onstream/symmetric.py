@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _FLOATS = {"float32": "<f", "float64": "<d"}
 _COUNTERS = ("int64", "uint64")
+_BITWISE = ("add", "and", "or", "xor")
 
 
 @dataclass
@@ -36,6 +37,9 @@ class Piece:
     dtype: Any
     heap: Heap | None = None  # that it was taken from
     gone: str = ""  # why it is of no use any more
+
+    def __post_init__(self) -> None:
+        self.dtype = _arrays.known_type(self.dtype)
 
     @property
     def nbytes(self) -> int:
@@ -83,6 +87,16 @@ class SymmetricArray:
         full = keys if any(one is Ellipsis for one in keys) else (*keys, Ellipsis)  # views, also of one element
         return SymmetricArray(self._world, self._piece, (*self._keys, full), self._layout.at(full))
 
+    def __bool__(self) -> bool:
+        raise TypeError("a SymmetricArray is neither true nor false; look at its elements by local(), or wait for them")
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """This rank's own, for numpy's functions. TypeError where the CPU does not reach it."""
+        mine = self.local()
+        if not isinstance(mine, np.ndarray):
+            raise TypeError(f"numpy has no access to {self!r}; use local(), which is a {type(mine).__name__}")
+        return np.array(mine, dtype=dtype, copy=True) if copy else np.asarray(mine, dtype=dtype)
+
     def __iter__(self) -> Iterator[SymmetricArray]:
         return (self[i] for i in range(len(self)))
 
@@ -98,15 +112,15 @@ class SymmetricArray:
         same.
         """
         self._check()
-        return self._view(self._piece.blocks.peer(_arrays.integer_of(rank, "rank")))
+        return self._view(self._piece.blocks.peer(_arrays.rank_of(rank)))
 
     def direct(self, rank: int) -> bool:
         """Whether peer() works; else why_not() tells the reason."""
-        return self._piece.blocks.direct(_arrays.integer_of(rank, "rank"))
+        return self._piece.blocks.direct(_arrays.rank_of(rank))
 
     def why_not(self, rank: int) -> str:
         """Why this rank's device does not reach a peer's part; empty where it does."""
-        return self._piece.blocks.why_not(_arrays.integer_of(rank, "rank"))
+        return self._piece.blocks.why_not(_arrays.rank_of(rank))
 
     # --- data ---
 
@@ -114,30 +128,38 @@ class SymmetricArray:
         self, array: Any, rank: int, *, signal: SymmetricArray | None = None, value: int = 1, op: str = "add",
         stream: Any = None,
     ) -> None:  # fmt: skip
-        """Copies an array of as many bytes, of any strides, to this place of rank's part.
+        """Copies an array of as many elements of the same type, of any strides, to this place of rank's part.
 
+        Shapes may differ: element by element, both in row-major order. Bytes that tell no type, such as a bytearray,
+        fit any.
         With `signal`, one symmetric integer of 8 bytes, that word of rank's is then changed by `value` (op "add" or
         "set"): who waits for it sees the array's elements behind it.
         """
         span = _arrays.checked_span(array, False, self._world)
-        word = None if signal is None else counter_address(signal)
-        bits = _arrays.word_of(value, 8, "value")
+        _arrays.check_same_type("put", self.type_name, span.dtype)
         owners = [self._piece.blocks, span.owner]
-        self._ops.put(self.elements(), elements_of(span), _rank(rank), word, bits, op, stream, span.stream, owners)
+        word, bits = None, 0
+        if signal is not None:
+            word, bits = counter_address(signal), told_bits(value, op, signal.type_name)
+            owners.append(signal.piece.blocks)
+        self._ops.put(
+            self.elements(), elements_of(span), _arrays.rank_of(rank), word, bits, op, stream, span.stream, owners
+        )
 
     def get(self, array: Any, rank: int, *, stream: Any = None) -> None:
-        """Fills an array of as many bytes, of any strides, from this place of rank's part."""
+        """Fills an array of as many elements of the same type, as put(), from this place of rank's part."""
         span = _arrays.checked_span(array, True, self._world)
+        _arrays.check_same_type("get", span.dtype, self.type_name)
         owners = [self._piece.blocks, span.owner]
-        self._ops.get(elements_of(span), self.elements(), _rank(rank), stream, span.stream, owners)
+        self._ops.get(elements_of(span), self.elements(), _arrays.rank_of(rank), stream, span.stream, owners)
 
     # --- words ---
 
     def signal(self, rank: int, *, value: int = 1, op: str = "add", stream: Any = None) -> None:
         """Changes this word, an integer of 8 bytes, of rank's part: adds `value`, or sets it (op="set")."""
         counter_address(self)
-        bits = _arrays.word_of(value, 8, "value")
-        self._ops.signal(self.elements(), _rank(rank), bits, op, stream, self._piece.blocks)
+        bits = told_bits(value, op, self.type_name)
+        self._ops.signal(self.elements(), _arrays.rank_of(rank), bits, op, stream, self._piece.blocks)
 
     def wait(self, value: int, *, compare: str = "ge", stream: Any = None) -> None:
         """Waits until this word of this rank's own part compares with `value`: eq, ne, gt, ge, lt or le.
@@ -164,7 +186,7 @@ class SymmetricArray:
         """Waits until one of the words compares. Returns its index, or None if all are left out.
 
         On a stream the index (the number of words if all are left out) goes to `found`, one integer of 8 bytes that
-        kernels access.
+        kernels access; a wait of the host refuses it.
         """
         many, left_out, owners = self._choice("any", leave_out, found=found)
         result = self._wait(many, value, compare, left_out, stream, owners)
@@ -191,7 +213,7 @@ class SymmetricArray:
         type that kernels access, if there is one. What set returns is of no use.
         """
         name = self.type_name
-        bits = (bits_of(value, name, "value"), bits_of(expected, name, "expected"))
+        bits = atomic_bits(op, name, value, expected)
         owners: list[Any] = [self._piece.blocks]
         address = 0
         if old is not None:
@@ -202,7 +224,7 @@ class SymmetricArray:
                 )
             address = span.address
             owners.append(span.owner)
-        was = self._ops.atomic(op, self.elements(), _rank(rank), *bits, address, stream, owners)
+        was = self._ops.atomic(op, self.elements(), _arrays.rank_of(rank), *bits, address, stream, owners)
         return None if was is None else value_of(was, name)
 
     # --- detail ---
@@ -222,6 +244,32 @@ class SymmetricArray:
             list(layout.shape),
             list(layout.strides),
             self.type_name,
+        )
+
+    def local_span(self) -> _arrays.Span:
+        """This rank's own, as any op takes an array: without an array library."""
+        self._check()
+        return self._span(self._piece.blocks.local())
+
+    def peer_span(self, rank: int) -> _arrays.Span:
+        """The same of a peer's. Raises UnsupportedError, with the reason, where this rank's device cannot reach it."""
+        self._check()
+        return self._span(self._piece.blocks.peer(_arrays.rank_of(rank)))
+
+    def _span(self, part: _core.Block) -> _arrays.Span:
+        part = part.part(self._piece.offset, self._piece.nbytes)
+        device = "host" if part.on_host else f"cuda:{part.device_index}"
+        return _arrays.Span(
+            address=part.address + self._layout.offset,
+            item_bytes=self._item_bytes,
+            shape=self._layout.shape,
+            strides=self._layout.strides,
+            writable=True,
+            device=device,
+            library="onstream",
+            owner=part,
+            dtype=self.type_name,
+            stream=_arrays.library_stream(device),
         )
 
     @property
@@ -280,7 +328,7 @@ class SymmetricArray:
     def _wait(
         self, many: _core.Many, value: int, compare: str, left_out: list[int], stream: Any, owners: list[Any]
     ) -> list[int] | None:
-        bits = _arrays.word_of(value, self._item_bytes, "value")
+        bits = _arrays.word_of_type(value, self.type_name, "value")
         return self._ops.wait(many, self.elements(), compare, bits, left_out, stream, [self._piece.blocks, *owners])
 
     def __repr__(self) -> str:
@@ -317,6 +365,8 @@ class _Layout:
                 shape.append(count)
                 strides.append(stride * step)
             else:
+                if isinstance(key, (bool, np.bool_)):
+                    raise IndexError(f"{key} is no index of a SymmetricArray: those are integers and slices")
                 index = _arrays.integer_of(key, "an index of a SymmetricArray (integers and slices)")
                 if not -extent <= index < extent:
                     raise IndexError(f"index {index} is not within the {extent} elements of its dimension")
@@ -340,10 +390,30 @@ def counter_address(word: SymmetricArray) -> int:
 
 def bits_of(value: Any, type_name: str, name: str) -> int:
     """A value of a word, as an unsigned integer of as many bits."""
-    if type_name in _FLOATS:
+    if type_name not in _FLOATS:
+        return _arrays.word_of_type(value, type_name, name)
+    try:
         return int.from_bytes(struct.pack(_FLOATS[type_name], value), "little")
-    width = 4 if type_name.endswith("32") else 8
-    return _arrays.word_of(value, width, name)
+    except OverflowError:
+        raise InvalidArgumentError(f"{name} is {value!r}, which is too large for a {type_name}") from None
+    except struct.error:
+        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be a number") from None
+
+
+def atomic_bits(op: str, type_name: str, value: Any, expected: Any) -> tuple[int, int]:
+    """Both of an atomic. What is stored or compared is of the word's type; what is added, or'ed and so on is any bits."""
+    if type_name not in _arrays.WORDS and type_name not in _FLOATS:
+        return 0, 0  # the core tells what words there are
+    if op in _BITWISE and type_name in _arrays.WORDS:
+        return _arrays.word_of(value, 4 if type_name.endswith("32") else 8, "value"), 0
+    return bits_of(value, type_name, "value"), bits_of(expected, type_name, "expected")
+
+
+def told_bits(value: Any, op: str, type_name: str) -> int:
+    """Of the value of a signal: one of the word's type if it is set; what is added may be of either sign."""
+    if op == "set":
+        return _arrays.word_of_type(value, type_name, "value")
+    return _arrays.word_of(value, 8, "value")
 
 
 def value_of(bits: int, type_name: str) -> int | float:
@@ -363,7 +433,3 @@ def flags_of(leave_out: Any, count: int) -> list[int]:
     if len(flags) != count:
         raise InvalidArgumentError(f"leave_out has {len(flags)} entries for {count} words")
     return flags
-
-
-def _rank(rank: Any) -> int:
-    return _arrays.integer_of(rank, "rank")

@@ -7,7 +7,7 @@ that is in no new team gets one of no ranks, whose `rank` is -1 and on which it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _core
@@ -51,10 +51,26 @@ class Teams(Collectives):
 
         A colour of None or below 0: in no new team.
         """
-        wanted = -1 if colour is None else max(-1, _arrays.integer_of(colour, "colour"))
-        order = _arrays.integer_of(key, "key")
-        mine = f"{','.join(map(str, self.ranks))} {wanted} {order}"
-        rows = [row.split(" ") for row in self._home._all_gather("split", mine)]
+        return self._split("split", lambda: (colour, key), channels)
+
+    def _split(self, call: str, choose: Callable[[], tuple[int | None, int]], channels: int) -> Team:
+        """What choose() raises here is raised on every rank: none is left waiting for the team."""
+        wanted, order, error = -1, 0, None
+        try:
+            colour, key = choose()
+            wanted = -1 if colour is None else max(-1, _arrays.integer_of(colour, "colour"))
+            order = _arrays.integer_of(key, "key")
+            if _arrays.integer_of(channels, "channels") < 1:
+                raise InvalidArgumentError(f"{call}: at least one channel, not {channels}")
+        except (TypeError, InvalidArgumentError) as wrong:
+            error = wrong
+        mine = f"{','.join(map(str, self.ranks))} {wanted} {order} {error or ''}"
+        rows = [row.split(" ", 3) for row in self._home._all_gather("split", mine)]
+        if error is not None:
+            raise error
+        for rank, row in enumerate(rows):
+            if row[3]:
+                raise InvalidArgumentError(f"{call}: rank {rank} has made no team: {row[3]}")
         _check_teams([row[0] for row in rows])
         mine_is = rows[self._home.rank]
         chosen = [
@@ -66,37 +82,39 @@ class Teams(Collectives):
 
     def split_strided(self, first: int, step: int, count: int, *, channels: int = 1) -> Team:
         """Members first, first + step, ..., `count` of them. Collective over the world."""
-        first, step, count = (
-            _arrays.integer_of(value, name) for value, name in ((first, "first"), (step, "step"), (count, "count"))
-        )
-        size = self._members.size
-        last = first + step * (count - 1)
-        if size > 0 and (count < 1 or not 0 <= first < size or not 0 <= last < size or (step == 0 and count > 1)):
-            raise InvalidArgumentError(
-                f"split_strided: members {first}, {first + step}, ... {count} of them, of a team of {size}"
-            )
-        members = [first + step * i for i in range(count)]
-        mine = self._members.rank
-        return self.split(
-            0 if mine in members else None, members.index(mine) if mine in members else 0, channels=channels
-        )
+
+        def choose() -> tuple[int | None, int]:
+            begin = _arrays.integer_of(first, "first")
+            by, number = _arrays.integer_of(step, "step"), _arrays.integer_of(count, "count")
+            size, last = self._members.size, begin + by * (number - 1)
+            if size > 0 and (number < 1 or not 0 <= begin < size or not 0 <= last < size or (by == 0 and number > 1)):
+                raise InvalidArgumentError(
+                    f"split_strided: members {begin}, {begin + by}, ... {number} of them, of a team of {size}"
+                )
+            members = [begin + by * i for i in range(number)] if size > 0 else []
+            mine = self._members.rank
+            return (0, members.index(mine)) if mine in members else (None, 0)
+
+        return self._split("split_strided", choose, channels)
 
     def split_2d(self, width: int, *, channels: int = 1) -> tuple[Team, Team]:
         """The members as rows of `width`: my row and my column. The last row may be shorter. Collective over the world."""
-        wide = _arrays.integer_of(width, "width")
-        if wide < 1:
-            raise InvalidArgumentError(f"split_2d: rows of {wide} members; at least 1")
-        mine = self._members.rank
-        row, column = (None, None) if mine < 0 else (mine // wide, mine % wide)
-        return self.split(row, column or 0, channels=channels), self.split(column, row or 0, channels=channels)
 
-    # --- meetings ---
+        def place() -> tuple[int, int]:
+            wide = _arrays.integer_of(width, "width")
+            if wide < 1:
+                raise InvalidArgumentError(f"split_2d: rows of {wide} members; at least 1")
+            return self._members.rank // wide, self._members.rank % wide
 
-    def sync(self) -> None:
-        """Blocks until the host of every member has come here; enqueued work does not matter. Collective over the team."""
-        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
-        call.set_options("sum", 0, 0, "auto")
-        self._members.run(call, [], "host", None)
+        def row() -> tuple[int | None, int]:
+            down, along = place()
+            return (None, 0) if self._members.rank < 0 else (down, along)
+
+        def column() -> tuple[int | None, int]:
+            down, along = place()
+            return (None, 0) if self._members.rank < 0 else (along, down)
+
+        return self._split("split_2d", row, channels), self._split("split_2d", column, channels)
 
 
 class Team(Teams):
@@ -119,11 +137,13 @@ class Team(Teams):
     def size(self) -> int:
         return self._members.size
 
+    def sync(self) -> None:
+        """Blocks until the host of every member has come here; enqueued work does not matter. Collective over the team."""
+        self._members.meet()
+
     def barrier(self, *, channel: int = 0, stream: Any = None) -> None:
         """A barrier of the ranks' streams: what is behind it on each comes after what is before it on all."""
-        call = _core.CollectiveCall("barrier", 0, 0, 0, "uint8")
-        call.set_options("sum", 0, _arrays.integer_of(channel, "channel"), "auto")
-        self._members.run(call, [], stream, None)
+        self._members.run(self._barrier_call(channel), [], stream, None)
 
     def __repr__(self) -> str:
         return f"<Team: rank {self.rank} of {self.ranks}>"

@@ -18,9 +18,9 @@ from typing import Any
 
 from . import _arrays, _core, plans
 from .contexts import Context
-from .errors import Error
+from .errors import Error, InvalidArgumentError
 from .heap import Heap
-from .symmetric import Piece, SymmetricArray
+from .symmetric import Piece, SymmetricArray, told_bits
 from .teams import Team, Teams, team_of
 
 _open_worlds: weakref.WeakSet[World] = weakref.WeakSet()
@@ -112,6 +112,10 @@ class World(_core.World, Teams):
 
     # --- collectives: see collectives.py ---
 
+    def sync(self) -> None:
+        """Blocks until every rank's host has come here, as barrier(); enqueued work does not matter. Collective."""
+        self.barrier()
+
     def team(self, ranks: Iterable[int], *, channels: int = 1) -> Team:
         """The ranks that do collectives together, numbered in this order. Collective over the world.
 
@@ -194,7 +198,7 @@ class Segment:
     def array(self, shape: int | Sequence[int], dtype: Any = "float64", *, offset: int = 0) -> SymmetricArray:
         """The elements from `offset` on as a SymmetricArray, whose ops know strides, element types and many words."""
         extents, nbytes = _arrays.sized(shape, dtype, "an array")
-        start = _integer(offset, "offset")
+        start = _arrays.offset_of(offset, "offset")
         self._blocks.address_of(start, nbytes)
         return SymmetricArray(self._world, Piece(self._blocks, start, extents, dtype))
 
@@ -204,15 +208,15 @@ class Segment:
         For the program's own kernels, and where a plan's put() goes. Raises UnsupportedError, with the reason, where
         this rank's device cannot reach it; put() and get() can all the same.
         """
-        return _whole(self._blocks.peer(rank), dtype)
+        return _whole(self._blocks.peer(_arrays.rank_of(rank)), dtype)
 
     def direct(self, rank: int) -> bool:
         """Whether peer() works; else why_not() tells the reason."""
-        return self._blocks.direct(rank)
+        return self._blocks.direct(_arrays.rank_of(rank))
 
     def why_not(self, rank: int) -> str:
         """Why this rank's device does not reach a peer's part; empty where it does."""
-        return self._blocks.why_not(rank)
+        return self._blocks.why_not(_arrays.rank_of(rank))
 
     def put(
         self,
@@ -230,36 +234,36 @@ class Segment:
         With `signal`, the offset of a word there, the word is then changed by `value` (op "add" or "set"): who waits
         for it sees the array's bytes behind it.
         """
-        word = None if signal is None else _integer(signal, "signal")
-        self._blocks.put(
-            array, _integer(rank, "rank"), _integer(offset, "offset"), word, _integer(value, "value"), op, stream
-        )
+        word = None if signal is None else _arrays.offset_of(signal, "signal")
+        start, bits = _arrays.offset_of(offset, "offset"), told_bits(value, op, "uint64")
+        self._blocks.put(array, _arrays.rank_of(rank), start, word, bits, op, stream)
 
     def get(self, array: Any, rank: int, *, offset: int = 0, stream: Any = None) -> None:
         """Fills a contiguous array from rank's part at `offset`."""
-        self._blocks.get(array, _integer(rank, "rank"), _integer(offset, "offset"), stream)
+        self._blocks.get(array, _arrays.rank_of(rank), _arrays.offset_of(offset, "offset"), stream)
 
     def signal(self, rank: int, *, offset: int, value: int = 1, op: str = "add", stream: Any = None) -> None:
         """Changes the word at `offset` of rank's part: adds `value`, or sets it (op="set")."""
-        self._blocks.signal(_integer(rank, "rank"), _integer(offset, "offset"), _integer(value, "value"), op, stream)
+        start, bits = _arrays.offset_of(offset, "offset"), told_bits(value, op, "uint64")
+        self._blocks.signal(_arrays.rank_of(rank), start, bits, op, stream)
 
     def wait(self, *, offset: int, value: int, compare: str = "ge", stream: Any = None) -> None:
         """Waits until the word at `offset` of this rank's part compares with `value`: eq, ne, gt, ge, lt or le."""
-        self._blocks.wait(_integer(offset, "offset"), _integer(value, "value"), compare, stream)
+        bits = _arrays.word_of_type(value, "uint64", "value")
+        self._blocks.wait(_arrays.offset_of(offset, "offset"), bits, compare, stream)
 
     def atomic(self, op: str, rank: int, *, offset: int, value: int = 0, expected: int = 0, width: int = 8) -> int:
         """Changes a word of 4 or 8 bytes of rank's part at once, and returns what it was. Blocks.
 
         op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`).
         """
-        return self._blocks.atomic(
-            op,
-            _integer(rank, "rank"),
-            _integer(offset, "offset"),
-            _integer(value, "value"),
-            _integer(expected, "expected"),
-            _integer(width, "width"),
-        )
+        types = {4: "uint32", 8: "uint64"}
+        bytes_of_word = _arrays.integer_of(width, "width")
+        if bytes_of_word not in types:
+            raise InvalidArgumentError(f"width={bytes_of_word}: a word has 4 or 8 bytes")
+        word = self.array((), types[bytes_of_word], offset=offset)
+        was: int = word.atomic(op, rank, value=value, expected=expected, stream="host")
+        return was
 
     def free(self) -> None:
         """Frees every rank's part now; views of it must not be used any more. Collective."""
@@ -269,10 +273,6 @@ class Segment:
 def init(*, launch: _core.Launch | None = None, **parameters: Any) -> World:
     """Joins the job: a World with these parameters. Collective."""
     return World(launch=launch, **parameters)
-
-
-def _integer(value: Any, name: str) -> int:
-    return _arrays.integer_of(value, name)
 
 
 def _whole(block: _core.Block, dtype: Any) -> Any:

@@ -86,7 +86,12 @@ struct PyTeam {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<TeamSlot> slot;
   bool is_world = true;
+  int channels = 0;  // of a team that is not the world; the one behind them is for meet()
 
+  void check_channel(const CollectiveCall& call) const {
+    require(is_world || (call.channel >= 0 && call.channel < channels), "channel ", call.channel,
+            " does not exist; there are ", channels, " of this team");
+  }
   Collective& collective() const {
     const auto world = state->open();
     return is_world ? world->collective() : *slot->team;
@@ -110,16 +115,19 @@ struct PyNeighbourhood {
 
 // What runs a call: a team's collectives, or a neighbourhood.
 Collective& runner_of(const PyTeam& self) { return self.collective(); }
+void check_channel(const PyTeam& self, const CollectiveCall& call) { self.check_channel(call); }
+void check_channel(const PyNeighbourhood&, const CollectiveCall&) {}
 Neighbourhood& runner_of(const PyNeighbourhood& self) { return self.hood(); }
 
-PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true}; }
+PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true, 0}; }
 
 PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
+  require(channels >= 1, "team: at least one channel, not ", channels);
   auto slot = std::make_shared<TeamSlot>();
-  slot->team =
-      run_interruptible([mine = world.open(), ranks, channels] { return mine->collective().among(ranks, channels); });
+  slot->team = run_interruptible(
+      [mine = world.open(), ranks, channels] { return mine->collective().among(ranks, channels + 1); });
   world.state()->add(slot);
-  return {world.state(), std::move(slot), false};
+  return {world.state(), std::move(slot), false, channels};
 }
 
 template <class Make>
@@ -167,6 +175,7 @@ template <class Self>
 void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle stream,
          std::optional<std::uintptr_t> natural) {
   const auto world = self.state->open();
+  check_channel(self, call.call);
   std::optional<Stream> current;
   if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
   const StreamChoice choice = choose_op_stream(stream, current, world->device(), *self.state);
@@ -182,6 +191,18 @@ void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle str
         self.state->keep(choice, Hold(arrays));  // the call may have enqueued its work all the same
       });
   self.state->keep(choice, Hold(std::move(arrays)));
+}
+
+// The hosts of a team meet, whatever its streams wait for.
+void meet(const PyTeam& self) {
+  CollectiveCall call = collective::barrier();
+  call.channel = self.channels;
+  run_blocking(self, call);
+}
+
+PyPlanned planned(const PyTeam& self, const PyCall& call) {
+  self.check_channel(call.call);
+  return {self.collective().planned(call.call)};
 }
 
 }  // namespace
@@ -217,10 +238,8 @@ void bind_collectives(nb::module_& m) {
       .def("run", &run<PyTeam>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(), nb::arg("natural").none(),
            "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
            "blocking.")
-      .def(
-          "planned",
-          [](const PyTeam& self, const PyCall& call) { return PyPlanned{self.collective().planned(call.call)}; },
-          nb::arg("call"), "For PlanBuilder.add.")
+      .def("meet", &meet, "Of a team: blocks until the hosts of all its ranks have come, whatever is enqueued.")
+      .def("planned", &planned, nb::arg("call"), "For PlanBuilder.add.")
       .def(
           "explain", [](const PyTeam& self, const PyCall& call) { return self.collective().explain(call.call); },
           nb::arg("call"));

@@ -41,7 +41,7 @@ class PyContext {
   auto run(const Function& function) const {
     const auto world = state_->open();
     return interruptible([&] { return slot_->with([&](auto& context) { return function(*context); }); },
-                         [&] { abort_interrupted(*world, "a one-sided op"); });
+                         [&] { abort_interrupted(*world, "one-sided op"); });
   }
   template <class Function>
   void perform(const Function& function) const {
@@ -65,7 +65,11 @@ class PyContext {
     if (word) told = Told{*word, value, signal_op_from(op)};
     const Done done = later ? Done::later : Done::now;
     make_room(done);
-    perform([&](Context& context) { put_by(context, to, source, rank, told, done); });
+    OneSided& core = state_->open()->one_sided();
+    perform([&](Context& context) {
+      if (told) require_told(core, *told, rank);
+      put_by(context, to, source, rank, told, done);
+    });
     if (later) kept_.emplace_back(std::move(owner));
   }
   void get(const Elements& to, const Elements& source, int rank, nb::object owner, bool later) {

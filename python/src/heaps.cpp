@@ -28,18 +28,12 @@ struct PyHeap {
   std::shared_ptr<HeapSlot> slot;
   MemoryKind kind;
 
-  // Collective calls; function(heap) owns what it touches.
+  // function(heap) owns what it touches. Also what only looks may wait, for a call that an interrupt left behind.
   template <class Function>
   auto run(Function function) const {
     return run_interruptible([world = state->open(), slot = slot, function] {
       return slot->with([&](std::unique_ptr<Heap>& heap) { return function(*heap); });
     });
-  }
-  template <class Function>
-  auto look(const Function& function) const {
-    const auto world = state->open();
-    const nb::gil_scoped_release release;
-    return slot->with([&](std::unique_ptr<Heap>& heap) { return function(*heap); });
   }
 };
 
@@ -57,7 +51,7 @@ PyHeap make_heap(WorldHandle handle, std::size_t bytes, std::size_t grow_bytes, 
 // Where this rank's address lies.
 std::pair<PySegment, std::size_t> place(const PyHeap& self, std::uintptr_t address) {
   const auto world = self.state->open();
-  const auto found = self.look([=](Heap& heap) { return heap.place(reinterpret_cast<const void*>(address)); });
+  const auto found = self.run([=](Heap& heap) { return heap.place(reinterpret_cast<const void*>(address)); });
   require(found.has_value(), "heap: ", reinterpret_cast<const void*>(address), " is not in this heap");
   return {PySegment{self.owner, self.state, world->fabric()->device(), found->segment, self.kind}, found->offset};
 }
@@ -93,12 +87,12 @@ void bind_heaps(nb::module_& m) {
       .def(
           "full_for",
           [](const PyHeap& self, std::size_t bytes, std::size_t alignment) {
-            return self.look([=](Heap& heap) { return heap.full_for(bytes, alignment); });
+            return self.run([=](Heap& heap) { return heap.full_for(bytes, alignment); });
           },
           nb::arg("nbytes"), nb::arg("alignment"))
-      .def_prop_ro("nbytes", [](const PyHeap& self) { return self.look([](Heap& heap) { return heap.bytes(); }); })
-      .def_prop_ro("used", [](const PyHeap& self) { return self.look([](Heap& heap) { return heap.used(); }); })
-      .def_prop_ro("pieces", [](const PyHeap& self) { return self.look([](Heap& heap) { return heap.pieces(); }); });
+      .def_prop_ro("nbytes", [](const PyHeap& self) { return self.run([](Heap& heap) { return heap.bytes(); }); })
+      .def_prop_ro("used", [](const PyHeap& self) { return self.run([](Heap& heap) { return heap.used(); }); })
+      .def_prop_ro("pieces", [](const PyHeap& self) { return self.run([](Heap& heap) { return heap.pieces(); }); });
   m.def("make_heap", &make_heap, nb::arg("world"), nb::arg("nbytes"), nb::arg("grow_nbytes"), nb::arg("kind"),
         "Collective.");
 }

@@ -41,6 +41,12 @@ void require_equal(const char* what, const Elements& to, const Elements& source)
           to.bytes(), " B");
 }
 
+Signal signal_of(const OneSided& core, const Told& told, int rank) {
+  return {core.symmetric(reinterpret_cast<const void*>(told.word), rank), told.op, told.value, sizeof(std::uint64_t)};
+}
+
+void require_told(OneSided& core, const Told& told, int rank) { Batch(core).signal(signal_of(core, told, rank)); }
+
 void put_by(Context& context, const Elements& to, const Elements& source, int rank, const std::optional<Told>& told,
             Done done) {
   require_equal("put", to, source);

@@ -24,6 +24,10 @@ struct Told {
   SignalOp op = SignalOp::add;
 };
 
+Signal signal_of(const OneSided& core, const Told& told, int rank);
+// Throws invalid_argument unless it is a word of rank's: before the data goes, which nothing takes back.
+void require_told(OneSided& core, const Told& told, int rank);
+
 bool is_contiguous(const Elements& elements);
 // Throws unless both have as many bytes.
 void require_equal(const char* what, const Elements& to, const Elements& source);

@@ -71,16 +71,11 @@ struct PyOneSided {
     const auto world = state->open();
     const StreamChoice choice = choose(*world, stream, natural);
     if (choice.stream) {
-      {
-        const nb::gil_scoped_release release;
-        on_stream(world->one_sided(), *choice.stream);
-      }
-      state->keep(choice, Hold(std::move(owners)));
+      enqueue_and_keep(*state, choice, [&] { on_stream(world->one_sided(), *choice.stream); }, Hold(std::move(owners)));
       return std::nullopt;
     }
     auto context = idle->take(*world);
-    auto result =
-        interruptible([&] { return on_host(*context); }, [&] { abort_interrupted(*world, "a one-sided op"); });
+    auto result = interruptible([&] { return on_host(*context); }, [&] { abort_interrupted(*world, "one-sided op"); });
     idle->give(std::move(context));
     return result;
   }
@@ -100,9 +95,8 @@ void put(const PyOneSided& self, const Elements& to, const Elements& source, int
   if (word) told = Told{*word, value, signal_op_from(op)};
   const auto on_stream = [&](OneSided& core, Stream on) {
     const Remote place = core.symmetric(to.pointer(), rank);
-    const auto behind = [&] {
-      return Signal{core.symmetric(reinterpret_cast<const void*>(told->word), rank), told->op, told->value};
-    };
+    if (told) require_told(core, *told, rank);
+    const auto behind = [&] { return signal_of(core, *told, rank); };
     if (!is_contiguous(to) || !is_contiguous(source)) {
       core.put(place, to.layout(), source.pointer(), source.layout(), on);
       if (told) core.signal(behind(), on);
@@ -112,7 +106,9 @@ void put(const PyOneSided& self, const Elements& to, const Elements& source, int
       core.put(place, source.pointer(), source.bytes(), on);
     }
   };
+  OneSided& here = self.state->open()->one_sided();
   self.run(stream, natural, std::move(owners), on_stream, [&](Context& context) {
+    if (told) require_told(here, *told, rank);
     put_by(context, to, source, rank, told, Done::now);
     return true;
   });
@@ -177,6 +173,8 @@ std::optional<Found> wait(const PyOneSided& self, const Many& many, const Elemen
   };
   Found found;
   const auto on_host = [&](Context& context) {
+    require(many.found == 0 && many.indices == 0,
+            "a wait of the host returns what it finds: found= and indices= are for waits on a stream");
     require(many.left_out == 0 || !left_out.empty() || words.count() == 0,
             "a wait of the host: leave_out lies in a GPU's memory; give a list, or a stream");
     const Words looked_at{words, left_out};
@@ -201,8 +199,10 @@ std::optional<std::uint64_t> atomic(const PyOneSided& self, const std::string& o
     core.atomic(change.op, core.symmetric(word.pointer(), rank), word.item_bytes, value, reinterpret_cast<void*>(old),
                 expected, on);
   };
-  return self.run(stream, std::nullopt, std::move(owners), on_stream,
-                  [&](Context& context) { return atomic_by(context, word, change, rank); });
+  return self.run(stream, std::nullopt, std::move(owners), on_stream, [&](Context& context) {
+    require(old == 0, "an atomic of the host returns the old value: old= is for atomics on a stream");
+    return atomic_by(context, word, change, rank);
+  });
 }
 
 }  // namespace

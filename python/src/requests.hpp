@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "holds.hpp"
+#include "onstream/base/error.hpp"
 #include "onstream/world/world.hpp"
 #include "streams.hpp"
 
@@ -76,8 +77,28 @@ struct WorldState {
 // Throws the exception that tells how a message of this world ended, unless it ended well.
 void raise_message_fault(WorldState& state, const FaultReport& fault);
 
-// Ends the world because Ctrl-C broke off a message, whose buffer a peer may be using.
+// Ends the world because Ctrl-C broke off an op ("message", "one-sided op"), whose buffer a peer may be using.
 void abort_interrupted(World& world, const std::string& what);
+
+// Runs enqueue() without the GIL and keeps what a one-sided op uses until the stream is past it; also if it throws, as
+// it may have enqueued a part. No array library gives symmetric memory back in the order of its streams: the world
+// keeps it.
+template <class Enqueue, class... Kept>
+void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enqueue, Kept... kept) {
+  if (choice.keeper == Keeper::library) choice.keeper = Keeper::world;
+  const auto keep = [&] { (state.keep(choice, std::move(kept)), ...); };
+  try {
+    const nanobind::gil_scoped_release release;
+    enqueue();
+  } catch (...) {
+    try {
+      keep();
+    } catch (const Error&) {  // of a device that has failed; what the op said goes on
+    }
+    throw;
+  }
+  keep();
+}
 
 // A message in errors.
 std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane);

@@ -46,21 +46,15 @@ constexpr std::size_t kWord = sizeof(std::uint64_t);  // signals are words of 8 
 void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, std::optional<Hold> hold) {
   const auto world = self.open();
   if (choice.stream) {
-    {
-      const nb::gil_scoped_release release;
-      world->one_sided().run(batch, *choice.stream);
-    }
-    self.state->keep(choice, Hold(nb::find(self)));
-    if (hold) self.state->keep(choice, std::move(*hold));
-    return;
+    return enqueue_and_keep(
+        *self.state, choice, [&] { world->one_sided().run(batch, *choice.stream); }, Hold(nb::find(self)),
+        hold ? std::move(*hold) : Hold());
   }
   const auto wait_for_it = [&] {
     world->one_sided().run(batch);
     return true;
   };
-  interruptible(wait_for_it, [&] {
-    world->abort(concat("rank ", world->rank(), " was interrupted during a one-sided op"), Fabric::Cause::interrupt);
-  });
+  interruptible(wait_for_it, [&] { abort_interrupted(*world, "one-sided op"); });
 }
 
 StreamChoice choose(const PySegment& self, nb::handle stream, std::optional<Stream> natural) {
@@ -96,26 +90,13 @@ void wait(PySegment& self, std::size_t offset, std::uint64_t value, const std::s
   const Until until{compare_from(compare), value, kWord, Sign::unsigned_word};
   const StreamChoice choice = choose(self, stream, std::nullopt);
   if (choice.stream) {
-    const nb::gil_scoped_release release;
-    return world->one_sided().wait(word, until, *choice.stream);
+    return enqueue_and_keep(
+        *self.state, choice, [&] { world->one_sided().wait(word, until, *choice.stream); }, Hold(nb::find(self)));
   }
   const Status status = interruptible([&] { return world->one_sided().wait(word, until); }, [] {});
   if (status == Status::ok) return;
   self.state->check();
   fail(ErrorCode::aborted, "rank ", world->rank(), ": a wait for a word of a segment ended as ", name_of(status));
-}
-
-std::uint64_t atomic(PySegment& self, const std::string& op, int rank, std::size_t offset, std::uint64_t value,
-                     std::uint64_t expected, std::size_t width) {
-  const auto world = self.open();
-  const AtomicOp what = atomic_op_from(op);
-  require(width == 4 || width == 8, "width=", width, ": a word has 4 or 8 bytes");
-  std::byte* const word = self.at(offset, width);
-  const nb::gil_scoped_release release;
-  Context context(world->one_sided());
-  if (width == 8) return context.atomic(what, reinterpret_cast<std::uint64_t*>(word), value, expected, rank);
-  return context.atomic(what, reinterpret_cast<std::uint32_t*>(word), static_cast<std::uint32_t>(value),
-                        static_cast<std::uint32_t>(expected), rank);
 }
 
 void free_segment(PySegment& self) {
@@ -147,8 +128,6 @@ void bind_segments(nb::module_& m, nb::class_<PyWorld>& world) {
       .def("signal", &signal, nb::arg("rank"), nb::arg("offset"), nb::arg("value"), nb::arg("op"),
            nb::arg("stream").none())
       .def("wait", &wait, nb::arg("offset"), nb::arg("value"), nb::arg("compare"), nb::arg("stream").none())
-      .def("atomic", &atomic, nb::arg("op"), nb::arg("rank"), nb::arg("offset"), nb::arg("value"), nb::arg("expected"),
-           nb::arg("width"))
       .def(
           "address_of",
           [](const PySegment& self, std::size_t offset, std::size_t bytes) {

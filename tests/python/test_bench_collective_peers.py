@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from onstream.bench import collective, lines, mpi, peers, programs, report
@@ -120,13 +122,18 @@ def test_nvshmem_that_ends_while_it_captures_is_measured_eagerly(monkeypatch: py
     )
 
     def made(name: str, settings: collective.Settings, cases: list[collective.Case]) -> collective.Contender:
-        return collective.Contender(name, programs.Program(name, (sys.executable, "-c", script)), cases)
+        contenders.append(collective.Contender(name, programs.Program(name, (sys.executable, "-c", script)), cases))
+        return contenders[-1]
 
+    contenders: list[collective.Contender] = []
     monkeypatch.setattr(collective, "_peer", made)
     said: list[str] = []
-    result = collective.measure(
-        settings_of(ranks=1, vs=("nvshmem",), kinds=("all_reduce",), sizes=(8,), submissions=("captured",)), said.append
+    settings = settings_of(
+        ranks=1, vs=("nvshmem",), kinds=("all_reduce",), sizes=(8,), submissions=("eager", "captured")
     )
+    result = collective.measure(settings, said.append)
+    # What the first run measured before it ended does not count twice.
+    assert {len(rounds) for rounds in contenders[0].rounds_s.values()} == {settings.rounds}
     assert {row["submission"] for row in result["rows"] if row["who"] == "nvshmem"} == {"eager"}
     assert any("once more with eager ones" in line and "cannot capture" in line for line in said)
     assert result["peers_missing"] == {}
@@ -161,3 +168,25 @@ def test_vs_knows_the_peers_of_the_collectives() -> None:
     assert collective.names_from("none", "cuda") == ()
     with pytest.raises(ons.InvalidArgumentError, match="lam"):
         collective.names_from("lam,torch", "cuda")
+
+
+def test_the_fastest_way_of_torch_is_a_right_one_and_no_wrong_way_is_forgotten(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("torch", "torch.distributed", "torch.distributed._symmetric_memory"):
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    spec = importlib.util.spec_from_file_location("torch_collectives", root / "bench" / "torch_collectives.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    wrong = {"fast": 3, "slow": 0, "slower": 0}
+    times = {"fast": 1e-6, "slow": 2e-6, "slower": 3e-6}
+    monkeypatch.setattr(module, "ways_of", lambda case, ranks: (None, {way: way for way in wrong}))
+    monkeypatch.setattr(module, "wrong_of", lambda case, ranks, mine, run: wrong[run])
+    monkeypatch.setattr(module, "samples_of", lambda case, ranks, run, samples: ([times[run]] * samples, "eager"))
+    row = module.measure(MagicMock(), MagicMock(), 3)
+    assert (row["how"], row["samples_s"], row["wrong"]) == ("slow", [2e-6] * 3, 3)
+    wrong["fast"] = 0
+    row = module.measure(MagicMock(), MagicMock(), 3)
+    assert (row["how"], row["wrong"]) == ("fast", 0)

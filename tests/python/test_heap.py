@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -420,7 +421,17 @@ def test_a_wait_in_vain_ends_at_the_deadline() -> None:
         ("array.wait_all(1)", "words are integers of 4 or 8 bytes, not float64"),
         ("counts.wait(1)", r"this array has shape \(4,\)"),
         ("counts[::2].wait_all(1)", "without gaps"),
-        ("counts.wait_all(2**64)", "which no integer of 64 bits is"),
+        ("counts.wait_all(2**64)", "which no uint64 is"),
+        ("counts[0].signal(0, value=2**64)", "which no integer of 64 bits is"),
+        ("counts[0].signal(0, value=-1, op='set')", "which no uint64 is"),
+        ("shorts[0].wait(70000)", "words are integers of 4 or 8 bytes, not int16"),
+        ("counts[0].atomic('fetch', 0, old=counts[1])", "old= is for atomics on a stream"),
+        ("counts.wait_any(0, found=counts[1])", "found= and indices= are for waits on a stream"),
+        ("heap.zeros(1, 'f4').atomic('set', 0, value=1e300)", "value is 1e.300, which is too large for a float32"),
+        ("heap.zeros(1, 'f4').atomic('set', 0, value='x')", "value is 'x' of type str, but must be a number"),
+        ("world.segment(64).array(1, offset=-8)", "offset is -8, but must be 0 to"),
+        ("world.segment(64).signal(0, offset=0, value=2**64)", "which no integer of 64 bits is"),
+        ("array.put(np.zeros(4), 2**40)", "rank 1099511627776 does not exist"),
         ("counts[0].wait(1, compare='near')", "compare='near' is none of eq"),
         ("counts.wait_any(1, leave_out=[1])", "leave_out has 1 entries for 4 words"),
         ("context.wait_any(counts, 1, leave_out=[])", "leave_out has 0 entries for 4 words"),
@@ -474,3 +485,266 @@ def test_processes_share_a_heap(tmp_path: Path) -> None:
         """,
     )
     assert (outcome.code, outcome.out.strip()) == (0, "[0] fine"), outcome.err
+
+
+# --- what an op on a stream needs stays ---
+
+
+def gated(world: ons.World) -> tuple[Any, Any]:
+    """A stream that waits for a word, and the word."""
+    gate = world.segment(64).array(1, "u8")
+    stream = world.stream()
+    gate[0].wait(1, stream=stream)
+    return stream, gate
+
+
+def test_a_put_on_a_stream_keeps_its_signal() -> None:
+    def body(world: ons.World) -> None:
+        stream, gate = gated(world)
+        data, flags = world.segment(64).array(4), world.segment(64).array(1, "u8")
+        kept = sys.getrefcount(flags.piece.blocks)
+        data.put(np.ones(4), 1 - world.rank, signal=flags[0], stream=stream)
+        assert sys.getrefcount(flags.piece.blocks) > kept
+        world.barrier()
+        del flags
+        gate.local()[...] = 1
+        world.synchronize(stream)
+        world.barrier()
+        assert data.local().tolist() == [1] * 4
+
+    run(2, body)
+
+
+def test_a_wait_on_a_stream_keeps_its_segment() -> None:
+    def body(world: ons.World) -> None:
+        stream, gate = gated(world)
+        segment = world.segment(64)
+        kept = sys.getrefcount(segment._blocks)
+        segment.wait(offset=0, value=1, compare="lt", stream=stream)
+        assert sys.getrefcount(segment._blocks) > kept
+        del segment
+        world.barrier()
+        gate.local()[...] = 1
+        world.synchronize(stream)
+
+    run(2, body)
+
+
+def test_what_is_put_later_keeps_all_its_memory() -> None:
+    def body(world: ons.World) -> None:
+        context = world.context()
+        data, flags = world.segment(64).array(4), world.segment(64).array(1, "u8")
+
+        def held() -> list[int]:
+            return [sys.getrefcount(one.piece.blocks) for one in (data, flags)]
+
+        before = held()
+        context.put_later(data, np.ones(4), 0, signal=flags[0])
+        assert held() == [count + 1 for count in before]
+        context.get_later(np.zeros(4), data, 0)
+        assert held() == [before[0] + 2, before[1] + 1]
+        context.quiet()
+        assert held() == before
+
+    run(1, body)
+
+
+# --- values ---
+
+
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [
+        ("int32", -(2**31), 2**31 - 1),
+        ("uint32", 0, 2**32 - 1),
+        ("int64", -(2**63), 2**63 - 1),
+        ("uint64", 0, 2**64 - 1),
+    ],
+)
+def test_the_values_of_waits_are_of_the_words_type(dtype: str, low: int, high: int) -> None:
+    def body(world: ons.World) -> None:
+        word, context = world.heap(4096).zeros(1, dtype), world.context()
+        for value in (low, high):
+            context.set(word, value, 0)
+            assert word.local()[0] == value
+            word.wait(value, compare="eq")
+            stream = world.stream()
+            word.wait(value, compare="eq", stream=stream)
+            world.synchronize(stream)
+            assert context.test(word, value, compare="eq")
+            assert context.test(word, 1, compare="gt") == (value > 1)
+        for value in (low - 1, high + 1):
+            calls: list[tuple[Callable[..., Any], Any]] = [
+                (word.wait, (value,)),
+                (word.wait_any, (value,)),
+                (context.test, (word, value)),
+                (context.set, (word, value, 0)),
+                (context.compare_swap, (word, value, 0, 0)),
+            ]
+            for call, arguments in calls:
+                with pytest.raises(ons.InvalidArgumentError, match=f"is {value}, which no {dtype} is"):
+                    call(*arguments)
+        context.set(word, 5, 0)
+        assert context.fetch_add(word, -2, 0) == 5  # of either sign, also of unsigned words
+        assert word.local()[0] == 3
+
+    run(1, body)
+
+
+def test_elements_go_in_order_whatever_the_shapes_but_not_between_types() -> None:
+    def body(world: ons.World) -> None:
+        heap, context = world.heap(4096), world.context()
+        table = heap.zeros((2, 3), "f8")
+        table.put(np.arange(6.0).reshape(3, 2), 0)
+        assert table.local().tolist() == [[0, 1, 2], [3, 4, 5]]
+        flat = np.zeros(6)
+        context.get(flat, table, 0)
+        assert flat.tolist() == list(range(6))
+        table.put(bytearray(np.ones(6).tobytes()), 0)  # bytes that tell no type
+        assert table.local().sum() == 6
+        floats = np.zeros((2, 6), "f4")
+        for call in (
+            lambda: table.put(floats, 0),
+            lambda: table.get(floats, 0),
+            lambda: context.put(table, floats, 0),
+            lambda: context.get_later(floats, table, 0),
+        ):
+            with pytest.raises(ons.InvalidArgumentError, match=r"of float(32|64), but .* of float(32|64).*\.view\("):
+                call()
+        table.put(floats.view("f8"), 0)
+        assert table.local().sum() == 0
+
+    run(1, body)
+
+
+def test_arrays_tell_their_type_and_look_like_arrays() -> None:
+    def body(world: ons.World) -> None:
+        words = world.heap(4096).zeros((2, 2), "uint64")
+        assert words.dtype == np.uint64
+        words.local()[...] = [[1, 2], [3, 4]]
+        assert np.asarray(words[:, 1]).tolist() == [2, 4]
+        assert np.array(words, dtype="f4").sum() == 10
+        with pytest.raises(TypeError, match="neither true nor false"):
+            bool(words[0, 0])
+        for key in (True, np.True_):
+            with pytest.raises(IndexError, match="is no index of a SymmetricArray"):
+                words[key]
+
+    run(1, body)
+
+
+def test_types_that_only_torch_has_are_tensors_in_host_memory_too() -> None:
+    torch = pytest.importorskip("torch")
+
+    def body(world: ons.World) -> None:
+        array = world.heap(4096).zeros((2, 3), torch.bfloat16)
+        assert array.dtype == torch.bfloat16
+        array[1].put(torch.full((3,), 2.0, dtype=torch.bfloat16), 0)
+        assert array.local().tolist() == [[0] * 3, [2] * 3]
+
+    run(1, body)
+
+
+def test_symmetric_arrays_go_into_plans_reductions_and_masks() -> None:
+    def body(world: ons.World) -> None:
+        other = 1 - world.rank
+        heap = world.heap(4096)
+        place, flag, word = heap.zeros((4, 2)), heap.zeros(1, "u8"), heap.zeros(1, "i4")
+        mine, got = heap.zeros(4), heap.zeros(4)
+        mine.local()[...] = world.rank + 1
+        plan = world.plan().put(place[:, 1], mine, other).signal(flag, other).atomic("add", word, other, value=3)
+        built = plan.wait(flag).build()
+        built.launch()
+        assert place.local()[:, 1].tolist() == [other + 1] * 4
+        world.barrier()
+        assert word.local()[0] == 3
+        world.plan().get(got, place[:, 1], other).build().launch()
+        assert got.local().tolist() == [world.rank + 1] * 4
+        world.barrier()
+        world.all_reduce(mine, op=lambda a, b: a + b)
+        assert mine.local().tolist() == [3] * 4
+        left_out = heap.zeros(3, "i4")
+        left_out.local()[...] = [0, 1, 0]
+        words = heap.zeros(3, "u8")
+        assert words.wait_some(0, leave_out=left_out) == [0, 2]
+        with pytest.raises(ons.UnsupportedError, match="no collectives of a neighbourhood"):
+            world.plan().collectives().neighbourhood([2])
+        world.barrier()
+
+    run(2, body)
+
+
+def test_a_signal_that_is_no_word_of_the_peers_leaves_its_data_alone() -> None:
+    shared: dict[int, Any] = {}
+
+    def body(world: ons.World) -> None:
+        table = world.heap(4096).zeros((4, 4))
+        shared[world.rank] = world.heap(4096).zeros(1, "u8")
+        world.barrier()
+        foreign = shared[1 - world.rank]
+        stream = world.stream()
+        for to in (table[:, 0], table[0]):
+            for call in (
+                lambda to=to: to.put(np.ones(4), 0, signal=foreign),
+                lambda to=to: to.put(np.ones(4), 0, signal=foreign, stream=stream),
+                lambda to=to: world.context().put(to, np.ones(4), 0, signal=foreign),
+            ):
+                with pytest.raises(ons.InvalidArgumentError, match="in no segment of this world"):
+                    call()
+        world.synchronize(stream)
+        world.barrier()
+        assert table.local().sum() == 0
+        world.barrier()
+
+    run(2, body)
+
+
+def test_an_interrupted_free_leaves_no_array_that_looks_alive(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        2,
+        """
+        import signal
+
+        import onstream as ons
+
+        class Stop(Exception):
+            pass
+
+        def stop(*_):
+            raise Stop
+
+        def interrupted(call):
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            try:
+                call()
+            except Stop:
+                return True
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            return False
+
+        with ons.init(device="host", timeout_s=20) as world:
+            heap, gate = world.heap(4096), world.segment(64).array(1, "u8")
+            first, second = heap.zeros(4), heap.zeros(4)
+            if world.rank == 0:
+                signal.signal(signal.SIGALRM, stop)
+                assert interrupted(lambda: heap.free(first))
+                try:
+                    first.local()
+                except ons.ClosedError as error:
+                    assert "its free was interrupted" in str(error), error
+                else:
+                    raise AssertionError("alive")
+                assert interrupted(lambda: repr(heap))  # the call that was left behind has the heap
+                gate.signal(1)
+            else:
+                gate.wait(1)
+                heap.free(first)
+            third = heap.zeros(4)
+            assert third.piece.offset == first.piece.offset
+            assert heap.pieces == 2
+            world.barrier()
+        """,
+    )
+    assert outcome.code == 0, outcome.err

@@ -112,6 +112,46 @@ def test_splits_of_different_teams_are_told_apart() -> None:
     run(4, body)
 
 
+def test_what_is_wrong_on_one_rank_is_told_on_all() -> None:
+    def body(world: ons.World) -> None:
+        half = world.split(world.rank // 2)
+        with pytest.raises(ons.InvalidArgumentError, match="members 0, 5, ... 2 of them, of a team of 2"):
+            half.split_strided(0, 5 if world.rank < 2 else 1, 2)
+        colour: Any = "red" if world.rank == 1 else 0
+        with pytest.raises(TypeError if world.rank == 1 else ons.InvalidArgumentError, match="colour is 'red'"):
+            world.split(colour)
+        with pytest.raises(ons.InvalidArgumentError, match="rows of 0 members"):
+            half.split_2d(0 if world.rank == 3 else 1)
+        with pytest.raises(ons.InvalidArgumentError, match="at least one channel, not 0"):
+            world.split(0, channels=0 if world.rank == 2 else 1)
+        assert world.split(0).size == 4
+
+    run(4, body)
+
+
+def test_hosts_meet_whatever_streams_wait_for() -> None:
+    def body(world: ons.World) -> None:
+        team = world.split(0)
+        gate = world.segment(64).array(1, "u8")
+        stream, other = world.stream(), world.stream()
+        array, more = np.ones(4), np.ones(4)
+        for one in (stream, other):
+            gate[0].wait(1, stream=one)
+        world.all_reduce(array, stream=stream)
+        team.all_reduce(more, stream=other)
+        world.sync()
+        team.sync()
+        world.context().barrier(team)
+        assert not stream.idle
+        gate.local()[...] = 1
+        world.synchronize()
+        assert (array.tolist(), more.tolist()) == ([2] * 4, [2] * 4)
+        with pytest.raises(ons.InvalidArgumentError, match="channel 1"):
+            team.all_reduce(more, channel=1)
+
+    run(2, body, timeout_s=5)
+
+
 def test_a_colour_is_an_integer() -> None:
     def body(world: ons.World) -> None:
         with pytest.raises(TypeError, match="colour is 'red' of type str"):
