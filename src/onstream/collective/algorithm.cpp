@@ -30,8 +30,6 @@ const Costs& costs_of(DeviceKind device) {
   return device == DeviceKind::host ? host : cuda;
 }
 
-bool is_v(const CollectiveCall& call) { return call.kind == OpKind::all_to_all_v || call.kind == OpKind::all_gather_v; }
-
 // What one rank sends to one other.
 double message_bytes(const CollectiveCall& call) { return static_cast<double>(call.count * size_of(call.type)); }
 
@@ -47,7 +45,7 @@ std::size_t in_packs(const OwnKernels& own, std::size_t bytes) {
 }
 
 std::string lines_why_not(const CollectiveCall& call, const Machine& machine) {
-  if (is_v(call)) return "counts that differ from rank to rank are only known to direct";
+  if (is_v(call.kind)) return "counts that differ from rank to rank are only known to direct";
   std::size_t bytes = call.count * size_of(call.type);
   if (call.own != nullptr) bytes = in_packs(*call.own, bytes);
   if (bytes <= machine.slot_bytes) return "";
@@ -215,12 +213,14 @@ const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow* best = nullptr;
   double best_us = 0;
   for (const AlgorithmRow& row : kRows) {
+    const bool named = call.algorithm == row.algorithm;
+    if (!named && *row.never_by_itself != 0) continue;  // first: every call comes here, and reasons are text
     const std::string reason = why_not(row, call, machine);
-    if (call.algorithm == row.algorithm) {
+    if (named) {
       require(reason.empty(), name_of(call.kind), ": algorithm ", name_of(row.algorithm), " cannot: ", reason);
       return row;
     }
-    if (!reason.empty() || *row.never_by_itself != 0) continue;
+    if (!reason.empty()) continue;
     const double cost_us = row.cost_us(call, machine);
     if (best == nullptr || cost_us < best_us) {
       best = &row;

@@ -102,6 +102,8 @@ bool is_of_neighbours(OpKind kind) {
   return kind >= OpKind::neighbour_all_gather && kind <= OpKind::neighbour_all_to_all_v;
 }
 
+bool is_v(OpKind kind) { return kind == OpKind::all_to_all_v || kind == OpKind::all_gather_v; }
+
 bool has_op(OpKind kind) {
   return kind == OpKind::all_reduce || kind == OpKind::reduce || kind == OpKind::reduce_scatter ||
          kind == OpKind::scan || kind == OpKind::exclusive_scan;

@@ -81,6 +81,7 @@ namespace collective {
 
 bool has_root(OpKind kind);
 bool has_op(OpKind kind);
+bool is_v(OpKind kind);  // counts differ from rank to rank
 // What all ranks must say alike - kind, type, algorithm, reduction, root, counts - as a number whose lowest bit is 0.
 // Of calls that differ in one of these alone (counts: by less than 2048) bits 1 to 11 always differ; else some bit
 // does.

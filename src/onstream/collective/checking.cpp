@@ -12,13 +12,10 @@ namespace {
 
 constexpr std::size_t kWordsBytes = 256;  // of one rank
 
-}  // namespace
-
-std::string words_of(const CollectiveCall& call) {
+// Whichever algorithm does it.
+std::string what_of(const CollectiveCall& call) {
   std::string words = name_of(call.kind);
-  if (call.kind == OpKind::barrier) {
-    return call.algorithm == Algorithm::automatic ? words : words + concat(", by ", name_of(call.algorithm));
-  }
+  if (call.kind == OpKind::barrier) return words;
   if (call.kind == OpKind::all_gather_v) {
     words += concat(" of ", name_of(call.type), ", counts");
     for (const std::size_t count : call.receive_counts) words += concat(" ", count);
@@ -34,8 +31,14 @@ std::string words_of(const CollectiveCall& call) {
   if (!call.own_state.empty()) words += concat(" (members' digest ", call.own_digest, ")");
   if (has_root(call.kind)) words += concat(", root ", call.root);
   if (call.deterministic) words += ", deterministic";
-  if (call.algorithm != Algorithm::automatic) words += concat(", by ", name_of(call.algorithm));
   return words;
+}
+
+}  // namespace
+
+std::string words_of(const CollectiveCall& call) {
+  const std::string what = what_of(call);
+  return call.algorithm == Algorithm::automatic ? what : concat(what, ", by ", name_of(call.algorithm));
 }
 
 Checking::Checking(Device& device, std::vector<int> ranks, int rank, Run run)

@@ -162,7 +162,7 @@ class Collective::Implementation {
       one_each("send_counts", call.send_counts);
       one_each("send_offsets", call.send_offsets);
     }
-    if (call.kind == OpKind::all_to_all_v || call.kind == OpKind::all_gather_v) {
+    if (collective::is_v(call.kind)) {
       one_each("receive_counts", call.receive_counts);
       one_each("receive_offsets", call.receive_offsets);
     }
@@ -204,9 +204,7 @@ class Collective::Implementation {
   }
 
   static bool has_nothing_to_do(const CollectiveCall& call) {
-    const bool counts =
-        call.kind != OpKind::barrier && call.kind != OpKind::all_to_all_v && call.kind != OpKind::all_gather_v;
-    return counts && call.count == 0;
+    return call.count == 0 && call.kind != OpKind::barrier && !collective::is_v(call.kind);
   }
 
   CollectiveCall with_algorithm(CollectiveCall call) const {

@@ -18,8 +18,6 @@ namespace onstream::collective {
 
 namespace {
 
-bool is_v(OpKind kind) { return kind == OpKind::all_to_all_v || kind == OpKind::all_gather_v; }
-
 class Preparing {
  public:
   Preparing(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call)
@@ -143,16 +141,22 @@ class Preparing {
 
   static std::uint64_t number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
 
+  // What every body has.
   template <class Body>
-  void fill(Body& body, Algorithm algorithm) const {
-    body.signature = signature_of(call_, algorithm);
+  void start(Body& body, Algorithm algorithm) const {
     body.view = channel_.view();
     body.input = input_;
     body.output = output_;
     body.bytes = bytes_;
-    body.flow = flow();
     body.root = root();
     body.kind = call_.kind;
+    body.signature = signature_of(call_, algorithm);
+  }
+
+  template <class Body>
+  void fill(Body& body, Algorithm algorithm) const {
+    start(body, algorithm);
+    body.flow = flow();
     const bool own_part =
         call_.kind == OpKind::reduce_scatter || call_.kind == OpKind::scatter || call_.kind == OpKind::all_to_all;
     body.in_stride = own_part ? bytes_ : 0;
@@ -268,17 +272,11 @@ class Preparing {
   template <class Rule, int kMost>
   BulkReduce<Rule, kMost> bulk_body(bool addresses_fit) {
     BulkReduce<Rule, kMost> body;
-    body.view = channel_.view();
-    body.input = input_;
-    body.output = output_;
-    body.bytes = bytes_;
+    start(body, Algorithm::direct);
     body.share = share();
-    body.root = root();
     body.op = call_.op;
     body.adds = adds();
     body.factor = factor();
-    body.kind = call_.kind;
-    body.signature = signature_of(call_);
     // A scan in place overwrites what higher ranks still read.
     const bool clobbers = body.share == Share::upward && call_.input == call_.output;
     body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
@@ -315,14 +313,9 @@ class Preparing {
   }
 
   void fill_pass(PassWork& body, Shape shape) {
-    body.view = channel_.view();
-    body.input = input_;
-    body.output = output_;
-    body.bytes = bytes_;
-    body.root = has_root(call_.kind) ? root() : 0;
-    body.kind = call_.kind;
+    start(body, algorithm_with(shape));
+    if (!has_root(call_.kind)) body.root = 0;
     body.shape = shape;
-    body.signature = signature_of(call_, algorithm_with(shape));
     bool all = true;
     for (int i = 0; i < PassWork::kMostNear && all; ++i) {
       const std::uint32_t peer = body.neighbour(i);
@@ -346,13 +339,7 @@ class Preparing {
   template <int kMost>
   Launching bulk_move() {
     BulkMove<kMost> body;
-    body.view = channel_.view();
-    body.input = input_;
-    body.output = output_;
-    body.bytes = bytes_;
-    body.root = root();
-    body.kind = call_.kind;
-    body.signature = signature_of(call_);
+    start(body, Algorithm::direct);
     std::size_t work = 0;
     for (std::uint32_t peer = 0; peer < size_; ++peer) {
       body.portions[peer] = portion(peer);

@@ -101,10 +101,10 @@ class Collective::Planned final : public plan::PlannedCall {
 
   // With the algorithm that this rank takes.
   plan::StatedCall state() const override {
-    CollectiveCall unnamed = call_;
-    unnamed.algorithm = Algorithm::automatic;
+    CollectiveCall asked = call_;
+    asked.algorithm = algorithm();
     plan::StatedCall stated;
-    stated.words = concat(collective::words_of(unnamed), ", by ", name_of(algorithm()), ", channel ", call_.channel);
+    stated.words = concat(collective::words_of(asked), ", channel ", call_.channel);
     if (home_->is_team_) stated.team = home_->channels_.front()->number();
     stated.ranks.assign(home_->ranks().begin(), home_->ranks().end());
     if (call_.kind != OpKind::all_to_all_v) return stated;
