@@ -5,6 +5,7 @@
 #include "mp/descriptors.h"
 
 #include "guarded.hpp"
+#include "onstream/device/disposal.hpp"
 #include "poster.hpp"
 
 using namespace onstream;
@@ -27,6 +28,7 @@ int get_descriptors(send_desc_t* send, mp_request_t* req) {
     const std::shared_ptr<Operation> request = runtime.request_of(req);
     runtime.demand_prepared({&request, 1});
     request->words = runtime.words()->take();
+    request->hold = Disposal::hold();  // the program may launch what rings
     Poster poster(runtime, runtime.pair(request->peer).sending.get(runtime.world().device()));
     poster.wait_word(&request->words->doorbell, {Compare::eq, 1, 8, Sign::unsigned_word});
     runtime.take_prepared(request);

@@ -137,7 +137,7 @@ static void a_stream_sends_and_waits_and_the_host_collects(void) {
       /* Both work in stream order: what was received last is sent back, one higher. */
       OK(mp_irecv(in.data, bytes, OTHER, &in.reg, &receives[i]));
       if (rank == 1) OK(mp_wait_on_stream(&receives[i], stream));
-      CUDA_OK(cudaMemsetAsync(out.data, i + 1, (size_t)bytes, stream));
+      fill_on_stream(&out, i + 1, (size_t)bytes, stream);
       if (i % 2 == 0) {
         OK(mp_isend_on_stream(out.data, bytes, OTHER, &out.reg, &sends[i], stream));
         OK(mp_wait_on_stream(&sends[i], stream));
@@ -603,14 +603,14 @@ static void a_rank_talks_to_itself(void) {
     struct buffer b = take(kind, 60000, 0);
     mp_window_t window;
     fill(&b, 3);
-    CUDA_OK(cudaMemset(b.data, 4, 30000));
+    fill_first(&b, 4, 30000);
     OK(mp_irecv(b.data + 30000, 30000, rank, &b.reg, &requests[0]));
     OK(mp_isend(b.data, 30000, rank, &b.reg, &requests[1]));
     OK(mp_wait_all(2, requests));
     CHECK(all_are(&b, 0, 60000, 4));
     OK(mp_window_create(b.data, b.bytes, &window));
     fill(&b, 6);
-    CUDA_OK(cudaMemset(b.data, 7, 1000));
+    fill_first(&b, 7, 1000);
     OK(mp_iput(b.data, 1000, &b.reg, rank, 2000, &window, &requests[0], 0));
     OK(mp_wait(&requests[0]));
     CHECK(all_are(&b, 2000, 1000, 7) && at(&b, 3000) == 6);

@@ -33,12 +33,23 @@ struct buffer {
   mp_reg_t reg;
 };
 
-static inline void fill(const struct buffer* b, int value) {
+static inline void fill_first(const struct buffer* b, int value, size_t bytes) {
   if (b->kind == DEVICE) {
-    CUDA_OK(cudaMemset(b->data, value, b->bytes));
+    CUDA_OK(cudaMemset(b->data, value, bytes));
     CUDA_OK(cudaDeviceSynchronize());
   } else {
-    memset(b->data, value, b->bytes);
+    memset(b->data, value, bytes);
+  }
+}
+static inline void fill(const struct buffer* b, int value) { fill_first(b, value, b->bytes); }
+
+/* In the stream's order. Plain memory is the CPU's alone, which waits for its turn then. */
+static inline void fill_on_stream(const struct buffer* b, int value, size_t bytes, cudaStream_t stream) {
+  if (b->kind == PLAIN) {
+    CUDA_OK(cudaStreamSynchronize(stream));
+    memset(b->data, value, bytes);
+  } else {
+    CUDA_OK(cudaMemsetAsync(b->data, value, bytes, stream));
   }
 }
 

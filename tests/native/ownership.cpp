@@ -319,6 +319,37 @@ CASE(a_forked_child_lets_go_of_things_itself) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+CASE(nothing_is_let_go_while_somebody_holds) {
+  struct Tells {
+    std::promise<void>* gone;
+    ~Tells() { gone->set_value(); }
+  };
+  std::promise<void> first;
+  std::promise<void> second;
+  auto one = Disposal::hold();
+  auto other = Disposal::hold();
+  Disposal own;
+  Disposal::of_process().hand_over(std::make_shared<Tells>(&first));
+  own.hand_over(std::make_shared<Tells>(&second));
+  CHECK(!Disposal::of_process().finish(0.05) && !own.finish(0.05));
+  one.reset();
+  CHECK(!Disposal::of_process().finish(0.05) && !own.finish(0.05));
+  other.reset();
+  CHECK(Disposal::of_process().finish(10) && own.finish(10));
+  CHECK(first.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+  CHECK(second.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+}
+
+CASE(a_disposal_that_is_destroyed_waits_for_nobody_who_holds) {
+  const auto hold = Disposal::hold();
+  const auto thing = std::make_shared<int>(1);
+  {
+    Disposal own;
+    own.hand_over(thing);
+  }
+  CHECK(thing.use_count() == 1);
+}
+
 // Ctrl-C is for the program's own threads.
 CASE(the_thread_that_lets_go_of_things_takes_no_signals) {
   struct Asks {

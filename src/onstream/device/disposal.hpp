@@ -54,6 +54,20 @@ class Disposal {
     return current.compare_exchange_strong(it, own.get(), std::memory_order_acq_rel) ? *own.release() : *it;
   }
 
+  // While what this returns lives, no disposal of the process lets go of anything, but one that is being destroyed. For
+  // who enqueues a wait for what its own process has still to launch or store: a release that waits for that wait would
+  // keep every launch back (docs/decisions/0005). Blocks while something is being released.
+  static std::shared_ptr<const void> hold() {
+    Disposal& process = of_process();
+    std::unique_lock lock(process.mutex_);
+    process.released_.wait(lock, [&] { return process.releasing_ == 0; });
+    ++process.holds_;
+    return {&process, [](Disposal* held) {
+              const std::lock_guard guard(held->mutex_);
+              --held->holds_;
+            }};
+  }
+
   // Blocks until all that was handed over is released. False at the deadline.
   bool finish(double limit_s) {
     std::unique_lock lock(mutex_);
@@ -101,6 +115,21 @@ class Disposal {
     return entry.after.empty();
   }
 
+  // Unless somebody holds everything back.
+  static bool release(Entry& entry, bool whoever_holds) {
+    Disposal& process = of_process();
+    {
+      const std::lock_guard lock(process.mutex_);
+      if (process.holds_ > 0 && !whoever_holds) return false;
+      ++process.releasing_;
+    }
+    entry.thing.reset();
+    const std::lock_guard lock(process.mutex_);
+    --process.releasing_;
+    process.released_.notify_all();
+    return true;
+  }
+
   void work() {
     constexpr auto kLook = std::chrono::milliseconds(1);
     std::vector<Entry> held;
@@ -115,8 +144,9 @@ class Disposal {
       if (held.empty() && arrived_.empty()) return;
       std::move(arrived_.begin(), arrived_.end(), std::back_inserter(held));
       arrived_.clear();
+      const bool last = stopping_;
       lock.unlock();
-      const std::size_t gone = std::erase_if(held, [](Entry& entry) { return ready(entry); });
+      const std::size_t gone = std::erase_if(held, [&](Entry& entry) { return ready(entry) && release(entry, last); });
       lock.lock();
       open_ -= gone;
       if (open_ == 0) released_.notify_all();
@@ -129,6 +159,9 @@ class Disposal {
   std::vector<Entry> arrived_;
   std::size_t open_ = 0;  // handed over and not released
   std::condition_variable released_;
+  // Of the process's own one:
+  int holds_ = 0;
+  int releasing_ = 0;
   bool stopping_ = false;
   std::thread thread_;
 };
