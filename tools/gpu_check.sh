@@ -98,7 +98,8 @@ summary_of() { # words log
 run_pytest() {
   local log="$logs/pytest.txt" status begin=$SECONDS note=""
   printf '\n== pytest\n'
-  ONSTREAM_BUILD="$build" timeout --kill-after=10 "$pytest_limit_s" \
+  # Interrupted, pytest still says what failed until then.
+  ONSTREAM_BUILD="$build" timeout --signal=INT --kill-after=20 "$pytest_limit_s" \
     "$python" -m pytest -q -ra tests/python --ignore tests/python/test_native.py "$@" >"$log" 2>&1
   status=$?
   tail -60 "$log"

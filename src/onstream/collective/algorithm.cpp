@@ -18,15 +18,16 @@ namespace {
 // Of one device kind: what a collective costs at rest, and what a byte costs. Lines carry half flags.
 struct Costs {
   double lines_us;
-  double line_round_us;  // what more rounds of lines, or more blocks, add before the bandwidth shows
+  double line_round_us;   // what more rounds of lines, or more blocks, add before the bandwidth shows
+  double second_trip_us;  // of lines
   double bulk_us;
   double line_bytes_per_us;  // of data out of one rank
   double bulk_bytes_per_us;
 };
 
 const Costs& costs_of(DeviceKind device) {
-  static constexpr Costs host{2.0, 0, 6.0, 700, 4000};
-  static constexpr Costs cuda{2.3, 1.0, 5.5, 165e3, 370e3};
+  static constexpr Costs host{2.0, 0, 0.6, 6.0, 700, 4000};
+  static constexpr Costs cuda{2.3, 1.0, 1.5, 7.5, 165e3, 370e3};
   return device == DeviceKind::host ? host : cuda;
 }
 
@@ -67,8 +68,7 @@ std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine)
 double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine.device);
   const double part = message_bytes(call) / machine.size;
-  constexpr double kSecondTrip = 0.6;
-  return line_base(costs, part) + kSecondTrip + 2 * part * (machine.size - 1) / costs.line_bytes_per_us;
+  return line_base(costs, part) + costs.second_trip_us + 2 * part * (machine.size - 1) / costs.line_bytes_per_us;
 }
 
 std::string direct_why_not(const CollectiveCall& call, const Machine&) {

@@ -41,6 +41,7 @@ class CopiesBeside {
       if (left_ > 0) own(round_up(static_cast<std::uint64_t>(static_cast<float>(now) * own_for_each_)));
     }
   }
+  ONSTREAM_BODY void beside(std::uint64_t bytes) { own(bytes); }
   ONSTREAM_BODY void finish() { own(left_); }
 
  private:
@@ -80,15 +81,25 @@ struct BulkMove {
   Portion portions[kMost];
 
   template <class Group>
+  ONSTREAM_BODY typename Meeting<Group>::Held prepare(const Group& group) const {
+    return Meeting<Group>::hold(group, view);
+  }
+
+  template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    Session<Group> session(group, view, {kind, bytes, signature});
-    Meeting<Group> meeting(group, view, session);
+    (*this)(group, prepare(group));
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group, const typename Meeting<Group>::Held& held) const {
+    Session<Group> session(group, view, {kind, bytes, signature}, Meeting<Group>::tells(group, view));
+    Meeting<Group> meeting(group, view, held);
     // The longest that this rank has, for the stage: its chunks are as many on every rank.
     std::uint64_t longest = 0;
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
-    if (!session.failed() && meeting.open(at, longest, direct != 0)) {
+    if (!session.failed() && meeting.open(session, at, longest, direct != 0)) {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
@@ -129,6 +140,8 @@ struct BulkMove {
   }
 
   // In rounds: the root sends every other rank its shard of the round, and each forwards that of the round before.
+  // Blocks begin with different peers, so that each rank's links carry something of everybody all the time; what the
+  // root copies to itself meanwhile, it copies in pieces of one length, as every block has its share of each.
   template <class Group>
   ONSTREAM_BODY void broadcast(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const std::uint32_t shards = view.size - 1;
@@ -136,16 +149,20 @@ struct BulkMove {
     const bool is_root = view.rank == root;
     const std::uint64_t pieces = std::uint64_t{rounds} * shards;
     const std::uint64_t most = ((bytes + pieces - 1) / pieces + 15) / 16 * 16;
-    CopiesBeside<Group> copies = own_beside(group, bytes);  // the root alone has any
+    const auto block = static_cast<std::uint32_t>(group.block());
+    CopiesBeside<Group> copies = own_beside(group, 0);
     for (std::uint32_t round = 0; round < rounds + (shards > 1 ? 1 : 0); ++round) {
       if (is_root && round < rounds) {
-        for (std::uint32_t shard = 0; shard < shards; ++shard) {
+        for (std::uint32_t k = 0; k < shards; ++k) {
+          const std::uint32_t shard = (k + block) % shards;
           const std::uint32_t peer = (root + 1 + shard) % view.size;
           push(copies, meeting, peer, input, std::uint64_t{round} * shards + shard, most);
+          copies.beside(most);
         }
       } else if (!is_root && round > 0) {
         for (std::uint32_t k = 1; k < shards; ++k) {
-          const std::uint32_t peer = (root + 1 + (mine + k) % shards) % view.size;
+          const std::uint32_t ahead = 1 + (k + block) % (shards - 1);
+          const std::uint32_t peer = (root + 1 + (mine + ahead) % shards) % view.size;
           push(copies, meeting, peer, output, std::uint64_t{round - 1} * shards + mine, most);
         }
       }
@@ -163,9 +180,10 @@ struct BulkMove {
     copies.to_peer(to + place, from + place, bytes - place < most ? bytes - place : most);
   }
 
-  // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage, with a place for each receiver.
+  // The last that the session is asked for but its end, so that it works on a copy. Chunk by chunk; block b has every
+  // blocks-th chunk, and its own region of the stage, with a place for each receiver.
   template <class Group>
-  ONSTREAM_CALL void run_staged(const Group& group, Session<Group>& session, const Meeting<Group>& meeting,
+  ONSTREAM_CALL void run_staged(const Group& group, Session<Group> session, Meeting<Group> meeting,
                                 std::uint64_t longest) const {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank == view.rank) continue;

@@ -18,33 +18,64 @@ enum class Share : std::uint32_t {
   upward    // scan: each rank sums and keeps everything of the ranks up to itself
 };
 
-template <class Rule, int kMost>
-struct BulkReduce {
-  static constexpr int kGpuPack = bulk_pack_for(sizeof(typename Rule::Element));
-  static constexpr int kHostPack = 1024;
-  // What is dealt to ranks and cut into chunks: whole elements, at addresses that are as good as the buffer's.
-  static constexpr std::uint64_t kDeal = deal_for(sizeof(typename Rule::Element));
+// Where the part of a rank begins, of so many bytes that are dealt to all ranks in multiples of `deal`.
+ONSTREAM_BOTH std::uint64_t part_begin(std::uint64_t whole, std::uint64_t deal, std::uint32_t rank,
+                                       std::uint32_t size) {
+  const std::uint64_t begin = (whole + deal - 1) / deal * rank / size * deal;
+  return begin < whole ? begin : whole;
+}
 
+// What it has to do, whatever the elements are.
+struct BulkReduceWork {
   View view;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for Share::own
   Share share = Share::to_all;
   std::uint32_t root = 0;
-  typename Accumulator<Rule, kGpuPack>::Op op = {};
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
-  std::uint64_t adds = 0;    // the ranks whose data this rank's sums are of
-  std::uint64_t signature = 0;
-  Factor factor = 0;
   OpKind kind = OpKind::none;
+  std::uint64_t adds = 0;  // the ranks whose data this rank's sums are of
+  std::uint64_t signature = 0;
+  // From buffer to buffer: this rank's share in everybody's input, and where its sum goes in the outputs.
+  std::uint64_t in_offset = 0;
+  std::uint64_t out_offset = 0;
+  std::uint64_t part_bytes = 0;
+};
+
+template <class Rule, int kMost>
+struct BulkReduce : BulkReduceWork {
+  static constexpr int kGpuPack = bulk_pack_for(sizeof(typename Rule::Element));
+  static constexpr int kHostPack = 1024;
+  // What is dealt to ranks and cut into chunks: whole elements, at addresses that are as good as the buffer's.
+  static constexpr std::uint64_t kDeal = deal_for(sizeof(typename Rule::Element));
+
+  typename Accumulator<Rule, kGpuPack>::Op op = {};
+  Factor factor = 0;
   Whereabouts at[kMost];
 
   template <class Group>
+  ONSTREAM_EITHER typename Meeting<Group>::Held prepare(const Group& group) const {
+    return Meeting<Group>::hold(group, view);
+  }
+
+  template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    Session<Group> session(group, view, {kind, bytes, signature});
-    Meeting<Group> meeting(group, view, session);
-    if (!session.failed() && meeting.open(at, factor, direct != 0)) {
-      if (meeting.direct()) {
+    (*this)(group, prepare(group));
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER void operator()(const Group& group, const typename Meeting<Group>::Held& held) const {
+    Session<Group> session(group, view, {kind, bytes, signature}, Meeting<Group>::tells(group, view));
+    Meeting<Group> meeting(group, view, held);
+    const auto odd = [&](PostLine line, std::uint64_t address) {
+      if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
+      return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
+    };
+    if (!session.failed() && meeting.open(session, at, factor, direct != 0, odd)) {
+      if (meeting.usual()) {
+        run_usual(group, session, meeting);
+      } else if (meeting.direct()) {
         run_direct(group, session, meeting);
       } else {
         run_staged(group, session, meeting);
@@ -55,6 +86,10 @@ struct BulkReduce {
 
  private:
   using Sum = Accumulator<Rule, kGpuPack>;
+
+  // What is added: packs as they are, or what factors and a last division make of them, which are calls: what is in
+  // registers then goes to memory and back.
+  enum class Terms { plain, scaled };
 
   // Buffers of the ranks, or their stages.
   enum class Place { buffers, stages };
@@ -69,36 +104,62 @@ struct BulkReduce {
     std::uint64_t wants = 0;  // the ranks that get the sum
   };
 
-  // Rank's part of so many bytes that are dealt to all ranks.
-  ONSTREAM_EITHER std::uint64_t part_begin(std::uint64_t whole, std::uint32_t rank) const {
-    const std::uint64_t units = (whole + kDeal - 1) / kDeal;
-    const std::uint64_t begin = units * rank / view.size * kDeal;
-    return begin < whole ? begin : whole;
+  ONSTREAM_EITHER std::uint64_t begin_of(std::uint32_t rank, std::uint64_t whole) const {
+    return part_begin(whole, kDeal, rank, view.size);
+  }
+
+  // This rank's share from buffer to buffer.
+  ONSTREAM_EITHER Piece direct_piece() const {
+    Piece piece;
+    piece.bytes = part_bytes;
+    piece.in_offset = in_offset;
+    piece.out_offset = out_offset;
+    piece.wants = share == Share::to_all ? below(view.size) : only(share == Share::to_root ? root : view.rank);
+    return piece;
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER static std::uint64_t first_of(const Group& group) {
+    return static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+  }
+  template <class Group>
+  ONSTREAM_EITHER static std::uint64_t step_of(const Group& group) {
+    return static_cast<std::uint64_t>(group.blocks()) * group.size();
+  }
+
+  // Whole packs in every buffer: nothing is asked that the posts have not said.
+  template <class Group>
+  ONSTREAM_EITHER void run_usual(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    if constexpr (kSerial<Group> || !Sum::kAddsInPlace) {
+      run_direct(group, session, meeting);
+    } else {
+      using Sixteen = Pack<kGpuPack>;
+      const std::uint64_t own =
+          (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
+      const bool plain = own % kGpuPack == 0 && adds != 0 && Sum::only_adds(op) && view.size <= kNear;
+      if (!plain) return run_direct(group, session, meeting);
+      const Piece piece = direct_piece();
+      if (view.size == 2) {
+        add_up_few<2, 4, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
+      } else if (view.size <= 4) {
+        add_up_few<4, 2, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
+      } else {
+        add_up_few<kNear, 1, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
+      }
+      session.meet();
+    }
   }
 
   template <class Group>
   ONSTREAM_EITHER void run_direct(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
-    Piece piece;
-    piece.bytes = bytes;
-    piece.wants = only(view.rank);
-    if (share == Share::to_all || share == Share::to_root) {
-      piece.in_offset = piece.out_offset = part_begin(bytes, view.rank);
-      piece.bytes = part_begin(bytes, view.rank + 1) - piece.in_offset;
-      piece.wants = share == Share::to_all ? below(view.size) : only(root);
-    } else if (share == Share::own) {
-      piece.in_offset = bytes * view.rank;
-    }
-    const auto blocks = static_cast<std::uint64_t>(group.blocks());
-    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
-    add_up(group, meeting, piece, begin, blocks * group.size());
+    add_up(group, meeting, direct_piece(), first_of(group), step_of(group));
     session.meet();
   }
 
-  // Chunk by chunk; block b has every blocks-th chunk, and its own region of the stage. The front half of a region has
-  // inputs, the back half sums.
+  // The last that the session is asked for but its end, so that it works on a copy. Chunk by chunk; block b has every
+  // blocks-th chunk, and its own region of the stage. The front half of a region has inputs, the back half sums.
   template <class Group>
-  ONSTREAM_EITHER_CALL void run_staged(const Group& group, Session<Group>& session,
-                                       const Meeting<Group>& meeting) const {
+  ONSTREAM_EITHER_CALL void run_staged(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
     const auto blocks = static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t region = view.stage_bytes / blocks / 256 * 256;
     const std::uint64_t place = region * group.block();
@@ -122,19 +183,19 @@ struct BulkReduce {
       const bool kept = share == Share::own || share == Share::upward;
       if (share == Share::own) piece.in_offset += most * view.rank;
       if (!kept) {
-        const std::uint64_t first = part_begin(length, view.rank);
+        const std::uint64_t first = begin_of(view.rank, length);
         piece.to = Place::stages;
         piece.in_offset += first;
         piece.out_offset = place + region / 2 + first;
-        piece.bytes = part_begin(length, view.rank + 1) - first;
+        piece.bytes = begin_of(view.rank + 1, length) - first;
       }
       add_up(group, meeting, piece, begin, group.size());
       if (!session.meet()) return;
       if (kept || (share == Share::to_root && view.rank != root)) continue;
       for (std::uint32_t rank = 0; rank < view.size; ++rank) {
-        const std::uint64_t first = part_begin(length, rank);
+        const std::uint64_t first = begin_of(rank, length);
         const auto* sums = reinterpret_cast<const std::byte*>(meeting.stage(rank) + place + region / 2);
-        group.copy_alone(output + from + first, sums + first, part_begin(length, rank + 1) - first);
+        group.copy_alone(output + from + first, sums + first, begin_of(rank + 1, length) - first);
       }
     }
     // The last sums were read by all before the stage is used again: in the next collective's first meeting.
@@ -155,8 +216,8 @@ struct BulkReduce {
 
   // Sums one piece: packs begin, begin + step, ... of it. Not inlined: it is large.
   template <class Group>
-  ONSTREAM_EITHER_CALL void add_up(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
-                                   std::uint64_t begin, std::uint64_t step) const {
+  ONSTREAM_EITHER_CALL void add_up(const Group& group, Meeting<Group> meeting, Piece piece, std::uint64_t begin,
+                                   std::uint64_t step) const {
     if (adds == 0) return;  // an exclusive scan's first rank
     if constexpr (kSerial<Group>) {
       add_up_serial(group, meeting, piece);
@@ -168,13 +229,9 @@ struct BulkReduce {
       if (grain < sizeof(std::uint32_t)) {
         add_up_many(group, meeting, piece, begin, step);
       } else if (grain < kGpuPack) {
-        add_up_few<kNear, 1, std::uint32_t>(group, meeting, piece, begin, step);
-      } else if (view.size == 2) {
-        add_up_few<2, 4, Pack<kGpuPack>>(group, meeting, piece, begin, step);
-      } else if (view.size <= 4) {
-        add_up_few<4, 3, Pack<kGpuPack>>(group, meeting, piece, begin, step);
+        add_up_few<kNear, 1, std::uint32_t, Terms::scaled>(group, meeting, piece, begin, step);
       } else {
-        add_up_few<kNear, 1, Pack<kGpuPack>>(group, meeting, piece, begin, step);
+        add_up_few<kNear, 1, Pack<kGpuPack>, Terms::scaled>(group, meeting, piece, begin, step);
       }
     }
   }
@@ -196,10 +253,10 @@ struct BulkReduce {
     return grain_of(all);
   }
 
-  // Plain sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a
-  // thread, by accesses of a Word. No call and no branch between the loads, so that all of them leave before the first
-  // is waited for. A last, shorter pack is left to add_up_many().
-  template <int kRanks, int kPacks, class Word, class Group>
+  // Sums of up to kRanks ranks, whose addresses stay in registers; kPacks packs of each are under way in a thread, by
+  // accesses of a Word. No call and no branch between the loads, so that all of them leave before the first is waited
+  // for. A last, shorter pack is left to add_up_many().
+  template <int kRanks, int kPacks, class Word, Terms kTerms, class Group>
   ONSTREAM_EITHER void add_up_few(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
                                   std::uint64_t begin, std::uint64_t step) const {
     using Sixteen = Pack<kGpuPack>;
@@ -213,7 +270,7 @@ struct BulkReduce {
       const bool wants_it = rank < view.size && has(piece.wants, rank);
       from[k] = reinterpret_cast<const Sixteen*>(adds_it ? source(meeting, piece, rank) : 0);
       to[k] = reinterpret_cast<Sixteen*>(wants_it ? target(meeting, piece, rank) : 0);
-      by[k] = adds_it ? factor_of(meeting, rank) : 0;
+      by[k] = kTerms == Terms::scaled && adds_it ? factor_of(meeting, rank) : 0;
     }
     const std::uint64_t whole = piece.bytes / kGpuPack;
     const typename Sum::Op reduction = op;  // registers, as the arguments lie in memory
@@ -237,14 +294,14 @@ struct BulkReduce {
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           if (from[k] == nullptr) continue;
-          if (Sum::scales(reduction)) in[p][k] = Sum::scaled(in[p][k], by[k]);
+          if (kTerms == Terms::scaled && Sum::scales(reduction)) in[p][k] = Sum::scaled(in[p][k], by[k]);
           if (k == 0) {  // everything begins with the first rank
             sum.start(in[p][k]);
           } else {
             sum.add(reduction, in[p][k]);
           }
         }
-        const Sixteen result = sum.finish(reduction, ranks);
+        const Sixteen result = kTerms == Terms::plain ? sum.finish() : sum.finish(reduction, ranks);
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           if (to[k] != nullptr) store_words<Word>(to[k] + index, result);
@@ -257,8 +314,8 @@ struct BulkReduce {
 
   // By any reduction of any number of ranks, one after the other.
   template <class Group>
-  ONSTREAM_EITHER_CALL void add_up_many(const Group&, const Meeting<Group>& meeting, const Piece& piece,
-                                        std::uint64_t begin, std::uint64_t step) const {
+  ONSTREAM_EITHER_CALL void add_up_many(const Group&, Meeting<Group> meeting, Piece piece, std::uint64_t begin,
+                                        std::uint64_t step) const {
     constexpr int kBytes = kGpuPack;
     constexpr std::uint64_t kData = Sum::kData;
     const std::uint64_t packs = (piece.bytes + kData - 1) / kData;

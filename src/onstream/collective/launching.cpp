@@ -280,7 +280,18 @@ class Preparing {
     // A scan in place overwrites what higher ranks still read.
     const bool clobbers = body.share == Share::upward && call_.input == call_.output;
     body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
+    set_part(body, call_.own == nullptr ? BulkReduce<Rule, kMost>::kDeal : call_.own->deal);
     return body;
+  }
+
+  void set_part(BulkReduceWork& body, std::uint64_t deal) const {
+    body.part_bytes = bytes_;
+    if (body.share == Share::to_all || body.share == Share::to_root) {
+      body.in_offset = body.out_offset = part_begin(bytes_, deal, rank_, size_);
+      body.part_bytes = part_begin(bytes_, deal, rank_ + 1, size_) - body.in_offset;
+    } else if (body.share == Share::own) {
+      body.in_offset = bytes_ * rank_;
+    }
   }
 
   // Each block's region of the stage holds two pieces of every rank.
@@ -347,7 +358,7 @@ class Preparing {
     }
     if (call_.kind == OpKind::broadcast && size_ > 1) {
       constexpr std::size_t kRoundBytes = 1 << 20;
-      constexpr std::size_t kMostRounds = 8;
+      constexpr std::size_t kMostRounds = 16;
       const std::size_t shards = size_ - 1;
       body.rounds =
           static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));

@@ -31,6 +31,7 @@ struct LineWork {
   // Where everybody's slots for this rank's data are, before the parity is known. A table that never changes.
   struct Held {
     std::uint64_t parts[kAtOnce];
+    std::uint64_t here;  // this rank's own
   };
 
   template <class Group>
@@ -40,6 +41,7 @@ struct LineWork {
     for (int k = 0; k < kAtOnce; ++k) {
       held.parts[k] = view.parts[static_cast<std::uint32_t>(k) < view.size ? static_cast<std::uint32_t>(k) : 0];
     }
+    held.here = view.parts[view.rank];
     return held;
   }
 
@@ -48,6 +50,16 @@ struct LineWork {
   }
 
  protected:
+  // A thread has every step-th unit.
+  template <class Group>
+  ONSTREAM_EITHER static std::uint64_t first_of(const Group& group) {
+    return static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+  }
+  template <class Group>
+  ONSTREAM_EITHER static std::uint64_t step_of(const Group& group) {
+    return static_cast<std::uint64_t>(group.size()) * group.blocks();
+  }
+
   // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank.
   template <int kBytes, class Group, class Load>
   ONSTREAM_EITHER void send(const Group& group, Session<Group>& session, const Held& held, std::uint64_t to,
@@ -142,27 +154,17 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes, signature});
-    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
-    const std::uint64_t units = (bytes + kData - 1) / kData;
-    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
-    const bool everyone = flow == Flow::all;
     if constexpr (kTogether < kAtOnce) {
-      run(group, session, held, begin, step, units);
-    } else if (everyone && in_stride == 0 && view.size <= 4) {
-      if (view.size == 2) {
-        run_all<2>(group, session, held, begin, step, units);
-      } else if (view.size == 4) {
-        run_all<4>(group, session, held, begin, step, units);
-      } else {
-        run(group, session, held, begin, step, units);
-      }
-    } else if (everyone && in_stride == 0 && view.size == kAtOnce) {
-      run_all<kAtOnce>(group, session, held, begin, step, units);
+      run(group, held);
+    } else if (flow == Flow::all && view.size == 2) {
+      run_all<2>(group, held);
+    } else if (flow == Flow::all && view.size == 4) {
+      run_all<4>(group, held);
+    } else if (flow == Flow::all && view.size == kAtOnce) {
+      run_all<kAtOnce>(group, held);
     } else {
-      run(group, session, held, begin, step, units);
+      run(group, held);
     }
-    session.end(everyone ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
 
  private:
@@ -175,21 +177,45 @@ struct ReduceLines : LineWork {
     return Sum::filled(pack, left);
   }
 
-  // An all_reduce.
+  ONSTREAM_EITHER std::uint64_t units() const { return (bytes + kData - 1) / kData; }
+
+  // all_reduce, reduce_scatter.
   template <int kRanks, class Group>
-  ONSTREAM_EITHER void run_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
-                               std::uint64_t step, std::uint64_t units) const {
-    Pack<kUnit> own{};
-    if (begin < units) own = load<Group>(begin, 0);
-    if (session.failed()) return;
-    for (std::uint64_t unit = begin; unit < units; unit += step) {
-      if (unit != begin) own = load<Group>(unit, 0);
-      const auto same = [&](std::uint32_t) { return own; };
-      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, same)) return;
+  ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
+    Session<Group> session(group, view, {kind, bytes, signature});
+    const std::uint64_t begin = first_of(group);
+    Pack<kUnit> mine[kRanks] = {};  // for each rank
+    if (begin < units()) fetch<Group>(mine, begin);
+    if (!session.failed()) trade_all(group, session, held, mine, begin);
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+  template <class Group, int kRanks>
+  ONSTREAM_EITHER void fetch(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kRanks; ++k) {
+      mine[k] = k > 0 && in_stride == 0 ? mine[0] : load<Group>(unit, static_cast<std::uint32_t>(k));
     }
-    const Line* const slots = session.slot(view.parts[view.rank], 0);
+  }
+
+  template <int kRanks, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Held& held,
+                                 Pack<kUnit> (&mine)[kRanks], std::uint64_t begin) const {
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t units = this->units();
+    Pack<kUnit> own{};
     for (std::uint64_t unit = begin; unit < units; unit += step) {
-      if (step < units) own = load<Group>(unit, 0);
+      if (unit != begin) fetch<Group>(mine, unit);
+      const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
+      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        if (static_cast<std::uint32_t>(k) == view.rank) own = mine[k];
+      }
+    }
+    const Line* const slots = session.slot(held.here, 0);
+    for (std::uint64_t unit = begin; unit < units; unit += step) {
+      if (step < units) own = load<Group>(unit, view.rank);
       Arriving<kUnit> arriving[kRanks];
       if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
       Sum sum;
@@ -207,17 +233,26 @@ struct ReduceLines : LineWork {
   }
 
   template <class Group>
-  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held, std::uint64_t begin,
-                           std::uint64_t step, std::uint64_t units) const {
-    if (session.failed()) return;
+  ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
+    Session<Group> session(group, view, {kind, bytes, signature});
+    if (!session.failed()) trade(group, session, held);
+    session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
+  }
+
+  // Whatever the flow.
+  template <class Group>
+  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held) const {
+    const std::uint64_t begin = first_of(group);
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t units = this->units();
     if (flow != Flow::all) session.announce();
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
+    if (!session.may_write_to(to)) return;
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
       this->template send<kUnit>(group, session, held, to, unit,
                                  [&](std::uint32_t peer) { return load<Group>(unit, peer); });
     }
-    const std::uint64_t here = view.parts[view.rank];
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
       Sum sum;
       bool begun = false;
@@ -232,7 +267,7 @@ struct ReduceLines : LineWork {
             begun = true;
           }
         };
-        if (!this->template receive<kUnit, kTogether>(group, session, here, first, from, unit, add)) return;
+        if (!this->template receive<kUnit, kTogether>(group, session, held.here, first, from, unit, add)) return;
       }
       if (begun) store(group, unit, sum.finish(op, view.size));
     }
@@ -257,17 +292,17 @@ struct TradeLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes, signature});
     if (flow == Flow::all && view.size == 2) {
-      run_all<2>(group, session, held);
+      run_all<2>(group, held);
     } else if (flow == Flow::all && view.size == 4) {
-      run_all<4>(group, session, held);
+      run_all<4>(group, held);
     } else if (flow == Flow::all && view.size == kAtOnce) {
-      run_all<kAtOnce>(group, session, held);
+      run_all<kAtOnce>(group, held);
     } else {
-      run(group, session, held);
+      Session<Group> session(group, view, {kind, bytes, signature});
+      if (!session.failed()) trade(group, session, held);
+      session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
     }
-    session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
 
  private:
@@ -283,20 +318,29 @@ struct TradeLines : LineWork {
 
   // all_gather, all_to_all, barrier.
   template <int kRanks, class Group>
-  ONSTREAM_EITHER void run_all(const Group& group, Session<Group>& session, const Held& held) const {
-    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
-    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
-    Pack<kUnit> mine[kRanks];  // for each rank
-    const auto fetch = [&](std::uint64_t unit) {
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        mine[k] = k > 0 && in_stride == 0 ? mine[0] : load<Group>(unit, static_cast<std::uint32_t>(k));
-      }
-    };
-    if (begin < units()) fetch(begin);
-    if (session.failed()) return;
+  ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
+    const std::uint64_t begin = first_of(group);
+    Pack<kUnit> mine[kRanks] = {};  // for each rank; on their way before the turn is asked for
+    if (begin < units()) fetch<Group>(mine, begin);
+    Session<Group> session(group, view, {kind, bytes, signature});
+    if (!session.failed()) trade_all(group, session, held, mine, begin);
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+  template <class Group, int kRanks>
+  ONSTREAM_EITHER void fetch(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kRanks; ++k) {
+      mine[k] = k > 0 && in_stride == 0 ? mine[0] : load<Group>(unit, static_cast<std::uint32_t>(k));
+    }
+  }
+
+  template <int kRanks, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Held& held,
+                                 Pack<kUnit> (&mine)[kRanks], std::uint64_t begin) const {
+    const std::uint64_t step = step_of(group);
     for (std::uint64_t unit = begin; unit < units(); unit += step) {
-      if (unit != begin) fetch(unit);
+      if (unit != begin) fetch<Group>(mine, unit);
       const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
       if (!send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
       ONSTREAM_UNROLL
@@ -304,7 +348,7 @@ struct TradeLines : LineWork {
         if (keeps != 0 && static_cast<std::uint32_t>(k) == view.rank) store<Group>(unit, view.rank, mine[k]);
       }
     }
-    const Line* const slots = session.slot(view.parts[view.rank], 0);
+    const Line* const slots = session.slot(held.here, 0);
     for (std::uint64_t unit = begin; unit < units(); unit += step) {
       Arriving<kUnit> arriving[kRanks];
       if (!receive_from_all(group, session, slots, unit, arriving)) return;
@@ -318,13 +362,13 @@ struct TradeLines : LineWork {
 
   // Whatever the flow.
   template <class Group>
-  ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held) const {
-    if (session.failed()) return;
+  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held) const {
     if (flow != Flow::all) session.announce();
-    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
-    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t begin = first_of(group);
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
+    if (!session.may_write_to(to)) return;
     for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
       if (in_stride == 0) {
         Pack<kUnit> own{};
@@ -337,13 +381,16 @@ struct TradeLines : LineWork {
       }
     }
     if (from == 0) return;
-    const std::uint64_t here = view.parts[view.rank];
     for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
+      const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
+        if (has(from, peer)) store<Group>(unit, peer, arrived.pack());
+      };
+      if (flow == Flow::from_root) {
+        if (!receive<kUnit, 1>(group, session, held.here, root, from, unit, take)) return;
+        continue;
+      }
       for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
-        const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
-          if (has(from, peer)) store<Group>(unit, peer, arrived.pack());
-        };
-        if (!receive<kUnit>(group, session, here, first, from, unit, take)) return;
+        if (!receive<kUnit>(group, session, held.here, first, from, unit, take)) return;
       }
     }
   }

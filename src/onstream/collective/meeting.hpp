@@ -21,51 +21,83 @@ struct Whereabouts {
   std::uint64_t output = 0;
 };
 
+// A value, without the session that opens it: what calls are handed stays in registers, and so does the session.
 template <class Group>
 class Meeting {
  public:
-  ONSTREAM_EITHER Meeting(const Group& group, const View& view, Session<Group>& session)
-      : group_(group), view_(view), session_(session) {}
+  // Where a thread posts, and where it looks: from a table that never changes. On a GPU each has one line at most.
+  struct Held {
+    std::uint64_t there = 0;
+    std::uint64_t here = 0;
+  };
+  ONSTREAM_EITHER static Held hold(const Group& group, const View& view) {
+    const std::uint32_t peer = static_cast<std::uint32_t>(group.rank()) / kPostLines;
+    return {view.parts[peer < view.size ? peer : 0], view.parts[view.rank]};
+  }
+  // Whether this thread posts, for its session.
+  ONSTREAM_EITHER static typename Session<Group>::Tells tells(const Group& group, const View& view) {
+    using Tells = typename Session<Group>::Tells;
+    const bool posts = group.block() == 0 && static_cast<std::uint32_t>(group.rank()) < view.size * kPostLines;
+    return posts && !kSerial<Group> ? Tells::addresses : Tells::data;
+  }
+
+  ONSTREAM_EITHER Meeting(const Group& group, const View& view, const Held& held)
+      : group_(group), view_(view), held_(held) {}
+  ONSTREAM_EITHER Meeting(const Group& group, const View& view) : Meeting(group, view, hold(group, view)) {}
 
   // All threads. `mine[peer]` is for that peer, and counts where `direct` says that each can address this rank's
   // buffers. False: failed.
   template <class Mine>
-  ONSTREAM_EITHER bool open(const Mine& mine, std::uint64_t factor, bool direct) {
-    const std::uint64_t signature = session_.signature();
+  ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct) {
+    return open(session, mine, factor, direct, [](PostLine, std::uint64_t) { return false; });
+  }
+
+  // `odd(line, word)` says of what peers post whether it is out of the ordinary: then usual() is false.
+  template <class Mine, class Odd>
+  ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct,
+                            const Odd& odd) {
+    session.will_meet();
+    const std::uint64_t signature = session.signature();
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
     if (group_.block() == 0) {
-      // What earlier kernels stored here is seen by who has read the post.
-      if (!kSerial<Group> && static_cast<std::uint32_t>(group_.rank()) < all) group_.fence();
-      for (std::uint32_t i = group_.rank(); i < all && !session_.failed(); i += group_.size()) {
+      for (std::uint32_t i = group_.rank(); i < all && !session.failed(); i += group_.size()) {
         const std::uint32_t peer = i / kLines;
         if (peer == view_.rank) continue;
-        if (!session_.may_write(peer)) break;
+        if (!session.may_write(peer)) break;
         std::uint64_t word = signature | (direct ? 1 : 0);
         const auto line = static_cast<PostLine>(i % kLines);
         if (line == PostLine::input) word = direct ? mine[peer].input : 0;
         if (line == PostLine::output) word = direct ? mine[peer].output : 0;
         if (line == PostLine::factor) word = factor;
-        group_.store_line(session_.post(view_.parts[peer], view_.rank) + i % kLines,
-                          flag_line(word, session_.epoch_flag()));
+        const std::uint64_t there = kSerial<Group> ? view_.parts[peer] : held_.there;
+        group_.store_line(session.post(there, view_.rank) + i % kLines, flag_line(word, session.epoch_flag()));
       }
     }
-    for (std::uint32_t i = group_.rank(); i < all && !session_.failed(); i += group_.size()) {
+    bool unusual = !direct;
+    for (std::uint32_t i = group_.rank(); i < all && !session.failed(); i += group_.size()) {
       const std::uint32_t peer = i / kLines;
       if (peer == view_.rank) continue;
-      const Line* line = session_.post(view_.parts[view_.rank], peer) + i % kLines;
-      const auto posted = [&] {
-        const Line now{group_.load_acquire(&line->low), group_.load_acquire(&line->high)};  // costs no more than a load
-        return has_flag(now, session_.epoch_flag());
+      const Line* line = session.post(held_.here, peer) + i % kLines;
+      Line now{};
+      const auto is_posted = [&] {
+        now = {group_.load_acquire(&line->low), group_.load_acquire(&line->high)};  // costs no more than a load
+        return has_flag(now, session.epoch_flag());
       };
-      session_.await(peer, posted);
+      session.await(peer, is_posted);
+      const std::uint64_t word = line_data(now);
+      seen().words[i] = word;
+      const auto which = static_cast<PostLine>(i % kLines);
+      unusual = unusual || (which == PostLine::call ? word != (signature | 1) : odd(which, word));
     }
-    if (!session_.agree()) return false;
     direct_ = direct;
+    usual_ = !group_.sync_or(unusual || session.failed());  // all that most collectives need to know
+    if (usual_) return true;
+    if (!session.agree()) return false;
     for (std::uint32_t peer = 0; peer < view_.size; ++peer) {
       if (peer == view_.rank) continue;
       const std::uint64_t word = posted(peer, PostLine::call);
-      if (word >> 1 != signature >> 1) return session_.differ(peer);
+      if (word >> 1 != signature >> 1) return session.differ(peer);
       direct_ &= (word & 1) != 0;
     }
     return true;
@@ -74,19 +106,29 @@ class Meeting {
   // Whether every rank can address every buffer. The same on all ranks.
   ONSTREAM_EITHER bool direct() const { return direct_; }
 
+  // Whether that is so, and nothing was odd.
+  ONSTREAM_EITHER bool usual() const { return usual_; }
+
   // What another rank posted.
   ONSTREAM_EITHER std::uint64_t posted(std::uint32_t peer, PostLine line) const {
-    return line_data(group_.load_line(session_.post(view_.parts[view_.rank], peer) + static_cast<int>(line)));
+    return seen().words[peer * kPostLines + static_cast<std::uint32_t>(line)];
   }
 
   // Its place in the stage of a rank.
   ONSTREAM_EITHER std::uint64_t stage(std::uint32_t rank) const { return view_.parts[rank] + view_.places.stage; }
 
  private:
+  // What the threads of a block have seen, for all of them: to look again takes a trip to memory for every address.
+  struct Posts {
+    std::uint64_t words[kMostRanks * kPostLines];
+  };
+  ONSTREAM_EITHER Posts& seen() const { return group_.template shared<Posts>(); }
+
   const Group& group_;
   const View& view_;
-  Session<Group>& session_;
+  Held held_;
   bool direct_ = false;
+  bool usual_ = false;
 };
 
 }  // namespace onstream::collective

@@ -70,19 +70,11 @@ void make(const Like& like, const void* functor, std::byte* out) {
   Body body;
   if constexpr (std::is_base_of_v<LineWork, Body>) {
     static_cast<LineWork&>(body) = like;
-  } else {  // a BulkReduce
-    body.view = like.view;
-    body.input = like.input;
-    body.output = like.output;
-    body.bytes = like.bytes;
-    body.share = like.share;
-    body.root = like.root;
-    body.direct = like.direct;
-    body.signature = like.signature;
-    body.kind = like.kind;
+    if constexpr (requires { body.adds; }) body.adds = like.adds;
+  } else {
+    static_cast<BulkReduceWork&>(body) = like;
     std::memcpy(body.at, like.at, sizeof body.at);
   }
-  if constexpr (requires { body.adds; }) body.adds = like.adds;
   if (functor != nullptr) std::memcpy(body.op.bytes, functor, sizeof body.op.bytes);
   std::memcpy(out, &body, sizeof body);
 }

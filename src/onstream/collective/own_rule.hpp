@@ -35,6 +35,7 @@ class Accumulator<OwnRule<T, F>, kBytes> : public PackOf<T, kBytes> {
   static constexpr bool kAddsInPlace = kData == kBytes && kBytes == 16;
   static constexpr bool kTakesAnything = false;
   ONSTREAM_EITHER static bool sums(const Op&) { return true; }
+  ONSTREAM_EITHER static bool only_adds(const Op&) { return true; }
   ONSTREAM_EITHER static bool scales(const Op&) { return false; }
   ONSTREAM_EITHER static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor) { return pack; }
 
@@ -70,7 +71,8 @@ class Accumulator<OwnRule<T, F>, kBytes> : public PackOf<T, kBytes> {
       values_[k].fill(reinterpret_cast<const std::byte*>(&both));
     }
   }
-  ONSTREAM_EITHER Pack<kBytes> finish(const Op&, std::uint32_t) const {
+  ONSTREAM_EITHER Pack<kBytes> finish(const Op&, std::uint32_t) const { return finish(); }
+  ONSTREAM_EITHER Pack<kBytes> finish() const {
     Pack<kBytes> pack = {};
     auto* const out = reinterpret_cast<std::byte*>(&pack);
     ONSTREAM_UNROLL

@@ -220,6 +220,8 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   ONSTREAM_EITHER static bool sums(ReduceOp op) {
     return op == ReduceOp::sum || op == ReduceOp::avg || op == ReduceOp::premulsum;
   }
+  // Whether nothing is done but add().
+  ONSTREAM_EITHER static bool only_adds(ReduceOp op) { return op == ReduceOp::sum; }
   ONSTREAM_EITHER void take(ReduceOp op, const Pack<kBytes>& pack) {
 #if defined(__CUDA_ARCH__)
     if constexpr (kAddsInPlace) {
@@ -270,6 +272,9 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
     if (op == ReduceOp::avg || sizeof(Element) == 1) return finished(op, *this, ranks);
     return narrowed();
   }
+
+  // The result where only_adds() and kAddsInPlace.
+  ONSTREAM_EITHER Pack<kBytes> finish() const { return narrowed(); }
 
   // What a rank's own input is before anybody adds it (premulsum).
   ONSTREAM_EITHER_CALL static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {

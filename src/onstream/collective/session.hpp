@@ -16,10 +16,13 @@ class Session {
  public:
   // Whether everybody hears from everybody in this collective, see view.hpp.
   enum class Hears { everyone, some };
+  // What this thread tells others first: nothing that earlier kernels stored, or where that is.
+  enum class Tells { data, addresses };
 
-  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name)
+  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Tells tells = Tells::data)
       : group_(group), view_(view), name_(name) {
     const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
+    if (tells == Tells::addresses) group.fence();  // while the turn is on its way
     word_ = turn.low;
     failed_ = turn.high != 0;
     signature_ = name.signature ^ history_in_flags(word_);
@@ -72,6 +75,15 @@ class Session {
     failed_ = failed_ || !good;
     return good;
   }
+  // All threads: the same for several peers, each awaited by one thread. False: failed.
+  ONSTREAM_EITHER bool may_write_to(std::uint64_t peers) {
+    if ((word_ & 1) != 0) return true;
+    for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
+      if (has(peers, peer)) may_write(peer);
+    }
+    word_ |= 1;
+    return agree();
+  }
 
   // Waits in the calling thread alone for what `peer` does. False: the world has failed, and so has this collective.
   template <class Ready>
@@ -121,11 +133,15 @@ class Session {
     return !failed_;
   }
 
+  // All threads, once and before they meet: how often this block has met. Early, so that nobody waits for it then.
+  ONSTREAM_EITHER void will_meet() { step_ = group_.load_relaxed(&view_.state->steps[group_.block()]); }
+
   // All threads: this block of every rank has come here, and what it stored before is seen behind. False: failed.
   ONSTREAM_EITHER bool meet() { return meet(below(view_.size) & ~only(view_.rank)); }
 
   // The same of some ranks, which meet this one. All ranks of the collective meet equally often.
   ONSTREAM_EITHER bool meet(std::uint64_t peers) {
+    ++step_;
     failed_ = !meet_of(*this, peers);
     return !failed_;
   }
@@ -166,8 +182,7 @@ class Session {
     const Group& group = self.group_;
     const View& view = self.view_;
     group.sync();
-    std::uint64_t* const count = &view.state->steps[group.block()];
-    const std::uint64_t step = group.load_relaxed(count) + 1;
+    const std::uint64_t step = self.step_;
     const auto* mine = self.words_of(view.rank);
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
       if (has(peers, peer)) group.store_release(self.words_of(peer) + view.rank, step);  // pairs with the acquire below
@@ -175,9 +190,8 @@ class Session {
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
       if (has(peers, peer)) self.await(peer, [&] { return reached(group.load_acquire(mine + peer), step); });
     }
-    const bool good = self.agree();  // also: every thread has read the count
-    if (group.rank() == 0) group.store_relaxed(count, step);
-    return good;
+    if (group.rank() == 0) group.store_relaxed(&view.state->steps[group.block()], step);
+    return self.agree();
   }
 
   // What a waiting thread finds when it looks up: the peer's abort word; a peer that calls something else ends the wait
@@ -292,6 +306,7 @@ class Session {
   std::uint64_t word_ = 0;
   std::uint64_t signature_ = 0;
   std::uint64_t running_ = 0;
+  std::uint64_t step_ = 0;
   bool failed_ = false;
 };
 

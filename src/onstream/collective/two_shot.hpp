@@ -26,20 +26,80 @@ struct TwoShotLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes, signature});
-    if (!session.failed()) run(group, session, held);
-    session.end(Session<Group>::Hears::everyone);
+    if (kUnit <= 16 && view.size == 2) {
+      run_all<2>(group, held);
+    } else if (kUnit <= 16 && view.size == 4) {
+      run_all<4>(group, held);
+    } else if (kUnit <= 16 && view.size == kAtOnce) {
+      run_all<kAtOnce>(group, held);
+    } else {
+      Session<Group> session(group, view, {kind, bytes, signature});
+      if (!session.failed()) run(group, session, held);
+      session.end(Session<Group>::Hears::everyone);
+    }
   }
 
  private:
+  // Among so many ranks: the number is known to the compiler.
+  template <int kRanks, class Group>
+  ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
+    Session<Group> session(group, view, {kind, bytes, signature});
+    if (!session.failed()) trade_all<kRanks>(group, session, held);
+    session.end(Session<Group>::Hears::everyone);
+  }
+
+  template <int kRanks, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Held& held) const {
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t begin = first_of(group);
+    const std::uint64_t each = ((bytes + kData - 1) / kData + kRanks - 1) / kRanks;
+    const std::uint64_t back = view.slot_lines / 2 / kUnitLines;
+    const Line* const slots = session.slot(held.here, 0);
+    for (std::uint64_t unit = begin; unit < each; unit += step) {
+      const auto part = [&](std::uint32_t peer) { return load<Group>(peer * each + unit); };
+      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, part)) return;
+    }
+    for (std::uint64_t unit = begin; unit < each; unit += step) {
+      const std::uint64_t mine = view.rank * each + unit;
+      Pack<kUnit> result = load<Group>(mine);
+      Arriving<kUnit> arriving[kRanks];
+      if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
+      if (Sum::kTakesAnything || mine * kData < bytes) {
+        Sum sum;
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          const Pack<kUnit> pack = static_cast<std::uint32_t>(k) == view.rank ? result : arriving[k].pack();
+          if (k == 0) {
+            sum.start(pack);
+          } else {
+            sum.take(op, pack);
+          }
+        }
+        result = sum.finish(op, kRanks);
+      }
+      const auto same = [&](std::uint32_t) { return result; };
+      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit + back, same)) return;
+      store<Group>(mine, result);
+    }
+    for (std::uint64_t unit = begin; unit < each; unit += step) {
+      Arriving<kUnit> arriving[kRanks];
+      if (!this->receive_from_all(group, session, slots, unit + back, arriving)) return;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) {
+        const std::uint32_t peer = static_cast<std::uint32_t>(k);
+        if (peer != view.rank) store<Group>(peer * each + unit, arriving[k].pack());
+      }
+    }
+  }
+
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group, Session<Group>& session, const Held& held) const {
-    const std::uint64_t step = static_cast<std::uint64_t>(group.size()) * group.blocks();
-    const std::uint64_t begin = static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t begin = first_of(group);
     const std::uint64_t units = (bytes + kData - 1) / kData;
     const std::uint64_t each = (units + view.size - 1) / view.size;
     const std::uint64_t back = view.slot_lines / 2;
-    const std::uint64_t here = view.parts[view.rank];
+    const std::uint64_t here = held.here;
     const std::uint64_t others = below(view.size) & ~only(view.rank);
     for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {
       send<kUnit>(group, session, held, others, unit,

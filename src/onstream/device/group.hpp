@@ -5,6 +5,7 @@
 //
 //   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
 //   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
+//   shared<T>()           a T of this group's, not initialised; what one thread stores others see behind sync()
 //   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 32 and 64 bits that
 //     other ranks may touch (system scope)
 //   fetch_add_system, fetch_and_system, fetch_or_system, fetch_xor_system, swap_system, compare_swap_system   likewise,
@@ -87,6 +88,11 @@ class HostGroup {
 
   void sync() const {}
   bool sync_or(bool mine) const { return mine; }
+  template <class T>
+  static T& shared() {
+    static thread_local T room;
+    return room;
+  }
 
   static std::uint64_t load_relaxed(const std::uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
   static std::uint64_t load_acquire(const std::uint64_t* word) {

@@ -26,6 +26,12 @@ class CudaGroup {
   ONSTREAM_BODY void sync() const { __syncthreads(); }
   ONSTREAM_BODY bool sync_or(bool mine) const { return __syncthreads_or(mine ? 1 : 0) != 0; }
 
+  template <class T>
+  ONSTREAM_BODY static T& shared() {
+    __shared__ T room;
+    return room;
+  }
+
   ONSTREAM_BODY static std::uint64_t load_relaxed(const std::uint64_t* word) {
     std::uint64_t value;
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
