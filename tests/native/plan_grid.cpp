@@ -20,14 +20,9 @@ using namespace onstream::test;
 
 namespace {
 
-// Every thread costs the thread sanitizer its share of every barrier.
-#ifdef __SANITIZE_THREAD__
-constexpr int kThreads = 16;
-constexpr int kLaunches = 2;
-#else
-constexpr int kThreads = 64;
-constexpr int kLaunches = 4;
-#endif
+constexpr int kThreads = all_or_few(64, 16);
+// Eight blocks are those of brief.hpp, of 512 threads each.
+int launches_of(int most_blocks) { return all_or_few(4, most_blocks < 8 ? 2 : 1); }
 
 // A block of real threads.
 class CrowdGroup {
@@ -378,7 +373,7 @@ bool exchange(const std::vector<Message>& all, Second second, Path path, int siz
   std::vector<std::size_t> outs, ins;
   lay_out(ranks, all, second, outs, ins);
   Machine grid(ranks, path, most_blocks);
-  for (int launch = 0; launch < kLaunches; ++launch) {
+  for (int launch = 0; launch < launches_of(most_blocks); ++launch) {
     std::vector<std::vector<unsigned char>> expected;
     for (int r = 0; r < size; ++r) {
       Rank& rank = ranks[static_cast<std::size_t>(r)];
