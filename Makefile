@@ -13,6 +13,10 @@ ARGS ?=
 OUT ?= out/bench
 VENV := .venv
 LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+# As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it.
+COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
+AS_BUILT := $(LAUNCHER) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
+	$(if $(filter 1,$(STRICT)),SKBUILD_CMAKE_DEFINE=ONSTREAM_STRICT=ON)
 BIN := $(VENV)/bin
 CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
 
@@ -75,7 +79,7 @@ rules: build
 install-check: setup
 	rm -rf $(BUILD)-install
 	$(PYTHON) -m venv $(BUILD)-install
-	$(LAUNCHER) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check .
+	$(AS_BUILT) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check .
 	cd $(BUILD)-install && bin/python -c "import onstream" && bin/onstream info
 	cd $(BUILD)-install && test -z "$$(find lib -path '*site-packages/*' -name 'libonstream*')"
 	cd $(BUILD)-install && bin/onstream run -n 3 python $(CURDIR)/examples/ring.py

@@ -20,7 +20,8 @@ from setup import find_compiler, nvcc_here, stop
 ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(sys.prefix)
 # For trees that only tests use. -O1: they run long enough to be worth it, and it compiles in half of the time of -O2.
-QUICK = ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -g1"]
+# The sources of a folder are compiled as one, in half of the time again.
+QUICK = ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -g1", "-DCMAKE_UNITY_BUILD=ON"]
 
 # What the demo and a user's programs need of a tree, and `cmake --install` installs.
 PACKAGE = ["onstream", "_core"]
@@ -93,7 +94,8 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         parts = [f"-DONSTREAM_{part}=OFF" for part in ("PYTHON", "TESTS", "BENCH")]
         return [*options, *QUICK, *parts]
     if arguments.sanitize:
-        return [*options, *QUICK, "-DONSTREAM_BENCH=OFF", f"-DONSTREAM_SANITIZE={arguments.sanitize}"]
+        parts = [f"-DONSTREAM_{part}=OFF" for part in ("BENCH", "COMPAT")]
+        return [*options, *QUICK, *parts, f"-DONSTREAM_SANITIZE={arguments.sanitize}"]
     python = [f"-DPython_EXECUTABLE={sys.executable}", "-DONSTREAM_PYTHON=ON"]
     return [*options, "-DCMAKE_BUILD_TYPE=Release", *python]
 

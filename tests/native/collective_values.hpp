@@ -4,6 +4,7 @@
 // is wrong. Complex numbers have two of them, pairs a value and an index.
 #pragma once
 
+#include <algorithm>
 #include <complex>
 #include <cstring>
 #include <vector>
@@ -63,9 +64,12 @@ inline void encode(std::vector<unsigned char>& out, ElementType type, Number num
 // What each rank multiplies its input by in a premulsum.
 inline int factor_of(int rank) { return rank < 3 ? 2 : 1; }
 
+// The input of a rank begins again after so many elements, and so does what becomes of it.
+constexpr std::size_t kPeriod = 1000;
+
 // Element i of a rank's input.
 inline Number value_of(ElementType type, ReduceOp op, int rank, std::size_t i) {
-  const int n = static_cast<int>(i % 1000);
+  const int n = static_cast<int>(i % kPeriod);
   switch (op) {
     case ReduceOp::sum:
       if (is_narrow(type)) return rank < 4 ? (n + rank) % 2 : 0;
@@ -110,19 +114,30 @@ inline Number reduced(ElementType type, ReduceOp op, int first, int last, std::s
   return op == ReduceOp::avg ? result / static_cast<double>(last - first) : result;
 }
 
+// `count` elements of which element(i) is the i-th, computed for the first period alone.
+template <class Element>
+std::vector<unsigned char> periodic(ElementType type, std::size_t count, const Element& element) {
+  const std::size_t bytes = count * size_of(type);
+  std::vector<unsigned char> out;
+  out.reserve(bytes);
+  for (std::size_t i = 0; i < std::min(count, kPeriod); ++i) encode(out, type, element(i));
+  const std::size_t period = out.size();
+  while (out.size() < bytes) {
+    const std::size_t at = out.size();
+    const std::size_t more = std::min(period, bytes - at);
+    out.resize(at + more);
+    std::memcpy(out.data() + at, out.data(), more);
+  }
+  return out;
+}
+
 // Elements [begin, begin + count) of a rank's input, and of a result.
 inline std::vector<unsigned char> input_of(ElementType type, ReduceOp op, int rank, std::size_t count) {
-  std::vector<unsigned char> out;
-  out.reserve(count * size_of(type));
-  for (std::size_t i = 0; i < count; ++i) encode(out, type, value_of(type, op, rank, i));
-  return out;
+  return periodic(type, count, [&](std::size_t i) { return value_of(type, op, rank, i); });
 }
 inline std::vector<unsigned char> result_of(ElementType type, ReduceOp op, int first, int last, std::size_t begin,
                                             std::size_t count) {
-  std::vector<unsigned char> out;
-  out.reserve(count * size_of(type));
-  for (std::size_t i = 0; i < count; ++i) encode(out, type, reduced(type, op, first, last, begin + i));
-  return out;
+  return periodic(type, count, [&](std::size_t i) { return reduced(type, op, first, last, begin + i); });
 }
 
 }  // namespace onstream::test

@@ -5,6 +5,7 @@
 // blocks are tried on every machine.
 #include <atomic>
 #include <barrier>
+#include <latch>
 #include <memory>
 #include <thread>
 
@@ -20,14 +21,8 @@ using namespace onstream::test;
 
 namespace {
 
-// Every thread costs the thread sanitizer its share of every barrier.
-#ifdef __SANITIZE_THREAD__
-constexpr int kThreads = 16;
-constexpr int kLaunches = 2;
-#else
-constexpr int kThreads = 64;
-constexpr int kLaunches = 4;
-#endif
+constexpr int kThreads = all_or_few(64, 16);
+constexpr int kLaunches = all_or_few(4, 2);
 
 // A block of real threads.
 class CrowdGroup {
@@ -170,25 +165,30 @@ class Machine {
     }
   }
 
-  // One launch on every rank, all at once. A rank's blocks start in an order that helps nobody.
+  // One launch on every rank, all at once: none runs, and waits for others by turning, while threads are still made. A
+  // rank's blocks start in an order that helps nobody.
   void launch() {
     std::vector<std::thread> threads;
+    std::latch made(1);
     std::vector<std::unique_ptr<CrowdGroup::Shared>> shared;
     for (std::size_t r = 0; r < views_.size(); ++r) {
       const int blocks = blocks_[r];
       for (int block = blocks - 1; block >= 0; --block) {
         shared.push_back(std::make_unique<CrowdGroup::Shared>(threads_[r]));
         for (int thread = 0; thread < threads_[r]; ++thread) {
-          threads.emplace_back([this, r, group = CrowdGroup(*shared.back(), thread, threads_[r], block, blocks)] {
-            if (briefs_[r].pack_count + briefs_[r].unpack_count > 0) {
-              briefs_[r](group);
-            } else {
-              plan::Body{views_[r]}(group);
-            }
-          });
+          threads.emplace_back(
+              [this, r, &made, group = CrowdGroup(*shared.back(), thread, threads_[r], block, blocks)] {
+                made.wait();
+                if (briefs_[r].pack_count + briefs_[r].unpack_count > 0) {
+                  briefs_[r](group);
+                } else {
+                  plan::Body{views_[r]}(group);
+                }
+              });
         }
       }
     }
+    made.count_down();
     for (std::thread& thread : threads) thread.join();
   }
 

@@ -28,6 +28,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/fd.hpp"
 #include "onstream/bootstrap/launch.hpp"
+#include "sanitizer.hpp"
 
 extern char** environ;
 
@@ -35,9 +36,7 @@ namespace onstream::test {
 
 // At the head of a case that shares memory with other processes.
 inline void needs_sight_of_other_processes() {
-#ifdef __SANITIZE_THREAD__
-  SKIP("the thread sanitizer does not see in what order another process does things");
-#endif
+  if (kThreadSanitizer) SKIP("the thread sanitizer does not see in what order another process does things");
 }
 
 // Where a child finds its end of the socket.

@@ -14,6 +14,7 @@
 #include "onstream/device/devices.hpp"
 #include "onstream/world/world.hpp"
 #include "own_stream.hpp"
+#include "sanitizer.hpp"
 
 namespace onstream::test {
 
@@ -145,13 +146,16 @@ class TestBuffer {
 };
 
 // Bytes that differ by seed and place.
+ONSTREAM_TEST_ALONE inline void fill_pattern(unsigned char* values, std::size_t bytes, unsigned seed) {
+  unsigned state = seed * 2654435761u + 12345u;
+  for (std::size_t i = 0; i < bytes; ++i) {
+    state = state * 1664525u + 1013904223u;
+    values[i] = static_cast<unsigned char>(state >> 24);
+  }
+}
 inline std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed) {
   std::vector<unsigned char> values(bytes);
-  unsigned state = seed * 2654435761u + 12345u;
-  for (unsigned char& value : values) {
-    state = state * 1664525u + 1013904223u;
-    value = static_cast<unsigned char>(state >> 24);
-  }
+  fill_pattern(values.data(), bytes, seed);
   return values;
 }
 

@@ -8,7 +8,7 @@ using namespace onstream::test;
 namespace {
 
 // A message of the ring, one around every threshold, and what several blocks move.
-const std::vector<std::size_t> kSizes = {0, 1, 8, 100, 8192, 8193, 65536, 300000, (3 << 20) + 5};
+const std::vector<std::size_t> kSizes = {0, 1, 8, 100, 8192, 8193, 65536, 300000, (all_or_few(3, 1) << 20) + 5};
 
 unsigned seed_of(int rank, std::size_t bytes, int step) {
   return static_cast<unsigned>(rank) * 7919u + static_cast<unsigned>(bytes) + static_cast<unsigned>(step) * 31u;

@@ -1,6 +1,7 @@
 """Each case of each native test program (tests/native/*.cpp) is one row here, with a time limit.
 
-A case runs in a process of its own, and that process leads a group, so ranks it forked end with it.
+A case runs in a process of its own, and that process leads a group, so ranks it forked end with it. Most cases wait
+for much of their time, so some run at once: the rows that come next are under way while one is looked at.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from conftest import ROOT, build_folder
 
 LIMIT_S = 100  # for one case; sanitizers and two busy cores included
+# A case keeps about one core busy. Of the kernels of several processes one GPU runs those of one at a time.
+AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(os.cpu_count() or 1, 7) + 1
 SKIPPED = 77  # kAllSkipped of tests/native/check.hpp; the line after "skipped" says what is missing
 
 
@@ -48,9 +54,44 @@ def environment() -> dict[str, str]:
     )
 
 
-def run_case(program: Path, case: str) -> tuple[int, str]:
-    """Exit status and output. Ends the case's whole process group at the limit, and whatever it leaves behind."""
-    process = subprocess.Popen(
+class Cases:
+    """Runs cases in the order given, AT_ONCE of them at a time, whether their rows have come or not."""
+
+    def __init__(self, cases: list[tuple[Path, str]]) -> None:
+        self._lock = threading.Lock()
+        self._running: set[int] = set()
+        self._closed = False
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._results = {case: self._pool.submit(self._run, *case) for case in cases}
+
+    def result(self, program: Path, case: str) -> tuple[int, str]:
+        """Exit status and output of a case. Blocks until it has ended."""
+        return self._results[program, case].result()
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        with self._lock:
+            self._closed = True
+            for group in self._running:
+                end_group(group)
+        self._pool.shutdown(cancel_futures=True)
+
+    def _run(self, program: Path, case: str) -> tuple[int, str]:
+        with self._lock:
+            if self._closed:
+                return -signal.SIGKILL, ""
+            process = start(program, case)
+            self._running.add(process.pid)
+        try:
+            return await_end(process)
+        finally:
+            with self._lock:
+                self._running.remove(process.pid)
+                end_group(process.pid)
+
+
+def start(program: Path, case: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
         [program, case],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -59,6 +100,10 @@ def run_case(program: Path, case: str) -> tuple[int, str]:
         env=environment(),
         start_new_session=True,
     )
+
+
+def await_end(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Exit status and output. Ends the case's whole process group at the limit."""
     try:
         output, _ = process.communicate(timeout=LIMIT_S)
         return process.returncode, output
@@ -66,8 +111,6 @@ def run_case(program: Path, case: str) -> tuple[int, str]:
         os.killpg(process.pid, signal.SIGKILL)
         output, _ = process.communicate()
         return -signal.SIGKILL, output + f"\nran past {LIMIT_S} s and was ended"
-    finally:
-        end_group(process.pid)
 
 
 def end_group(group: int) -> None:
@@ -77,11 +120,20 @@ def end_group(group: int) -> None:
         return
 
 
+@pytest.fixture(scope="module")
+def cases(request: pytest.FixtureRequest) -> Iterator[Cases]:
+    """The cases of this run's rows."""
+    rows = [item.callspec.params for item in request.session.items if item.path == Path(__file__)]
+    cases = Cases([(row["program"], row["case"]) for row in rows if row["case"] is not None])
+    yield cases
+    cases.close()
+
+
 @pytest.mark.parametrize(("program", "case"), rows())
-def test_native(program: Path, case: str | None) -> None:
+def test_native(cases: Cases, program: Path, case: str | None) -> None:
     if case is None:
         pytest.fail(f"{program} is not built; run `make build`, or set ONSTREAM_BUILD to another build folder")
-    status, output = run_case(program, case)
+    status, output = cases.result(program, case)
     if status == SKIPPED:
         pytest.skip(output.strip().splitlines()[-2].strip())
     assert status == 0, f"{program} {case} ended with status {status}\n{output[-8000:]}"

@@ -23,7 +23,7 @@ constexpr int kTickMs = 50;
 constexpr double kGoodbyeLimitS = 1.0;
 
 // 1 and 2 are mesh_connect's.
-enum Kind : std::uint8_t {
+enum FrameKind : std::uint8_t {
   request_kind = 3,  // {id, topic, payload}
   notify_kind,       // {topic, payload}
   answer_kind,       // {id, payload}

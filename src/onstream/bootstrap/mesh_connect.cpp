@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint8_t kHello = 1;     // {from, proof}, by the one that connects
 constexpr std::uint8_t kAccepted = 2;  // {proof}, by the one that listens
-constexpr std::size_t kMaxStrangers = 64;
+constexpr std::size_t kMaxMeshStrangers = 64;
 
 // What every rank publishes.
 struct Address {
@@ -160,7 +160,7 @@ class Connector {
 
   void take_stranger(Fd socket) {
     if (credentials_of(socket).uid != ::geteuid()) return;
-    if (strangers_.size() >= kMaxStrangers) strangers_.pop_front();
+    if (strangers_.size() >= kMaxMeshStrangers) strangers_.pop_front();
     strangers_.push_back({MeshLink(std::move(socket))});
   }
 

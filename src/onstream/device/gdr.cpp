@@ -10,14 +10,13 @@ namespace {
 
 constexpr const char* kLibrary = "libgdrapi.so.2";  // the number of its binary interface
 
-struct Handle {  // by value in the calls
-  unsigned long number;
-};
-
 }  // namespace
 
 // The functions of version 2 that are used here, as libgdrapi exports them.
 struct Gdr::Functions {
+  struct Handle {  // by value in the calls
+    unsigned long number;
+  };
   void* (*open)() = nullptr;
   int (*close)(void* driver) = nullptr;
   int (*pin)(void* driver, unsigned long address, std::size_t bytes, std::uint64_t token, std::uint32_t space,
@@ -76,7 +75,7 @@ const Gdr* Gdr::of_process(std::string& why_none) {
 Gdr::Window::Window(const Gdr& gdr, std::uintptr_t gpu_address, std::size_t bytes) : gdr_(gdr), bytes_(bytes) {
   require(bytes > 0 && gpu_address % kPageBytes == 0 && bytes % kPageBytes == 0, "gdrcopy: ", bytes, " B at ",
           reinterpret_cast<const void*>(gpu_address), " are no whole pages of ", kPageBytes, " B");
-  Handle handle{};
+  Functions::Handle handle{};
   int result = gdr.functions_->pin(gdr.driver_, gpu_address, bytes, 0, 0, &handle);
   if (result != 0) fail(ErrorCode::system, "gdr_pin_buffer of ", bytes, " B failed with ", result);
   void* mapped = nullptr;
@@ -90,17 +89,17 @@ Gdr::Window::Window(const Gdr& gdr, std::uintptr_t gpu_address, std::size_t byte
 }
 
 Gdr::Window::~Window() {
-  gdr_.functions_->unmap(gdr_.driver_, Handle{handle_}, mapped_, bytes_);
-  gdr_.functions_->unpin(gdr_.driver_, Handle{handle_});
+  gdr_.functions_->unmap(gdr_.driver_, Functions::Handle{handle_}, mapped_, bytes_);
+  gdr_.functions_->unpin(gdr_.driver_, Functions::Handle{handle_});
 }
 
 void Gdr::Window::write(std::size_t offset, const void* source, std::size_t bytes) const {
-  const int result = gdr_.functions_->copy_to(Handle{handle_}, mapped_ + offset, source, bytes);
+  const int result = gdr_.functions_->copy_to(Functions::Handle{handle_}, mapped_ + offset, source, bytes);
   if (result != 0) fail(ErrorCode::system, "gdr_copy_to_mapping of ", bytes, " B failed with ", result);
 }
 
 void Gdr::Window::read(void* destination, std::size_t offset, std::size_t bytes) const {
-  const int result = gdr_.functions_->copy_from(Handle{handle_}, destination, mapped_ + offset, bytes);
+  const int result = gdr_.functions_->copy_from(Functions::Handle{handle_}, destination, mapped_ + offset, bytes);
   if (result != 0) fail(ErrorCode::system, "gdr_copy_from_mapping of ", bytes, " B failed with ", result);
 }
 

@@ -6,9 +6,9 @@ namespace onstream::one_sided {
 
 namespace {
 
-constexpr std::size_t kLine = 128;  // words of two slots share no cache line
+constexpr std::size_t kSlotLine = 128;  // words of two slots share no cache line
 
-std::size_t in_lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+std::size_t in_lines(std::size_t bytes) { return (bytes + kSlotLine - 1) / kSlotLine * kSlotLine; }
 
 }  // namespace
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kFlagAlignment = 64;  // flags of two edges never share a cache line
 constexpr std::uint64_t kFlagBytes = kMostParts * sizeof(std::uint64_t);
-constexpr std::uint64_t kAlignment = 256;
+constexpr std::uint64_t kPlaceAlignment = 256;
 
 const StatedOp& source_of(const std::vector<Statement>& statements, const Edge& edge) {
   return statements[static_cast<std::size_t>(edge.source_rank)].ops[static_cast<std::size_t>(edge.source_op)];
@@ -116,7 +116,7 @@ Room place(std::vector<Route>& routes, int ranks) {
     const auto at_source = static_cast<std::size_t>(source), at_destination = static_cast<std::size_t>(destination);
     if (route.choice.path == Path::ll) {
       route.slot_lines = std::max<std::uint64_t>(1, (route.transfer.bytes + 7) / 8);
-      route.slots_offset = take(used[at_destination], 2 * route.slot_lines * sizeof(Line), kAlignment);
+      route.slots_offset = take(used[at_destination], 2 * route.slot_lines * sizeof(Line), kPlaceAlignment);
       route.asks = !waits.contains({source, destination});
       continue;
     }
@@ -128,7 +128,7 @@ Room place(std::vector<Route>& routes, int ranks) {
     route.flag_offset =
         take(used[route.choice.path == Path::load ? at_source : at_destination], kFlagBytes, kFlagAlignment);
     if (route.choice.path == Path::stage) {
-      route.bounce_offset = take(used[at_destination], route.transfer.bytes, kAlignment);
+      route.bounce_offset = take(used[at_destination], route.transfer.bytes, kPlaceAlignment);
     }
   }
   return {*std::max_element(used.begin(), used.end()), *std::max_element(words.begin(), words.end())};

@@ -46,7 +46,7 @@ std::uint64_t lines_of(const Program& program, const std::vector<std::uint32_t>&
   return lines;
 }
 
-int blocks_for(std::uint64_t rows) {
+int row_blocks(std::uint64_t rows) {
   constexpr std::uint64_t kOfBlock = std::uint64_t{kMaxThreads} * kRowsEach;
   return static_cast<int>((rows + kOfBlock - 1) / kOfBlock);
 }
@@ -68,7 +68,7 @@ bool make_rows(Program& program, const TaskLists& lists, int most_blocks) {
   const std::uint64_t packs = lines_of(program, lists.packs);
   const std::uint64_t unpacks = lines_of(program, lists.unpacks);
   const std::uint64_t most = std::max(packs, unpacks);
-  const int blocks = blocks_for(packs) + blocks_for(unpacks);
+  const int blocks = row_blocks(packs) + row_blocks(unpacks);
   if (!only_lines || most == 0 || most > kMostRows || (blocks > 2 && blocks > most_blocks)) return false;
   std::vector<Row> pack_rows;
   std::vector<Row> unpack_rows;
@@ -78,10 +78,10 @@ bool make_rows(Program& program, const TaskLists& lists, int most_blocks) {
   for (std::uint32_t task : lists.unpacks) {
     if (!add_rows(unpack_rows, program, task, program.tasks[task].to, program.tasks[task].to_layout)) return false;
   }
-  const bool one_block = blocks_for(most) == 1;
+  const bool one_block = row_blocks(most) == 1;
   program.pack_rows = std::move(pack_rows);
   program.unpack_rows = std::move(unpack_rows);
-  program.pack_blocks = one_block ? 0 : blocks_for(packs);
+  program.pack_blocks = one_block ? 0 : row_blocks(packs);
   program.blocks.resize(static_cast<std::size_t>(one_block ? 1 : blocks));
   program.mover_blocks = static_cast<int>(program.blocks.size());
   program.threads = one_block ? threads_for(most) : kMaxThreads;
