@@ -41,12 +41,6 @@ struct OpTime {  // of ops, not of collectives; all zero where the stream and th
   std::uint64_t launches = 0;
 };
 
-struct PlanOp {  // one row of explain()
-  Op op;
-  Path path = Path::automatic;
-  std::string why;  // "2 KiB <= ll_max_bytes 8 KiB", "path=copy set by the call", ...
-};
-
 class Plan {
  public:
   class Implementation;  // implementation.hpp
@@ -95,8 +89,9 @@ class PlanBuilder {
                       std::uint64_t expected = 0, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
-  // A collective: builder.add(world.collective().planned(collective::all_reduce({...}))). All ranks of its team add it,
-  // in an order in which they can run. A launch neither prepares it nor asks peers, whatever its algorithm.
+  // A collective of a team or a neighbourhood: builder.add(world.collective().planned(collective::all_reduce({...}))).
+  // All ranks of its team add it, in an order in which they can run. A launch neither prepares it nor asks peers,
+  // whatever its algorithm.
   PlanBuilder& add(std::shared_ptr<const plan::PlannedCall> call);
   // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not
   // match.
