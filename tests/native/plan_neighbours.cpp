@@ -437,6 +437,28 @@ CASE(a_buffer_of_an_exchange_that_was_freed_since_the_build_is_noticed) {
   });
 }
 
+// Rank 1 launches only then, so whoever waited would wait for the deadline.
+CASE(a_neighbourhood_may_go_while_a_plan_of_it_is_under_way) {
+  on_all_devices(2, [](World& world) {
+    const Ring ring(world);
+    TestBuffer input(world, 64);
+    TestBuffer output(world, 64);
+    const OwnStream stream(world);
+    auto hood = world.collective().neighbourhood(NeighbourGrid{{2}, {true}});
+    PlanBuilder builder = world.plan("under way");
+    builder.add(hood->planned(neighbour_all_to_all({input.data(), output.data(), 32})));
+    const auto plan = builder.build();
+    input.write(mine_of(ring, 0, 32));
+    if (world.rank() == 1) world.barrier();
+    plan->launch(stream);
+    hood.reset();
+    if (world.rank() == 0) world.barrier();
+    world.synchronize(stream);
+    CHECK(output.read() == expected_of(ring, 0, 32));
+    world.barrier();
+  });
+}
+
 CASE(a_plan_may_outlive_its_neighbourhood) {
   on_all_devices(2, [](World& world) {
     const Ring ring(world);

@@ -9,6 +9,7 @@
 #include "onstream/collective/edge_channel.hpp"
 #include "onstream/collective/edge_checking.hpp"
 #include "onstream/collective/edge_list.hpp"
+#include "onstream/collective/edge_parts.hpp"
 #include "onstream/collective/edges.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/prepared.hpp"
@@ -22,29 +23,11 @@ using collective::EdgeEnd;
 using collective::EdgeList;
 using collective::Launching;
 using collective::MoveEdges;
+using collective::Part;
+using collective::Parts;
 using collective::Prepared;
 
 namespace {
-
-// What one end of an edge moves, in bytes.
-struct Part {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-};
-
-// Of a call, edge by edge.
-struct Parts {
-  std::vector<Part> out;
-  std::vector<Part> in;
-};
-
-std::size_t end_of(const std::vector<Part>& parts) {
-  std::size_t end = 0;
-  for (const Part& part : parts) {
-    if (part.bytes > 0) end = std::max(end, part.offset + part.bytes);
-  }
-  return end;
-}
 
 std::vector<int> ranks_of(const std::vector<EdgeEnd>& ends, const std::vector<int>& ranks) {
   std::vector<int> out;
@@ -88,7 +71,6 @@ class Neighbourhood::Implementation {
   const std::vector<int>& sources() const { return sources_; }
   const std::vector<int>& destinations() const { return destinations_; }
   std::size_t device_bytes() const { return channel_->device_bytes(); }
-  void drain() noexcept { runner_.drain(); }
 
   void run(const CollectiveCall& call, Stream stream) {
     runner_.enqueue(channel_->order, stream, prepare_compared(call));
@@ -100,27 +82,9 @@ class Neighbourhood::Implementation {
 
   // --- arguments ---
 
-  std::vector<Part> parts_of(const CollectiveCall& call, const char* what, std::size_t edges,
-                             const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets,
-                             bool one_for_all) const {
-    const std::size_t item = size_of(call.type);
-    std::vector<Part> parts(edges);
-    if (call.kind == OpKind::neighbour_all_to_all_v) {
-      require(counts.size() == edges && offsets.size() == edges, name_of(call.kind), ": ", what, "_counts has ",
-              counts.size(), " entries and ", what, "_offsets ", offsets.size(), "; this rank has ", edges,
-              " such neighbours");
-    }
-    for (std::size_t i = 0; i < edges; ++i) {
-      if (call.kind == OpKind::neighbour_all_to_all_v) {
-        parts[i] = {offsets[i] * item, counts[i] * item};
-      } else {
-        parts[i] = {one_for_all ? 0 : i * call.count * item, call.count * item};
-      }
-    }
-    return parts;
-  }
-
-  void check_buffers(const CollectiveCall& call, std::size_t in, std::size_t out) const {
+  void check_buffers(const CollectiveCall& call, const Parts& parts) const {
+    const std::size_t in = parts.input_bytes;
+    const std::size_t out = parts.output_bytes;
     runner_.check_buffer(call, "input", call.input, in);
     runner_.check_buffer(call, "output", call.output, out);
     const auto* input = static_cast<const std::byte*>(call.input);
@@ -152,25 +116,12 @@ class Neighbourhood::Implementation {
             "and neighbour_all_to_all_v, not ", name_of(call.kind));
     require(call.channel == 0, name_of(call.kind), ": channel ", call.channel,
             " does not exist; a neighbourhood is a channel of its own");
-    const bool gathers = call.kind == OpKind::neighbour_all_gather;
-    const Parts parts{
-        parts_of(call, "send", edges_.out.size(), call.send_counts, call.send_offsets, gathers),
-        parts_of(call, "receive", edges_.in.size(), call.receive_counts, call.receive_offsets, false),
-    };
-    check_buffers(call, end_of(parts.out), end_of(parts.in));
-    const std::size_t most = std::max(most_along(edges_.out, parts.out), most_along(edges_.in, parts.in));
-    require(most <= small(call) || call.algorithm != Algorithm::lines, name_of(call.kind),
-            ": algorithm lines cannot: ", most, " B along one edge do not fit the slots of ", small(call),
+    Parts parts = collective::parts_of(call, edges_);
+    check_buffers(call, parts);
+    require(parts.most <= small(call) || call.algorithm != Algorithm::lines, name_of(call.kind),
+            ": algorithm lines cannot: ", parts.most, " B along one edge do not fit the slots of ", small(call),
             " B (collective_bytes)");
     return parts;
-  }
-
-  static std::size_t most_along(const std::vector<EdgeEnd>& ends, const std::vector<Part>& parts) {
-    std::size_t most = 0;
-    for (std::size_t i = 0; i < ends.size(); ++i) {
-      if (ends[i].rank >= 0) most = std::max(most, parts[i].bytes);
-    }
-    return most;
   }
 
   // --- work ---
@@ -209,21 +160,22 @@ class Neighbourhood::Implementation {
       places |= part.offset;
       return true;
     };
-    for (std::size_t k = 0; k < parts.out.size(); ++k) {
+    for (std::size_t k = 0; k < edges_.out.size(); ++k) {
       const EdgeEnd& edge = edges_.out[k];
       if (edge.rank < 0) continue;
-      if (!count(parts.out[k], body.out_lines)) large += parts.out[k].bytes;
-      body.out[body.outs++] = {parts.out[k].offset, parts.out[k].bytes, static_cast<std::uint32_t>(half_ + k),
+      const Part& part = parts.out[k];
+      if (!count(part, body.out_lines)) large += part.bytes;
+      body.out[body.outs++] = {part.offset, part.bytes, static_cast<std::uint32_t>(half_ + k),
                                static_cast<std::uint32_t>(edge.place)};
     }
-    for (std::size_t j = 0; j < parts.in.size(); ++j) {
+    for (std::size_t j = 0; j < edges_.in.size(); ++j) {
       const EdgeEnd& edge = edges_.in[j];
       if (edge.rank < 0) continue;
+      const Part& part = parts.in[j];
       std::uint64_t at = 0;
-      if (!count(parts.in[j], body.in_lines))
-        at = exposed(body.output + parts.in[j].offset, parts.in[j].bytes, edge.rank);
-      body.bytes += parts.in[j].bytes;
-      body.in[body.ins++] = {parts.in[j].offset, parts.in[j].bytes, at, static_cast<std::uint32_t>(j),
+      if (!count(part, body.in_lines)) at = exposed(body.output + part.offset, part.bytes, edge.rank);
+      body.bytes += part.bytes;
+      body.in[body.ins++] = {part.offset, part.bytes, at, static_cast<std::uint32_t>(j),
                              static_cast<std::uint32_t>(half_ + static_cast<std::size_t>(edge.place))};
     }
     body.grain = collective::grain_of(places);
@@ -294,8 +246,8 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
 
   std::vector<const void*> buffers() const override {
     std::vector<const void*> all;
-    if (end_of(parts_.out) > 0) all.push_back(call_.input);
-    if (end_of(parts_.in) > 0) all.push_back(call_.output);
+    if (parts_.input_bytes > 0) all.push_back(call_.input);
+    if (parts_.output_bytes > 0) all.push_back(call_.output);
     return all;
   }
 
@@ -318,13 +270,11 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
     row.op.layout = Layout::contiguous(sent);
     if (!to.empty()) row.op.note = "to ranks" + listed(to);
     const std::size_t small = home_->small(call_);
-    const std::size_t most = std::max(Implementation::most_along(home_->edges_.out, parts_.out),
-                                      Implementation::most_along(home_->edges_.in, parts_.in));
-    row.path = most > small ? Path::store : Path::ll;
+    row.path = parts_.most > small ? Path::store : Path::ll;
     row.why = work.empty() ? "there is nothing to do"
               : call_.algorithm != Algorithm::automatic
                   ? concat(name_of(call_.algorithm), ", as asked for")
-                  : concat(most > small ? "direct" : "lines", ", as edges of up to ", small, " B go by lines");
+                  : concat(parts_.most > small ? "direct" : "lines", ", as edges of up to ", small, " B go by lines");
     return row;
   }
 
@@ -341,7 +291,7 @@ Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<i
     : implementation_(std::make_shared<Implementation>(std::move(fabric), ranks, [&](int) {
         return collective::edges_of_graph(graph.sources, graph.destinations, ranks);
       })) {}
-Neighbourhood::~Neighbourhood() { implementation_->drain(); }
+Neighbourhood::~Neighbourhood() = default;
 
 const std::vector<int>& Neighbourhood::sources() const { return implementation_->sources(); }
 const std::vector<int>& Neighbourhood::destinations() const { return implementation_->destinations(); }

@@ -13,9 +13,10 @@
 // launches a plan the same number of times; a rank that does not is named at the deadline.
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
-// what they use of it, and the segments that ops put, get, signal and wait in. Buffers stay the caller's, until the
-// last launch or graph is over. A graph that is replayed after its world's end finds no peer and ends; but copies of
-// path memop ask nobody, and go into the peer's buffer all the same.
+// what they use of it, and the segments that ops put, get, signal and wait in. Only the last plan of a team or a
+// neighbourhood that is gone waits for its launches. Buffers stay the caller's, until the last launch or graph is over.
+// A graph that is replayed after its world's end finds no peer and ends; but copies of path memop ask nobody, and go
+// into the peer's buffer all the same.
 #pragma once
 
 #include <cstdint>
