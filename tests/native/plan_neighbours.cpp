@@ -131,51 +131,53 @@ CASE(a_launch_receives_then_exchanges_then_reduces_eager_and_replayed) {
 }
 
 CASE(every_kind_and_way_along_edges_runs_in_a_plan) {
-  on_all_devices(3, [](World& world) {
-    const Ring ring(world);
-    const auto hood = world.collective().neighbourhood(NeighbourGrid{{3}, {true}});
-    const OwnStream stream(world);
-    for (const std::size_t bytes : {std::size_t{24}, std::size_t{3000}, std::size_t{200'000}}) {
-      for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::lines, Algorithm::direct}) {
-        if (algorithm == Algorithm::lines && bytes > 10'000) continue;
-        TestBuffer input(world, 2 * bytes);
-        TestBuffer gathered(world, 2 * bytes);
-        TestBuffer dealt(world, 2 * bytes);
-        TestBuffer counted(world, 2 * bytes);
-        CollectiveCall v = neighbour_all_to_all_v({input.data(), counted.data(), 0});
-        v.send_counts = {bytes, bytes / 2};  // to the lower one all, to the upper one half
-        v.receive_counts = {bytes / 2, bytes};
-        v.send_offsets = v.receive_offsets = {0, bytes};
-        PlanBuilder builder = world.plan("kinds");
-        builder.add(hood->planned(by(algorithm, neighbour_all_gather({input.data(), gathered.data(), bytes}))))
-            .add(hood->planned(by(algorithm, neighbour_all_to_all({input.data(), dealt.data(), bytes}))))
-            .add(hood->planned(by(algorithm, v)));
-        const auto plan = builder.build();
-        const bool asked = algorithm != Algorithm::automatic;
-        CHECK((plan->explain().find(concat(name_of(algorithm), ", as asked for")) != std::string::npos) == asked);
-        const bool large = algorithm == Algorithm::direct || bytes > 10'000;
-        if (asked || bytes != 3000) CHECK(plan->ops()[2].path == (large ? Path::store : Path::ll));
-        CHECK(plan->ops()[2].op.layout.bytes() == bytes + bytes / 2);
-        for (int round = 0; round < 3; ++round) {
-          input.write(mine_of(ring, round, bytes));
-          counted.write(Bytes(2 * bytes, 9));
-          plan->launch(stream);
-          world.synchronize(stream);
-          Bytes firsts = sent(ring.lower, 0, round, bytes);
-          append(firsts, sent(ring.upper, 0, round, bytes));
-          CHECK(gathered.read() == firsts);
-          CHECK(dealt.read() == expected_of(ring, round, bytes));
-          Bytes parts(2 * bytes, 9);
-          const Bytes half = sent(ring.lower, 1, round, bytes);
-          const Bytes whole = sent(ring.upper, 0, round, bytes);
-          std::copy_n(half.begin(), bytes / 2, parts.begin());
-          std::copy(whole.begin(), whole.end(), parts.begin() + static_cast<std::ptrdiff_t>(bytes));
-          CHECK(counted.read() == parts);
-          world.barrier();
+  for (const int size : {1, 2, 3}) {  // of two ranks both edges join the same ones
+    on_all_devices(size, [&](World& world) {
+      const Ring ring(world);
+      const auto hood = world.collective().neighbourhood(NeighbourGrid{{size}, {true}});
+      const OwnStream stream(world);
+      for (const std::size_t bytes : {std::size_t{24}, std::size_t{3000}, std::size_t{200'000}}) {
+        for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::lines, Algorithm::direct}) {
+          if (algorithm == Algorithm::lines && bytes > 10'000) continue;
+          TestBuffer input(world, 2 * bytes);
+          TestBuffer gathered(world, 2 * bytes);
+          TestBuffer dealt(world, 2 * bytes);
+          TestBuffer counted(world, 2 * bytes);
+          CollectiveCall v = neighbour_all_to_all_v({input.data(), counted.data(), 0});
+          v.send_counts = {bytes, bytes / 2};  // to the lower one all, to the upper one half
+          v.receive_counts = {bytes / 2, bytes};
+          v.send_offsets = v.receive_offsets = {0, bytes};
+          PlanBuilder builder = world.plan("kinds");
+          builder.add(hood->planned(by(algorithm, neighbour_all_gather({input.data(), gathered.data(), bytes}))))
+              .add(hood->planned(by(algorithm, neighbour_all_to_all({input.data(), dealt.data(), bytes}))))
+              .add(hood->planned(by(algorithm, v)));
+          const auto plan = builder.build();
+          const bool asked = algorithm != Algorithm::automatic;
+          CHECK((plan->explain().find(concat(name_of(algorithm), ", as asked for")) != std::string::npos) == asked);
+          const bool large = algorithm == Algorithm::direct || bytes > 10'000;
+          if (asked || bytes != 3000) CHECK(plan->ops()[2].path == (large ? Path::store : Path::ll));
+          CHECK(plan->ops()[2].op.layout.bytes() == bytes + bytes / 2);
+          for (int round = 0; round < 3; ++round) {
+            input.write(mine_of(ring, round, bytes));
+            counted.write(Bytes(2 * bytes, 9));
+            plan->launch(stream);
+            world.synchronize(stream);
+            Bytes firsts = sent(ring.lower, 0, round, bytes);
+            append(firsts, sent(ring.upper, 0, round, bytes));
+            CHECK(gathered.read() == firsts);
+            CHECK(dealt.read() == expected_of(ring, round, bytes));
+            Bytes parts(2 * bytes, 9);
+            const Bytes half = sent(ring.lower, 1, round, bytes);
+            const Bytes whole = sent(ring.upper, 0, round, bytes);
+            std::copy_n(half.begin(), bytes / 2, parts.begin());
+            std::copy(whole.begin(), whole.end(), parts.begin() + static_cast<std::ptrdiff_t>(bytes));
+            CHECK(counted.read() == parts);
+            world.barrier();
+          }
         }
       }
-    }
-  });
+    });
+  }
 }
 
 // Each of these moves goes one rank on; none is left out, and none comes before the one that it follows.

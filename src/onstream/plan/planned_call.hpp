@@ -22,7 +22,7 @@ namespace plan {
 
 // What one rank gives another (of the world) in a call, or expects of it.
 struct StatedPart {
-  std::int64_t rank = 0;
+  std::int64_t rank = 0;  // as wide as the other, so that no bytes between them travel along
   std::uint64_t bytes = 0;
   bool operator==(const StatedPart&) const = default;
 };
@@ -37,10 +37,11 @@ struct StatedCall {
   std::vector<StatedPart> takes;
 };
 
+// One for each plan.
 struct PreparedCall {
   std::function<void(Stream)> enqueue;
   int kernels = 0;
-  PlanOp row;
+  PlanOp row;  // of explain()
 };
 
 class PlannedCall {
