@@ -647,6 +647,9 @@ class Neighbourhood:
     def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
         """As Team.run."""
 
+    def planned(self, call: CollectiveCall) -> PlannedCall:
+        """For PlanBuilder.add."""
+
 def make_grid_neighbourhood(team: Team, dims: Sequence[int], periodic: Sequence[bool]) -> Neighbourhood:
     """Collective over the world."""
 

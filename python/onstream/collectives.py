@@ -17,7 +17,7 @@ import numpy as np
 
 from . import _arrays, _core
 from .errors import InvalidArgumentError
-from .neighbours import Neighbourhood, bytes_of, check_reach, contiguous_span, offsets_of
+from .neighbours import Neighbourhood, bytes_of, check_reach, contiguous_span, offsets_of, run_call
 from .symmetric import SymmetricArray
 
 if TYPE_CHECKING:
@@ -247,8 +247,7 @@ class Collectives:
         return self._call("barrier", None, None, 0, "uint8", 0, channel, "auto")
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
-        natural = next((span.stream for span in spans if span is not None and span.stream is not None), None)
-        self._members.run(call, [span.owner for span in spans if span is not None], stream, natural)
+        run_call(self._members, call, [span for span in spans if span is not None], stream)
         return result
 
 

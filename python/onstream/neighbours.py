@@ -51,7 +51,8 @@ class Neighbourhood:
         """The array goes to every destination; `out` has as many elements of every source. Returns `out`."""
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         self._check_size("all_gather", "out", target, source.nbytes * len(self.sources))
-        return self._run("neighbour_all_gather", source, target, source.nbytes, None, algorithm, stream, out)
+        call = self._call("neighbour_all_gather", source, target, source.nbytes, algorithm)
+        return self._run(call, (source, target), stream, out)
 
     def all_to_all(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
         """Part i of the array goes to destination i, and part i of `out` comes from source i. Returns `out`."""
@@ -61,7 +62,8 @@ class Neighbourhood:
             raise InvalidArgumentError(f"all_to_all: {source.nbytes} bytes cannot be dealt to {parts} destinations")
         part = source.nbytes // parts if parts > 0 else target.nbytes // max(1, len(self.sources))
         self._check_size("all_to_all", "out", target, part * len(self.sources))
-        return self._run("neighbour_all_to_all", source, target, part, None, algorithm, stream, out)
+        call = self._call("neighbour_all_to_all", source, target, part, algorithm)
+        return self._run(call, (source, target), stream, out)
 
     def all_to_all_v(
         self, array: Any, out: Any, send_counts: Sequence[int], receive_counts: Sequence[int], *,
@@ -76,27 +78,35 @@ class Neighbourhood:
         receive_at = offsets_of(receive, receive_offsets, target.item_bytes)
         check_reach("all_to_all_v", source, send, send_at, "array")
         check_reach("all_to_all_v", target, receive, receive_at, "out")
-        counts = (send, send_at, receive, receive_at)
-        return self._run("neighbour_all_to_all_v", source, target, 0, counts, algorithm, stream, out)
+        call = self._call("neighbour_all_to_all_v", source, target, 0, algorithm)
+        call.set_counts(send, send_at, receive, receive_at)
+        return self._run(call, (source, target), stream, out)
 
     def _check_size(self, kind: str, name: str, span: _arrays.Span, wanted: int) -> None:
         if span.nbytes != wanted:
             raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
 
-    def _run(
-        self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int,
-        counts: tuple[list[int], list[int], list[int], list[int]] | None, algorithm: str, stream: Any, result: Any,
-    ) -> Any:  # fmt: skip
+    def _call(
+        self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int, algorithm: str
+    ) -> _core.CollectiveCall:
         call = _core.CollectiveCall(kind, source.address, target.address, count, "uint8")
         call.set_options("sum", 0, 0, algorithm)
-        if counts is not None:
-            call.set_counts(*counts)
-        natural = next((span.stream for span in (source, target) if span.stream is not None), None)
-        self._edges.run(call, [source.owner, target.owner], stream, natural)
+        return call
+
+    def _run(self, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any, result: Any) -> Any:
+        run_call(self._edges, call, spans, stream)
         return result
 
     def __repr__(self) -> str:
         return f"<Neighbourhood: from {self.sources} to {self.destinations}>"
+
+
+def run_call(
+    runner: _core.Team | _core.Neighbourhood, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any
+) -> None:
+    """On the stream, or, with none, on that of the arrays' library; for host arrays the call blocks."""
+    natural = next((span.stream for span in spans if span.stream is not None), None)
+    runner.run(call, [span.owner for span in spans], stream, natural)
 
 
 def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arrays.Span:

@@ -8,11 +8,11 @@ signals and atomics follow the puts added before them, and that collectives run 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from . import _arrays, _core
 from .collectives import Collectives
-from .errors import InvalidArgumentError, UnsupportedError
+from .errors import InvalidArgumentError
 from .neighbours import Neighbourhood
 from .symmetric import SymmetricArray, elements_of
 from .teams import Team
@@ -129,13 +129,19 @@ class PlanBuilder:
         self._core.halo(elements_of(span), widths, ranks, wraps, bool(corners), _arrays.integer_of(lane, "lane"))
         return self
 
-    def collectives(self, team: Team | None = None) -> PlanCollectives:
-        """The collectives of all ranks, or of a team, whose calls are added to the plan instead of run.
+    @overload
+    def collectives(self, of: Team | None = None) -> PlanCollectives: ...
+    @overload
+    def collectives(self, of: Neighbourhood) -> PlanNeighbourhood: ...
+    def collectives(self, of: Team | Neighbourhood | None = None) -> PlanCollectives | PlanNeighbourhood:
+        """The collectives of all ranks, a team or a neighbourhood, whose calls are added to the plan instead of run.
 
         plan.collectives().all_reduce(x). Those of a launch run behind its other operations, in the order added; all
         ranks of the team add the same, which build() checks. A launch prepares nothing and asks no peer.
         """
-        return PlanCollectives(self, self._world._members if team is None else team._members)
+        if isinstance(of, Neighbourhood):
+            return PlanNeighbourhood(self, of)
+        return PlanCollectives(self, self._world._members if of is None else of._members)
 
     def use_path(self, path: str) -> PlanBuilder:
         """Sends all sends, receives and puts of the plan along one path: "store", "load", "copy", ... or "auto"."""
@@ -150,6 +156,15 @@ class PlanBuilder:
         span = _arrays.checked_span(array, writable, self._world)
         self._spans.append(span)
         return span
+
+    def _add(
+        self, runner: _core.Team | _core.Neighbourhood, call: _core.CollectiveCall,
+        spans: Sequence[_arrays.Span], stream: Any,
+    ) -> None:  # fmt: skip
+        if stream is not None:
+            raise InvalidArgumentError("a plan's collectives run on the stream of each launch: give that to launch()")
+        self._core.add(runner.planned(call))
+        self._spans.extend(spans)
 
     def _remote(self, place: Any, peer: Any, *, writable: bool) -> _arrays.Span:
         if not isinstance(place, SymmetricArray):
@@ -205,18 +220,29 @@ class PlanCollectives(Collectives):
         """Ends a launch, on each rank of the team, only when the others' launches have come to it."""
         self._run(self._barrier_call(channel), (), None, None)
 
-    def neighbourhood(self, *grid: Any, **arguments: Any) -> Neighbourhood:
-        """There is none in a plan: its exchanges run at once."""
-        raise UnsupportedError(
-            "a plan has no collectives of a neighbourhood: add its sends and receives, or a halo, or run them by "
-            "World.neighbourhood() outside of it"
-        )
+    def neighbourhood(
+        self, grid: Sequence[int] | None = None, *, periodic: bool | Sequence[bool] = False,
+        sources: Sequence[int] = (), destinations: Sequence[int] = (),
+    ) -> PlanNeighbourhood:  # fmt: skip
+        """A neighbourhood of the team, made at once as by World.neighbourhood(); its exchanges go into the plan."""
+        hood = super().neighbourhood(grid, periodic=periodic, sources=sources, destinations=destinations)
+        return PlanNeighbourhood(self._builder, hood)
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
-        if stream is not None:
-            raise InvalidArgumentError("a plan's collectives run on the stream of each launch: give that to launch()")
-        self._builder._core.add(self._members.planned(call))
-        self._builder._spans.extend(span for span in spans if span is not None)
+        self._builder._add(self._members, call, [span for span in spans if span is not None], stream)
+        return result
+
+
+class PlanNeighbourhood(Neighbourhood):
+    """Exchanges of a neighbourhood on their way into a plan; each method returns the array that a launch will fill."""
+
+    def __init__(self, builder: PlanBuilder, hood: Neighbourhood) -> None:
+        self._builder = builder
+        self._home = builder._world
+        self._edges = hood._edges
+
+    def _run(self, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any, result: Any) -> Any:
+        self._builder._add(self._edges, call, spans, stream)
         return result
 
 

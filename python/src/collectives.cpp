@@ -200,9 +200,10 @@ void meet(const PyTeam& self) {
   run_blocking(self, call);
 }
 
-PyPlanned planned(const PyTeam& self, const PyCall& call) {
-  self.check_channel(call.call);
-  return {self.collective().planned(call.call)};
+template <class Self>
+PyPlanned planned(const Self& self, const PyCall& call) {
+  check_channel(self, call.call);
+  return {runner_of(self).planned(call.call)};
 }
 
 }  // namespace
@@ -239,7 +240,7 @@ void bind_collectives(nb::module_& m) {
            "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
            "blocking.")
       .def("meet", &meet, "Of a team: blocks until the hosts of all its ranks have come, whatever is enqueued.")
-      .def("planned", &planned, nb::arg("call"), "For PlanBuilder.add.")
+      .def("planned", &planned<PyTeam>, nb::arg("call"), "For PlanBuilder.add.")
       .def(
           "explain", [](const PyTeam& self, const PyCall& call) { return self.collective().explain(call.call); },
           nb::arg("call"));
@@ -247,7 +248,8 @@ void bind_collectives(nb::module_& m) {
       .def_prop_ro("sources", [](const PyNeighbourhood& self) { return self.hood().sources(); })
       .def_prop_ro("destinations", [](const PyNeighbourhood& self) { return self.hood().destinations(); })
       .def("run", &run<PyNeighbourhood>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(),
-           nb::arg("natural").none(), "As Team.run.");
+           nb::arg("natural").none(), "As Team.run.")
+      .def("planned", &planned<PyNeighbourhood>, nb::arg("call"), "For PlanBuilder.add.");
   m.def("make_grid_neighbourhood", &make_grid, nb::arg("team"), nb::arg("dims"), nb::arg("periodic"),
         "Collective over the world.");
   m.def("make_graph_neighbourhood", &make_graph, nb::arg("team"), nb::arg("sources"), nb::arg("destinations"),

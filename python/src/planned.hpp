@@ -1,4 +1,4 @@
-// A collective for a plan: what Team.planned() gives and PlanBuilder.add() takes.
+// A collective for a plan: what planned() of a Team or a Neighbourhood gives and PlanBuilder.add() takes.
 #pragma once
 
 #include <memory>

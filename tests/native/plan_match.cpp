@@ -21,8 +21,9 @@ StatedOp stated(OpKind kind, int peer, std::uint64_t bytes, int lane = 0, std::s
   return op;
 }
 
-plan::StatedCall call_of(std::string words, std::vector<std::int32_t> ranks, std::vector<std::uint64_t> gives = {},
-                         std::vector<std::uint64_t> takes = {}) {
+using Parts = std::vector<plan::StatedPart>;
+
+plan::StatedCall call_of(std::string words, std::vector<std::int32_t> ranks, Parts gives = {}, Parts takes = {}) {
   plan::StatedCall call;
   call.words = std::move(words);
   call.ranks = std::move(ranks);
@@ -106,13 +107,17 @@ CASE(a_statement_survives_its_travel) {
   statement.problems = "none";
   statement.ops = {stated(OpKind::send, 1, 64, 3, "halo x+"), stated(OpKind::recv, 2, 0)};
   statement.ops[0].layout = Layout::strided(8, {8}, {64}).view();
-  statement.calls = {call_of("all_reduce", {0, 2}), call_of("all_to_all_v", {1, 0}, {3, 4}, {5, 6})};
+  statement.calls = {call_of("all_reduce", {0, 2}), call_of("all_to_all_v", {1, 0}, {{1, 3}, {0, 4}}, {{0, 6}})};
   statement.calls[1].team = 9;
   const Statement back = plan::unpack(plan::pack(statement));
   CHECK(back.name == "exchange" && back.number == 7 && back.device == "a/host/0" && back.problems == "none");
   CHECK(back.ops.size() == 2 && back.ops[0].note == "halo x+" && back.ops[0].layout.strides[0] == 64);
   CHECK(back.calls.size() == 2 && back.calls[0].words == "all_reduce" && back.calls[0].ranks[1] == 2);
-  CHECK(back.calls[1].team == 9 && back.calls[1].gives[1] == 4 && back.calls[1].takes[0] == 5);
+  CHECK(back.calls[1].team == 9 && back.calls[1].gives == statement.calls[1].gives);
+  CHECK(back.calls[1].takes == statement.calls[1].takes);
+  statement.calls[0].takes = {{1, 8}};
+  CHECK_THROWS((void)plan::unpack(plan::pack(statement)),
+               "a rank's collective has counts for other ranks than its own");
 }
 
 CASE(calls_of_overlapping_teams_meet_where_some_order_serves_all) {
@@ -139,10 +144,20 @@ CASE(calls_that_name_ranks_wrongly_are_told) {
 }
 
 CASE(bytes_between_two_ends_of_a_call_are_compared) {
-  const auto first = call_of("v", {0, 1}, {8, 16}, {8, 24});
-  CHECK(wrong({{first}, {call_of("v", {0, 1}, {24, 0}, {16, 0})}}).empty());
-  CHECK(wrong({{first}, {call_of("v", {0, 1}, {24, 0}, {12, 0})}}) ==
-        "v: rank 0 gives rank 1 16 B, which expects 12\n");
+  const auto first = call_of("v", {0, 1}, {{0, 8}, {1, 16}}, {{0, 8}, {1, 24}});
+  CHECK(wrong({{first}, {call_of("v", {0, 1}, {{0, 24}, {1, 0}}, {{0, 16}, {1, 0}})}}).empty());
+  CHECK(wrong({{first}, {call_of("v", {0, 1}, {{0, 24}, {1, 0}}, {{0, 12}, {1, 0}})}}) ==
+        "v: rank 0 gives rank 1 16 B, which expects 12 B\n");
+}
+
+CASE(several_parts_between_two_ends_are_compared_in_order) {
+  const auto gives = [](Parts parts) { return call_of("v", {0, 1}, std::move(parts)); };
+  const auto takes = [](Parts parts) { return call_of("v", {0, 1}, {}, std::move(parts)); };
+  CHECK(wrong({{gives({{1, 4}, {1, 8}})}, {takes({{0, 4}, {0, 8}})}}).empty());
+  CHECK(wrong({{gives({{1, 4}, {1, 8}})}, {takes({{0, 8}, {0, 4}})}}) ==
+        "v: rank 0 gives rank 1 4 8 B, which expects 8 4 B\n");
+  CHECK(wrong({{gives({{1, 4}})}, {takes({})}}) == "v: rank 0 gives rank 1 4 B, which expects nothing\n");
+  CHECK(wrong({{gives({})}, {takes({{0, 0}})}}) == "v: rank 0 gives rank 1 nothing, which expects 0 B\n");
 }
 
 CASE(a_broken_statement_is_refused) {

@@ -74,6 +74,81 @@ def test_neighbours_exchange_on_a_stream_and_in_a_graph() -> None:
     on_threads(3, body)
 
 
+def test_a_plan_exchanges_with_the_neighbours_behind_its_other_operations() -> None:
+    def body(world: ons.World) -> None:
+        hood = world.neighbourhood((3,), periodic=True)
+        lower, upper = hood.sources
+        came, ghosts, both = np.zeros(2), np.zeros(2), np.zeros((2, 2))
+        counted, total = np.zeros(3), np.zeros(2)
+        mine = np.zeros(2)
+        builder = world.plan("step").send(mine, upper).recv(came, lower)
+        exchange = builder.collectives(hood)
+        assert exchange.sources == hood.sources
+        assert exchange.all_to_all(came, ghosts) is ghosts
+        exchange.all_gather(came, both)
+        exchange.all_to_all_v(came, counted, [1, 2], [2, 1], send_offsets=[0, 0], algorithm="direct")
+        builder.collectives().all_reduce(ghosts, total)
+        # Made for the plan alone: one way round.
+        last = np.zeros(2)
+        builder.collectives().neighbourhood(sources=[lower], destinations=[upper]).all_to_all(came, last)
+        plan = builder.build()
+        kinds = ["neighbour_all_to_all", "neighbour_all_gather", "neighbour_all_to_all_v", "all_reduce"]
+        assert [op.kind for op in plan.ops] == ["send", "recv", *kinds, "neighbour_all_to_all"]
+        assert f"neighbour_all_gather, to ranks {lower} {upper}" in plan.explain()
+        assert "direct, as asked for" in plan.explain()
+        stream = world.stream()
+        with world.capture(stream) as graph:
+            plan.launch(stream)
+        for turn in range(6):
+            mine[:] = (10 * world.rank + turn, 10 * world.rank - turn)
+            world.barrier()
+            if turn % 3 == 0:
+                plan.launch()
+            else:
+                plan.launch(stream) if turn % 3 == 1 else graph.launch(stream)
+                world.synchronize(stream)
+            # Rank r has what rank r - 1 made.
+            below = [[10 * ((rank - 1) % 3) + turn, 10 * ((rank - 1) % 3) - turn] for rank in range(3)]
+            assert came.tolist() == below[world.rank]
+            assert ghosts.tolist() == [below[lower][1], below[upper][0]]
+            assert both.tolist() == [below[lower], below[upper]]
+            assert counted.tolist() == [*below[lower], below[upper][0]]
+            assert total.tolist() == [30 - 3 * turn, 30 + 3 * turn]
+            assert last.tolist() == below[lower]
+            world.barrier()
+
+    on_threads(3, body)
+
+
+def test_what_a_plan_cannot_exchange_is_told_on_every_rank() -> None:
+    def body(world: ons.World) -> None:
+        hood = world.neighbourhood((2,), periodic=True)
+        length = 2 + world.rank
+        builder = world.plan("lengths")
+        builder.collectives(hood).all_gather(np.zeros(length), np.zeros(2 * length))
+        with pytest.raises(
+            ons.InvalidArgumentError, match=r"neighbourhood \d+: rank 0 gives rank 1 16 16 B, which expects 24 24 B"
+        ):
+            builder.build()
+        builder = world.plan("kinds")
+        exchange = builder.collectives(hood)
+        (exchange.all_gather if world.rank == 0 else exchange.all_to_all)(
+            np.zeros(2), np.zeros(4 if world.rank == 0 else 2)
+        )
+        with pytest.raises(
+            ons.InvalidArgumentError, match=r"neighbour_all_gather of .* does not meet rank 1 .*all_to_all"
+        ):
+            builder.build()
+        with pytest.raises(ons.InvalidArgumentError, match="on the stream of each launch"):
+            exchange.all_to_all(np.zeros(2), np.zeros(2), stream=world.stream())
+        with pytest.raises(ons.InvalidArgumentError, match="no algorithm two_shot along edges"):
+            exchange.all_to_all(np.zeros(2), np.zeros(2), algorithm="two_shot")
+        with pytest.raises(ons.InvalidArgumentError, match="`out` has 8 bytes, but needs 16"):
+            exchange.all_gather(np.zeros(1), np.zeros(1))
+
+    on_threads(2, body)
+
+
 def test_ranks_of_processes_exchange_with_their_neighbours(tmp_path: Path) -> None:
     outcome = run_job(
         tmp_path,
@@ -91,6 +166,13 @@ def test_ranks_of_processes_exchange_with_their_neighbours(tmp_path: Path) -> No
                     hood.all_to_all(mine, out)
                     expected = [10 * rank + (i ^ 1) for i, rank in enumerate(hood.sources)]
                     assert (out == np.repeat(expected, count)).all()
+                    builder = world.plan()
+                    builder.collectives(hood).all_to_all(mine, out)
+                    plan = builder.build()
+                    for _ in range(3):
+                        out[:] = 0
+                        plan.launch()
+                        assert (out == np.repeat(expected, count)).all()
             print("rank", world.rank, "is right")
         """,
     )

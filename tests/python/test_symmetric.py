@@ -229,8 +229,11 @@ def test_symmetric_arrays_go_into_plans_reductions_and_masks() -> None:
         left_out.local()[...] = [0, 1, 0]
         words = heap.zeros(3, "u8")
         assert words.wait_some(0, leave_out=left_out) == [0, 2]
-        with pytest.raises(ons.UnsupportedError, match="no collectives of a neighbourhood"):
-            world.plan().collectives().neighbourhood([2])
+        exchange = world.plan()
+        exchange.collectives().neighbourhood([2], periodic=True).all_to_all(mine, got)
+        mine.local()[...] = [world.rank, world.rank, world.rank + 10, world.rank + 10]
+        exchange.build().launch()
+        assert got.local().tolist() == [other + 10, other + 10, other, other]
         world.barrier()
 
     run(2, body)

@@ -87,7 +87,7 @@ bool is_v(OpKind kind);  // counts differ from rank to rank
 // does.
 std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct);
 
-bool is_of_neighbours(OpKind kind);  // for Neighbourhood::run alone
+bool is_of_neighbours(OpKind kind);  // for a Neighbourhood alone
 
 // What most collectives take.
 struct Vector {

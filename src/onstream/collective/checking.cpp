@@ -17,11 +17,11 @@ std::string what_of(const CollectiveCall& call) {
   std::string words = name_of(call.kind);
   if (call.kind == OpKind::barrier) return words;
   if (call.kind == OpKind::all_gather_v) {
-    words += concat(" of ", name_of(call.type), ", counts");
-    for (const std::size_t count : call.receive_counts) words += concat(" ", count);
-    return words;
+    return words + concat(" of ", name_of(call.type), ", counts", listed(call.receive_counts));
   }
-  if (call.kind == OpKind::all_to_all_v) return words + concat(" of ", name_of(call.type));
+  if (call.kind == OpKind::all_to_all_v || is_of_neighbours(call.kind)) {
+    return words + concat(" of ", name_of(call.type));
+  }
   if (call.combine) {
     words += concat(" of ", call.count, " elements of ", call.element_bytes, " B by a function");
     return has_root(call.kind) ? words + concat(", root ", call.root) : words;

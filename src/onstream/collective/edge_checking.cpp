@@ -1,19 +1,16 @@
 #include "onstream/collective/edge_checking.hpp"
 
-#include <algorithm>
-
 #include "onstream/base/error.hpp"
+#include "onstream/collective/checking.hpp"
 
 namespace onstream::collective {
 
 namespace {
 
 // What is called along all edges of one pair of ranks, in one direction. Two of them fit one Say.
-std::string words_of(const CollectiveCall& call, const std::vector<std::size_t>& counts) {
+std::string words_along(const CollectiveCall& call, const std::vector<std::size_t>& counts) {
   constexpr std::size_t kMost = 60;
-  std::string words = concat(name_of(call.kind), " of ", name_of(call.type), ":");
-  for (const std::size_t count : counts) words += concat(" ", count);
-  if (call.algorithm != Algorithm::automatic) words += concat(" by ", name_of(call.algorithm));
+  const std::string words = concat(words_of(call), ":", listed(counts));
   if (words.size() <= kMost) return words;
   constexpr std::size_t kDigits = 1'000'000;  // what is cut off still counts
   const std::string digest = concat("... #", std::hash<std::string>{}(words) % kDigits);
@@ -23,22 +20,18 @@ std::string words_of(const CollectiveCall& call, const std::vector<std::size_t>&
 // Elements of each edge with `peer`, in the sender's order; nothing: there is no such edge.
 std::vector<std::size_t> sent_to(const CollectiveCall& call, const EdgeList& edges, int peer) {
   std::vector<std::size_t> counts;
-  for (std::size_t k = 0; k < edges.out.size(); ++k) {
+  for (const std::size_t k : edges.out_as_sent()) {
     if (edges.out[k].rank != peer) continue;
     counts.push_back(call.kind == OpKind::neighbour_all_to_all_v ? call.send_counts[k] : call.count);
   }
   return counts;
 }
 std::vector<std::size_t> expected_of(const CollectiveCall& call, const EdgeList& edges, int peer) {
-  std::vector<std::pair<int, std::size_t>> places;
-  for (std::size_t j = 0; j < edges.in.size(); ++j) {
-    if (edges.in[j].rank != peer) continue;
-    const std::size_t count = call.kind == OpKind::neighbour_all_to_all_v ? call.receive_counts[j] : call.count;
-    places.emplace_back(edges.in[j].place, count);
-  }
-  std::ranges::sort(places);
   std::vector<std::size_t> counts;
-  for (const auto& place : places) counts.push_back(place.second);
+  for (const std::size_t j : edges.in_as_sent()) {
+    if (edges.in[j].rank != peer) continue;
+    counts.push_back(call.kind == OpKind::neighbour_all_to_all_v ? call.receive_counts[j] : call.count);
+  }
   return counts;
 }
 
@@ -54,14 +47,14 @@ void EdgeChecking::check(Fabric& fabric, const CollectiveCall& call, const EdgeL
   std::vector<Say> mine(ranks_.size());
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const std::vector<std::size_t> counts = sent_to(call, edges, ranks_[i]);
-    if (!counts.empty()) mine[i].set_trouble(words_of(call, counts));
+    if (!counts.empty()) mine[i].set_trouble(words_along(call, counts));
   }
   std::vector<Say> says = agreement_.exchange(fabric, ranks_, mine, name);
   std::string found;  // the first edge whose ends differ
   for (std::size_t i = 0; i < ranks_.size() && found.empty(); ++i) {
     const std::vector<std::size_t> counts = expected_of(call, edges, ranks_[i]);
     if (counts.empty()) continue;
-    const std::string expected = words_of(call, counts);
+    const std::string expected = words_along(call, counts);
     if (expected == says[i].trouble.data()) continue;
     found =
         concat("rank ", ranks_[i], " sends ", says[i].trouble.data(), "; rank ", fabric.rank(), " expects ", expected);

@@ -55,6 +55,23 @@ bool place_all(std::vector<EdgeEnd>& mine, int rank, const Others& others, int& 
 
 }  // namespace
 
+std::vector<std::size_t> EdgeList::out_as_sent() const {
+  std::vector<std::size_t> places;
+  for (std::size_t k = 0; k < out.size(); ++k) {
+    if (out[k].rank >= 0) places.push_back(k);
+  }
+  return places;
+}
+
+std::vector<std::size_t> EdgeList::in_as_sent() const {
+  std::vector<std::size_t> places;
+  for (std::size_t j = 0; j < in.size(); ++j) {
+    if (in[j].rank >= 0) places.push_back(j);
+  }
+  std::ranges::sort(places, {}, [this](std::size_t j) { return in[j].place; });
+  return places;
+}
+
 std::string EdgeList::packed() const {
   std::vector<std::int32_t> words = {static_cast<std::int32_t>(in.size()), static_cast<std::int32_t>(out.size())};
   for (const auto* ends : {&in, &out}) {

@@ -18,6 +18,10 @@ struct EdgeList {
   std::vector<EdgeEnd> in;   // from its sources
   std::vector<EdgeEnd> out;  // to its destinations
 
+  // Places of the edges that there are; those with one rank follow each other as the sender names them, at both ends.
+  std::vector<std::size_t> out_as_sent() const;
+  std::vector<std::size_t> in_as_sent() const;
+
   std::string packed() const;
   static EdgeList unpacked(const std::string& bytes);
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "onstream/collective/launching.hpp"
 #include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/own_reduction.hpp"
+#include "onstream/collective/prepared.hpp"
 #include "onstream/collective/runner.hpp"
 #include "onstream/device/disposal.hpp"
 
@@ -51,28 +51,13 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call, Stream stream) {
-    if (call.combine) return reduce_own(call, stream);
-    check(call);
-    if (has_nothing_to_do(call) && !checks()) return;
+    if (!is_to_run(call)) return;
     collective::Channel& channel = channel_of(call.channel);
-    compare(call);
-    if (has_nothing_to_do(call)) return;
-    const CollectiveCall asked = with_choice(call);
-    if (asked.algorithm == Algorithm::copy) return copy(channel, asked, stream);
-    if (asked.algorithm == Algorithm::hierarchical) return run_stages(channel, asked, stream);
-    const collective::Launching work = prepare(channel, asked);
-    const std::lock_guard lock(channel.order.mutex);
-    runner_.enqueue(channel.order, stream, work);
+    runner_.enqueue(channel.order, stream, prepare(channel, call));
   }
 
   void run(const CollectiveCall& call) {
-    if (call.combine) return reduce_own(call, std::nullopt);
-    check(call);
-    if (has_nothing_to_do(call) && !checks()) return;
-    collective::Channel& channel = channel_of(call.channel);
-    compare(call);
-    if (has_nothing_to_do(call)) return;
-    run_and_wait(channel, call);
+    if (is_to_run(call)) run_unchecked(call);
   }
 
   std::string explain(const CollectiveCall& call) const {
@@ -110,7 +95,6 @@ class Collective::Implementation {
 
  private:
   friend class Collective::Planned;
-  friend class Collective::Prepared;
 
   collective::Machine machine() const {
     const Parameters& parameters = fabric_->parameters();
@@ -121,6 +105,10 @@ class Collective::Implementation {
   // --- arguments ---
 
   void check(const CollectiveCall& call) const {
+    if (call.combine) {
+      collective::OwnReduction::check(call, device_->kind());
+      return check(collective::OwnReduction::in_bytes(call));
+    }
     fabric_->check();
     require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
     require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
@@ -197,14 +185,21 @@ class Collective::Implementation {
     if (!checks()) return;
     const std::lock_guard lock(checking_mutex_);
     if (checking_ == nullptr) {
-      checking_ = std::make_unique<collective::Checking>(
-          *device_, ranks_, rank_, [this](const CollectiveCall& one) { run_and_wait(channel_of(one.channel), one); });
+      checking_ = std::make_unique<collective::Checking>(*device_, ranks_, rank_,
+                                                         [this](const CollectiveCall& one) { run_unchecked(one); });
     }
     checking_->check(call);
   }
 
   static bool has_nothing_to_do(const CollectiveCall& call) {
     return call.count == 0 && call.kind != OpKind::barrier && !collective::is_v(call.kind);
+  }
+
+  // Throws what is wrong with it.
+  bool is_to_run(const CollectiveCall& call) {
+    check(call);
+    compare(call);
+    return !has_nothing_to_do(call);
   }
 
   CollectiveCall with_algorithm(CollectiveCall call) const {
@@ -219,33 +214,9 @@ class Collective::Implementation {
 
   // --- work ---
 
-  // No stream: the host waits.
-  void reduce_own(const CollectiveCall& call, std::optional<Stream> stream) {
-    collective::OwnReduction::check(call, device_->kind());
-    check(collective::OwnReduction::in_bytes(call));
-    if (call.count == 0) return;
-    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
-    if (!stream) {
-      run(own->move());
-      collective::Channel& channel = channel_of(call.channel);
-      const collective::Launching work = own->reduction(channel.view());
-      if (work.kernel != nullptr) runner_.run_and_wait(channel.order, work);
-      return fabric_->check();
-    }
-    run(own->move(), *stream);
+  void run_unchecked(const CollectiveCall& call) {
     collective::Channel& channel = channel_of(call.channel);
-    const collective::Launching work = own->reduction(channel.view());
-    const std::lock_guard lock(channel.order.mutex);
-    if (work.kernel != nullptr) runner_.enqueue(channel.order, *stream, work);
-    keep(own, channel.order, *stream);
-  }
-
-  // Until the stream, or the graph, is through.
-  void keep(const std::shared_ptr<const collective::OwnReduction>& own, const collective::Order& order, Stream stream) {
-    if (device_->capturing(stream)) return device_->retain(stream, own);
-    const std::lock_guard lock(mutex_);
-    std::erase_if(own_reductions_, [](const auto& one) { return one.first->done(); });
-    own_reductions_.emplace_back(order.newest, own);
+    runner_.run_and_wait(channel.order, prepare(channel, call));
   }
 
   void check_channel(int number) const {
@@ -270,19 +241,36 @@ class Collective::Implementation {
     return asked;
   }
 
-  collective::Launching prepare(const collective::Channel& channel, const CollectiveCall& asked) {
-    return collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm);
+  // May ask peers to map the buffers, and block for their answer.
+  collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& call) {
+    if (has_nothing_to_do(call)) return {};
+    if (!call.combine) return prepare_by_algorithm(channel, with_choice(call));
+    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
+    collective::Prepared work = prepare(channel, own->move());
+    work.add(own->reduction(channel.view()));
+    work.kept = own;
+    return work;
+  }
+
+  collective::Prepared prepare_by_algorithm(collective::Channel& channel, const CollectiveCall& asked) {
+    collective::Prepared work;
+    if (asked.algorithm == Algorithm::copy) {
+      const std::lock_guard lock(channel.order.mutex);
+      collective::Copies& copies = copies_of(channel, asked.channel);
+      work.copies = {&copies, copies.prepare(*fabric_, asked)};
+    } else if (asked.algorithm == Algorithm::hierarchical) {
+      const std::lock_guard lock(channel.order.mutex);
+      for (collective::Launching& stage : stages(channel, asked)) work.add(std::move(stage));
+    } else {
+      work.add(collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm));
+    }
+    return work;
   }
 
   // The hosts of all ranks come to these in the same order, one call after the other.
   collective::Copies& copies_of(collective::Channel& channel, int number) {
     if (channel.copies == nullptr) channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
     return *channel.copies;
-  }
-  void copy(collective::Channel& channel, const CollectiveCall& call, Stream stream) {
-    const std::lock_guard lock(channel.order.mutex);
-    const collective::Copies::Work work = copies_of(channel, call.channel).prepare(*fabric_, call);
-    runner_.enqueue(channel.order, stream, [&] { channel.copies->enqueue(*device_, work, stream); });
   }
 
   // Of a hierarchical call. With the order's mutex held.
@@ -296,23 +284,6 @@ class Collective::Implementation {
     channel.hierarchy_bytes = channel.hierarchy->device_bytes();
     return work;
   }
-  void run_stages(collective::Channel& channel, const CollectiveCall& call, Stream stream) {
-    const std::lock_guard lock(channel.order.mutex);
-    for (const collective::Launching& work : stages(channel, call)) runner_.enqueue(channel.order, stream, work);
-  }
-
-  void run_and_wait(collective::Channel& channel, const CollectiveCall& call) {
-    const CollectiveCall asked = with_choice(call);
-    if (asked.algorithm == Algorithm::copy || asked.algorithm == Algorithm::hierarchical) {
-      const StreamPool::Lease stream = runner_.lease();
-      asked.algorithm == Algorithm::copy ? copy(channel, asked, stream.get())
-                                         : run_stages(channel, asked, stream.get());
-      device_->synchronize(stream.get());
-    } else {
-      runner_.run_and_wait(channel.order, prepare(channel, asked));
-    }
-    fabric_->check();
-  }
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
@@ -325,7 +296,6 @@ class Collective::Implementation {
   mutable std::set<const collective::OwnKernels*> loaded_;
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::unique_ptr<collective::Channel>> channels_;
-  std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> own_reductions_;  // under way
   collective::Runner runner_;
 };
 

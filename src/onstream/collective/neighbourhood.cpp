@@ -2,42 +2,32 @@
 
 #include <algorithm>
 #include <functional>
-#include <mutex>
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/checking.hpp"
+#include "onstream/collective/edge_channel.hpp"
 #include "onstream/collective/edge_checking.hpp"
 #include "onstream/collective/edge_list.hpp"
+#include "onstream/collective/edge_parts.hpp"
 #include "onstream/collective/edges.hpp"
 #include "onstream/collective/kernels.hpp"
-#include "onstream/collective/launching.hpp"
+#include "onstream/collective/prepared.hpp"
 #include "onstream/collective/runner.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/plan/planned_call.hpp"
 
 namespace onstream {
 
+using collective::EdgeChannel;
 using collective::EdgeEnd;
 using collective::EdgeList;
-using collective::InEdge;
 using collective::Launching;
 using collective::MoveEdges;
-using collective::OutEdge;
+using collective::Part;
+using collective::Parts;
+using collective::Prepared;
 
 namespace {
-
-// What one end of an edge moves, in bytes.
-struct Part {
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-};
-
-std::size_t end_of(const std::vector<Part>& parts) {
-  std::size_t end = 0;
-  for (const Part& part : parts) {
-    if (part.bytes > 0) end = std::max(end, part.offset + part.bytes);
-  }
-  return end;
-}
 
 std::vector<int> ranks_of(const std::vector<EdgeEnd>& ends, const std::vector<int>& ranks) {
   std::vector<int> out;
@@ -54,10 +44,7 @@ class Neighbourhood::Implementation {
   using Make = std::function<EdgeList(int rank)>;
 
   Implementation(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const Make& make)
-      : fabric_(std::move(fabric)),
-        device_(fabric_->device()),
-        ground_(let_go_later(std::make_unique<Ground>())),
-        runner_(fabric_, "a neighbourhood") {
+      : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_, "a neighbourhood") {
     const auto found = std::ranges::find(ranks, fabric_->rank());
     const int rank = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
     const auto told = fabric_->agree("the edges of a neighbourhood", [&] {
@@ -75,7 +62,7 @@ class Neighbourhood::Implementation {
     edges_ = lists[static_cast<std::size_t>(fabric_->rank())];
     sources_ = ranks_of(edges_.in, ranks);
     destinations_ = ranks_of(edges_.out, ranks);
-    make_memory();
+    channel_ = std::make_unique<EdgeChannel>(*fabric_, edges_, half_);
     if (fabric_->parameters().collective_check == "on") {
       checking_ = std::make_unique<collective::EdgeChecking>(*fabric_, ranks);
     }
@@ -83,95 +70,21 @@ class Neighbourhood::Implementation {
 
   const std::vector<int>& sources() const { return sources_; }
   const std::vector<int>& destinations() const { return destinations_; }
-  std::size_t device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
+  std::size_t device_bytes() const { return channel_->device_bytes(); }
 
   void run(const CollectiveCall& call, Stream stream) {
-    const Launching work = prepare(call);
-    const std::lock_guard lock(order_.mutex);
-    if (work.kernel != nullptr) runner_.enqueue(order_, stream, work);
+    runner_.enqueue(channel_->order, stream, prepare_compared(call));
   }
-
-  void run(const CollectiveCall& call) {
-    const Launching work = prepare(call);
-    if (work.kernel == nullptr) return;
-    runner_.run_and_wait(order_, work);
-    fabric_->check();
-  }
+  void run(const CollectiveCall& call) { runner_.run_and_wait(channel_->order, prepare_compared(call)); }
 
  private:
-  struct Ground {
-    std::shared_ptr<Segment> shared;
-    std::shared_ptr<Memory> own;
-    std::shared_ptr<const void> wait_memory;
-  };
-
-  // Collective over the world. A channel whose ranks are ends of edges, see edges.hpp.
-  void make_memory() {
-    const Parameters& parameters = fabric_->parameters();
-    fabric_->require_same("the parameters of collectives", "has",
-                          concat("collective_bytes=", parameters.collective_bytes, " collective_stage_bytes=",
-                                 parameters.collective_stage_bytes, " collective_check=", parameters.collective_check));
-    const std::size_t size = 2 * half_ + 1;
-    constexpr std::uint64_t kLeastLines = 64;
-    constexpr std::uint64_t kLeastStage = 4096;
-    const auto slots = static_cast<std::uint64_t>(parameters.collective_bytes) / (2 * size * sizeof(Line)) / 4 * 4;
-    view_.slot_lines = static_cast<std::uint32_t>(std::max(kLeastLines, slots));
-    view_.stage_bytes = std::max(kLeastStage * std::max<std::size_t>(1, half_),
-                                 static_cast<std::uint64_t>(parameters.collective_stage_bytes));
-    view_.places = collective::places_of(static_cast<int>(size), view_.slot_lines, view_.stage_bytes);
-    order_.ground = ground_;
-    ground_->wait_memory = fabric_->wait_memory();
-    ground_->shared = fabric_->segment(view_.places.bytes, MemoryKind::device);
-    const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
-    ground_->own = device_->allocate(sizeof(collective::State) + table, MemoryKind::device);
-
-    const int me = fabric_->rank();
-    std::vector<std::int32_t> worlds(size, me);
-    for (std::size_t i = 0; i < edges_.in.size(); ++i) worlds[i] = std::max(0, edges_.in[i].rank);
-    for (std::size_t i = 0; i < edges_.out.size(); ++i) worlds[half_ + i] = std::max(0, edges_.out[i].rank);
-    std::vector<std::uint64_t> parts;
-    for (const std::int32_t world : worlds) {
-      parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->peer(world)));
-    }
-    std::byte* const own = ground_->own->data();
-    std::byte* const parts_at = own + sizeof(collective::State);
-    std::byte* const worlds_at = parts_at + size * sizeof(std::uint64_t);
-    const StreamPool::Lease stream = runner_.lease();
-    device_->copy(parts_at, parts.data(), size * sizeof(std::uint64_t), stream.get());
-    device_->copy(worlds_at, worlds.data(), size * sizeof(std::int32_t), stream.get());
-    device_->synchronize(stream.get());
-    view_.state = reinterpret_cast<collective::State*>(own);
-    view_.parts = reinterpret_cast<const std::uint64_t*>(parts_at);
-    view_.worlds = reinterpret_cast<const std::int32_t*>(worlds_at);
-    view_.rank = static_cast<std::uint32_t>(2 * half_);
-    view_.size = static_cast<std::uint32_t>(size);
-    view_.wait = fabric_->wait_view();
-    fabric_->barrier("the memory of a neighbourhood");  // nobody writes before all have set theirs up
-  }
+  friend class Neighbourhood::Planned;
 
   // --- arguments ---
 
-  std::vector<Part> parts_of(const CollectiveCall& call, const char* what, std::size_t edges,
-                             const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets,
-                             bool one_for_all) const {
-    const std::size_t item = size_of(call.type);
-    std::vector<Part> parts(edges);
-    if (call.kind == OpKind::neighbour_all_to_all_v) {
-      require(counts.size() == edges && offsets.size() == edges, name_of(call.kind), ": ", what, "_counts has ",
-              counts.size(), " entries and ", what, "_offsets ", offsets.size(), "; this rank has ", edges,
-              " such neighbours");
-    }
-    for (std::size_t i = 0; i < edges; ++i) {
-      if (call.kind == OpKind::neighbour_all_to_all_v) {
-        parts[i] = {offsets[i] * item, counts[i] * item};
-      } else {
-        parts[i] = {one_for_all ? 0 : i * call.count * item, call.count * item};
-      }
-    }
-    return parts;
-  }
-
-  void check(const CollectiveCall& call, std::size_t in, std::size_t out) const {
+  void check_buffers(const CollectiveCall& call, const Parts& parts) const {
+    const std::size_t in = parts.input_bytes;
+    const std::size_t out = parts.output_bytes;
     runner_.check_buffer(call, "input", call.input, in);
     runner_.check_buffer(call, "output", call.output, out);
     const auto* input = static_cast<const std::byte*>(call.input);
@@ -183,7 +96,7 @@ class Neighbourhood::Implementation {
 
   // Edges of up to so many bytes go by lines, on all ranks.
   std::size_t small(const CollectiveCall& call) const {
-    const std::size_t room = (view_.slot_lines - 1) * kLineData;
+    const std::size_t room = (channel_->view().slot_lines - 1) * kLineData;
     switch (call.algorithm) {
       case Algorithm::automatic:
         return std::min(room,
@@ -196,28 +109,42 @@ class Neighbourhood::Implementation {
     }
   }
 
-  // --- work ---
-
-  // No kernel: this rank has no edges.
-  Launching prepare(const CollectiveCall& call) {
+  // What the call moves. Throws what is wrong with it on this rank.
+  Parts checked(const CollectiveCall& call) const {
     fabric_->check();
     require(collective::is_of_neighbours(call.kind), "a neighbourhood does neighbour_all_gather, neighbour_all_to_all ",
             "and neighbour_all_to_all_v, not ", name_of(call.kind));
     require(call.channel == 0, name_of(call.kind), ": channel ", call.channel,
             " does not exist; a neighbourhood is a channel of its own");
-    const bool gathers = call.kind == OpKind::neighbour_all_gather;
-    const auto sends = parts_of(call, "send", edges_.out.size(), call.send_counts, call.send_offsets, gathers);
-    const auto gets = parts_of(call, "receive", edges_.in.size(), call.receive_counts, call.receive_offsets, false);
-    check(call, end_of(sends), end_of(gets));
+    Parts parts = collective::parts_of(call, edges_);
+    check_buffers(call, parts);
+    require(parts.most <= small(call) || call.algorithm != Algorithm::lines, name_of(call.kind),
+            ": algorithm lines cannot: ", parts.most, " B along one edge do not fit the slots of ", small(call),
+            " B (collective_bytes)");
+    return parts;
+  }
+
+  // --- work ---
+
+  // In the checking mode: with what the other ends call.
+  Prepared prepare_compared(const CollectiveCall& call) {
+    const Parts parts = checked(call);
     if (checking_ != nullptr) checking_->check(*fabric_, call, edges_);
-    if (half_ <= collective::kFewEdges) return prepare<collective::kFewEdges>(call, sends, gets);
-    return prepare<collective::kMostEdges>(call, sends, gets);
+    return prepare(call, parts);
+  }
+
+  // Empty: this rank has no edges. May ask peers to map the output, and block for their answer.
+  Prepared prepare(const CollectiveCall& call, const Parts& parts) {
+    Prepared work;
+    work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts)
+                                            : launching<collective::kMostEdges>(call, parts));
+    return work;
   }
 
   template <int kMost>
-  Launching prepare(const CollectiveCall& call, const std::vector<Part>& sends, const std::vector<Part>& gets) {
+  Launching launching(const CollectiveCall& call, const Parts& parts) {
     MoveEdges<kMost> body;
-    body.view = view_;
+    body.view = channel_->view();
     body.input = static_cast<const std::byte*>(call.input);
     body.output = static_cast<std::byte*>(call.output);
     body.kind = call.kind;
@@ -228,29 +155,27 @@ class Neighbourhood::Implementation {
     std::uint64_t places = reinterpret_cast<std::uint64_t>(call.input) | reinterpret_cast<std::uint64_t>(call.output);
     std::size_t large = 0;
     const auto count = [&](const Part& part, std::uint32_t& lines) {
-      if (part.bytes > body.small) {
-        require(call.algorithm != Algorithm::lines, name_of(call.kind), ": algorithm lines cannot: ", part.bytes,
-                " B along one edge do not fit the slots of ", body.small, " B (collective_bytes)");
-        return false;
-      }
+      if (part.bytes > body.small) return false;
       lines = std::max(lines, 1 + static_cast<std::uint32_t>((part.bytes + kLineData - 1) / kLineData));
       places |= part.offset;
       return true;
     };
-    for (std::size_t k = 0; k < sends.size(); ++k) {
+    for (std::size_t k = 0; k < edges_.out.size(); ++k) {
       const EdgeEnd& edge = edges_.out[k];
       if (edge.rank < 0) continue;
-      if (!count(sends[k], body.out_lines)) large += sends[k].bytes;
-      body.out[body.outs++] = {sends[k].offset, sends[k].bytes, static_cast<std::uint32_t>(half_ + k),
+      const Part& part = parts.out[k];
+      if (!count(part, body.out_lines)) large += part.bytes;
+      body.out[body.outs++] = {part.offset, part.bytes, static_cast<std::uint32_t>(half_ + k),
                                static_cast<std::uint32_t>(edge.place)};
     }
-    for (std::size_t j = 0; j < gets.size(); ++j) {
+    for (std::size_t j = 0; j < edges_.in.size(); ++j) {
       const EdgeEnd& edge = edges_.in[j];
       if (edge.rank < 0) continue;
+      const Part& part = parts.in[j];
       std::uint64_t at = 0;
-      if (!count(gets[j], body.in_lines)) at = exposed(body.output + gets[j].offset, gets[j].bytes, edge.rank);
-      body.bytes += gets[j].bytes;
-      body.in[body.ins++] = {gets[j].offset, gets[j].bytes, at, static_cast<std::uint32_t>(j),
+      if (!count(part, body.in_lines)) at = exposed(body.output + part.offset, part.bytes, edge.rank);
+      body.bytes += part.bytes;
+      body.in[body.ins++] = {part.offset, part.bytes, at, static_cast<std::uint32_t>(j),
                              static_cast<std::uint32_t>(half_ + static_cast<std::size_t>(edge.place))};
     }
     body.grain = collective::grain_of(places);
@@ -287,24 +212,83 @@ class Neighbourhood::Implementation {
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
-  std::shared_ptr<Ground> ground_;  // graphs that captured collectives keep it too
+  std::vector<int> ranks_;  // the team's
   EdgeList edges_;
   std::size_t half_ = 0;  // the most edges that any rank has in one direction
   bool announces_ = false;
   std::vector<int> sources_;
   std::vector<int> destinations_;
   std::unique_ptr<collective::EdgeChecking> checking_;  // in the checking mode
-  collective::View view_;
-  collective::Order order_;
+  std::unique_ptr<EdgeChannel> channel_;
   collective::Runner runner_;
 };
 
+class Neighbourhood::Planned final : public plan::PlannedCall {
+ public:
+  Planned(std::shared_ptr<Implementation> home, CollectiveCall call)
+      : home_(std::move(home)), call_(std::move(call)), parts_(home_->checked(call_)) {
+    const int rank = home_->fabric_->rank();
+    require(std::ranges::count(home_->ranks_, rank) > 0, name_of(call_.kind), ": rank ", rank,
+            " is not in the team of this neighbourhood");
+  }
+
+  const Fabric* fabric() const override { return home_->fabric_.get(); }
+
+  plan::StatedCall state() const override {
+    plan::StatedCall stated;
+    stated.words = concat(collective::words_of(call_), ", neighbourhood ", home_->channel_->number());
+    stated.ranks.assign(home_->ranks_.begin(), home_->ranks_.end());
+    const EdgeList& edges = home_->edges_;
+    for (const std::size_t k : edges.out_as_sent()) stated.gives.push_back({edges.out[k].rank, parts_.out[k].bytes});
+    for (const std::size_t j : edges.in_as_sent()) stated.takes.push_back({edges.in[j].rank, parts_.in[j].bytes});
+    return stated;
+  }
+
+  std::vector<const void*> buffers() const override {
+    std::vector<const void*> all;
+    if (parts_.input_bytes > 0) all.push_back(call_.input);
+    if (parts_.output_bytes > 0) all.push_back(call_.output);
+    return all;
+  }
+
+  plan::PreparedCall prepare() const override {
+    Prepared work = home_->prepare(call_, parts_);
+    PlanOp row = row_of(work);
+    return home_->runner_.for_plan(home_, home_->channel_->order, std::move(work), std::move(row));
+  }
+
+ private:
+  PlanOp row_of(const Prepared& work) const {
+    PlanOp row;
+    row.op.kind = call_.kind;
+    std::size_t sent = 0;
+    std::vector<int> to;
+    for (const std::size_t k : home_->edges_.out_as_sent()) {
+      sent += parts_.out[k].bytes;
+      to.push_back(home_->edges_.out[k].rank);
+    }
+    row.op.layout = Layout::contiguous(sent);
+    if (!to.empty()) row.op.note = "to ranks" + listed(to);
+    const std::size_t small = home_->small(call_);
+    row.path = parts_.most > small ? Path::store : Path::ll;
+    row.why = work.empty() ? "there is nothing to do"
+              : call_.algorithm != Algorithm::automatic
+                  ? concat(name_of(call_.algorithm), ", as asked for")
+                  : concat(parts_.most > small ? "direct" : "lines", ", as edges of up to ", small, " B go by lines");
+    return row;
+  }
+
+  std::shared_ptr<Implementation> home_;
+  CollectiveCall call_;
+  Parts parts_;
+};
+
 Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const NeighbourGrid& grid)
-    : implementation_(std::make_unique<Implementation>(std::move(fabric), ranks, [&](int rank) {
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), ranks, [&](int rank) {
         return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank);
       })) {}
 Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const NeighbourGraph& graph)
-    : implementation_(std::make_unique<Implementation>(std::move(fabric), ranks, [&](int) {
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), ranks, [&](int) {
         return collective::edges_of_graph(graph.sources, graph.destinations, ranks);
       })) {}
 Neighbourhood::~Neighbourhood() = default;
@@ -313,6 +297,9 @@ const std::vector<int>& Neighbourhood::sources() const { return implementation_-
 const std::vector<int>& Neighbourhood::destinations() const { return implementation_->destinations(); }
 void Neighbourhood::run(const CollectiveCall& call, Stream stream) { implementation_->run(call, stream); }
 void Neighbourhood::run(const CollectiveCall& call) { implementation_->run(call); }
+std::shared_ptr<const plan::PlannedCall> Neighbourhood::planned(const CollectiveCall& call) const {
+  return std::make_shared<const Planned>(implementation_, call);
+}
 std::size_t Neighbourhood::device_bytes() const { return implementation_->device_bytes(); }
 
 }  // namespace onstream

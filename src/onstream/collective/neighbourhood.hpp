@@ -12,7 +12,8 @@
 // All of the team call the same, in the same order; an end of an edge waits for its other end alone. Both give the same
 // number of bytes for it: else the world fails, naming both ranks and numbers; with parameter collective_check the
 // whole team refuses the call before it runs (edge_checking.hpp), and nothing fails; only a rank whose own arguments
-// cannot work throws alone, and the others then wait for it to the deadline. Input and output must not overlap.
+// cannot work throws alone, and the others then wait for it to the deadline. A plan's build compares the same, and then
+// refuses it on every rank. Input and output must not overlap.
 // Ordering on streams, memory, waits and errors are as in collective.hpp.
 #pragma once
 
@@ -25,6 +26,10 @@
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {
+
+namespace plan {
+class PlannedCall;
+}
 
 struct NeighbourGrid {
   std::vector<int> dims;       // their product is the team's size
@@ -54,11 +59,14 @@ class Neighbourhood {
   void run(const CollectiveCall& call, Stream stream);
   // Returns when this rank's part is done. Throws aborted with the story if the world failed meanwhile.
   void run(const CollectiveCall& call);
+  // For PlanBuilder::add, as Collective::planned().
+  std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;
   std::size_t device_bytes() const;
 
  private:
   class Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  class Planned;
+  std::shared_ptr<Implementation> implementation_;  // plans share it
 };
 
 }  // namespace onstream

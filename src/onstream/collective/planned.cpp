@@ -6,93 +6,26 @@
 namespace onstream {
 
 using collective::Channel;
-using collective::Launching;
 
-// What a plan launches. Prepared once: its kernels find their turn in the channel's memory.
-class Collective::Prepared final : public plan::PreparedCall {
- public:
-  Prepared(std::shared_ptr<Implementation> home, const CollectiveCall& call)
-      : home_(std::move(home)), channel_(home_->channel_of(call.channel)), call_(call) {
-    if (call.combine && call.count > 0) {
-      own_ = std::make_shared<const collective::OwnReduction>(home_->fabric_, call, home_->rank(), home_->size());
-      add(own_->move());
-      const Launching last = own_->reduction(channel_.view());
-      if (last.kernel != nullptr) kernels_.push_back(last);
-    } else {
-      add(call);
-    }
-  }
+namespace {
 
-  void enqueue(Stream stream) override {
-    const std::lock_guard lock(channel_.order.mutex);
-    if (copies_) {
-      home_->runner_.enqueue(channel_.order, stream,
-                             [&] { channel_.copies->enqueue(*home_->device_, *copies_, stream); });
-    }
-    for (const Launching& work : kernels_) home_->runner_.enqueue(channel_.order, stream, work);
-    if (own_) home_->keep(own_, channel_.order, stream);
+// What a person reads of how it goes.
+Path path_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::lines:
+    case Algorithm::two_shot: return Path::ll;
+    case Algorithm::direct: return Path::store;
+    case Algorithm::copy: return Path::copy;
+    default: return Path::stage;
   }
+}
 
-  int kernels() const override { return static_cast<int>(kernels_.size()); }
-  Op op() const override {
-    Op op;
-    op.kind = call_.kind;
-    const std::size_t counted = call_.count * (own_ ? call_.element_bytes : size_of(call_.type));
-    const bool is_v = call_.kind == OpKind::all_to_all_v;
-    op.layout = Layout::contiguous(is_v ? call_.input_bytes(home_->rank(), home_->size()) : counted);
-    if (home_->is_team_) {
-      op.note = "of ranks";
-      for (const int rank : home_->ranks()) op.note += concat(" ", rank);
-    }
-    return op;
-  }
-  Path path() const override {
-    switch (algorithm_) {
-      case Algorithm::lines:
-      case Algorithm::two_shot: return Path::ll;
-      case Algorithm::direct: return Path::store;
-      case Algorithm::copy: return Path::copy;
-      default: return Path::stage;
-    }
-  }
-  std::string why() const override {
-    if (kernels_.empty() && !copies_) return "there is nothing to do";
-    return concat(name_of(algorithm_), asked_ ? ", as asked for" : ", the least predicted cost",
-                  own_ ? "; then a reduction of your own" : "");
-  }
-
- private:
-  void add(const CollectiveCall& call) {
-    const CollectiveCall asked = home_->with_choice(call);
-    algorithm_ = asked.algorithm;
-    asked_ = home_->with_algorithm(call).algorithm != Algorithm::automatic;
-    if (Implementation::has_nothing_to_do(call)) return;
-    if (algorithm_ == Algorithm::copy) {
-      const std::lock_guard lock(channel_.order.mutex);
-      copies_ = home_->copies_of(channel_, call.channel).prepare(*home_->fabric_, asked);
-    } else if (algorithm_ == Algorithm::hierarchical) {
-      const std::lock_guard lock(channel_.order.mutex);
-      kernels_ = home_->stages(channel_, asked);
-    } else {
-      kernels_.push_back(home_->prepare(channel_, asked));
-    }
-  }
-
-  std::shared_ptr<Implementation> home_;
-  Channel& channel_;
-  CollectiveCall call_;
-  Algorithm algorithm_ = Algorithm::automatic;
-  bool asked_ = false;  // by the call or a parameter
-  std::vector<Launching> kernels_;
-  std::optional<collective::Copies::Work> copies_;
-  std::shared_ptr<const collective::OwnReduction> own_;
-};
+}  // namespace
 
 class Collective::Planned final : public plan::PlannedCall {
  public:
   Planned(std::shared_ptr<Implementation> home, CollectiveCall call) : home_(std::move(home)), call_(std::move(call)) {
-    if (call_.combine) collective::OwnReduction::check(call_, home_->device_->kind());
-    home_->check(call_.combine ? collective::OwnReduction::in_bytes(call_) : call_);
+    home_->check(call_);
     home_->check_channel(call_.channel);
     (void)algorithm();
   }
@@ -110,8 +43,9 @@ class Collective::Planned final : public plan::PlannedCall {
     if (call_.kind != OpKind::all_to_all_v) return stated;
     for (int peer = 0; peer < home_->size(); ++peer) {
       const collective::Portion portion = collective::portion_of(call_, home_->rank(), peer);
-      stated.gives.push_back(portion.send_bytes);
-      stated.takes.push_back(portion.receive_bytes);
+      const int world_rank = home_->ranks()[static_cast<std::size_t>(peer)];
+      stated.gives.push_back({world_rank, portion.send_bytes});
+      stated.takes.push_back({world_rank, portion.receive_bytes});
     }
     return stated;
   }
@@ -131,12 +65,30 @@ class Collective::Planned final : public plan::PlannedCall {
     (void)home_->copies_of(channel, call_.channel);
   }
 
-  std::unique_ptr<plan::PreparedCall> prepare() const override { return std::make_unique<Prepared>(home_, call_); }
+  plan::PreparedCall prepare() const override {
+    Channel& channel = home_->channel_of(call_.channel);
+    collective::Prepared work = home_->prepare(channel, call_);
+    PlanOp row = row_of(work);
+    return home_->runner_.for_plan(home_, channel.order, std::move(work), std::move(row));
+  }
 
  private:
-  // Of a reduction by a function: its move's.
-  Algorithm algorithm() const {
-    return home_->with_choice(call_.combine ? collective::OwnReduction::move_of(call_) : call_).algorithm;
+  CollectiveCall move() const { return call_.combine ? collective::OwnReduction::move_of(call_) : call_; }
+  Algorithm algorithm() const { return home_->with_choice(move()).algorithm; }
+
+  PlanOp row_of(const collective::Prepared& work) const {
+    PlanOp row;
+    row.op.kind = call_.kind;
+    const std::size_t counted = call_.count * (call_.combine ? call_.element_bytes : size_of(call_.type));
+    const bool is_v = call_.kind == OpKind::all_to_all_v;
+    row.op.layout = Layout::contiguous(is_v ? call_.input_bytes(home_->rank(), home_->size()) : counted);
+    if (home_->is_team_) row.op.note = "of ranks" + listed(home_->ranks());
+    row.path = path_of(algorithm());
+    const bool asked = home_->with_algorithm(move()).algorithm != Algorithm::automatic;
+    row.why = work.empty() ? "there is nothing to do"
+                           : concat(name_of(algorithm()), asked ? ", as asked for" : ", the least predicted cost",
+                                    call_.combine ? "; then a reduction of your own" : "");
+    return row;
   }
 
   std::shared_ptr<Implementation> home_;

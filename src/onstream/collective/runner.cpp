@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "onstream/base/error.hpp"
-#include "onstream/collective/launching.hpp"
+#include "onstream/collective/prepared.hpp"
 #include "onstream/transport/buffer.hpp"
 
 namespace onstream::collective {
@@ -33,39 +33,71 @@ void Runner::check_buffer(const CollectiveCall& call, const char* what, const vo
           what, " at ", address, "; allocate it with onstream, or pin it");
 }
 
-bool Runner::begin(Order& order, Stream stream) {
-  const bool captured = device_->capturing(stream);
-  if (!captured && order.newest != nullptr && order.last_stream != stream.handle) device_->wait(stream, order.newest);
-  return captured;
-}
-
-void Runner::end(Order& order, Stream stream, bool captured) {
-  if (captured) {
-    device_->retain(stream, order.ground);
-    return;
-  }
+void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>& kept) {
   order.newest = uses_.note(stream);
   fabric_->uses().note(stream, order.newest);
   order.last_stream = stream.handle;
+  if (kept == nullptr) return;
+  const std::lock_guard lock(kept_mutex_);
+  std::erase_if(kept_, [](const auto& one) { return one.first->done(); });
+  kept_.emplace_back(order.newest, kept);
 }
 
-void Runner::enqueue(Order& order, Stream stream, const Launching& work) {
-  enqueue(order, stream,
-          [&] { device_->launch(*work.kernel, work.bytes.data(), work.bytes.size(), work.grid, stream); });
+void Runner::note_captured(Order& order, Stream stream, const std::shared_ptr<const void>& kept) {
+  device_->retain(stream, order.ground);
+  if (kept != nullptr) device_->retain(stream, kept);
 }
 
-void Runner::run_and_wait(Order& order, const Launching& work) {
-  std::unique_lock lock(order.mutex);
-  const bool idle = order.newest == nullptr || order.newest->done();
-  if (device_->kind() == DeviceKind::host && idle) {  // in this thread
-    order.newest = nullptr;
-    work.kernel->host(work.bytes.data(), work.grid.blocks);
-    return;
+void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
+  const bool captured = device_->capturing(stream);
+  if (!captured && order.newest != nullptr && order.last_stream != stream.handle) device_->wait(stream, order.newest);
+  const auto note_it = [&] { captured ? note_captured(order, stream, work.kept) : note(order, stream, work.kept); };
+  try {
+    if (work.copies) work.copies->engine->enqueue(*device_, work.copies->work, stream);
+    work.for_each_kernel([&](const Launching& one) {
+      device_->launch(*one.kernel, one.bytes.data(), one.bytes.size(), one.grid, stream);
+    });
+  } catch (...) {
+    note_it();  // what came before the part that failed is on the stream
+    throw;
   }
-  const StreamPool::Lease stream = streams_.lease();
-  enqueue(order, stream.get(), work);
-  lock.unlock();
-  device_->synchronize(stream.get());
+  note_it();
+}
+
+void Runner::enqueue(Order& order, Stream stream, const Prepared& work) {
+  if (work.empty()) return;
+  const std::lock_guard lock(order.mutex);
+  enqueue_next(order, stream, work);
+}
+
+bool Runner::runs_here(const Order& order, const Prepared& work) const {
+  const bool idle = order.newest == nullptr || order.newest->done();
+  return device_->kind() == DeviceKind::host && idle && !work.copies;
+}
+
+void Runner::run_and_wait(Order& order, const Prepared& work) {
+  if (work.empty()) return;
+  std::unique_lock lock(order.mutex);
+  if (runs_here(order, work)) {
+    order.newest = nullptr;
+    work.for_each_kernel([](const Launching& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
+  } else {
+    const StreamPool::Lease stream = streams_.lease();
+    enqueue_next(order, stream.get(), work);
+    lock.unlock();
+    device_->synchronize(stream.get());
+  }
+  fabric_->check();
+}
+
+plan::PreparedCall Runner::for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row) {
+  plan::PreparedCall call;
+  call.kernels = work.kernels();
+  call.row = std::move(row);
+  call.enqueue = [this, home = std::move(home), &order, work = std::move(work)](Stream stream) {
+    enqueue(order, stream, work);
+  };
+  return call;
 }
 
 }  // namespace onstream::collective

@@ -1,4 +1,5 @@
 // Runner: how collectives get onto streams, for whoever owns some: the collectives of a team, or of a neighbourhood.
+// Three ways, which are one: eager or captured, with the host waiting, and by the launches of a plan.
 //
 // Those of one order run one after the other, on whichever streams they were enqueued; those of different orders may
 // run at once. drain(), and so the destructor, waits for what was enqueued eagerly, bounded: then the world is aborted,
@@ -7,15 +8,18 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "onstream/collective/call.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
+#include "onstream/plan/planned_call.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::collective {
 
-struct Launching;
+struct Prepared;
 
 struct Order {
   std::mutex mutex;                    // held while a collective is enqueued
@@ -36,28 +40,27 @@ class Runner {
   // Throws invalid_argument for a buffer that no collective of this call can take.
   void check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
 
-  StreamPool::Lease lease() { return streams_.lease(); }
-
-  // With the order's mutex held. Calls work() between the collectives of the order.
-  template <class Work>
-  void enqueue(Order& order, Stream stream, const Work& work) {
-    const bool captured = begin(order, stream);
-    work();
-    end(order, stream, captured);
-  }
-  void enqueue(Order& order, Stream stream, const Launching& work);
-  // Takes the mutex itself. On the host device in this thread, where nothing of the order is under way.
-  void run_and_wait(Order& order, const Launching& work);
+  // Each takes the order's mutex; what is empty takes no place in the order.
+  void enqueue(Order& order, Stream stream, const Prepared& work);
+  // On the host device in this thread, where nothing of the order is under way. Throws aborted with the story if the
+  // world failed meanwhile.
+  void run_and_wait(Order& order, const Prepared& work);
+  // Its launches enqueue it. `home` is what this runner and the order belong to.
+  plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);
 
  private:
-  bool begin(Order& order, Stream stream);  // whether it is captured
-  void end(Order& order, Stream stream, bool captured);
+  void enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
+  bool runs_here(const Order& order, const Prepared& work) const;
+  void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
+  void note_captured(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
   const char* owner_;
   StreamPool streams_;
   Uses uses_;
+  std::mutex kept_mutex_;
+  std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> kept_;  // by eager ones under way
 };
 
 }  // namespace onstream::collective

@@ -366,8 +366,7 @@ class Build {
       (void)fabric_->agree("a collective of a plan", [&] {
         if (std::ranges::count(ranks, fabric_->rank()) == 0) return std::string();
         built_->calls.push_back(calls_[built_->calls.size()]->prepare());
-        const plan::PreparedCall& prepared = *built_->calls.back();
-        built_->ops.push_back({prepared.op(), prepared.path(), prepared.why()});
+        built_->ops.push_back(built_->calls.back().row);
         return std::string();
       });
     }

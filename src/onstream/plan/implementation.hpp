@@ -56,7 +56,7 @@ class Plan::Implementation {
   std::vector<plan::CopyCommand> before;
   std::vector<plan::CopyCommand> middle;
   std::vector<plan::CopyCommand> after;
-  std::vector<std::unique_ptr<plan::PreparedCall>> calls;  // behind all that; launches of them keep what they use
+  std::vector<plan::PreparedCall> calls;  // behind all that; launches of them keep what they use
   std::uint64_t epoch_at_reset = 0;
 
   // Whose memory the ops use, as far as the device knows it.

@@ -1,6 +1,8 @@
 // Calls of a plan meet when all who take part have come to them. A round in which nobody gets on ends it: done, or
 // stuck.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "onstream/base/text.hpp"
 #include "onstream/plan/match.hpp"
@@ -40,7 +42,7 @@ class Calls {
     for (const std::int32_t rank : call.ranks) {
       const StatedCall* const theirs = at(static_cast<std::size_t>(rank));
       if (theirs == nullptr || theirs->team != call.team || theirs->ranks != call.ranks ||
-          theirs->words != call.words || theirs->gives.size() != call.gives.size()) {
+          theirs->words != call.words) {
         return rank;
       }
     }
@@ -56,21 +58,33 @@ class Calls {
     return true;
   }
 
+  using Bytes = std::vector<std::uint64_t>;
+  struct Between {
+    Bytes given;
+    Bytes expected;
+  };
+
   void compare_bytes(const StatedCall& call) {
-    for (std::size_t from = 0; from < call.gives.size(); ++from) {
-      const StatedCall& sender = *at(static_cast<std::size_t>(call.ranks[from]));
-      for (std::size_t to = 0; to < call.takes.size(); ++to) {
-        const StatedCall& receiver = *at(static_cast<std::size_t>(call.ranks[to]));
-        if (sender.gives[to] == receiver.takes[from]) continue;
-        problems_.push_back(concat(call.words, ": rank ", call.ranks[from], " gives rank ", call.ranks[to], " ",
-                                   sender.gives[to], " B, which expects ", receiver.takes[from]));
-      }
+    std::map<std::pair<std::int64_t, std::int64_t>, Between> pairs;  // by who gives and who takes
+    for (const std::int32_t rank : call.ranks) {
+      const StatedCall& stated = *at(static_cast<std::size_t>(rank));
+      for (const StatedPart& part : stated.gives) pairs[{rank, part.rank}].given.push_back(part.bytes);
+      for (const StatedPart& part : stated.takes) pairs[{part.rank, rank}].expected.push_back(part.bytes);
+    }
+    for (const auto& [ranks, between] : pairs) {
+      if (between.given == between.expected) continue;
+      problems_.push_back(concat(call.words, ": rank ", ranks.first, " gives rank ", ranks.second, " ",
+                                 told(between.given), ", which expects ", told(between.expected)));
     }
   }
 
+  static std::string told(const Bytes& parts) {
+    if (parts.empty()) return "nothing";
+    return listed(parts).substr(1) + " B";
+  }
+
   std::string told(std::size_t rank) const {
-    std::string text = concat(at(rank)->words, " of ranks");
-    for (const std::int32_t member : at(rank)->ranks) text += concat(" ", member);
+    const std::string text = concat(at(rank)->words, " of ranks", listed(at(rank)->ranks));
     return at(rank)->team == 0 ? text : text + concat(" (team ", at(rank)->team, ")");
   }
 

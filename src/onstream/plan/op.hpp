@@ -32,4 +32,10 @@ struct Op {
   std::string note;     // what the emitter calls it: "halo axis 0-", for explain()
 };
 
+struct PlanOp {  // one row of Plan::explain()
+  Op op;
+  Path path = Path::automatic;
+  std::string why;  // "2 KiB <= ll_max_bytes 8 KiB", "path=copy set by the call", ...
+};
+
 }  // namespace onstream

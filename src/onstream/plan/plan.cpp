@@ -100,7 +100,7 @@ void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
   operate(&plan::Slot::closing);
   copy_all(after);
   let_host_copy(resources->host_after);
-  for (const auto& call : calls) call->enqueue(stream);
+  for (const auto& call : calls) call.enqueue(stream);
 }
 
 void Plan::launch(Stream stream) {
@@ -127,7 +127,7 @@ const std::string& Plan::name() const { return implementation_->name; }
 const std::vector<PlanOp>& Plan::ops() const { return implementation_->ops; }
 int Plan::kernels_per_launch() const {
   int kernels = implementation_->kernels;
-  for (const auto& call : implementation_->calls) kernels += call->kernels();
+  for (const auto& call : implementation_->calls) kernels += call.kernels;
   return kernels;
 }
 

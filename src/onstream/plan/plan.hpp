@@ -13,9 +13,10 @@
 // launches a plan the same number of times; a rank that does not is named at the deadline.
 //
 // Ownership: a Plan may be let go at any time; launches that are under way, and graphs that captured some, keep alive
-// what they use of it, and the segments that ops put, get, signal and wait in. Buffers stay the caller's, until the
-// last launch or graph is over. A graph that is replayed after its world's end finds no peer and ends; but copies of
-// path memop ask nobody, and go into the peer's buffer all the same.
+// what they use of it, and the segments that ops put, get, signal and wait in. Only the last plan of a team or a
+// neighbourhood that is gone waits for its launches. Buffers stay the caller's, until the last launch or graph is over.
+// A graph that is replayed after its world's end finds no peer and ends; but copies of path memop ask nobody, and go
+// into the peer's buffer all the same.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +40,6 @@ struct OpTime {  // of ops, not of collectives; all zero where the stream and th
   std::uint64_t wait_ns = 0;  // waiting for the peer
   std::uint64_t move_ns = 0;  // moving bytes
   std::uint64_t launches = 0;
-};
-
-struct PlanOp {  // one row of explain()
-  Op op;
-  Path path = Path::automatic;
-  std::string why;  // "2 KiB <= ll_max_bytes 8 KiB", "path=copy set by the call", ...
 };
 
 class Plan {
@@ -95,8 +90,9 @@ class PlanBuilder {
                       std::uint64_t expected = 0, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
-  // A collective: builder.add(world.collective().planned(collective::all_reduce({...}))). All ranks of its team add it,
-  // in an order in which they can run. A launch neither prepares it nor asks peers, whatever its algorithm.
+  // A collective of a team or a neighbourhood: builder.add(world.collective().planned(collective::all_reduce({...}))).
+  // All ranks of its team add it, in an order in which they can run. A launch neither prepares it nor asks peers,
+  // whatever its algorithm.
   PlanBuilder& add(std::shared_ptr<const plan::PlannedCall> call);
   // Names the element type of the op added last ("float64"): a send and a receive that name different ones do not
   // match.

@@ -1,4 +1,7 @@
 // How a Statement travels.
+#include <algorithm>
+#include <set>
+
 #include "onstream/base/error.hpp"
 #include "onstream/plan/match.hpp"
 #include "onstream/plan/packing.hpp"
@@ -78,11 +81,13 @@ Statement unpack(std::string_view bytes) {
     call.words = reader.text();
     call.team = reader.number<std::uint64_t>();
     call.ranks = reader.numbers<std::int32_t>();
-    call.gives = reader.numbers<std::uint64_t>();
-    call.takes = reader.numbers<std::uint64_t>();
-    const bool whole =
-        call.gives.size() == call.takes.size() && (call.gives.empty() || call.gives.size() == call.ranks.size());
-    if (!whole) fail(ErrorCode::system, "a rank's collective has counts for other ranks than its own");
+    call.gives = reader.numbers<StatedPart>();
+    call.takes = reader.numbers<StatedPart>();
+    const std::set<std::int64_t> ranks(call.ranks.begin(), call.ranks.end());
+    const auto is_of_them = [&](const StatedPart& part) { return ranks.contains(part.rank); };
+    if (!std::ranges::all_of(call.gives, is_of_them) || !std::ranges::all_of(call.takes, is_of_them)) {
+      fail(ErrorCode::system, "a rank's collective has counts for other ranks than its own");
+    }
     statement.calls.push_back(std::move(call));
   }
   if (!reader.empty()) fail(ErrorCode::system, "a rank's list of ops has bytes after its end");

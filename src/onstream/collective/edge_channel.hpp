@@ -1,0 +1,42 @@
+// A neighbourhood's memory, and the view of it that kernels get: a channel whose ranks are ends of edges, see
+// edges.hpp.
+//
+// Made together by all ranks of the world. Graphs that captured collectives keep its Ground alive, also when the world
+// is gone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "onstream/collective/edge_list.hpp"
+#include "onstream/collective/runner.hpp"
+#include "onstream/collective/view.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::collective {
+
+class EdgeChannel {
+ public:
+  // Collective over the world; no rank has more than `half` edges in one direction.
+  EdgeChannel(Fabric& fabric, const EdgeList& edges, std::size_t half);
+
+  const View& view() const { return view_; }
+  std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
+  std::size_t device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
+
+  Order order;
+
+ private:
+  void fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half);
+
+  struct Ground {
+    std::shared_ptr<Segment> shared;
+    std::shared_ptr<Memory> own;
+    std::shared_ptr<const void> wait_memory;
+  };
+  std::shared_ptr<Ground> ground_;
+  View view_;
+};
+
+}  // namespace onstream::collective

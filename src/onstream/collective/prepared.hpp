@@ -1,0 +1,43 @@
+// Prepared: what a call comes to on this rank. Enqueued once, or by every launch of a plan: it asks nobody any more,
+// and kernels find their turn in the memory of their channel.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "onstream/collective/copies.hpp"
+#include "onstream/collective/launching.hpp"
+
+namespace onstream::collective {
+
+struct Prepared {
+  struct ByCopy {
+    Copies* engine;  // of the channel
+    Copies::Work work;
+  };
+  std::optional<ByCopy> copies;      // first
+  Launching kernel;                  // then this, if it is one
+  std::vector<Launching> others;     // and behind it those of stages, or of a reduction of one's own
+  std::shared_ptr<const void> kept;  // until all that is done
+
+  // Behind what there is; nothing if it is no kernel.
+  void add(Launching next) {
+    if (next.kernel == nullptr) return;
+    if (kernel.kernel == nullptr) {
+      kernel = std::move(next);
+    } else {
+      others.push_back(std::move(next));
+    }
+  }
+  int kernels() const { return (kernel.kernel == nullptr ? 0 : 1) + static_cast<int>(others.size()); }
+  bool empty() const { return !copies && kernel.kernel == nullptr; }
+  template <class Function>
+  void for_each_kernel(const Function& function) const {
+    if (kernel.kernel != nullptr) function(kernel);
+    for (const Launching& other : others) function(other);
+  }
+};
+
+}  // namespace onstream::collective
