@@ -5,9 +5,9 @@
 #
 # Native programs run whole, each in one process; then pytest runs the rest. A test that is skipped for want of a GPU or
 # of CUDA fails the check: this machine is here to run it. Needs no network. Variables: BUILD (build folder), LIMIT_S (for
-# one native program), PYTEST_LIMIT_S, MEMCHECK=1 (the native programs once more, the device tests under
-# compute-sanitizer), PARTS (native, pytest, or both), WHEELS (a folder of wheels to use besides the packages of .venv,
-# .whl unless told otherwise).
+# one native program), PYTEST_LIMIT_S, TESTS (which of pytest's; tests/python unless told otherwise), MEMCHECK=1 (the
+# native programs once more, the device tests under compute-sanitizer), PARTS (native, pytest, or both), WHEELS (a folder
+# of wheels to use besides the packages of .venv, .whl unless told otherwise).
 # Ends with status 0 if all passed, 1 if something failed, 2 if this machine or build cannot run the check.
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -100,7 +100,7 @@ run_pytest() {
   printf '\n== pytest\n'
   # Interrupted, pytest still says what failed until then.
   ONSTREAM_BUILD="$build" timeout --signal=INT --kill-after=20 "$pytest_limit_s" \
-    "$python" -m pytest -q -ra tests/python --ignore tests/python/test_native.py "$@" >"$log" 2>&1
+    "$python" -m pytest -q -ra ${TESTS:-tests/python} --ignore tests/python/test_native.py "$@" >"$log" 2>&1
   status=$?
   tail -60 "$log"
   [[ $status == 124 || $status == 137 ]] && note="ended after $pytest_limit_s s"
