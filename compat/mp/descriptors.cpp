@@ -27,13 +27,15 @@ int get_descriptors(send_desc_t* send, mp_request_t* req) {
     demand(send != nullptr, MP_FAILURE, "a null pointer");
     const std::shared_ptr<Operation> request = runtime.request_of(req);
     runtime.demand_prepared({&request, 1});
+    const auto hold = Disposal::hold();  // the program may have to launch what rings
     request->words = runtime.words()->take();
-    request->hold = Disposal::hold();  // the program may launch what rings
-    Poster poster(runtime, runtime.pair(request->peer).sending.get(runtime.world().device()));
+    const Stream stream = runtime.pair(request->peer).sending.get(runtime.world().device());
+    Poster poster(runtime, stream);
     poster.wait_word(&request->words->doorbell, {Compare::eq, 1, 8, Sign::unsigned_word});
     runtime.take_prepared(request);
     poster.start(request);
     poster.finish();
+    runtime.progress().keep({hold, request->words}, runtime.world().device().record(stream));
     *send = {{&request->words->record, 1}, {&request->words->doorbell, 1}};
     return MP_SUCCESS;
   });
@@ -47,12 +49,15 @@ int get_descriptors(wait_desc_t* wait, mp_request_t* req) {
            "the request is not posted yet, or a stream or kernel waits for it already");
     if (request->words == nullptr) request->words = runtime.words()->take();
     request->words->asked = 1;
+    const auto hold = Disposal::hold();  // what the peer waits for before it sends may be launched after this
     Pair& pair = runtime.pair(request->peer);
     OwnStream& line = request->kind == Kind::recv ? pair.arriving : pair.sending;
-    Poster poster(runtime, line.get(runtime.world().device()));
+    const Stream stream = line.get(runtime.world().device());
+    Poster poster(runtime, stream);
     poster.await(request);
     poster.store_word(&request->words->done, 1, sizeof request->words->done);
     poster.finish();
+    runtime.progress().keep({hold, request->words}, runtime.world().device().record(stream));
     *wait = {gdsync::WAIT_EQ, {&request->words->done, 1}, {&request->words->seen, 1}};
     return MP_SUCCESS;
   });

@@ -43,7 +43,6 @@ struct Operation {
   std::shared_ptr<Event> done;                 // behind a put or get; null: it was done at once
   std::shared_ptr<Event> awaited;              // behind the stream's wait
   std::shared_ptr<DeviceWords> words;          // for a kernel that starts or awaits it
-  std::shared_ptr<const void> hold;            // while its stream waits for the program's doorbell
   bool in_queue = false;                       // a descriptor queue holds a wait for it
   bool scattered = false;                      // a stream puts the staged blocks where they belong
 

@@ -40,6 +40,23 @@ void Progress::add(Pair& pair, const std::shared_ptr<Operation>& request) {
   }
 }
 
+void Progress::keep(std::vector<std::shared_ptr<const void>> things, std::shared_ptr<Event> until) {
+  const std::lock_guard lock(mutex_);
+  kept_.push_back({std::move(until), std::move(things)});
+}
+
+void Progress::let_go() {
+  const auto done = [](const Kept& kept) {
+    try {
+      return kept.until->done();
+    } catch (const Error&) {
+      return true;  // the device is lost, and the work with it
+    }
+  };
+  const std::lock_guard lock(mutex_);
+  std::erase_if(kept_, done);
+}
+
 bool Progress::ended(Operation& request) {
   if (request.settled.load()) return true;
   const std::unique_lock busy(request.busy, std::try_to_lock);
@@ -72,6 +89,7 @@ void Progress::work() {
       std::unique_lock lock(mutex_);
       if (wake_.wait_for(lock, tick, [&] { return stopping_; })) return;
     }
+    let_go();
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       std::shared_ptr<Operation> oldest;
       {

@@ -24,11 +24,19 @@ class Progress {
 
   // Takes note of a posted receive. Waits for older ones while a lane's worth is under way.
   void add(Pair& pair, const std::shared_ptr<Operation>& request);
+  // Keeps these until the event is done, or the runtime ends.
+  void keep(std::vector<std::shared_ptr<const void>> things, std::shared_ptr<Event> until);
   // Completes what can be completed of this peer's receives.
   void advance(Pair& pair);
 
  private:
+  struct Kept {
+    std::shared_ptr<Event> until;
+    std::vector<std::shared_ptr<const void>> things;
+  };
+
   void work();
+  void let_go();
   bool ended(Operation& request);
 
   World& world_;
@@ -36,6 +44,7 @@ class Progress {
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  std::vector<Kept> kept_;
   std::thread thread_;
 };
 

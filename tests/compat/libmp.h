@@ -43,11 +43,25 @@ static inline void fill_first(const struct buffer* b, int value, size_t bytes) {
 }
 static inline void fill(const struct buffer* b, int value) { fill_first(b, value, b->bytes); }
 
-/* In the stream's order. Plain memory is the CPU's alone, which waits for its turn then. */
+struct filling {
+  unsigned char* data;
+  int value;
+  size_t bytes;
+};
+static inline void fill_in_turn(void* argument) {
+  struct filling* f = (struct filling*)argument;
+  memset(f->data, f->value, f->bytes);
+  free(f);
+}
+
+/* In the stream's order; plain memory by the CPU. */
 static inline void fill_on_stream(const struct buffer* b, int value, size_t bytes, cudaStream_t stream) {
   if (b->kind == PLAIN) {
-    CUDA_OK(cudaStreamSynchronize(stream));
-    memset(b->data, value, bytes);
+    struct filling* f = (struct filling*)malloc(sizeof *f);
+    f->data = b->data;
+    f->value = value;
+    f->bytes = bytes;
+    CUDA_OK(cudaLaunchHostFunc(stream, fill_in_turn, f));
   } else {
     CUDA_OK(cudaMemsetAsync(b->data, value, bytes, stream));
   }

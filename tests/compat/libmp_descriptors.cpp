@@ -85,10 +85,45 @@ void descriptors_of_the_wrong_requests_are_refused() {
   drop(&b);
 }
 
+// Nobody waits for such a put, so its doorbell is its own until it has been rung and the put has ended.
+void nowait_puts_start_at_doorbells_of_their_own() {
+  constexpr int kPuts = 8;
+  constexpr size_t kEach = 3000;
+  buffer b = take(PINNED, 2 * kPuts * kEach, 30 + rank);
+  mp_window_t window;
+  mp::mlx5::send_desc_t start[kPuts];
+  mp_request_t puts[kPuts];
+  mp_request_t told;
+  OK(mp_window_create(b.data, b.bytes, &window));
+  for (int i = 0; i < kPuts; ++i) {
+    const size_t offset = static_cast<size_t>(i) * kEach;
+    OK(mp_put_prepare(b.data + offset, static_cast<int>(kEach), &b.reg, 1 - rank, kPuts * kEach + offset, &window,
+                      &puts[i], MP_PUT_NOWAIT));
+    OK(mp::mlx5::get_descriptors(&start[i], &puts[i]));
+    for (int j = 0; j < i; ++j) CHECK(start[j].db.ptr != start[i].db.ptr);
+  }
+  barrier();
+  CHECK(all_are(&b, kPuts * kEach, kPuts * kEach, 30 + rank));  // nobody has rung
+  barrier();
+  for (const auto& one : start) ring(one);
+  buffer word = take(PINNED, 2, 0);
+  mp_request_t heard;
+  OK(mp_irecv(word.data, 1, 1 - rank, &word.reg, &heard));
+  OK(mp_isend(word.data + 1, 1, 1 - rank, &word.reg, &told));
+  OK(mp_wait(&heard));
+  OK(mp_wait(&told));
+  CHECK(all_are(&b, kPuts * kEach, kPuts * kEach, 30 + 1 - rank));
+  barrier();
+  OK(mp_window_destroy(&window));
+  drop(&b);
+  drop(&word);
+}
+
 #define CASE(name) {#name, name}
 const test_case kCases[] = {
     CASE(sends_start_at_their_doorbell_and_waits_see_the_end),
     CASE(descriptors_of_the_wrong_requests_are_refused),
+    CASE(nowait_puts_start_at_doorbells_of_their_own),
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ from conftest import ROOT, build_folder
 
 LIMIT_S = 100  # for one case; sanitizers and two busy cores included
 # A case keeps about one core busy. Of the kernels of several processes one GPU runs those of one at a time.
-AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(os.cpu_count() or 1, 7) + 1
+AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), 7) + 1
 SKIPPED = 77  # kAllSkipped of tests/native/check.hpp; the line after "skipped" says what is missing
 
 

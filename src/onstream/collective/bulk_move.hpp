@@ -13,7 +13,8 @@ namespace onstream::collective {
 
 // Copies to peers, and within this rank beside them: the link to the peers and this rank's memory are then busy at the
 // same time, where one after the other would cost the sum of both. It goes in cuts, and behind each one to a peer comes
-// as much of this rank's own as the cut was of all that goes to peers.
+// as much of this rank's own as the cut was of `for_peers`, all that goes to peers; or what beside() says, if that is
+// 0.
 //
 // Cuts, and each block's range of a cut, depend on nothing but lengths and the number of blocks: who forwards what it
 // was sent has met with the same block of the sender alone.
@@ -99,7 +100,7 @@ struct BulkMove {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
-    if (!session.failed() && meeting.open(session, at, longest, direct != 0)) {
+    if (meeting.open(session, at, longest, direct != 0)) {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);

@@ -72,7 +72,7 @@ struct BulkReduce : BulkReduceWork {
       if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
       return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
     };
-    if (!session.failed() && meeting.open(session, at, factor, direct != 0, odd)) {
+    if (meeting.open(session, at, factor, direct != 0, odd)) {
       if (meeting.usual()) {
         run_usual(group, session, meeting);
       } else if (meeting.direct()) {

@@ -235,7 +235,7 @@ struct ReduceLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {kind, bytes, signature});
-    if (!session.failed()) trade(group, session, held);
+    trade(group, session, held);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
 
@@ -245,7 +245,7 @@ struct ReduceLines : LineWork {
     const std::uint64_t begin = first_of(group);
     const std::uint64_t step = step_of(group);
     const std::uint64_t units = this->units();
-    if (flow != Flow::all) session.announce();
+    if (flow != Flow::all && !session.failed()) session.announce();
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     if (!session.may_write_to(to)) return;
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
@@ -300,7 +300,7 @@ struct TradeLines : LineWork {
       run_all<kAtOnce>(group, held);
     } else {
       Session<Group> session(group, view, {kind, bytes, signature});
-      if (!session.failed()) trade(group, session, held);
+      trade(group, session, held);
       session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
     }
   }
@@ -363,7 +363,7 @@ struct TradeLines : LineWork {
   // Whatever the flow.
   template <class Group>
   ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held) const {
-    if (flow != Flow::all) session.announce();
+    if (flow != Flow::all && !session.failed()) session.announce();
     const std::uint64_t step = step_of(group);
     const std::uint64_t begin = first_of(group);
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);

@@ -25,7 +25,7 @@ struct Whereabouts {
 template <class Group>
 class Meeting {
  public:
-  // Where a thread posts, and where it looks: from a table that never changes. On a GPU each has one line at most.
+  // Where a thread posts first, and where it looks: from a table that never changes.
   struct Held {
     std::uint64_t there = 0;
     std::uint64_t here = 0;
@@ -45,8 +45,8 @@ class Meeting {
       : group_(group), view_(view), held_(held) {}
   ONSTREAM_EITHER Meeting(const Group& group, const View& view) : Meeting(group, view, hold(group, view)) {}
 
-  // All threads. `mine[peer]` is for that peer, and counts where `direct` says that each can address this rank's
-  // buffers. False: failed.
+  // All threads, failed or not. `mine[peer]` is for that peer, and counts where `direct` says that each can address
+  // this rank's buffers. False: failed.
   template <class Mine>
   ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct) {
     return open(session, mine, factor, direct, [](PostLine, std::uint64_t) { return false; });
@@ -70,7 +70,8 @@ class Meeting {
         if (line == PostLine::input) word = direct ? mine[peer].input : 0;
         if (line == PostLine::output) word = direct ? mine[peer].output : 0;
         if (line == PostLine::factor) word = factor;
-        const std::uint64_t there = kSerial<Group> ? view_.parts[peer] : held_.there;
+        const bool own = !kSerial<Group> && i == static_cast<std::uint32_t>(group_.rank());
+        const std::uint64_t there = own ? held_.there : view_.parts[peer];
         group_.store_line(session.post(there, view_.rank) + i % kLines, flag_line(word, session.epoch_flag()));
       }
     }

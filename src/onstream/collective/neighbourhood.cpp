@@ -124,6 +124,14 @@ class Neighbourhood::Implementation {
     return parts;
   }
 
+  // For what a rank of no such team cannot do.
+  Parts checked_of_member(const CollectiveCall& call) const {
+    const int rank = fabric_->rank();
+    require(std::ranges::count(ranks_, rank) > 0, name_of(call.kind), ": rank ", rank,
+            " is not in the team of this neighbourhood");
+    return checked(call);
+  }
+
   // --- work ---
 
   // In the checking mode: with what the other ends call.
@@ -226,11 +234,7 @@ class Neighbourhood::Implementation {
 class Neighbourhood::Planned final : public plan::PlannedCall {
  public:
   Planned(std::shared_ptr<Implementation> home, CollectiveCall call)
-      : home_(std::move(home)), call_(std::move(call)), parts_(home_->checked(call_)) {
-    const int rank = home_->fabric_->rank();
-    require(std::ranges::count(home_->ranks_, rank) > 0, name_of(call_.kind), ": rank ", rank,
-            " is not in the team of this neighbourhood");
-  }
+      : home_(std::move(home)), call_(std::move(call)), parts_(home_->checked_of_member(call_)) {}
 
   const Fabric* fabric() const override { return home_->fabric_.get(); }
 

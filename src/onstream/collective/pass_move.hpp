@@ -14,7 +14,7 @@ struct PassMove : PassWork {
   ONSTREAM_BODY void operator()(const Group& group) const {
     Session<Group> session(group, view, {kind, bytes, signature}, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view);
-    if (!session.failed() && meeting.open(session, Addresses{*this}, 0, direct != 0)) {
+    if (meeting.open(session, Addresses{*this}, 0, direct != 0)) {
       if (kind != OpKind::broadcast) {
         std::byte* const own = output + view.rank * bytes;
         if (input != own) group.copy(own, input, bytes);

@@ -25,7 +25,7 @@ struct PassReduce : PassWork {
   ONSTREAM_BODY void operator()(const Group& group) const {
     Session<Group> session(group, view, {kind, bytes, signature}, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view);
-    if (!session.failed() && meeting.open(session, Addresses{*this}, factor, direct != 0)) {
+    if (meeting.open(session, Addresses{*this}, factor, direct != 0)) {
       if (shape == Shape::tree) {
         climb(group, session, meeting);
       } else if (shape == Shape::halving) {

@@ -16,7 +16,7 @@ class Session {
  public:
   // Whether everybody hears from everybody in this collective, see view.hpp.
   enum class Hears { everyone, some };
-  // What this thread tells others first: nothing that earlier kernels stored, or where that is.
+  // What this thread tells others first: its data, or where something is that earlier kernels stored, behind a fence.
   enum class Tells { data, addresses };
 
   ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Tells tells = Tells::data)
@@ -77,7 +77,7 @@ class Session {
   }
   // All threads: the same for several peers, each awaited by one thread. False: failed.
   ONSTREAM_EITHER bool may_write_to(std::uint64_t peers) {
-    if ((word_ & 1) != 0) return true;
+    if ((word_ & 1) != 0) return !failed_;
     for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
       if (has(peers, peer)) may_write(peer);
     }

@@ -26,11 +26,11 @@ struct TwoShotLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
-    if (kUnit <= 16 && view.size == 2) {
+    if (view.size == 2) {
       run_all<2>(group, held);
-    } else if (kUnit <= 16 && view.size == 4) {
+    } else if (view.size == 4) {
       run_all<4>(group, held);
-    } else if (kUnit <= 16 && view.size == kAtOnce) {
+    } else if (view.size == kAtOnce) {
       run_all<kAtOnce>(group, held);
     } else {
       Session<Group> session(group, view, {kind, bytes, signature});
