@@ -118,15 +118,6 @@ struct BulkReduce : BulkReduceWork {
     return piece;
   }
 
-  template <class Group>
-  ONSTREAM_EITHER static std::uint64_t first_of(const Group& group) {
-    return static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
-  }
-  template <class Group>
-  ONSTREAM_EITHER static std::uint64_t step_of(const Group& group) {
-    return static_cast<std::uint64_t>(group.blocks()) * group.size();
-  }
-
   // Whole packs in every buffer: nothing is asked that the posts have not said.
   template <class Group>
   ONSTREAM_EITHER void run_usual(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kWordsBytes = 256;  // of one rank
 
-// Whichever algorithm does it.
+}  // namespace
+
 std::string what_of(const CollectiveCall& call) {
   std::string words = name_of(call.kind);
   if (call.kind == OpKind::barrier) return words;
@@ -33,8 +34,6 @@ std::string what_of(const CollectiveCall& call) {
   if (call.deterministic) words += ", deterministic";
   return words;
 }
-
-}  // namespace
 
 std::string words_of(const CollectiveCall& call) {
   const std::string what = what_of(call);

@@ -17,6 +17,7 @@ namespace onstream::collective {
 // What a person reads of a call, and all its ranks say alike: "all_reduce of 4 float64 sum". Not what each pair of them
 // agrees on: counts of an all_to_all_v, and along the edges of a neighbourhood.
 std::string words_of(const CollectiveCall& call);
+std::string what_of(const CollectiveCall& call);  // the same, whichever algorithm does it
 
 class Checking {
  public:

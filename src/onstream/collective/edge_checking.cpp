@@ -10,9 +10,8 @@ namespace {
 // What is called along all edges of one pair of ranks, in one direction. Two of them fit one Say.
 std::string words_along(const CollectiveCall& call, const std::vector<std::size_t>& counts) {
   constexpr std::size_t kMost = 60;
-  CollectiveCall any = call;  // the counts are what is looked for: they come before the algorithm
-  any.algorithm = Algorithm::automatic;
-  std::string words = concat(words_of(any), ":", listed(counts));
+  // The counts are what is looked for: they come before the algorithm.
+  std::string words = concat(what_of(call), ":", listed(counts));
   if (call.algorithm != Algorithm::automatic) words += concat(" by ", name_of(call.algorithm));
   if (words.size() <= kMost) return words;
   constexpr std::size_t kDigits = 1'000'000;  // what is cut off still counts

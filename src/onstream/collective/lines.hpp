@@ -50,14 +50,30 @@ struct LineWork {
   }
 
  protected:
-  // A thread has every step-th unit.
-  template <class Group>
-  ONSTREAM_EITHER static std::uint64_t first_of(const Group& group) {
-    return static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+  // What this rank has for each other, by load(peer).
+  template <int kRanks, int kBytes, class Load>
+  ONSTREAM_EITHER void fetch(Pack<kBytes> (&mine)[kRanks], const Load& load) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kRanks; ++k) {
+      mine[k] = k > 0 && in_stride == 0 ? mine[0] : load(static_cast<std::uint32_t>(k));
+    }
   }
-  template <class Group>
-  ONSTREAM_EITHER static std::uint64_t step_of(const Group& group) {
-    return static_cast<std::uint64_t>(group.size()) * group.blocks();
+
+  // What arrived of all, and this rank's own, in the order of the ranks.
+  template <class Sum, int kRanks, int kBytes, class Op>
+  ONSTREAM_EITHER Pack<kBytes> sum_of_all(const Op& op, const Pack<kBytes>& own,
+                                          const Arriving<kBytes> (&arriving)[kRanks]) const {
+    Sum sum;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kRanks; ++k) {
+      const Pack<kBytes> pack = static_cast<std::uint32_t>(k) == view.rank ? own : arriving[k].pack();
+      if (k == 0) {
+        sum.start(pack);
+      } else {
+        sum.take(op, pack);
+      }
+    }
+    return sum.finish(op, kRanks);
   }
 
   // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank.
@@ -185,17 +201,14 @@ struct ReduceLines : LineWork {
     Session<Group> session(group, view, {kind, bytes, signature});
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> mine[kRanks] = {};  // for each rank
-    if (begin < units()) fetch<Group>(mine, begin);
+    if (begin < units()) fetch_unit<Group>(mine, begin);
     if (!session.failed()) trade_all(group, session, held, mine, begin);
     session.end(Session<Group>::Hears::everyone);
   }
 
   template <class Group, int kRanks>
-  ONSTREAM_EITHER void fetch(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kRanks; ++k) {
-      mine[k] = k > 0 && in_stride == 0 ? mine[0] : load<Group>(unit, static_cast<std::uint32_t>(k));
-    }
+  ONSTREAM_EITHER void fetch_unit(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
+    this->fetch(mine, [&](std::uint32_t peer) { return load<Group>(unit, peer); });
   }
 
   template <int kRanks, class Group>
@@ -205,7 +218,7 @@ struct ReduceLines : LineWork {
     const std::uint64_t units = this->units();
     Pack<kUnit> own{};
     for (std::uint64_t unit = begin; unit < units; unit += step) {
-      if (unit != begin) fetch<Group>(mine, unit);
+      if (unit != begin) fetch_unit<Group>(mine, unit);
       const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
       if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
       ONSTREAM_UNROLL
@@ -218,17 +231,7 @@ struct ReduceLines : LineWork {
       if (step < units) own = load<Group>(unit, view.rank);
       Arriving<kUnit> arriving[kRanks];
       if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
-      Sum sum;
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        const Pack<kUnit> pack = static_cast<std::uint32_t>(k) == view.rank ? own : arriving[k].pack();
-        if (k == 0) {
-          sum.start(pack);
-        } else {
-          sum.take(op, pack);
-        }
-      }
-      store(group, unit, sum.finish(op, kRanks));
+      store(group, unit, this->template sum_of_all<Sum>(op, own, arriving));
     }
   }
 
@@ -321,18 +324,15 @@ struct TradeLines : LineWork {
   ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> mine[kRanks] = {};  // for each rank; on their way before the turn is asked for
-    if (begin < units()) fetch<Group>(mine, begin);
+    if (begin < units()) fetch_unit<Group>(mine, begin);
     Session<Group> session(group, view, {kind, bytes, signature});
     if (!session.failed()) trade_all(group, session, held, mine, begin);
     session.end(Session<Group>::Hears::everyone);
   }
 
   template <class Group, int kRanks>
-  ONSTREAM_EITHER void fetch(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kRanks; ++k) {
-      mine[k] = k > 0 && in_stride == 0 ? mine[0] : load<Group>(unit, static_cast<std::uint32_t>(k));
-    }
+  ONSTREAM_EITHER void fetch_unit(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
+    this->fetch(mine, [&](std::uint32_t peer) { return load<Group>(unit, peer); });
   }
 
   template <int kRanks, class Group>
@@ -340,7 +340,7 @@ struct TradeLines : LineWork {
                                  Pack<kUnit> (&mine)[kRanks], std::uint64_t begin) const {
     const std::uint64_t step = step_of(group);
     for (std::uint64_t unit = begin; unit < units(); unit += step) {
-      if (unit != begin) fetch<Group>(mine, unit);
+      if (unit != begin) fetch_unit<Group>(mine, unit);
       const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
       if (!send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
       ONSTREAM_UNROLL

@@ -11,6 +11,16 @@
 
 namespace onstream::collective {
 
+// A grid's thread has every step_of()-th unit, from first_of() on.
+template <class Group>
+ONSTREAM_EITHER std::uint64_t first_of(const Group& group) {
+  return static_cast<std::uint64_t>(group.block()) * group.size() + group.rank();
+}
+template <class Group>
+ONSTREAM_EITHER std::uint64_t step_of(const Group& group) {
+  return static_cast<std::uint64_t>(group.blocks()) * group.size();
+}
+
 ONSTREAM_BOTH std::uint32_t grain_of(std::uint64_t addresses_and_lengths) {
   const std::uint64_t all = addresses_and_lengths | 16;
   return static_cast<std::uint32_t>(all & (0 - all));

@@ -65,17 +65,7 @@ struct TwoShotLines : LineWork {
       Arriving<kUnit> arriving[kRanks];
       if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
       if (Sum::kTakesAnything || mine * kData < bytes) {
-        Sum sum;
-        ONSTREAM_UNROLL
-        for (int k = 0; k < kRanks; ++k) {
-          const Pack<kUnit> pack = static_cast<std::uint32_t>(k) == view.rank ? result : arriving[k].pack();
-          if (k == 0) {
-            sum.start(pack);
-          } else {
-            sum.take(op, pack);
-          }
-        }
-        result = sum.finish(op, kRanks);
+        result = this->template sum_of_all<Sum>(op, result, arriving);
       }
       const auto same = [&](std::uint32_t) { return result; };
       if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit + back, same)) return;
