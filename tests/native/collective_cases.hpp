@@ -116,8 +116,9 @@ struct Reduction {
   Where where = Where::reachable;
 };
 
-// One reduction, its result beside its input and over it.
-inline void check_reduction(World& world, const Reduction& one, const OwnStream* stream) {
+// One reduction, its result beside its input and over it. `how` is for run(), here or of the test's own.
+template <class How>
+void check_reduction(World& world, const Reduction& one, const How& how) {
   const int rank = world.rank();
   const int size = world.size();
   const int root = size / 2;
@@ -150,7 +151,7 @@ inline void check_reduction(World& world, const Reduction& one, const OwnStream*
     expected = result_of(one.type, one.op, 0, size, begin, one.count);
   }
   input.write(mine);
-  run(world, call, stream);
+  run(world, call, how);
   expect(world, call, output.read(), expected, "beside");
   CHECK(input.read() == mine);
 
@@ -158,7 +159,7 @@ inline void check_reduction(World& world, const Reduction& one, const OwnStream*
   if (one.kind == OpKind::reduce && rank != root) expected = mine;
   const std::size_t place = begin * size_of(one.type);
   call.output = input.data() + place;
-  run(world, call, stream);
+  run(world, call, how);
   std::vector<unsigned char> got = input.read();
   got = {got.begin() + static_cast<std::ptrdiff_t>(place),
          got.begin() + static_cast<std::ptrdiff_t>(place + expected.size())};
@@ -181,8 +182,8 @@ inline std::vector<unsigned char> joined(const std::vector<std::vector<unsigned 
 }
 
 // A kind that moves, of `bytes` bytes; `in_place` where that exists.
-inline void check_move(World& world, OpKind kind, std::size_t bytes, Algorithm algorithm, Where where,
-                       const OwnStream* stream) {
+template <class How>
+void check_move(World& world, OpKind kind, std::size_t bytes, Algorithm algorithm, Where where, const How& how) {
   if (algorithm == Algorithm::copy && where == Where::plain) return;  // refused: collective_errors.cpp
   const int rank = world.rank();
   const int size = world.size();
@@ -228,14 +229,14 @@ inline void check_move(World& world, OpKind kind, std::size_t bytes, Algorithm a
   call.algorithm = algorithm;
   if (!can(world, call)) return;
   input.write(mine);
-  run(world, call, stream);
+  run(world, call, how);
   expect(world, call, output.read(), expected, "beside");
 
   const std::size_t part = bytes * static_cast<std::size_t>(rank);
   if (kind == OpKind::all_to_all) {
     call.output = input.data();
     if (!can(world, call)) return;
-    run(world, call, stream);
+    run(world, call, how);
     expect(world, call, input.read(), expected, "in place");
   } else if (kind == OpKind::all_gather) {
     Buffer both(world, expected.size(), where);
@@ -244,13 +245,13 @@ inline void check_move(World& world, OpKind kind, std::size_t bytes, Algorithm a
     both.write(before);
     call.input = both.data() + part;
     call.output = both.data();
-    run(world, call, stream);
+    run(world, call, how);
     expect(world, call, both.read(), expected, "in place");
   } else if (kind == OpKind::broadcast) {
     Buffer both(world, bytes, where);
     both.write(rank == root ? mine : std::vector<unsigned char>(bytes, 7));
     call.input = call.output = both.data();
-    run(world, call, stream);
+    run(world, call, how);
     expect(world, call, both.read(), expected, "in place");
   }
 }

@@ -1,0 +1,177 @@
+// The protocol that the blocks and threads of a GPU's collective keep among themselves - posts that they read for each
+// other, votes, blocks that begin with different peers - run by crowds of host threads (crowd.hpp).
+#include "check.hpp"
+#include "collective_cases.hpp"
+#include "crowd.hpp"
+#include "onstream/collective/bulk_move.hpp"
+#include "onstream/collective/bulk_reduce.hpp"
+#include "onstream/collective/channel.hpp"
+#include "onstream/collective/kernels.hpp"
+#include "onstream/collective/launching.hpp"
+#include "onstream/collective/pass_move.hpp"
+#include "onstream/collective/pass_reduce.hpp"
+#include "onstream/collective/two_shot.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using onstream::collective::Channel;
+using onstream::collective::Launching;
+
+namespace {
+
+// A kernel, and what runs its body by a crowd.
+struct Entry {
+  const Kernel* kernel;
+  void (*run)(const void* body, Grid grid);
+};
+
+template <ElementType kType>
+void add_reductions(std::vector<Entry>& entries) {
+  using namespace onstream::collective;
+  using Rule = typename RuleOf<kType>::Rule;
+  entries.insert(entries.end(), {{&reduce_lines_kernel(kType), crowd_entry<ReduceLines<Rule>>},
+                                 {&two_shot_kernel(kType), crowd_entry<TwoShotLines<Rule>>},
+                                 {&bulk_reduce_kernel(kType, Reach::near), crowd_entry<BulkReduce<Rule, kNear>>},
+                                 {&pass_reduce_kernel(kType), crowd_entry<PassReduce<Rule>>}});
+}
+
+const std::vector<Entry>& entries() {
+  using namespace onstream::collective;
+  static const std::vector<Entry> all = [] {
+    std::vector<Entry> out = {{&pass_move_kernel(), crowd_entry<PassMove>},
+                              {&trade_lines_kernel(), crowd_entry<TradeLines>},
+                              {&bulk_move_kernel(Reach::near), crowd_entry<BulkMove<kNear>>}};
+    add_reductions<ElementType::int32>(out);
+    add_reductions<ElementType::float16>(out);
+    return out;
+  }();
+  return all;
+}
+
+std::vector<int> all_ranks(World& world) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world.size(); ++rank) ranks.push_back(rank);
+  return ranks;
+}
+
+// Collectives of a world on a channel of their own, by crowds of one shape.
+class Crowd {
+ public:
+  Crowd(World& world, Grid grid)
+      : fabric_(*world.fabric()), ranks_(all_ranks(world)), channel_(fabric_, ranks_, 0), grid_(grid) {}
+
+  void run(const CollectiveCall& call) const {
+    const Launching work = prepare(fabric_, channel_, ranks_, call, call.algorithm);
+    for (const Entry& entry : entries()) {
+      if (entry.kernel == work.kernel) return entry.run(work.bytes.data(), grid_);
+    }
+    throw CheckFailed(concat("no crowd runs ", work.kernel->name));
+  }
+
+ private:
+  Fabric& fabric_;
+  std::vector<int> ranks_;
+  Channel channel_;
+  Grid grid_;
+};
+
+constexpr Algorithm kByKernels[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct,
+                                    Algorithm::ring,  Algorithm::tree,     Algorithm::halving_doubling};
+
+// Fewer threads than a post has lines, more than all posts have, one alone, and a number that divides nothing.
+constexpr Grid kShapes[] = {{2, 3}, {1, 16}, {3, 1}, {2, 7}};
+
+using Body = std::function<void(World&, const Crowd&)>;
+
+void with_crowd(int size, const Parameters& parameters, Grid grid, const Body& body) {
+  run_ranks(size, parameters, [&](World& world) {
+    const Crowd crowd(world, grid);
+    body(world, crowd);
+  });
+}
+void with_crowds(int size, const Parameters& parameters, const Body& body) {
+  for (const Grid grid : kShapes) with_crowd(size, parameters, grid, body);
+}
+
+void run(World&, const CollectiveCall& call, const Crowd* crowd) { crowd->run(call); }
+
+}  // namespace
+
+CASE(reductions_are_right_by_blocks_of_several_threads) {
+  for (const int size : all_or_few<std::vector<int>>({2, 3, 5}, {3})) {
+    with_crowds(size, quick("host"), [](World& world, const Crowd& crowd) {
+      for (const OpKind kind : kReductions) {
+        for (const Algorithm algorithm : kByKernels) {
+          for (const std::size_t count : {1, 37, 1000}) {
+            check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, count, algorithm}, &crowd);
+          }
+          check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 501, algorithm}, &crowd);
+          check_reduction(world, {kind, ElementType::float16, ReduceOp::max, 1001, algorithm}, &crowd);
+        }
+      }
+    });
+  }
+}
+
+CASE(moves_are_right_by_blocks_of_several_threads) {
+  for (const int size : all_or_few<std::vector<int>>({2, 3, 5}, {3})) {
+    with_crowds(size, quick("host"), [](World& world, const Crowd& crowd) {
+      for (const OpKind kind : kMoves) {
+        for (const Algorithm algorithm : kByKernels) {
+          for (const std::size_t bytes : {1, 100, 5000}) {
+            check_move(world, kind, bytes, algorithm, Where::reachable, &crowd);
+          }
+        }
+      }
+    });
+  }
+}
+
+CASE(large_ones_take_several_flights_and_windows_and_fill_the_stage_many_times) {
+  Parameters parameters = quick("host");
+  parameters.collective_stage_bytes = 32 << 10;
+  with_crowds(3, parameters, [](World& world, const Crowd& crowd) {
+    for (const Where where : places(world)) {
+      for (const Algorithm algorithm : kBulk) {
+        if (algorithm == Algorithm::hierarchical) continue;  // several kernels
+        for (const OpKind kind : kReductions) {
+          check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, 20'001, algorithm, where}, &crowd);
+        }
+        for (const OpKind kind : kMoves) check_move(world, kind, 60'001, algorithm, where, &crowd);
+      }
+    }
+  });
+}
+
+CASE(collectives_of_every_algorithm_follow_each_other_by_turns) {
+  with_crowds(3, quick("host"), [](World& world, const Crowd& crowd) {
+    for (int round = 0; round < 4; ++round) {
+      for (const Algorithm algorithm : kByKernels) {
+        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 300, algorithm}, &crowd);
+        check_move(world, OpKind::broadcast, 64, algorithm, Where::reachable, &crowd);
+      }
+    }
+  });
+}
+
+// Every thread of every block gives up, and the ones that come later do not wait at all.
+CASE(all_threads_end_when_a_rank_does_not_come) {
+  Parameters parameters = quick("host");
+  parameters.timeout_s = 0.5;
+  for (const Algorithm algorithm : kByKernels) {
+    with_crowd(3, parameters, kShapes[0], [&](World& world, const Crowd& crowd) {
+      TestBuffer buffer(world, 4000);
+      CollectiveCall call =
+          collective::all_reduce({buffer.data(), buffer.data(), buffer.bytes() / 4, ElementType::int32});
+      call.algorithm = algorithm;
+      if (world.rank() != 1) {
+        crowd.run(call);
+        crowd.run(call);
+      }
+      await_failure(world);
+      CHECK_THROWS(world.check(), "waiting for rank 1");
+    });
+  }
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -1,0 +1,115 @@
+// A grid whose blocks run at once and have several threads each, on the host: what kernel bodies do on a GPU, where the
+// sanitizers look. The threads of a block meet at barriers, and those of all ranks share the cores as they can.
+#pragma once
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+#include "onstream/device/group.hpp"
+
+namespace onstream::test {
+
+// What the threads of one block have in common.
+class CrowdBlock {
+ public:
+  explicit CrowdBlock(int threads) : votes_had_(static_cast<std::size_t>(threads)) {
+    pthread_barrier_init(&barrier_, nullptr, static_cast<unsigned>(threads));
+  }
+  ~CrowdBlock() { pthread_barrier_destroy(&barrier_); }
+  CrowdBlock(const CrowdBlock&) = delete;
+  CrowdBlock& operator=(const CrowdBlock&) = delete;
+
+  void sync() { pthread_barrier_wait(&barrier_); }
+
+  // Three urns by turns: one is voted in, one has been counted by all, and one, emptied now, is the next but one.
+  bool sync_or(int rank, bool mine) {
+    const std::size_t vote = votes_had_[static_cast<std::size_t>(rank)]++;
+    if (mine) urns_[vote % 3].store(true, std::memory_order_relaxed);
+    sync();
+    const bool any = urns_[vote % 3].load(std::memory_order_relaxed);
+    if (rank == 0) urns_[(vote + 2) % 3].store(false, std::memory_order_relaxed);
+    return any;
+  }
+
+  std::byte* room() { return room_.data(); }
+  static constexpr std::size_t kRoom = 16384;
+
+ private:
+  pthread_barrier_t barrier_;
+  std::array<std::atomic<bool>, 3> urns_ = {};
+  std::vector<std::size_t> votes_had_;  // each thread's own count
+  alignas(64) std::array<std::byte, kRoom> room_;
+};
+
+class CrowdGroup : public HostGroup {
+ public:
+  static constexpr bool kForeign = false;
+
+  CrowdGroup(CrowdBlock& together, int rank, Grid grid, int block)
+      : HostGroup(block, grid.blocks), together_(&together), rank_(rank), size_(grid.threads) {}
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  void sync() const { together_->sync(); }
+  bool sync_or(bool mine) const { return together_->sync_or(rank_, mine); }
+  template <class T>
+  T& shared() const {
+    static_assert(sizeof(T) <= CrowdBlock::kRoom && alignof(T) <= 64);
+    return *reinterpret_cast<T*>(together_->room());
+  }
+
+  // Words by turns, as threads of a GPU copy.
+  void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
+    constexpr std::size_t kWord = 16;
+    const std::size_t step = std::size_t{parts} * static_cast<std::size_t>(size_) * kWord;
+    std::size_t at = (std::size_t{part} * static_cast<std::size_t>(size_) + static_cast<std::size_t>(rank_)) * kWord;
+    for (; at < bytes; at += step) {
+      std::memcpy(static_cast<std::byte*>(destination) + at, static_cast<const std::byte*>(source) + at,
+                  std::min(kWord, bytes - at));
+    }
+  }
+  void copy(void* destination, const void* source, std::size_t bytes) const {
+    copy(destination, source, bytes, static_cast<std::uint32_t>(block()), static_cast<std::uint32_t>(blocks()));
+  }
+  void copy(const Flight&, void* destination, const void* source, std::size_t bytes, std::uint32_t part,
+            std::uint32_t parts) const {
+    copy(destination, source, bytes, part, parts);
+  }
+  void copy_alone(void* destination, const void* source, std::size_t bytes) const {
+    copy(destination, source, bytes, 0, 1);
+  }
+
+ private:
+  CrowdBlock* together_;
+  int rank_;
+  int size_;
+};
+
+// The launcher of a body, beside host_entry. Ends when all threads have.
+template <class Body>
+void crowd_entry(const void* body, Grid grid) {
+  std::vector<std::unique_ptr<CrowdBlock>> blocks;
+  std::vector<std::thread> threads;
+  for (int block = 0; block < grid.blocks; ++block) {
+    CrowdBlock* const together = blocks.emplace_back(std::make_unique<CrowdBlock>(grid.threads)).get();
+    for (int rank = 0; rank < grid.threads; ++rank) {
+      threads.emplace_back([=] {
+        Body copy;
+        std::memcpy(&copy, body, sizeof(Body));
+        copy(CrowdGroup(*together, rank, grid, block));
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace onstream::test
