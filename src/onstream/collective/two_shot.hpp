@@ -56,7 +56,10 @@ struct TwoShotLines : LineWork {
     const std::uint64_t back = view.slot_lines / 2 / kUnitLines;
     const Line* const slots = session.slot(held.here, 0);
     for (std::uint64_t unit = begin; unit < each; unit += step) {
-      const auto part = [&](std::uint32_t peer) { return load<Group>(peer * each + unit); };
+      Pack<kUnit> parts[kRanks];  // of each rank; all are on their way before the first is sent
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kRanks; ++k) parts[k] = load<Group>(static_cast<std::uint32_t>(k) * each + unit);
+      const auto part = [&](std::uint32_t peer) { return parts[peer]; };
       if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, part)) return;
     }
     for (std::uint64_t unit = begin; unit < each; unit += step) {
