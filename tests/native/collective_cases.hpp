@@ -10,6 +10,7 @@
 #include "check.hpp"
 #include "collective_values.hpp"
 #include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/channel.hpp"
 #include "onstream/collective/collective.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
@@ -30,13 +31,14 @@ inline std::vector<ReduceOp> ops_for(ElementType type) {
 }
 
 constexpr Algorithm kEach[] = {
-    Algorithm::lines, Algorithm::two_shot, Algorithm::direct,           Algorithm::copy,
-    Algorithm::ring,  Algorithm::tree,     Algorithm::halving_doubling, Algorithm::hierarchical};
+    Algorithm::lines,       Algorithm::two_shot, Algorithm::wide, Algorithm::direct,
+    Algorithm::copy,        Algorithm::ring,     Algorithm::tree, Algorithm::halving_doubling,
+    Algorithm::hierarchical};
 // Those for large ones that go through the stage where they have to.
 constexpr Algorithm kBulk[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
                                Algorithm::hierarchical};
 // Those that add in the order of the ranks.
-constexpr Algorithm kSameBits[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct};
+constexpr Algorithm kSameBits[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::wide, Algorithm::direct};
 
 // Two ranks are a group to algorithm hierarchical.
 inline Parameters in_pairs(const std::string& device) {
@@ -99,7 +101,12 @@ inline bool streams_may_wait(World& world) {
 inline bool can(World& world, const CollectiveCall& call) {
   if (call.algorithm == Algorithm::copy && !streams_may_wait(world)) return false;
   const std::size_t slots = (4 << 20) / (4 * static_cast<std::size_t>(world.size()));
-  const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slots,
+  const std::size_t wide = collective::Channel::wide_bytes(*world.fabric(), static_cast<std::size_t>(world.size()));
+  const collective::Machine machine{world.device().kind(),
+                                    world.rank(),
+                                    world.size(),
+                                    slots,
+                                    wide,
                                     static_cast<int>(world.fabric()->parameters().collective_group)};
   for (const collective::AlgorithmRow& row : collective::algorithms()) {
     if (row.algorithm == call.algorithm) return why_not(row, call, machine).empty();

@@ -11,6 +11,7 @@
 #include "onstream/collective/pass_move.hpp"
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
+#include "onstream/collective/wide.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -31,6 +32,7 @@ void add_reductions(std::vector<Entry>& entries) {
   using Rule = typename RuleOf<kType>::Rule;
   entries.insert(entries.end(), {{&reduce_lines_kernel(kType), crowd_entry<ReduceLines<Rule>>},
                                  {&two_shot_kernel(kType), crowd_entry<TwoShotLines<Rule>>},
+                                 {&reduce_wide_kernel(kType), crowd_entry<ReduceWide<Rule>>},
                                  {&bulk_reduce_kernel(kType, Reach::near), crowd_entry<BulkReduce<Rule, kNear>>},
                                  {&pass_reduce_kernel(kType), crowd_entry<PassReduce<Rule>>}});
 }
@@ -40,6 +42,7 @@ const std::vector<Entry>& entries() {
   static const std::vector<Entry> all = [] {
     std::vector<Entry> out = {{&pass_move_kernel(), crowd_entry<PassMove>},
                               {&trade_lines_kernel(), crowd_entry<TradeLines>},
+                              {&trade_wide_kernel(), crowd_entry<TradeWide>},
                               {&bulk_move_kernel(Reach::near), crowd_entry<BulkMove<kNear>>}};
     add_reductions<ElementType::int32>(out);
     add_reductions<ElementType::float16>(out);
@@ -63,20 +66,27 @@ class Crowd {
   void run(const CollectiveCall& call) const {
     const Launching work = prepare(fabric_, channel_, ranks_, call, call.algorithm);
     for (const Entry& entry : entries()) {
-      if (entry.kernel == work.kernel) return entry.run(work.bytes.data(), grid_);
+      if (entry.kernel == work.kernel) return entry.run(work.bytes.data(), grid_for(call));
     }
     throw CheckFailed(concat("no crowd runs ", work.kernel->name));
   }
 
  private:
+  // Wide lines are for whole octets.
+  Grid grid_for(const CollectiveCall& call) const {
+    if (call.algorithm != Algorithm::wide) return grid_;
+    return {grid_.blocks, (grid_.threads + CrowdBlock::kOctet - 1) / CrowdBlock::kOctet * CrowdBlock::kOctet};
+  }
+
   Fabric& fabric_;
   std::vector<int> ranks_;
   Channel channel_;
   Grid grid_;
 };
 
-constexpr Algorithm kByKernels[] = {Algorithm::lines, Algorithm::two_shot, Algorithm::direct,
-                                    Algorithm::ring,  Algorithm::tree,     Algorithm::halving_doubling};
+constexpr Algorithm kByKernels[] = {Algorithm::lines,           Algorithm::two_shot, Algorithm::wide,
+                                    Algorithm::direct,          Algorithm::ring,     Algorithm::tree,
+                                    Algorithm::halving_doubling};
 
 // Fewer threads than a post has lines, more than all posts have, one alone, and a number that divides nothing.
 constexpr Grid kShapes[] = {{2, 3}, {1, 16}, {3, 1}, {2, 7}};

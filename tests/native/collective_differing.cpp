@@ -9,6 +9,7 @@
 #include "check.hpp"
 #include "onstream/collective/collective.hpp"
 #include "onstream/collective/lines.hpp"
+#include "onstream/collective/wide.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;
@@ -154,8 +155,10 @@ namespace {
 class Pairing {
  public:
   static constexpr std::uint32_t kSlotLines = 64;
+  static constexpr std::uint32_t kWideLines = 128;
 
-  Pairing() : places_(collective::places_of(2, kSlotLines, 256)) {
+  explicit Pairing(Algorithm algorithm)
+      : algorithm_(algorithm), places_(collective::places_of(2, kSlotLines, kWideLines, 256)) {
     for (int rank = 0; rank < 2; ++rank) {
       parts_[rank] = std::vector<Line>(places_.bytes / sizeof(Line) + 1);
       addresses_[rank] = reinterpret_cast<std::uint64_t>(parts_[rank].data());
@@ -174,16 +177,26 @@ class Pairing {
     for (int rank = 0; rank < 2; ++rank) {
       in[rank] = std::vector<std::byte>(bytes, static_cast<std::byte>(value + rank));
       out[rank] = std::vector<std::byte>(2 * bytes);
-      collective::TradeLines body;
-      body.view = view(rank);
-      body.input = in[rank].data();
-      body.output = out[rank].data();
-      body.bytes = bytes;
-      body.out_stride = bytes;
-      body.keeps = 1;
-      body.kind = OpKind::all_gather;
-      body.signature = signature_of(all_gather({nullptr, nullptr, bytes, ElementType::uint8}), Algorithm::lines);
-      threads[rank] = std::thread([body] { body(HostGroup(0, 1)); });
+      const auto run = [&](auto body) {
+        body.view = view(rank);
+        body.input = in[rank].data();
+        body.output = out[rank].data();
+        body.bytes = bytes;
+        body.keeps = 1;
+        body.kind = OpKind::all_gather;
+        body.signature = signature_of(all_gather({nullptr, nullptr, bytes, ElementType::uint8}), algorithm_);
+        threads[rank] = std::thread([body] { body(HostGroup(0, 1)); });
+      };
+      if (algorithm_ == Algorithm::wide) {
+        collective::TradeWide body;
+        body.stripes = collective::stripes_for(bytes);
+        body.part = body.whole = bytes;
+        run(body);
+      } else {
+        collective::TradeLines body;
+        body.out_stride = bytes;
+        run(body);
+      }
     }
     for (std::thread& thread : threads) thread.join();
     return out[1];
@@ -193,7 +206,9 @@ class Pairing {
     const auto written = [](const Line& line) { return line.low != 0 || line.high != 0; };
     std::size_t left = 0;
     for (const auto& part : parts_) {
+      const auto wide = part.begin() + static_cast<std::ptrdiff_t>(places_.wide / sizeof(Line));
       left += static_cast<std::size_t>(std::count_if(part.begin(), part.begin() + 4 * kSlotLines, written));
+      left += static_cast<std::size_t>(std::count_if(wide, wide + 4 * kWideLines, written));
     }
     return left;
   }
@@ -207,6 +222,7 @@ class Pairing {
     view.rank = static_cast<std::uint32_t>(rank);
     view.size = 2;
     view.slot_lines = kSlotLines;
+    view.wide_lines = kWideLines;
     view.stage_bytes = 256;
     view.places = places_;
     view.worlds = worlds_;
@@ -215,6 +231,7 @@ class Pairing {
     return view;
   }
 
+  Algorithm algorithm_;
   collective::Places places_;
   std::vector<Line> parts_[2];
   std::uint64_t addresses_[2] = {};
@@ -232,7 +249,7 @@ std::vector<std::byte> gathered(std::size_t bytes, int value) {
 }  // namespace
 
 CASE(lines_are_cleared_before_their_flags_come_again) {
-  Pairing pair;
+  Pairing pair(Algorithm::lines);
   const std::uint64_t again = 2 * collective::kCleanEvery;  // when flags come again
   pair.start_at(7);
   for (int i = 0; i < 4; ++i) CHECK(pair.gather(256, i) == gathered(256, i));  // 32 lines of each parity and rank
@@ -244,6 +261,22 @@ CASE(lines_are_cleared_before_their_flags_come_again) {
   for (const std::uint64_t begin : {again + 7, again - 3}) {
     pair.start_at(begin);
     for (int i = 0; i < 6; ++i) CHECK(pair.gather(256, 50 + i) == gathered(256, 50 + i));
+  }
+  CHECK(!pair.failed());
+}
+
+CASE(wide_lines_are_cleared_before_their_flags_come_again) {
+  Pairing pair(Algorithm::wide);
+  const std::uint64_t again = 2 * collective::kCleanEvery;
+  pair.start_at(7);
+  for (int i = 0; i < 4; ++i) CHECK(pair.gather(500, 100 + i) == gathered(500, 100 + i));  // three stripes
+  CHECK(pair.lines_left() > 4 * 32);
+  pair.start_at(collective::kCleanEvery - 2);
+  for (int i = 0; i < 4; ++i) CHECK(pair.gather(8, i) == gathered(8, i));
+  CHECK(pair.lines_left() == 0);
+  for (const std::uint64_t begin : {again + 7, again - 3}) {
+    pair.start_at(begin);
+    for (int i = 0; i < 6; ++i) CHECK(pair.gather(500, 50 + i) == gathered(500, 50 + i));
   }
   CHECK(!pair.failed());
 }

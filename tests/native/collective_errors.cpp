@@ -248,7 +248,7 @@ CASE(what_is_only_for_those_who_ask_is_never_chosen_by_itself) {
         call.kind = kind;
         call.count = count;
         call.type = ElementType::float32;
-        const Algorithm chosen = collective::choose(call, {device, 0, 64, 16384}).algorithm;
+        const Algorithm chosen = collective::choose(call, {device, 0, 64, 16384, 16384}).algorithm;
         CHECK(std::ranges::find(kSameBits, chosen) != std::end(kSameBits));
       }
     }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -18,15 +19,15 @@
 
 namespace onstream::test {
 
-// What the threads of one block have in common.
-class CrowdBlock {
+// Threads that meet.
+class Gathering {
  public:
-  explicit CrowdBlock(int threads) : votes_had_(static_cast<std::size_t>(threads)) {
+  explicit Gathering(int threads) : votes_had_(static_cast<std::size_t>(threads)) {
     pthread_barrier_init(&barrier_, nullptr, static_cast<unsigned>(threads));
   }
-  ~CrowdBlock() { pthread_barrier_destroy(&barrier_); }
-  CrowdBlock(const CrowdBlock&) = delete;
-  CrowdBlock& operator=(const CrowdBlock&) = delete;
+  ~Gathering() { pthread_barrier_destroy(&barrier_); }
+  Gathering(const Gathering&) = delete;
+  Gathering& operator=(const Gathering&) = delete;
 
   void sync() { pthread_barrier_wait(&barrier_); }
 
@@ -40,14 +41,24 @@ class CrowdBlock {
     return any;
   }
 
-  std::byte* room() { return room_.data(); }
-  static constexpr std::size_t kRoom = 16384;
-
  private:
   pthread_barrier_t barrier_;
   std::array<std::atomic<bool>, 3> urns_ = {};
   std::vector<std::size_t> votes_had_;  // each thread's own count
-  alignas(64) std::array<std::byte, kRoom> room_;
+};
+
+// What the threads of one block have in common. Octets of a last few threads are none.
+struct CrowdBlock {
+  static constexpr int kOctet = 8;
+  static constexpr std::size_t kRoom = 16384;
+
+  explicit CrowdBlock(int threads) : all(threads) {
+    for (int i = 0; i < threads / kOctet; ++i) octets.emplace_back(kOctet);
+  }
+
+  Gathering all;
+  std::deque<Gathering> octets;
+  alignas(64) std::array<std::byte, kRoom> room;
 };
 
 class CrowdGroup : public HostGroup {
@@ -59,12 +70,27 @@ class CrowdGroup : public HostGroup {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  void sync() const { together_->sync(); }
-  bool sync_or(bool mine) const { return together_->sync_or(rank_, mine); }
+  void sync() const { together_->all.sync(); }
+  bool sync_or(bool mine) const { return together_->all.sync_or(rank_, mine); }
+
+  bool all_of_octet(bool mine) const { return !octet().sync_or(lane(), !mine); }
+  // As if in one access: the last line of the 128 bytes is the last to be stored, and the first to be loaded.
+  void store_octet(Line* lines, Line mine) const {
+    if (lane() != kLast) store_line(lines + lane(), mine);
+    octet().sync();
+    if (lane() == kLast) store_line(lines + lane(), mine);
+  }
+  Line load_octet(const Line* lines) const {
+    Line mine{};
+    if (lane() == kLast) mine = load_line(lines + lane());
+    octet().sync();
+    if (lane() != kLast) mine = load_line(lines + lane());
+    return mine;
+  }
   template <class T>
   T& shared() const {
     static_assert(sizeof(T) <= CrowdBlock::kRoom && alignof(T) <= 64);
-    return *reinterpret_cast<T*>(together_->room());
+    return *reinterpret_cast<T*>(together_->room.data());
   }
 
   // Words by turns, as threads of a GPU copy.
@@ -89,6 +115,10 @@ class CrowdGroup : public HostGroup {
   }
 
  private:
+  static constexpr int kLast = CrowdBlock::kOctet - 1;
+  int lane() const { return rank_ % CrowdBlock::kOctet; }
+  Gathering& octet() const { return together_->octets.at(static_cast<std::size_t>(rank_ / CrowdBlock::kOctet)); }
+
   CrowdBlock* together_;
   int rank_;
   int size_;

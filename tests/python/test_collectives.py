@@ -202,7 +202,7 @@ def test_a_deterministic_reduction_refuses_what_adds_in_another_order() -> None:
     def body(world: ons.World) -> None:
         mine = np.sin(np.arange(100, dtype="f4") * 13 + world.rank)
         first = world.all_reduce(mine.copy(), deterministic=True)
-        for algorithm in ("lines", "two_shot", "direct"):
+        for algorithm in ("lines", "two_shot", "wide", "direct"):
             again = world.all_reduce(mine.copy(), algorithm=algorithm, deterministic=True)
             assert again.tobytes() == first.tobytes()
         calls: list[tuple[str, Callable[..., Any]]] = [

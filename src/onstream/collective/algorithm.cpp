@@ -10,6 +10,7 @@
 #include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/stages.hpp"
+#include "onstream/collective/view.hpp"
 
 namespace onstream::collective {
 
@@ -22,12 +23,13 @@ struct Costs {
   double second_trip_us;  // of lines
   double bulk_us;
   double line_bytes_per_us;  // of data out of one rank
+  double wide_bytes_per_us;
   double bulk_bytes_per_us;
 };
 
 const Costs& costs_of(DeviceKind device) {
-  static constexpr Costs host{2.0, 0, 0.6, 6.0, 700, 4000};
-  static constexpr Costs cuda{2.3, 1.0, 1.5, 7.5, 165e3, 370e3};
+  static constexpr Costs host{2.0, 0, 0.6, 6.0, 700, 3000, 4000};
+  static constexpr Costs cuda{2.3, 1.0, 1.5, 7.5, 165e3, 300e3, 370e3};
   return device == DeviceKind::host ? host : cuda;
 }
 
@@ -69,6 +71,32 @@ double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine.device);
   const double part = message_bytes(call) / machine.size;
   return line_base(costs, part) + costs.second_trip_us + 2 * part * (machine.size - 1) / costs.line_bytes_per_us;
+}
+
+std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
+  const bool deals =
+      call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_gather || call.kind == OpKind::all_to_all;
+  if (call.kind != OpKind::all_reduce && !deals)
+    return "it is for all_reduce, reduce_scatter, all_gather and all_to_all";
+  if (machine.wide_bytes == 0) {
+    return "there are no wide lines here: GPUs of compute capability 9.0 or more have them, joined by NVLink alone "
+           "(and collective_wide_bytes not too small)";
+  }
+  const std::size_t bytes = call.count * size_of(call.type);
+  const std::size_t room = deals ? machine.wide_bytes : machine.wide_bytes / 2;
+  const std::size_t part = deals ? bytes : stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData;
+  if (part <= room) return "";
+  return concat("parts of ", part, " B do not fit ", room, " B of a slot (collective_wide_bytes)");
+}
+double wide_cost(const CollectiveCall& call, const Machine& machine) {
+  const Costs& costs = costs_of(machine.device);
+  double part = message_bytes(call);
+  double base = costs.lines_us + costs.line_round_us;
+  if (call.kind == OpKind::all_reduce) {
+    part = 2 * part / machine.size;
+    base += costs.second_trip_us;
+  }
+  return base + part * (machine.size - 1) / costs.wide_bytes_per_us;
 }
 
 std::string direct_why_not(const CollectiveCall& call, const Machine&) {
@@ -175,6 +203,7 @@ double hierarchical_cost(const CollectiveCall& call, const Machine& machine) {
 constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::lines, "everything to everybody as flagged lines", lines_why_not, lines_cost},
     {Algorithm::two_shot, "parts to their owners and sums to all, as flagged lines", two_shot_why_not, two_shot_cost},
+    {Algorithm::wide, "as lines of 128 bytes, each with one flag", wide_why_not, wide_cost},
     {Algorithm::direct, "from buffer to buffer, or through the stage", direct_why_not, direct_cost},
     {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
      "its calls wait for the other ranks' hosts"},

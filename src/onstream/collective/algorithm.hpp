@@ -19,6 +19,7 @@ struct Machine {
   int rank = 0;
   int size = 1;
   std::size_t slot_bytes = 0;  // of data in one slot
+  std::size_t wide_bytes = 0;  // of data in one slot of wide lines; 0: there are none
   int group = 0;               // ranks of a group (collective_group); 0: there are no groups
 };
 

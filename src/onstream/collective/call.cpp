@@ -12,8 +12,8 @@ using collective::Vector;
 
 namespace {
 
-constexpr std::array<const char*, kAlgorithms> kNames{"auto", "lines", "two_shot",         "direct",      "copy",
-                                                      "ring", "tree",  "halving_doubling", "hierarchical"};
+constexpr std::array<const char*, kAlgorithms> kNames{
+    "auto", "lines", "two_shot", "wide", "direct", "copy", "ring", "tree", "halving_doubling", "hierarchical"};
 
 CollectiveCall of(OpKind kind, const Vector& vector) {
   CollectiveCall call;

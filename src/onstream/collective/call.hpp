@@ -17,13 +17,14 @@
 
 namespace onstream {
 
-// How a collective is done. `lines`, `two_shot` and `direct` give the same bits, on every rank and for every size;
-// automatic takes none but these three. The others may give other bits where the order of adding matters
+// How a collective is done. `lines`, `two_shot`, `wide` and `direct` give the same bits, on every rank and for every
+// size; automatic takes none but these four. The others may give other bits where the order of adding matters
 // (order_matters in types.hpp).
 enum class Algorithm : std::uint32_t {
   automatic,         // the cheapest by prediction
   lines,             // everything to everybody, as flagged lines
   two_shot,          // all_reduce: parts to their owners and sums to all, as flagged lines
+  wide,              // all_reduce, reduce_scatter, all_gather, all_to_all: as lines of 128 bytes, each with one flag
   direct,            // from buffer to buffer, or through the stage
   copy,              // moves only: by the copy engine, without any kernel; buffers that peers can address
   ring,              // round the ranks in both directions; sums in the order of the ring
@@ -31,7 +32,7 @@ enum class Algorithm : std::uint32_t {
   halving_doubling,  // halves of halves with partners, and back; sums by pairs
   hierarchical       // in stages: within groups of ranks, and across them; sums of the groups' sums
 };
-constexpr int kAlgorithms = 9;
+constexpr int kAlgorithms = 10;
 const char* name_of(Algorithm algorithm);
 Algorithm algorithm_of(const std::string& name);
 

@@ -17,6 +17,13 @@ std::uint64_t slot_lines_of(const Parameters& parameters, std::size_t ranks) {
   return std::max(kLeast, bytes / (2 * ranks * sizeof(Line)) / 4 * 4);
 }
 
+// The same of wide lines: whole stripes, as many for a second shot as for the first.
+std::uint64_t wide_lines_of(const Fabric& fabric, std::size_t ranks) {
+  if (!fabric.whole_lines()) return 0;
+  const auto bytes = static_cast<std::uint64_t>(fabric.parameters().collective_wide_bytes);
+  return bytes / (2 * ranks * sizeof(Line)) / (2 * kStripeLines) * (2 * kStripeLines);
+}
+
 std::uint64_t stage_bytes_of(const Parameters& parameters, std::size_t ranks) {
   // Every region of every block has a place for each rank.
   constexpr std::uint64_t kLeastPlace = 64;
@@ -34,13 +41,14 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
   struct Notice {
     std::uint64_t bytes;
     std::int64_t blocks;
-    std::array<std::int64_t, 5> same;  // what must be the same on all
+    std::array<std::int64_t, 6> same;  // what must be the same on all
   };
   const auto blocks = std::min<std::int64_t>(fabric.block_limit(), parameters.collective_blocks);
-  const Notice mine{bytes_for(parameters, ranks.size()),
-                    blocks,
-                    {parameters.collective_bytes, parameters.collective_stage_bytes, parameters.collective_line_threads,
-                     parameters.collective_block_bytes, parameters.collective_group}};
+  const Notice mine{
+      bytes_for(fabric, ranks.size()),
+      blocks,
+      {parameters.collective_bytes, parameters.collective_wide_bytes, parameters.collective_stage_bytes,
+       parameters.collective_line_threads, parameters.collective_block_bytes, parameters.collective_group}};
   const auto all = fabric.all_gather("the start of collectives", {reinterpret_cast<const char*>(&mine), sizeof mine});
   std::uint64_t most_bytes = 0;
   block_limit_ = static_cast<int>(blocks);
@@ -49,9 +57,9 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     require(all[rank].size() == sizeof theirs, "rank ", rank, " starts collectives of another version");
     std::copy_n(all[rank].data(), sizeof theirs, reinterpret_cast<char*>(&theirs));
     const auto words = [](const Notice& notice) {
-      return concat("collective_bytes=", notice.same[0], " collective_stage_bytes=", notice.same[1],
-                    " collective_line_threads=", notice.same[2], " collective_block_bytes=", notice.same[3],
-                    " collective_group=", notice.same[4]);
+      return concat("collective_bytes=", notice.same[0], " collective_wide_bytes=", notice.same[1],
+                    " collective_stage_bytes=", notice.same[2], " collective_line_threads=", notice.same[3],
+                    " collective_block_bytes=", notice.same[4], " collective_group=", notice.same[5]);
     };
     require(theirs.same == mine.same, "the parameters of collectives must be the same on every rank: rank ",
             fabric.rank(), " has ", words(mine), ", rank ", rank, " has ", words(theirs));
@@ -75,9 +83,12 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& o
   set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
 }
 
-std::size_t Channel::bytes_for(const Parameters& parameters, std::size_t ranks) {
+std::size_t Channel::bytes_for(const Fabric& fabric, std::size_t ranks) {
+  const Parameters& parameters = fabric.parameters();
   const std::size_t size = std::max<std::size_t>(1, ranks);
-  return places_of(static_cast<int>(size), slot_lines_of(parameters, size), stage_bytes_of(parameters, size)).bytes;
+  return places_of(static_cast<int>(size), slot_lines_of(parameters, size), wide_lines_of(fabric, size),
+                   stage_bytes_of(parameters, size))
+      .bytes;
 }
 
 void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts) {
@@ -105,9 +116,10 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
   view_.rank = static_cast<std::uint32_t>(std::ranges::find(ranks, fabric.rank()) - ranks.begin());
   view_.size = static_cast<std::uint32_t>(size);
   view_.slot_lines = static_cast<std::uint32_t>(slot_lines_of(parameters, size));
+  view_.wide_lines = static_cast<std::uint32_t>(wide_lines_of(fabric, size));
   view_.channel = static_cast<std::uint32_t>(number);
   view_.stage_bytes = stage_bytes_of(parameters, size);
-  view_.places = places_of(static_cast<int>(size), view_.slot_lines, view_.stage_bytes);
+  view_.places = places_of(static_cast<int>(size), view_.slot_lines, view_.wide_lines, view_.stage_bytes);
   view_.wait = fabric.wait_view();
 }
 
@@ -121,6 +133,10 @@ void Channel::take(std::shared_ptr<Hierarchy> made) {
 
 std::size_t Channel::slot_bytes(const Parameters& parameters, std::size_t ranks) {
   return slot_lines_of(parameters, std::max<std::size_t>(1, ranks)) * kLineData;
+}
+
+std::size_t Channel::wide_bytes(const Fabric& fabric, std::size_t ranks) {
+  return stripes_in(wide_lines_of(fabric, std::max<std::size_t>(1, ranks))) * kStripeData;
 }
 
 std::size_t Channel::device_bytes() const {

@@ -32,10 +32,11 @@ class Channel {
   };
   // Of some ranks of another one, by themselves.
   Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared);
-  static std::size_t bytes_for(const Parameters& parameters, std::size_t ranks);
+  static std::size_t bytes_for(const Fabric& fabric, std::size_t ranks);
 
-  // Of data in one slot of a channel of so many ranks.
+  // Of data in one slot of a channel of so many ranks; in one of wide lines, 0 if there are none.
   static std::size_t slot_bytes(const Parameters& parameters, std::size_t ranks);
+  static std::size_t wide_bytes(const Fabric& fabric, std::size_t ranks);
 
   const View& view() const { return view_; }
   std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank

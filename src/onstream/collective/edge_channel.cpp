@@ -21,7 +21,7 @@ EdgeChannel::EdgeChannel(Fabric& fabric, const EdgeList& edges, std::size_t half
   view_.slot_lines = static_cast<std::uint32_t>(std::max(kLeastLines, slots));
   view_.stage_bytes = std::max(kLeastStage * std::max<std::size_t>(1, half),
                                static_cast<std::uint64_t>(parameters.collective_stage_bytes));
-  view_.places = places_of(static_cast<int>(size), view_.slot_lines, view_.stage_bytes);
+  view_.places = places_of(static_cast<int>(size), view_.slot_lines, 0, view_.stage_bytes);
   order.ground = ground_;
   ground_->wait_memory = fabric.wait_memory();
   ground_->shared = fabric.segment(view_.places.bytes, MemoryKind::device);

@@ -16,7 +16,7 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
   std::string trouble;
   try {
     for (std::size_t level = 0; level < 2; ++level) {
-      const std::size_t bytes = Channel::bytes_for(fabric.parameters(), teams[level].size());
+      const std::size_t bytes = Channel::bytes_for(fabric, teams[level].size());
       shared[level].own = device.allocate(bytes, MemoryKind::device);
       const std::byte* const memory = shared[level].own->data();
       for (const int peer : teams[level]) {
@@ -84,7 +84,7 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
     const Level& level = levels_[static_cast<std::size_t>(stage.among)];
     const View& view = level.channel->view();
     const Machine machine{fabric.device()->kind(), static_cast<int>(view.rank), static_cast<int>(view.size),
-                          view.slot_lines * kLineData};
+                          view.slot_lines * kLineData, stripes_in(view.wide_lines) * kStripeData};
     stage.call.stage_of = signature_of(call, Algorithm::hierarchical);
     stage.call.algorithm = choose(stage.call, machine).algorithm;
     launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, stage.call.algorithm));

@@ -98,7 +98,11 @@ class Collective::Implementation {
 
   collective::Machine machine() const {
     const Parameters& parameters = fabric_->parameters();
-    return {device_->kind(), rank_, size(), collective::Channel::slot_bytes(parameters, ranks_.size()),
+    return {device_->kind(),
+            rank_,
+            size(),
+            collective::Channel::slot_bytes(parameters, ranks_.size()),
+            collective::Channel::wide_bytes(*fabric_, ranks_.size()),
             static_cast<int>(parameters.collective_group)};
   }
 

@@ -7,6 +7,7 @@
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/per_type.hpp"
 #include "onstream/collective/two_shot.hpp"
+#include "onstream/collective/wide.hpp"
 
 namespace onstream::collective {
 
@@ -35,6 +36,14 @@ const Kernel& two_shot_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
     return Kernel{"collective_two_shot", host_entry<TwoShotLines<RuleNumber<kType>>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_two_shot(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& reduce_wide_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_reduce_wide", host_entry<ReduceWide<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_wide(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
 }
@@ -69,6 +78,11 @@ const Kernel& trade_lines_kernel() {
   return kernel;
 }
 
+const Kernel& trade_wide_kernel() {
+  static const Kernel kernel{"collective_trade_wide", host_entry<TradeWide>, ONSTREAM_CUDA_ADDRESS(cuda_trade_wide())};
+  return kernel;
+}
+
 const Kernel& bulk_move_kernel(Reach reach) {
   static const Kernel near{"collective_bulk_move", host_entry<BulkMove<kNear>>,
                            ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(Reach::near))};
@@ -86,13 +100,14 @@ const Kernel& move_edges_kernel(Reach reach) {
 }
 
 std::vector<const Kernel*> all_kernels() {
-  std::vector<const Kernel*> all = {&trade_lines_kernel(),           &pass_move_kernel(),
-                                    &bulk_move_kernel(Reach::near),  &bulk_move_kernel(Reach::far),
-                                    &move_edges_kernel(Reach::near), &move_edges_kernel(Reach::far)};
+  std::vector<const Kernel*> all = {&trade_lines_kernel(),         &trade_wide_kernel(),
+                                    &pass_move_kernel(),           &bulk_move_kernel(Reach::near),
+                                    &bulk_move_kernel(Reach::far), &move_edges_kernel(Reach::near),
+                                    &move_edges_kernel(Reach::far)};
   for (int i = 0; i < kElementTypes; ++i) {
     const auto type = static_cast<ElementType>(i);
-    all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &bulk_reduce_kernel(type, Reach::near),
-                           &pass_reduce_kernel(type)});
+    all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &reduce_wide_kernel(type),
+                           &bulk_reduce_kernel(type, Reach::near), &pass_reduce_kernel(type)});
   }
   return all;
 }

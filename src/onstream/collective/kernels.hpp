@@ -1,5 +1,5 @@
-// The kernels of collectives: the bodies of lines.hpp, two_shot.hpp, bulk_*.hpp and pass_*.hpp, ready to launch on any
-// device. Those that reduce have one for each element type.
+// The kernels of collectives: the bodies of lines.hpp, two_shot.hpp, wide.hpp, bulk_*.hpp and pass_*.hpp, ready to
+// launch on any device. Those that reduce have one for each element type.
 #pragma once
 
 #include <vector>
@@ -14,11 +14,13 @@ enum class Reach { near, far };
 
 const Kernel& reduce_lines_kernel(ElementType type);  // takes a ReduceLines
 const Kernel& two_shot_kernel(ElementType type);      // a TwoShotLines
+const Kernel& reduce_wide_kernel(ElementType type);   // a ReduceWide
 // A BulkReduce. There is no far one for cuda: more ranks take the stage there.
 const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
 const Kernel& pass_reduce_kernel(ElementType type);  // a PassReduce
 const Kernel& pass_move_kernel();                    // a PassMove
 const Kernel& trade_lines_kernel();                  // a TradeLines
+const Kernel& trade_wide_kernel();                   // a TradeWide
 const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
 
 // A MoveEdges, of up to kFewEdges edges in each direction, or kMostEdges.
@@ -31,10 +33,12 @@ std::vector<const Kernel*> all_kernels();
 // Addresses of the __global__ functions; kernels_*.cu.
 const void* cuda_reduce_lines(ElementType type);
 const void* cuda_two_shot(ElementType type);
+const void* cuda_reduce_wide(ElementType type);
 const void* cuda_bulk_reduce(ElementType type);
 const void* cuda_pass_reduce(ElementType type);
 const void* cuda_pass_move();
 const void* cuda_trade_lines();
+const void* cuda_trade_wide();
 const void* cuda_bulk_move(Reach reach);
 const void* cuda_move_edges(Reach reach);
 #endif

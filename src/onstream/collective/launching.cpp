@@ -13,6 +13,7 @@
 #include "onstream/collective/pass_move.hpp"
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
+#include "onstream/collective/wide.hpp"
 
 namespace onstream::collective {
 
@@ -55,6 +56,26 @@ class Preparing {
       const auto body = two_shot_lines<Rule>();
       constexpr int kUnit = TwoShotLines<Rule>::kUnit;
       out.set(two_shot_kernel(call_.type), body, line_grid(part, kUnit));
+    });
+    return out;
+  }
+
+  Launching wide() {
+    Launching out;
+    if (!has_op(call_.kind)) {
+      TradeWide body;
+      fill_wide(body);
+      const bool there = input_ + body.in_stride * rank_ == output_ + bytes_ * rank_;
+      body.keeps = there ? 0 : 1;
+      out.set(trade_wide_kernel(), body, wide_grid(body.stripes));
+      return out;
+    }
+    with_rule([&]<class Rule>() {
+      ReduceWide<Rule> body;
+      fill_wide(body);
+      body.op = call_.op;
+      body.factor = factor();
+      out.set(reduce_wide_kernel(call_.type), body, wide_grid(body.stripes));
     });
     return out;
   }
@@ -164,6 +185,20 @@ class Preparing {
     if (call_.own != nullptr) body.grain = grain_of(body.grain | static_cast<std::uint64_t>(call_.own->line_data));
   }
 
+  void fill_wide(WideWork& body) const {
+    fill(body, Algorithm::wide);
+    const bool one_vector = call_.kind == OpKind::all_reduce;
+    body.stripes = std::max<std::uint64_t>(1, one_vector ? stripes_of_part(bytes_, size_) : stripes_for(bytes_));
+    body.part = one_vector ? body.stripes * kStripeData : bytes_;
+    body.whole = call_.kind == OpKind::reduce_scatter ? size_ * bytes_ : bytes_;
+    if (call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all) {
+      body.grain = grain_of(body.grain | bytes_);  // what comes from one rank lies behind what comes from another
+    }
+    const std::uint64_t before = one_vector ? (size_ - 1) * body.part : 0;  // the shortest part is the last
+    const std::uint64_t shortest = one_vector ? bytes_ - std::min<std::uint64_t>(bytes_, before) : bytes_;
+    if (body.grain >= 16) body.plain_stripes = shortest / kStripeData;
+  }
+
   template <class Rule>
   ReduceLines<Rule> reduce_lines() const {
     ReduceLines<Rule> body;
@@ -211,11 +246,14 @@ class Preparing {
   // more than has units: its last thread asks whether another collective runs (Session::watches), and nobody else shall
   // wait for the answer.
   Grid line_grid(std::size_t bytes, int unit) const {
+    return grid_for((bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
+  }
+  Grid wide_grid(std::uint64_t stripes) const { return grid_for(stripes * kOctet); }
+  Grid grid_for(std::size_t units) const {
     if (on_host_) return {1, 1};
     const auto threads = static_cast<std::size_t>(fabric_.parameters().collective_line_threads);
     const auto limit = static_cast<std::size_t>(channel_.block_limit());
-    const std::size_t units =
-        std::max<std::size_t>(1, (bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
+    units = std::max<std::size_t>(1, units);
     const std::size_t blocks = std::min(limit, (units + threads - 1) / threads);
     constexpr std::size_t kWarp = 32;
     const std::size_t each = ((units + blocks - 1) / blocks + kWarp - 1) / kWarp * kWarp + kWarp;
@@ -404,6 +442,7 @@ Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>
   switch (algorithm) {
     case Algorithm::lines: return preparing.lines();
     case Algorithm::two_shot: return preparing.two_shot();
+    case Algorithm::wide: return preparing.wide();
     case Algorithm::ring: return preparing.pass(Shape::ring);
     case Algorithm::tree: return preparing.pass(Shape::tree);
     case Algorithm::halving_doubling: return preparing.pass(Shape::halving);

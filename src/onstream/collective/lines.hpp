@@ -216,19 +216,15 @@ struct ReduceLines : LineWork {
                                  Pack<kUnit> (&mine)[kRanks], std::uint64_t begin) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t units = this->units();
-    Pack<kUnit> own{};
     for (std::uint64_t unit = begin; unit < units; unit += step) {
       if (unit != begin) fetch_unit<Group>(mine, unit);
       const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
       if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        if (static_cast<std::uint32_t>(k) == view.rank) own = mine[k];
-      }
     }
     const Line* const slots = session.slot(held.here, 0);
     for (std::uint64_t unit = begin; unit < units; unit += step) {
-      if (step < units) own = load<Group>(unit, view.rank);
+      // Again, while the others' are on their way: mine[rank] would have all of `mine` in memory.
+      const Pack<kUnit> own = load<Group>(unit, view.rank);
       Arriving<kUnit> arriving[kRanks];
       if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
       store(group, unit, this->template sum_of_all<Sum>(op, own, arriving));

@@ -13,7 +13,8 @@ namespace {
 Path path_of(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::lines:
-    case Algorithm::two_shot: return Path::ll;
+    case Algorithm::two_shot:
+    case Algorithm::wide: return Path::ll;
     case Algorithm::direct: return Path::store;
     case Algorithm::copy: return Path::copy;
     default: return Path::stage;

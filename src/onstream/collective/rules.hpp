@@ -277,7 +277,7 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   ONSTREAM_EITHER Pack<kBytes> finish() const { return narrowed(); }
 
   // What a rank's own input is before anybody adds it (premulsum).
-  ONSTREAM_EITHER_CALL static Pack<kBytes> scaled(const Pack<kBytes>& pack, Factor factor) {
+  ONSTREAM_EITHER_CALL static Pack<kBytes> scaled(Pack<kBytes> pack, Factor factor) {
     if constexpr (requires(Element e) { Rule::scaled(e, factor); }) {
       Pack<kBytes> out;
       ONSTREAM_UNROLL

@@ -46,6 +46,17 @@ class Session {
   ONSTREAM_EITHER std::uint64_t distance(int k) const {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.slot_lines;
   }
+  // The same in slots of wide lines, and what flags them: a word, of which nothing is data.
+  ONSTREAM_EITHER Line* wide_slot(std::uint64_t part, std::uint32_t from) const {
+    return reinterpret_cast<Line*>(part + view_.places.wide) + (parity() * view_.size + from) * view_.wide_lines;
+  }
+  ONSTREAM_EITHER std::uint64_t wide_distance(int k) const {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.wide_lines;
+  }
+  ONSTREAM_EITHER std::uint64_t wide_flag() const {
+    const Flag both = flag();
+    return static_cast<std::uint64_t>(both.high) << 32 | both.low;
+  }
   ONSTREAM_EITHER Line* post(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
   }
@@ -109,6 +120,27 @@ class Session {
     failed_ = true;
     give_up_among(*this, status, absent);
     return false;
+  }
+
+  // The same for the eight threads of an octet (group.hpp), each of which says what it misses: all succeed, or all
+  // fail.
+  template <class Missing>
+  ONSTREAM_EITHER bool await_together(const Missing& missing) {
+    if constexpr (kSerial<Group>) {
+      return await_all(missing);
+    } else {
+      std::uint64_t absent = 0;
+      const auto word = [&] { return words_of_all(*this, absent); };
+      const auto ready = [&] {
+        absent = missing();
+        return absent == 0;
+      };
+      const Status status = wait_together(group_, view_.wait, word, ready);
+      if (status == Status::ok) return true;
+      failed_ = true;
+      if (absent != 0) give_up_among(*this, status, absent);
+      return false;
+    }
   }
 
   // All threads: `peer` calls another collective. False, for the caller to return.
@@ -215,11 +247,20 @@ class Session {
     const Group& group = self.group_;
     const std::uint64_t here = self.view_.parts[self.view_.rank];
     if (is_other_call(group.load_line(self.slot(here, peer)), self.flag())) return true;
+    const Line wide = self.view_.wide_lines == 0 ? Line{} : flags_of_wide(group, self.wide_slot(here, peer));
+    if (is_other_call(wide, self.flag())) return true;
     const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
     if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature_ >> 1) return true;
     const auto* started = reinterpret_cast<const std::uint64_t*>(here + self.view_.places.started) + peer;
     const std::uint64_t said = group.load_relaxed(started);
     return said >> 32 == self.mark() >> 32 && said != self.mark();
+  }
+
+  // Those of the first wide line of a slot, as a line has them.
+  ONSTREAM_EITHER static Line flags_of_wide(const Group& group, const Line* slot) {
+    constexpr int kLast = 15;
+    const std::uint64_t both = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(slot) + kLast);
+    return {both << 32, both >> 32 << 32};
   }
 
   // Blames the first of these ranks that calls something else, or the first.
@@ -292,8 +333,11 @@ class Session {
     if (!group.sync_or(last)) return;
     const std::uint64_t part = view.parts[view.rank];
     const std::uint64_t slots = std::uint64_t{view.size} * view.slot_lines;
+    const std::uint64_t wide = std::uint64_t{view.size} * view.wide_lines;
     const std::uint64_t posts = std::uint64_t{view.size} * kPostLines;
     for (std::uint64_t i = group.rank(); i < slots; i += group.size()) group.store_line(self.slot(part, 0) + i, {0, 0});
+    for (std::uint64_t i = group.rank(); i < wide; i += group.size())
+      group.store_line(self.wide_slot(part, 0) + i, {0, 0});
     for (std::uint64_t i = group.rank(); i < posts; i += group.size()) group.store_line(self.post(part, 0) + i, {0, 0});
     if (group.rank() == 0) group.store_relaxed(&view.state->cleaned, 0);
   }

@@ -6,8 +6,9 @@
 // blocks too), so that no block waits for another.
 //
 // Each rank's part of the symmetric memory holds, for every rank that writes there and twice (used by turns, by the
-// parity of the epoch): a slot of flagged lines (plan/line.hpp), and a post, which says where that rank's buffers are;
-// and once: words that tell how far that rank is, and a stage for data of buffers that peers cannot address.
+// parity of the epoch): a slot of flagged lines (plan/line.hpp), one of wide lines (wide.hpp), whose flags nothing but
+// flags ever lies on, and a post, which says where that rank's buffers are; and once: words that tell how far that rank
+// is, and a stage for data of buffers that peers cannot address.
 //
 // Who may write a slot in epoch e? Its reader must be through with e - 2, so it must have started e - 1. If everybody
 // heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, and
@@ -39,6 +40,9 @@ constexpr std::uint64_t kHistory = std::uint64_t{1} << 48;
 constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 19;
 static_assert(kCleanEvery << kFlagCallBits < std::uint64_t{1} << 32, "what is cleared is older than a flag's return");
 
+constexpr std::uint64_t kStripeData = 240;  // what two wide lines carry
+constexpr std::uint64_t kStripeLines = 16;  // and the lines of 16 bytes that are as long
+
 // The lines of a post, see meeting.hpp.
 enum class PostLine : int { input, output, factor, call };
 
@@ -62,22 +66,31 @@ struct State {
   std::uint64_t cleaned = 0;         // blocks that have come to the clearing
 };
 
+// Of wide lines: in a slot of so many lines of 16 bytes; for so much data; and for one rank's part of a vector.
+ONSTREAM_BOTH std::uint64_t stripes_in(std::uint64_t lines) { return lines / kStripeLines; }
+ONSTREAM_BOTH std::uint64_t stripes_for(std::uint64_t bytes) { return (bytes + kStripeData - 1) / kStripeData; }
+ONSTREAM_BOTH std::uint64_t stripes_of_part(std::uint64_t bytes, std::uint64_t ranks) {
+  return (stripes_for(bytes) + ranks - 1) / ranks;
+}
+
 // Where things lie in a rank's part, in bytes. Slots come first.
 struct Places {
   std::uint64_t posts = 0;
   std::uint64_t words = 0;    // of Session::meet: one a block and rank
   std::uint64_t started = 0;  // one a rank: the epoch and 32 bits of the signature
+  std::uint64_t wide = 0;     // slots of wide lines
   std::uint64_t stage = 0;
   std::uint64_t bytes = 0;  // of all
 };
 
-inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t stage_bytes) {
+inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t wide_lines, std::uint64_t stage_bytes) {
   const auto ranks = static_cast<std::uint64_t>(size);
   Places places;
   places.posts = 2 * ranks * slot_lines * sizeof(Line);
   places.words = places.posts + 2 * ranks * kPostLines * sizeof(Line);
   places.started = places.words + kMostBlocks * ranks * sizeof(std::uint64_t);
-  places.stage = (places.started + ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
+  places.wide = (places.started + ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
+  places.stage = places.wide + 2 * ranks * wide_lines * sizeof(Line);
   places.bytes = places.stage + stage_bytes;
   return places;
 }
@@ -89,6 +102,7 @@ struct View {
   std::uint32_t rank = 0;                // in the team
   std::uint32_t size = 1;
   std::uint32_t slot_lines = 0;  // of one slot
+  std::uint32_t wide_lines = 0;  // of one slot of wide lines, in lines of 16 bytes: whole stripes (wide.hpp)
   std::uint32_t channel = 0;
   std::uint64_t stage_bytes = 0;
   Places places;

@@ -103,6 +103,24 @@ ONSTREAM_EITHER Status wait_on(const Group& group, const WaitView& view, const W
   }
 }
 
+// The same for the eight threads of an octet (Group::all_of_octet), each of which says whether it is ready: all succeed
+// when all are, or all give up when one does. All of them come here together.
+template <class Group, class Word, class Ready>
+ONSTREAM_EITHER Status wait_together(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
+  constexpr std::uint32_t kAbortEvery = 1024;
+  Patience patience;
+  bool slept = false;
+  for (std::uint32_t round = 0;; ++round) {
+    if (group.all_of_octet(ready())) return Status::ok;
+    if (slept || round % kAbortEvery == kAbortEvery - 1) [[unlikely]] {
+      patience = look_up(group, view, word(), patience.start_ns, slept);
+      const bool all_go_on = group.all_of_octet(patience.status == Status::ok);
+      if (!all_go_on) return patience.status != Status::ok ? patience.status : Status::timeout;
+    }
+    slept = group.pause(round, view.spins);
+  }
+}
+
 // Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.
 // For what the peer does whose abort word the view has.
 template <class Group, class Ready>

@@ -118,10 +118,12 @@ class Fabric::Implementation {
 
   // Nobody goes on before all listen.
   void meet() {
-    const std::string mine = device_->identity();
+    constexpr char kWhole = 'w';
+    const std::string mine = concat(device_->whole_lines() ? kWhole : ' ', device_->identity());
     const auto all = mesh_.all_gather("the start of the world", mine, Deadline(parameters_.bootstrap_timeout_s));
     const auto sharers = static_cast<int>(std::count(all.begin(), all.end(), mine));
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
+    whole_lines_ = std::ranges::all_of(all, [](const std::string& one) { return one.starts_with(kWhole); });
   }
 
   // The watch's thread uses the mesh, and the mesh's thread runs this object's handlers: they end first. What a graph
@@ -415,6 +417,7 @@ class Fabric::Implementation {
   std::shared_ptr<Watch> watch_;
   std::shared_ptr<std::atomic<std::size_t>> device_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   int block_limit_ = 1;
+  bool whole_lines_ = false;
 
  private:
   unsigned ticks_ = 0;      // the mesh's thread's own
@@ -504,6 +507,7 @@ std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
 void Fabric::name_plan(std::uint64_t number, const std::string& name) { implementation_->name_plan(number, name); }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }
+bool Fabric::whole_lines() const { return implementation_->whole_lines_; }
 std::size_t Fabric::device_bytes() const { return *implementation_->device_bytes_; }
 
 }  // namespace onstream

@@ -143,6 +143,8 @@ class Fabric {
   // Thread blocks that one kernel of this rank may use: blocks that wait must not keep out those they wait for, so the
   // ranks that share a GPU share its blocks, and each keeps half of its own for the kernel placed next.
   int block_limit() const;
+  // Whether octets of all ranks' kernels load and store whole lines (Device::whole_lines).
+  bool whole_lines() const;
 
   // Device memory the library itself holds for this world.
   std::size_t device_bytes() const;

@@ -164,7 +164,10 @@ void Gpu::try_host_memory() {
       ": pinned memory is registered, and letting go of it waits for kernels: ", why_not);
 }
 
+// Native atomics are what NVLink has and PCIe does not.
 void Gpu::find_peers() {
+  constexpr int kWholeFrom = 90;  // seen there (tests/native/wide_lines.cpp)
+  whole_lines_ = capability_ >= kWholeFrom;
   int count = 0;
   check(cudaGetDeviceCount(&count), "counting GPUs");
   reached_by_ = {ordinal_};
@@ -176,7 +179,13 @@ void Gpu::find_peers() {
     if (other == ordinal_) continue;
     check(cudaDeviceCanAccessPeer(&there, ordinal_, other), "asking whether GPU ", ordinal_, " reaches GPU ", other);
     check(cudaDeviceCanAccessPeer(&back, other, ordinal_), "asking whether GPU ", other, " reaches GPU ", ordinal_);
-    if (there != 0) may_reach_.push_back(other);
+    if (there != 0) {
+      may_reach_.push_back(other);
+      int atomics = 0;
+      check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, ordinal_, other),
+            "asking how GPU ", ordinal_, " reaches GPU ", other);
+      whole_lines_ = whole_lines_ && atomics != 0;
+    }
     if (back != 0) reached_by_.push_back(other);
   }
 }

@@ -31,6 +31,7 @@ class Gpu {
   const std::string& uuid() const { return uuid_; }
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  // 90 for compute capability 9.0
+  bool whole_lines() const { return whole_lines_; }
   std::uint64_t memory_bytes() const { return memory_bytes_; }
   // Registered host memory has one address for host and kernels.
   bool one_host_address() const { return one_host_address_; }
@@ -84,6 +85,7 @@ class Gpu {
   std::string uuid_;  // 16 bytes as hexadecimal digits
   int multiprocessors_ = 0;
   int capability_ = 0;
+  bool whole_lines_ = false;
   std::uint64_t memory_bytes_ = 0;
   bool one_host_address_ = false;
   bool exports_by_fd_ = false;

@@ -123,6 +123,13 @@ class CudaGroup {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(line), "l"(value.low), "l"(value.high) : "memory");
   }
 
+  // A warp's access of 16 bytes a thread goes by octets, each of which is one packet where it is 128 bytes in a row.
+  ONSTREAM_BODY static Line load_octet(const Line* lines) { return load_line(lines + threadIdx.x % 8); }
+  ONSTREAM_BODY static void store_octet(Line* lines, Line mine) { store_line(lines + threadIdx.x % 8, mine); }
+  ONSTREAM_BODY static bool all_of_octet(bool mine) {
+    return __all_sync(0xffu << (threadIdx.x & 24u), mine ? 1 : 0) != 0;
+  }
+
   // One access of 128 bits, not two of 64.
   ONSTREAM_BODY static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
     const bool first = reinterpret_cast<std::uintptr_t>(word) % sizeof(Line) == 0;

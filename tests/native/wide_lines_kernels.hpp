@@ -1,0 +1,69 @@
+// The kernels of wide_lines.cpp. Thread i of the grid has 16 bytes of wide line i / 8.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "onstream/device/group.hpp"
+#include "onstream/device/kernel.hpp"
+
+namespace onstream::test {
+
+// Stores 1, 2, ... up to `rounds` into all words of the lines, one after the other.
+struct WriteOctets {
+  Line* lines;
+  std::uint64_t rounds;
+  std::uint32_t by_halves;  // not 0: half of an octet waits before it stores, so that lines do come in two
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    const int thread = group.block() * group.size() + group.rank();
+    Line* const octet = lines + thread / 8 * 8;
+    for (std::uint64_t round = 1; round <= rounds; ++round) {
+      if (by_halves != 0) {
+        if (thread % 8 < 4) (void)group.pause(1u << 20, 0);
+        group.store_line(octet + thread % 8, {round, round});
+      } else {
+        group.store_octet(octet, {round, round});
+      }
+    }
+  }
+};
+
+// Loads them until the last round is there, or `limit_ns` have passed.
+struct ReadOctets {
+  const Line* lines;
+  std::uint64_t rounds;
+  std::uint64_t limit_ns;
+  std::uint64_t* torn;     // loads that found different words in a line
+  std::uint64_t* changes;  // loads that found another round than the load before
+
+  struct Seen {
+    std::uint64_t words[kMaxThreads];
+  };
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    const int thread = group.block() * group.size() + group.rank();
+    Seen& seen = group.template shared<Seen>();
+    const std::uint64_t start = group.now_ns();
+    std::uint64_t last = 0;
+    bool goes_on = true;
+    while (goes_on) {
+      const Line mine = group.load_octet(lines + thread / 8 * 8);
+      seen.words[group.rank()] = mine.low;
+      group.sync();
+      if (mine.low != mine.high || mine.low != seen.words[group.rank() / 8 * 8 + 7]) group.add(torn, 1);
+      if (mine.low != last) group.add(changes, 1);
+      last = mine.low;
+      goes_on = group.sync_or(last != rounds && group.now_ns() - start < limit_ns);
+    }
+  }
+};
+
+#ifdef ONSTREAM_WITH_CUDA
+const void* write_octets_entry();  // wide_lines_kernels.cu
+const void* read_octets_entry();
+#endif
+
+}  // namespace onstream::test
