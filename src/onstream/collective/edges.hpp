@@ -241,9 +241,10 @@ struct MoveEdges {
     }
   }
 
-  // All threads of block 0, in rounds: a chunk into the stage of each destination, and one out of this rank's own.
+  // All threads of block 0, in rounds: a chunk into the stage of each destination, and one out of this rank's own. The
+  // last that the session is asked for but its end, so it works on a copy.
   template <class Group>
-  ONSTREAM_CALL void move_staged(const Group& group, Session<Group>& session) const {
+  ONSTREAM_CALL void move_staged(const Group& group, Session<Group> session) const {
     const std::uint64_t chunk = view.stage_bytes / half / 256 * 256;
     bool more = true;
     for (std::uint64_t round = 0; more; ++round) {

@@ -119,11 +119,12 @@ struct Brief {
     for (int k = 0; k < kRowsEach; ++k) {
       if (k >= held.pack_count) continue;
       const Row& row = held.packs[k];
+      const std::uint32_t task = row.task;
       const std::uint64_t start_ns = row.times != 0 ? group.now_ns() : 0;
       if (row.started != nullptr) {
         const auto started = [&] { return reached(group.load_acquire(row.started), epoch - 1); };
-        const Status status = wait_on(group, wait, [&] { return word_of(group, row); }, started);
-        if (status != Status::ok) return gave_up(group, row, epoch, status);
+        const Status status = wait_on(group, wait, [&] { return word_of(group, task); }, started);
+        if (status != Status::ok) return gave_up(group, task, epoch, status);
       }
       group.store_line(slot_of(row, epoch), flag_line(data[k], flag_of(epoch)));
       if (row.times != 0) group.add(&ops[row.times - 1].move_ns, group.now_ns() - start_ns);
@@ -153,14 +154,14 @@ struct Brief {
       std::uint64_t bits = 0;
       ONSTREAM_UNROLL
       for (int k = 0; k < kRowsEach; ++k) {
-        if (k < held.unpack_count && !has_flag(lines[k], flag)) bits |= word_of(group, held.unpacks[k]);
+        if (k < held.unpack_count && !has_flag(lines[k], flag)) bits |= word_of(group, held.unpacks[k].task);
       }
       return bits;
     };
     const Status status = wait_on(group, wait, word, arrived);
     if (status != Status::ok) {
       const bool first = held.unpack_count == 1 || !has_flag(lines[0], flag);
-      return gave_up(group, held.unpacks[first ? 0 : kRowsEach - 1], epoch, status);
+      return gave_up(group, first ? held.unpacks[0].task : held.unpacks[kRowsEach - 1].task, epoch, status);
     }
     ONSTREAM_UNROLL
     for (int k = 0; k < kRowsEach; ++k) {
@@ -174,14 +175,14 @@ struct Brief {
   }
 
   template <class Group>
-  ONSTREAM_BODY std::uint64_t word_of(const Group& group, const Row& row) const {
-    return word_of_peer(group, wait, tasks[row.task].peer);
+  ONSTREAM_BODY std::uint64_t word_of(const Group& group, std::uint32_t task) const {
+    return word_of_peer(group, wait, tasks[task].peer);
   }
 
-  // False.
+  // False. Rows are only asked for by numbers that the compiler knows: else all of them lie in memory.
   template <class Group>
-  ONSTREAM_BODY bool gave_up(const Group& group, const Row& row, std::uint64_t epoch, Status status) const {
-    report_wait(group, state, ops, tasks[row.task], number, wait, status, epoch);
+  ONSTREAM_BODY bool gave_up(const Group& group, std::uint32_t task, std::uint64_t epoch, Status status) const {
+    report_wait(group, state, ops, tasks[task], number, wait, status, epoch);
     return false;
   }
 
