@@ -5,6 +5,7 @@
 #include "call.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/channel.hpp"
 #include "onstream/plan/line.hpp"
 
 namespace onstream::nccl {
@@ -72,9 +73,7 @@ double predicted_us(std::span<const Call> ops) {
     const Inside inside(*op.comm);
     const World& world = *op.comm->world;
     const auto ranks = static_cast<std::size_t>(world.size());
-    // Of a slot's bytes, twice a rank, half are flags (collective/channel.cpp).
-    const auto slot = static_cast<std::size_t>(world.fabric()->parameters().collective_bytes) / (4 * ranks);
-    const collective::Machine machine{world.device().kind(), world.rank(), world.size(), slot};
+    const collective::Machine machine = collective::machine_of(*world.fabric(), world.rank(), ranks);
     const CollectiveCall call = collective_of(op);
     total_us += collective::choose(call, machine).cost_us(call, machine);
   }

@@ -201,6 +201,54 @@ CASE(two_shot_is_right_up_to_the_size_of_its_slots) {
   });
 }
 
+CASE(wide_is_right_up_to_the_size_of_its_slots_and_refuses_more) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = in_pairs(device);
+    parameters.collective_wide_bytes = 100'000;
+    run_ranks(4, parameters, [](World& world) {
+      const OwnStream stream(world);
+      const std::size_t slot = collective::Channel::wide_bytes(*world.fabric(), 4);
+      CHECK(slot > 10'000 && slot < 12'500);
+      const std::size_t most = slot / 2 / 240 * 240 * 4;  // of an all_reduce: a half of every rank's slot for each shot
+      for (const std::size_t bytes : {most - 1, most}) {
+        for (int i = 0; i < 3; ++i) {  // into both halves of every slot, and those of the next rank behind them
+          check_reduction(world, {OpKind::all_reduce, ElementType::int8, ReduceOp::sum, bytes, Algorithm::wide},
+                          &stream);
+        }
+      }
+      check_reduction(world, {OpKind::reduce_scatter, ElementType::uint8, ReduceOp::sum, slot, Algorithm::wide},
+                      &stream);
+      for (const OpKind kind : {OpKind::all_gather, OpKind::all_to_all}) {
+        for (const std::size_t bytes : {slot - 1, slot}) {
+          check_move(world, kind, bytes, Algorithm::wide, Where::reachable, &stream);
+        }
+      }
+      TestBuffer buffer(world, 4 * slot + 4);
+      CollectiveCall call = all_reduce({buffer.data(), buffer.data(), most + 1, ElementType::int8});
+      call.algorithm = Algorithm::wide;
+      CHECK_THROWS(world.collective().run(call), "do not fit");
+      call = collective::all_gather({buffer.data(), buffer.data(), slot + 1, ElementType::int8});
+      call.algorithm = Algorithm::wide;
+      CHECK_THROWS(world.collective().run(call), "do not fit");
+    });
+  }
+}
+
+CASE(without_slots_for_wide_lines_there_are_none) {
+  for (const std::int64_t bytes : {0, 1000}) {
+    Parameters parameters = in_pairs("host");
+    parameters.collective_wide_bytes = bytes;
+    run_ranks(3, parameters, [](World& world) {
+      TestBuffer buffer(world, 4000);
+      CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 1000, ElementType::int32});
+      CHECK(world.collective().explain(call).find("wide: there are no wide lines for 3 ranks") != std::string::npos);
+      world.collective().run(call);
+      call.algorithm = Algorithm::wide;
+      CHECK_THROWS(world.collective().run(call), "algorithm wide cannot: there are no wide lines for 3 ranks");
+    });
+  }
+}
+
 // Sums of floats whose order matters: `each` algorithm after the other, the same bits every time and on every rank.
 void check_bits(std::span<const Algorithm> each) {
   on_all_devices_in_pairs(4, [&](World& world) {
@@ -337,11 +385,13 @@ void on_many_ranks(const std::function<void(World&)>& body) {
 
 CASE(many_ranks_agree) {
   on_many_ranks([](World& world) {
-    for (const Algorithm algorithm : {Algorithm::lines, Algorithm::two_shot, Algorithm::direct, Algorithm::copy}) {
+    for (const Algorithm algorithm :
+         {Algorithm::lines, Algorithm::two_shot, Algorithm::wide, Algorithm::direct, Algorithm::copy}) {
       check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 100, algorithm}, nullptr);
     }
     check_move(world, OpKind::all_to_all, 64, Algorithm::lines, Where::reachable, nullptr);
     check_move(world, OpKind::all_to_all, 64, Algorithm::direct, Where::plain, nullptr);
+    check_move(world, OpKind::all_to_all, 300, Algorithm::wide, Where::reachable, nullptr);
     check_move(world, OpKind::all_gather, 64, Algorithm::copy, Where::reachable, nullptr);
   });
 }

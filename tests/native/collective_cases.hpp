@@ -100,14 +100,8 @@ inline bool streams_may_wait(World& world) {
 
 inline bool can(World& world, const CollectiveCall& call) {
   if (call.algorithm == Algorithm::copy && !streams_may_wait(world)) return false;
-  const std::size_t slots = (4 << 20) / (4 * static_cast<std::size_t>(world.size()));
-  const std::size_t wide = collective::Channel::wide_bytes(*world.fabric(), static_cast<std::size_t>(world.size()));
-  const collective::Machine machine{world.device().kind(),
-                                    world.rank(),
-                                    world.size(),
-                                    slots,
-                                    wide,
-                                    static_cast<int>(world.fabric()->parameters().collective_group)};
+  const collective::Machine machine =
+      collective::machine_of(*world.fabric(), world.rank(), static_cast<std::size_t>(world.size()));
   for (const collective::AlgorithmRow& row : collective::algorithms()) {
     if (row.algorithm == call.algorithm) return why_not(row, call, machine).empty();
   }

@@ -89,7 +89,7 @@ constexpr Algorithm kByKernels[] = {Algorithm::lines,           Algorithm::two_s
                                     Algorithm::halving_doubling};
 
 // Fewer threads than a post has lines, more than all posts have, one alone, and a number that divides nothing.
-constexpr Grid kShapes[] = {{2, 3}, {1, 16}, {3, 1}, {2, 7}};
+constexpr Grid kShapes[] = {{2, 3}, {1, 24}, {3, 1}, {2, 13}};
 
 using Body = std::function<void(World&, const Crowd&)>;
 
@@ -108,7 +108,7 @@ void run(World&, const CollectiveCall& call, const Crowd* crowd) { crowd->run(ca
 }  // namespace
 
 CASE(reductions_are_right_by_blocks_of_several_threads) {
-  for (const int size : all_or_few<std::vector<int>>({2, 3, 5}, {3})) {
+  for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {3, 4})) {
     with_crowds(size, quick("host"), [](World& world, const Crowd& crowd) {
       for (const OpKind kind : kReductions) {
         for (const Algorithm algorithm : kByKernels) {
@@ -124,7 +124,7 @@ CASE(reductions_are_right_by_blocks_of_several_threads) {
 }
 
 CASE(moves_are_right_by_blocks_of_several_threads) {
-  for (const int size : all_or_few<std::vector<int>>({2, 3, 5}, {3})) {
+  for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {3, 4})) {
     with_crowds(size, quick("host"), [](World& world, const Crowd& crowd) {
       for (const OpKind kind : kMoves) {
         for (const Algorithm algorithm : kByKernels) {

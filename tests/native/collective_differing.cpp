@@ -75,6 +75,14 @@ const Pair kPairs[] = {
     {"kind, of some to some", kSum, [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 0)); }},
     {"algorithm", kSum, [](const Vector& v) { return by(Algorithm::two_shot, all_reduce(v)); }},
     {"lines and direct", kSum, [](const Vector& v) { return by(Algorithm::direct, all_reduce(v)); }},
+    {"wide lines", kSum, [](const Vector& v) { return by(Algorithm::wide, all_reduce(v)); }},
+    {"wide lines and direct", [](const Vector& v) { return by(Algorithm::wide, all_reduce(v)); },
+     [](const Vector& v) { return by(Algorithm::direct, all_reduce(v)); }},
+    {"count in wide lines", [](const Vector& v) { return by(Algorithm::wide, all_reduce(v)); },
+     [](Vector v) {
+       v.count = 20;
+       return by(Algorithm::wide, all_reduce(v));
+     }},
     {"root of a broadcast", [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 0)); },
      [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 1)); }},
     {"root of a reduce", [](const Vector& v) { return by(Algorithm::lines, reduce(v, ReduceOp::sum, 0)); },

@@ -74,7 +74,7 @@ class CrowdGroup : public HostGroup {
   bool sync_or(bool mine) const { return together_->all.sync_or(rank_, mine); }
 
   bool all_of_octet(bool mine) const { return !octet().sync_or(lane(), !mine); }
-  // As if in one access: the last line of the 128 bytes is the last to be stored, and the first to be loaded.
+  // As if in one access: the last word of the 128 bytes is the last to be stored, and the first to be loaded.
   void store_octet(Line* lines, Line mine) const {
     if (lane() != kLast) store_line(lines + lane(), mine);
     octet().sync();
@@ -82,7 +82,10 @@ class CrowdGroup : public HostGroup {
   }
   Line load_octet(const Line* lines) const {
     Line mine{};
-    if (lane() == kLast) mine = load_line(lines + lane());
+    if (lane() == kLast) {  // its last word first
+      mine.high = load_acquire(&lines[kLast].high);
+      mine.low = load_relaxed(&lines[kLast].low);
+    }
     octet().sync();
     if (lane() != kLast) mine = load_line(lines + lane());
     return mine;

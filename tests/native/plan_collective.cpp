@@ -92,9 +92,7 @@ CASE(a_launch_exchanges_and_then_reduces_eager_and_replayed) {
 }
 
 CASE(every_algorithm_runs_in_a_plan) {
-  for (const Algorithm algorithm :
-       {Algorithm::lines, Algorithm::two_shot, Algorithm::direct, Algorithm::copy, Algorithm::ring, Algorithm::tree,
-        Algorithm::halving_doubling, Algorithm::hierarchical}) {
+  for (const Algorithm algorithm : kEach) {
     on_all_devices_in_pairs(3, [&](World& world) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{5000}}) {
         const std::size_t bytes = count * sizeof(double);

@@ -3,6 +3,7 @@
 // rounds into lines of another rank, a kernel there looks; on one GPU, and over the link where there are two.
 #include "wide_lines_kernels.hpp"
 
+#include <atomic>
 #include <cstring>
 
 #include "check.hpp"
@@ -35,16 +36,18 @@ Found look(World& world, std::uint64_t rounds, bool by_halves) {
   TestBuffer counts(world, 2 * sizeof(std::uint64_t));
   counts.write(std::vector<unsigned char>(counts.bytes()));
   const OwnStream stream(world);
+  const Kernel writes{"write_octets", nullptr, write_octets_entry()};
+  const Kernel reads{"read_octets", nullptr, read_octets_entry()};
+  for (const Kernel* kernel : {&writes, &reads})
+    world.device().load(*kernel);  // a kernel that waits may hold up loading
   world.fabric()->barrier("the start of a look");
   if (world.rank() == 0) {
-    const Kernel kernel{"write_octets", nullptr, write_octets_entry()};
     const WriteOctets body{reinterpret_cast<Line*>(lines->peer(1)), rounds, by_halves ? 1u : 0u};
-    launch(world.device(), kernel, body, kGrid, stream);
+    launch(world.device(), writes, body, kGrid, stream);
   } else {
-    const Kernel kernel{"read_octets", nullptr, read_octets_entry()};
     auto* const words = reinterpret_cast<std::uint64_t*>(counts.data());
     const ReadOctets body{reinterpret_cast<const Line*>(lines->local()), rounds, kLimitNs, words, words + 1};
-    launch(world.device(), kernel, body, kGrid, stream);
+    launch(world.device(), reads, body, kGrid, stream);
   }
   world.synchronize(stream);
   Found found;
@@ -55,15 +58,18 @@ Found look(World& world, std::uint64_t rounds, bool by_halves) {
 }
 
 void check_lines(const std::string& device) {
-  run_ranks(2, quick(device), [](World& world) {
-    if (!world.fabric()->whole_lines()) return;
+  std::atomic<bool> promised = true;
+  run_ranks(2, quick(device), [&](World& world) {
+    promised = world.fabric()->whole_lines();
+    if (!promised) return;
     const Found whole = look(world, 200'000, false);
-    const Found halves = look(world, 2'000, true);
+    const Found halves = look(world, 20'000, true);
     if (world.rank() == 0) return;
     CHECK(whole.torn == 0);
     CHECK(whole.changes > 10'000);
     CHECK(halves.torn > 0);  // the look can see it
   });
+  if (!promised) SKIP("these GPUs promise no whole lines");
 }
 
 int gpus() { return static_cast<int>(list_devices().size()) - 1; }

@@ -13,7 +13,7 @@ namespace onstream::test {
 struct WriteOctets {
   Line* lines;
   std::uint64_t rounds;
-  std::uint32_t by_halves;  // not 0: half of an octet waits before it stores, so that lines do come in two
+  std::uint32_t by_halves;  // not 0: one half of an octet stores before the other, so that lines do come in two
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -21,8 +21,9 @@ struct WriteOctets {
     Line* const octet = lines + thread / 8 * 8;
     for (std::uint64_t round = 1; round <= rounds; ++round) {
       if (by_halves != 0) {
-        if (thread % 8 < 4) (void)group.pause(1u << 20, 0);
-        group.store_line(octet + thread % 8, {round, round});
+        if (thread % 8 >= 4) group.store_line(octet + thread % 8, {round, round});
+        (void)group.pause(1u << 20, 0);
+        if (thread % 8 < 4) group.store_line(octet + thread % 8, {round, round});
       } else {
         group.store_octet(octet, {round, round});
       }

@@ -79,8 +79,9 @@ std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
   if (call.kind != OpKind::all_reduce && !deals)
     return "it is for all_reduce, reduce_scatter, all_gather and all_to_all";
   if (machine.wide_bytes == 0) {
-    return "there are no wide lines here: GPUs of compute capability 9.0 or more have them, joined by NVLink alone "
-           "(and collective_wide_bytes not too small)";
+    return concat("there are no wide lines for ", machine.size,
+                  " ranks here: collective_wide_bytes is too small, or not ",
+                  "all are GPUs of compute capability 9.0 or more that see each other and are joined by NVLink");
   }
   const std::size_t bytes = call.count * size_of(call.type);
   const std::size_t room = deals ? machine.wide_bytes : machine.wide_bytes / 2;
@@ -186,7 +187,8 @@ std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine
     const bool within = stage.among == Among::group;
     const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
     const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
-    const Machine part{machine.device, within ? groups.index : groups.group, size, slots};
+    const std::size_t wide = machine.wide_bytes * static_cast<std::size_t>(machine.size / size);
+    const Machine part{machine.device, within ? groups.index : groups.group, size, slots, wide};
     out.push_back({stage.among, stage.call, part, &choose(stage.call, part)});
   }
   return out;

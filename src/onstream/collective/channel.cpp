@@ -33,6 +33,16 @@ std::uint64_t stage_bytes_of(const Parameters& parameters, std::size_t ranks) {
 
 }  // namespace
 
+Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
+  const Parameters& parameters = fabric.parameters();
+  return {fabric.device()->kind(),
+          rank,
+          static_cast<int>(ranks),
+          Channel::slot_bytes(parameters, ranks),
+          Channel::wide_bytes(fabric, ranks),
+          static_cast<int>(parameters.collective_group)};
+}
+
 Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     : ground_(let_go_later(std::make_unique<Ground>())) {
   const Parameters& parameters = fabric.parameters();

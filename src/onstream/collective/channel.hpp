@@ -10,6 +10,7 @@
 #include <mutex>
 #include <vector>
 
+#include "onstream/collective/algorithm.hpp"
 #include "onstream/collective/copies.hpp"
 #include "onstream/collective/runner.hpp"
 #include "onstream/collective/view.hpp"
@@ -19,6 +20,9 @@
 namespace onstream::collective {
 
 class Hierarchy;
+
+// What algorithms are chosen by, on rank `rank` of so many that have a channel.
+Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks);
 
 class Channel {
  public:

@@ -96,15 +96,7 @@ class Collective::Implementation {
  private:
   friend class Collective::Planned;
 
-  collective::Machine machine() const {
-    const Parameters& parameters = fabric_->parameters();
-    return {device_->kind(),
-            rank_,
-            size(),
-            collective::Channel::slot_bytes(parameters, ranks_.size()),
-            collective::Channel::wide_bytes(*fabric_, ranks_.size()),
-            static_cast<int>(parameters.collective_group)};
-  }
+  collective::Machine machine() const { return collective::machine_of(*fabric_, rank_, ranks_.size()); }
 
   // --- arguments ---
 

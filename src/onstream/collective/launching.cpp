@@ -194,9 +194,6 @@ class Preparing {
     if (call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all) {
       body.grain = grain_of(body.grain | bytes_);  // what comes from one rank lies behind what comes from another
     }
-    const std::uint64_t before = one_vector ? (size_ - 1) * body.part : 0;  // the shortest part is the last
-    const std::uint64_t shortest = one_vector ? bytes_ - std::min<std::uint64_t>(bytes_, before) : bytes_;
-    if (body.grain >= 16) body.plain_stripes = shortest / kStripeData;
   }
 
   template <class Rule>

@@ -109,19 +109,8 @@ class Session {
   // The same for several at once; missing() says which ranks' doing is missing, as a set.
   template <class Missing>
   ONSTREAM_EITHER bool await_all(const Missing& missing) {
-    std::uint64_t absent = 0;
-    const auto word = [&] { return words_of_all(*this, absent); };
-    const auto ready = [&] {
-      absent = missing();
-      return absent == 0;
-    };
-    const Status status = wait_on(group_, view_.wait, word, ready);
-    if (status == Status::ok) return true;
-    failed_ = true;
-    give_up_among(*this, status, absent);
-    return false;
+    return await_as(Alone{}, missing);
   }
-
   // The same for the eight threads of an octet (group.hpp), each of which says what it misses: all succeed, or all
   // fail.
   template <class Missing>
@@ -129,17 +118,7 @@ class Session {
     if constexpr (kSerial<Group>) {
       return await_all(missing);
     } else {
-      std::uint64_t absent = 0;
-      const auto word = [&] { return words_of_all(*this, absent); };
-      const auto ready = [&] {
-        absent = missing();
-        return absent == 0;
-      };
-      const Status status = wait_together(group_, view_.wait, word, ready);
-      if (status == Status::ok) return true;
-      failed_ = true;
-      if (absent != 0) give_up_among(*this, status, absent);
-      return false;
+      return await_as(Octet<Group>{group_}, missing);
     }
   }
 
@@ -196,6 +175,21 @@ class Session {
  private:
   // The thread that looks whether another collective of the channel runs.
   ONSTREAM_EITHER bool watches() const { return group_.block() == 0 && group_.rank() == group_.size() - 1; }
+
+  template <class Who, class Missing>
+  ONSTREAM_EITHER bool await_as(const Who& who, const Missing& missing) {
+    std::uint64_t absent = 0;
+    const auto word = [&] { return words_of_all(*this, absent); };
+    const auto ready = [&] {
+      absent = missing();
+      return absent == 0;
+    };
+    const Status status = wait_as(who, group_, view_.wait, word, ready);
+    if (status == Status::ok) return true;
+    failed_ = true;
+    if (absent != 0) give_up_among(*this, status, absent);  // else another of the octet says it
+    return false;
+  }
 
   ONSTREAM_EITHER std::uint64_t* words_of(std::uint32_t rank) const {
     return reinterpret_cast<std::uint64_t*>(view_.parts[rank] + view_.places.words) + group_.block() * view_.size;

@@ -116,17 +116,16 @@ struct ArrivingSlice<HostGroup> {
 
 // `bytes` is what all_reduce reduces, or what one rank has for one other.
 struct WideWork : LineWork {
-  std::uint64_t stripes = 0;        // of one rank's part
-  std::uint64_t plain_stripes = 0;  // those that are whole in every part, if all addresses are multiples of 16
-  std::uint64_t part = 0;           // bytes from a rank's part to the next one's, in the input
-  std::uint64_t whole = 0;          // bytes of all parts; the last ones may be short, or nothing
+  std::uint64_t stripes = 0;  // of one rank's part
+  std::uint64_t part = 0;     // bytes from a rank's part to the next one's, in the input
+  std::uint64_t whole = 0;    // bytes of all parts; the last ones may be short, or nothing
 
  protected:
   // A stripe of the part that begins at `begin` of some data, of which this thread has a slice.
   template <class Group>
   ONSTREAM_BODY Slice<Group> load_slice(const Group& group, const std::byte* data, std::uint64_t begin,
                                         std::uint64_t stripe) const {
-    if (kSerial<Group> || stripe >= plain_stripes) return load_ragged(group, data, begin, stripe);
+    if (kSerial<Group> || !is_plain(begin, stripe)) return load_ragged(group, data, begin, stripe);
     const std::byte* const from = data + stripe * kStripeData;
     Slice<Group> slice{};
     ONSTREAM_UNROLL
@@ -140,7 +139,7 @@ struct WideWork : LineWork {
   template <class Group>
   ONSTREAM_BODY void store_slice(const Group& group, std::byte* data, std::uint64_t begin, std::uint64_t stripe,
                                  const Slice<Group>& slice) const {
-    if (kSerial<Group> || stripe >= plain_stripes) return store_ragged(group, data, begin, stripe, slice);
+    if (kSerial<Group> || !is_plain(begin, stripe)) return store_ragged(group, data, begin, stripe, slice);
     std::byte* const to = data + stripe * kStripeData;
     ONSTREAM_UNROLL
     for (int i = 0; i < Slice<Group>::kPacks; ++i) {
@@ -192,6 +191,11 @@ struct WideWork : LineWork {
     return session.await_together(missing);
   }
 
+  // Whether a stripe is whole, and its packs at multiples of 16.
+  ONSTREAM_BODY bool is_plain(std::uint64_t begin, std::uint64_t stripe) const {
+    const std::uint64_t end = (stripe + 1) * kStripeData;
+    return grain == 16 && end <= part && begin + end <= whole;
+  }
   // Of a part that begins at `begin`, the bytes from `place` on.
   ONSTREAM_BODY std::uint64_t left_of(std::uint64_t begin, std::uint64_t place) const {
     const std::uint64_t rest = whole > begin ? whole - begin : 0;
@@ -232,12 +236,11 @@ struct WideWork : LineWork {
     bool good = session.may_write_to(below(view.size) & ~only(view.rank));
     if constexpr (!kSerial<Group>) good = group.all_of_octet(good);  // a failed turn some may have seen, and some not
     if (good) {
-      if (view.size == 2) {
-        trade.template operator()<2, true>(session);
-      } else if (view.size == 4) {
-        trade.template operator()<4, true>(session);
+      constexpr int kTogether = 4;  // slices of more would not stay in registers
+      if (view.size == kTogether) {
+        trade.template operator()<kTogether, true>(session);
       } else {
-        trade.template operator()<4, false>(session);  // more would not stay in registers
+        trade.template operator()<kTogether, false>(session);
       }
     }
     session.end(Session<Group>::Hears::everyone);
@@ -295,7 +298,7 @@ struct ReduceWide : WideWork {
     const std::uint64_t step = stripe_step(group);
     for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += step) {
       for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
-        Slice<Group> parts[kRanks];  // all on their way before the first is sent
+        Slice<Group> parts[kRanks] = {};  // all on their way before the first is sent
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
@@ -390,7 +393,7 @@ struct TradeWide : WideWork {
   ONSTREAM_BODY void send_all(const Group& group, Session<Group>& session, const Held& held) const {
     for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
       for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
-        Slice<Group> parts[kRanks];  // all on their way before the first is sent
+        Slice<Group> parts[kRanks] = {};  // all on their way before the first is sent
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           const std::uint32_t peer = first + static_cast<std::uint32_t>(k);

@@ -18,6 +18,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fd.hpp"
@@ -166,9 +167,10 @@ class Device {
   // The same text for the same piece of hardware, whichever process asks: a GPU's UUID.
   virtual std::string identity() const { return std::string(name_of(kind())); }
   virtual int max_blocks() const = 0;  // thread blocks that run at the same time (SMs; 1 on the host)
-  // Whether 128 bytes that an octet stores (Group::store_octet) are loaded whole by one of any device that this one
-  // reaches. The host, whose threads are octets by themselves, has no such access, and needs none.
-  virtual bool whole_lines() const { return true; }
+  // The devices, by identity, whose memory this one stores whole lines into: 128 bytes that an octet stores
+  // (Group::store_octet) are loaded there by an octet all or not at all. Only those that are known to be so. The host,
+  // whose threads are octets by themselves, has no such access, and needs none.
+  virtual std::vector<std::string> whole_lines_to() const { return {identity()}; }
 
   // --- memory ---
   // Zeroed memory of a kind; `device` memory is exportable. Throws with the bytes asked for when there is none.

@@ -85,40 +85,40 @@ ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, 
   return {now - start > view.timeout_ns ? Status::timeout : Status::ok, start | left};
 }
 
+// Who waits for one thing: a thread by itself, or the eight of an octet, which all come, succeed together when all are
+// ready, and give up together when one does. One that left alone would leave seven in a vote that never ends.
+struct Alone {
+  ONSTREAM_EITHER bool all(bool mine) const { return mine; }
+};
+template <class Group>
+struct Octet {
+  const Group& group;
+  ONSTREAM_EITHER bool all(bool mine) const { return group.all_of_octet(mine); }
+};
+
 // Abort words lie across PCIe, so they are looked at (by `word()`) once in kAbortEvery rounds, and in every round in
 // which pause() slept. What is rare is not inlined: a kernel's first trip through its code comes from far away
 // (ARCHITECTURE.md).
-template <class Group, class Word, class Ready>
-ONSTREAM_EITHER Status wait_on(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
+template <class Who, class Group, class Word, class Ready>
+ONSTREAM_EITHER Status wait_as(const Who& who, const Group& group, const WaitView& view, const Word& word,
+                               const Ready& ready) {
   constexpr std::uint32_t kAbortEvery = 1024;
   Patience patience;
   bool slept = false;
   for (std::uint32_t round = 0;; ++round) {
-    if (ready()) return Status::ok;
+    if (who.all(ready())) return Status::ok;
     if (slept || round % kAbortEvery == kAbortEvery - 1) [[unlikely]] {
       patience = look_up(group, view, word(), patience.start_ns, slept);
-      if (patience.status != Status::ok) return patience.status;
+      if (!who.all(patience.status == Status::ok)) {
+        return patience.status != Status::ok ? patience.status : Status::timeout;
+      }
     }
     slept = group.pause(round, view.spins);
   }
 }
-
-// The same for the eight threads of an octet (Group::all_of_octet), each of which says whether it is ready: all succeed
-// when all are, or all give up when one does. All of them come here together.
 template <class Group, class Word, class Ready>
-ONSTREAM_EITHER Status wait_together(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
-  constexpr std::uint32_t kAbortEvery = 1024;
-  Patience patience;
-  bool slept = false;
-  for (std::uint32_t round = 0;; ++round) {
-    if (group.all_of_octet(ready())) return Status::ok;
-    if (slept || round % kAbortEvery == kAbortEvery - 1) [[unlikely]] {
-      patience = look_up(group, view, word(), patience.start_ns, slept);
-      const bool all_go_on = group.all_of_octet(patience.status == Status::ok);
-      if (!all_go_on) return patience.status != Status::ok ? patience.status : Status::timeout;
-    }
-    slept = group.pause(round, view.spins);
-  }
+ONSTREAM_EITHER Status wait_on(const Group& group, const WaitView& view, const Word& word, const Ready& ready) {
+  return wait_as(Alone{}, group, view, word, ready);
 }
 
 // Waits, in the calling thread alone, until `ready()` returns true. Returns ok, timeout or aborted; reports nothing.

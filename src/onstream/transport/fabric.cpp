@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "onstream/base/error.hpp"
@@ -118,12 +120,22 @@ class Fabric::Implementation {
 
   // Nobody goes on before all listen.
   void meet() {
-    constexpr char kWhole = 'w';
-    const std::string mine = concat(device_->whole_lines() ? kWhole : ' ', device_->identity());
-    const auto all = mesh_.all_gather("the start of the world", mine, Deadline(parameters_.bootstrap_timeout_s));
-    const auto sharers = static_cast<int>(std::count(all.begin(), all.end(), mine));
+    const std::string mine = device_->identity();
+    std::string said = mine;  // a line, and one for each device that it stores whole lines into
+    for (const std::string& other : device_->whole_lines_to()) said += concat('\n', other);
+    const auto all = mesh_.all_gather("the start of the world", said, Deadline(parameters_.bootstrap_timeout_s));
+    std::vector<std::string> devices;
+    std::vector<std::set<std::string>> whole_to(all.size());
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      std::istringstream lines(all[rank]);
+      std::getline(lines, devices.emplace_back());
+      for (std::string other; std::getline(lines, other);) whole_to[rank].insert(other);
+    }
+    const auto sharers = static_cast<int>(std::ranges::count(devices, mine));
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));
-    whole_lines_ = std::ranges::all_of(all, [](const std::string& one) { return one.starts_with(kWhole); });
+    whole_lines_ = std::ranges::all_of(whole_to, [&](const std::set<std::string>& reached) {
+      return std::ranges::all_of(devices, [&](const std::string& one) { return reached.contains(one); });
+    });
   }
 
   // The watch's thread uses the mesh, and the mesh's thread runs this object's handlers: they end first. What a graph

@@ -143,7 +143,7 @@ class Fabric {
   // Thread blocks that one kernel of this rank may use: blocks that wait must not keep out those they wait for, so the
   // ranks that share a GPU share its blocks, and each keeps half of its own for the kernel placed next.
   int block_limit() const;
-  // Whether octets of all ranks' kernels load and store whole lines (Device::whole_lines).
+  // Whether every rank's device stores whole lines into every rank's (Device::whole_lines_to); the same on all.
   bool whole_lines() const;
 
   // Device memory the library itself holds for this world.

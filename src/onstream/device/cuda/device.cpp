@@ -139,7 +139,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return gpu_.name(); }
   std::string identity() const override { return gpu_.uuid(); }
   int max_blocks() const override { return gpu_.multiprocessors(); }
-  bool whole_lines() const override { return gpu_.whole_lines(); }
+  std::vector<std::string> whole_lines_to() const override { return gpu_.whole_lines_to(); }
 
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind) override {
     return cuda::allocate(gpu_, bytes, kind);

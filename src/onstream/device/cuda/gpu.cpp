@@ -32,6 +32,16 @@ int attribute_value(CUdevice device, CUdevice_attribute which) {
 
 bool attribute(CUdevice device, CUdevice_attribute which) { return attribute_value(device, which) != 0; }
 
+std::string digits_of(const cudaUUID_t& uuid) {
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char c : uuid.bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += {kDigits[byte / 16], kDigits[byte % 16]};
+  }
+  return text;
+}
+
 }  // namespace
 
 int count_gpus(std::string& why_none) {
@@ -99,6 +109,7 @@ Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   const ControlPath path(*this);
   read_properties();
   find_peers();
+  find_whole_lines();
   try_host_memory();
   own_stream_ = take_stream();
   load_driver_kernels();
@@ -128,11 +139,7 @@ void Gpu::read_properties() {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, ordinal_), "reading the properties of GPU ", ordinal_);
   name_ = properties.name;
-  constexpr const char* kDigits = "0123456789abcdef";
-  for (const char c : properties.uuid.bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    uuid_ += {kDigits[byte / 16], kDigits[byte % 16]};
-  }
+  uuid_ = digits_of(properties.uuid);
   multiprocessors_ = properties.multiProcessorCount;
   capability_ = properties.major * 10 + properties.minor;
   memory_bytes_ = properties.totalGlobalMem;
@@ -164,10 +171,7 @@ void Gpu::try_host_memory() {
       ": pinned memory is registered, and letting go of it waits for kernels: ", why_not);
 }
 
-// Native atomics are what NVLink has and PCIe does not.
 void Gpu::find_peers() {
-  constexpr int kWholeFrom = 90;  // seen there (tests/native/wide_lines.cpp)
-  whole_lines_ = capability_ >= kWholeFrom;
   int count = 0;
   check(cudaGetDeviceCount(&count), "counting GPUs");
   reached_by_ = {ordinal_};
@@ -179,14 +183,25 @@ void Gpu::find_peers() {
     if (other == ordinal_) continue;
     check(cudaDeviceCanAccessPeer(&there, ordinal_, other), "asking whether GPU ", ordinal_, " reaches GPU ", other);
     check(cudaDeviceCanAccessPeer(&back, other, ordinal_), "asking whether GPU ", other, " reaches GPU ", ordinal_);
-    if (there != 0) {
-      may_reach_.push_back(other);
-      int atomics = 0;
-      check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, ordinal_, other),
-            "asking how GPU ", ordinal_, " reaches GPU ", other);
-      whole_lines_ = whole_lines_ && atomics != 0;
-    }
+    if (there != 0) may_reach_.push_back(other);
     if (back != 0) reached_by_.push_back(other);
+  }
+}
+
+// Over NVLink, which has native atomics where PCIe has none. Of a GPU that this process cannot see nothing is known.
+void Gpu::find_whole_lines() {
+  constexpr int kFrom = 90;  // the compute capability that tests/native/wide_lines.cpp has seen
+  if (capability_ < kFrom) return;
+  whole_lines_to_ = {uuid_};
+  for (const int other : may_reach_) {
+    if (other == ordinal_) continue;
+    int atomics = 0;
+    cudaDeviceProp properties{};
+    check(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, ordinal_, other), "asking how GPU ",
+          ordinal_, " reaches GPU ", other);
+    if (atomics == 0) continue;
+    check(cudaGetDeviceProperties(&properties, other), "reading the properties of GPU ", other);
+    if (properties.major * 10 + properties.minor >= kFrom) whole_lines_to_.push_back(digits_of(properties.uuid));
   }
 }
 

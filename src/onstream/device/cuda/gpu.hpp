@@ -30,8 +30,8 @@ class Gpu {
   const std::string& name() const { return name_; }
   const std::string& uuid() const { return uuid_; }
   int multiprocessors() const { return multiprocessors_; }
-  int capability() const { return capability_; }  // 90 for compute capability 9.0
-  bool whole_lines() const { return whole_lines_; }
+  int capability() const { return capability_; }                                      // 90 for compute capability 9.0
+  const std::vector<std::string>& whole_lines_to() const { return whole_lines_to_; }  // by uuid
   std::uint64_t memory_bytes() const { return memory_bytes_; }
   // Registered host memory has one address for host and kernels.
   bool one_host_address() const { return one_host_address_; }
@@ -71,6 +71,7 @@ class Gpu {
   explicit Gpu(int ordinal);
   void read_properties();
   void find_peers();
+  void find_whole_lines();
   void try_host_memory();
   void load_driver_kernels();
   template <class Handle>
@@ -85,7 +86,7 @@ class Gpu {
   std::string uuid_;  // 16 bytes as hexadecimal digits
   int multiprocessors_ = 0;
   int capability_ = 0;
-  bool whole_lines_ = false;
+  std::vector<std::string> whole_lines_to_;
   std::uint64_t memory_bytes_ = 0;
   bool one_host_address_ = false;
   bool exports_by_fd_ = false;

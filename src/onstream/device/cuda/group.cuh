@@ -124,11 +124,16 @@ class CudaGroup {
   }
 
   // A warp's access of 16 bytes a thread goes by octets, each of which is one packet where it is 128 bytes in a row.
-  ONSTREAM_BODY static Line load_octet(const Line* lines) { return load_line(lines + threadIdx.x % 8); }
-  ONSTREAM_BODY static void store_octet(Line* lines, Line mine) { store_line(lines + threadIdx.x % 8, mine); }
-  ONSTREAM_BODY static bool all_of_octet(bool mine) {
-    return __all_sync(0xffu << (threadIdx.x & 24u), mine ? 1 : 0) != 0;
+  // The threads come together before: what branched may still be apart, and one access needs them all.
+  ONSTREAM_BODY static Line load_octet(const Line* lines) {
+    __syncwarp(octet_mask());
+    return load_line(lines + threadIdx.x % 8);
   }
+  ONSTREAM_BODY static void store_octet(Line* lines, Line mine) {
+    __syncwarp(octet_mask());
+    store_line(lines + threadIdx.x % 8, mine);
+  }
+  ONSTREAM_BODY static bool all_of_octet(bool mine) { return __all_sync(octet_mask(), mine ? 1 : 0) != 0; }
 
   // One access of 128 bits, not two of 64.
   ONSTREAM_BODY static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
@@ -207,6 +212,8 @@ class CudaGroup {
   }
 
  protected:
+  ONSTREAM_BODY static unsigned octet_mask() { return 0xffu << (threadIdx.x & 24u); }
+
   // This thread's 16-byte words in the first flights of a part. Few instructions: they run between two trips to memory.
   struct Words {
     ONSTREAM_BODY Words(const CudaGroup& group, std::size_t bytes, std::uint32_t part, std::uint32_t parts)
