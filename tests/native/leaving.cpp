@@ -1,6 +1,6 @@
 // A rank that ends its world: what it sent before arrives, who waits for more is told at once, and nobody else notices.
 //
-// Ranks are threads; a rank leaves when its body returns. Deadlines are 10 s, so what ends sooner did not wait for one.
+// Ranks are threads; a rank leaves when its body returns. Deadlines are 30 s, so what ends sooner did not wait for one.
 #include <atomic>
 #include <functional>
 #include <string>

@@ -513,7 +513,7 @@ CASE(a_captured_put_through_the_helper_outlives_its_world) {
   }
 }
 
-// Rank 1 leaves; rank 0 waits for a word, or for rank 1's helper. Deadlines are 10 s: what ends sooner did not wait.
+// Rank 1 leaves; rank 0 waits for a word, or for rank 1's helper. Deadlines are 30 s: what ends sooner did not wait.
 void wait_after_all_left(const std::function<void(World&, const Window&, std::uint64_t*)>& wait) {
   on_all_devices(2, [&](World& world) {
     const auto word = world.allocate(sizeof(std::uint64_t), MemoryKind::pinned);

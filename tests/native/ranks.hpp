@@ -65,7 +65,8 @@ class CopyStream {
   OwnStream stream_;
 };
 
-// Runs body(world) on `size` ranks; throws the first exception, with its rank. Waits are short: a hang is a failure.
+// Runs body(world) on `size` ranks; throws the first exception, with its rank. Waits are bounded: a hang is a failure.
+// They are long enough for a machine that stands still for a while.
 inline void run_ranks(int size, Parameters parameters, const std::function<void(World&)>& body) {
   const std::string address = meeting_place();
   std::mutex mutex;
@@ -97,16 +98,16 @@ inline void run_ranks(int size, Parameters parameters, const std::function<void(
 inline Parameters quick(const std::string& device) {
   Parameters parameters;
   parameters.device = device;
-  parameters.timeout_s = 10;
-  parameters.bootstrap_timeout_s = 20;
+  parameters.timeout_s = 30;
+  parameters.bootstrap_timeout_s = 30;
   return parameters;
 }
 
 // Until this rank has heard that the world has failed.
 inline void await_failure(World& world) {
-  const Deadline deadline(30);
+  const Deadline deadline(60);
   while (!world.failure()) {
-    if (deadline.passed()) throw std::runtime_error("the world has not failed in 30 s");
+    if (deadline.passed()) throw std::runtime_error("the world has not failed in 60 s");
     HostGroup::pause(1u << 20, 0);
   }
 }

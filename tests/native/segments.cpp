@@ -391,7 +391,7 @@ CASE(a_get_from_a_busy_rank_completes_without_it) {
   });
 }
 
-// Rank 1 leaves while rank 0 waits. Deadlines are 10 s: what ends sooner did not wait for one.
+// Rank 1 leaves while rank 0 waits. Deadlines are 30 s: what ends sooner did not wait for one.
 CASE(a_wait_of_a_context_ends_once_all_others_have_left) {
   on_all_devices(2, [](World& world) {
     const auto segment = world.segment(64, MemoryKind::pinned);

@@ -7,7 +7,7 @@
 //
 // Eight neighbouring threads of a warp, an octet, store a wide line in one access of 16 bytes each, and load it so. It
 // is there whole or not at all: no standard says that, but that is how such an access travels inside a GPU and over
-// NVLink (NCCL's protocol LL128 counts on it too), and tests/native/wide_lines.cpp looks. Device::whole_lines says
+// NVLink (NCCL's protocol LL128 counts on it too), and tests/native/wide_lines.cpp looks. Device::whole_lines_to says
 // where. Octets go in stripes: two wide lines of 240 bytes of data together, which keeps data aligned to 16 bytes.
 //
 // An octet has a stripe of everybody's data and needs no other one, so blocks meet nobody. In place is fine: a stripe

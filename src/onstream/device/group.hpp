@@ -13,8 +13,8 @@
 //   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
 //   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
 //   store_octet(lines, mine), load_octet(lines)   of aligned 128 bytes, each of an octet - eight neighbouring threads,
-//     all of which come here - its own 16, in one access: who sees one of them sees all (Device::whole_lines says
-//     where)
+//     all of which come here - its own 16, in one access: who sees one of them sees all, where
+//     Device::whole_lines_to says so
 //   all_of_octet(bool)   whether all of them say so. The host's group, which is an octet by itself, has none of these
 //   store_beside(word, value, data)   stores both words of an aligned 16 bytes: who sees the value in `word` sees the
 //     data in the other one too
