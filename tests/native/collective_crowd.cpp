@@ -153,6 +153,26 @@ CASE(large_ones_take_several_flights_and_windows_and_fill_the_stage_many_times) 
   });
 }
 
+CASE(sums_are_fetched_where_that_is_asked_for) {
+  Parameters parameters = quick("host");
+  for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {3})) {
+    for (const std::int64_t from : {0, 4000}) {
+      parameters.collective_fetch_bytes = from;
+      with_crowds(size, parameters, [](World& world, const Crowd& crowd) {
+        for (const std::size_t count : {1, 5, 999, 1000, 4099}) {
+          check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct},
+                          &crowd);
+          check_reduction(world, {OpKind::all_reduce, ElementType::float16, ReduceOp::sum, count, Algorithm::direct},
+                          &crowd);
+        }
+        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::premulsum, 2000, Algorithm::direct},
+                        &crowd);
+        check_reduction(world, {OpKind::reduce, ElementType::int32, ReduceOp::sum, 2000, Algorithm::direct}, &crowd);
+      });
+    }
+  }
+}
+
 CASE(collectives_of_every_algorithm_follow_each_other_by_turns) {
   with_crowds(3, quick("host"), [](World& world, const Crowd& crowd) {
     for (int round = 0; round < 4; ++round) {

@@ -2,6 +2,10 @@
 // of the ranks, and stores the sum where it is wanted. all_reduce, reduce, reduce_scatter and scan differ in what a
 // share is and in who wants it.
 //
+// The largest all_reduce has its sums fetched instead: each rank stores its own at home, and loads those of the others
+// once they are there, for one more meeting: loads alone get more out of the links than loads and stores together
+// (docs/decisions/0010).
+//
 // Two meetings of all ranks: the posts at the beginning (meeting.hpp), and each block's with the same block of the
 // other ranks at the end, after which buffers are their owners' again. Where some rank cannot address some buffer, the
 // data goes through everybody's stage in chunks, with two meetings each; the sums are the same, bit by bit.
@@ -33,7 +37,8 @@ struct BulkReduceWork {
   std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for Share::own
   Share share = Share::to_all;
   std::uint32_t root = 0;
-  std::uint32_t direct = 0;  // not 0: every peer can address both buffers
+  std::uint32_t direct = 0;   // not 0: every peer can address both buffers
+  std::uint32_t fetches = 0;  // not 0: the sums of the others are fetched; an all_reduce
   OpKind kind = OpKind::none;
   std::uint64_t adds = 0;  // the ranks whose data this rank's sums are of
   std::uint64_t signature = 0;
@@ -129,7 +134,8 @@ struct BulkReduce : BulkReduceWork {
           (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
       const bool plain = own % kGpuPack == 0 && adds != 0 && Sum::only_adds(op) && view.size <= kNear;
       if (!plain) return run_direct(group, session, meeting);
-      const Piece piece = direct_piece();
+      Piece piece = direct_piece();
+      if (fetches != 0) piece.wants = only(view.rank);
       if (view.size == 2) {
         add_up_few<2, 4, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
       } else if (view.size <= 4) {
@@ -137,7 +143,44 @@ struct BulkReduce : BulkReduceWork {
       } else {
         add_up_few<kNear, 1, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
       }
+      if (fetches != 0) {
+        if (!session.meet()) return;  // this block's sums are there, on all ranks
+        fetch_sums(group, meeting);
+      }
       session.meet();
+    }
+  }
+
+  // What the same thread of the other ranks has stored at home, where it belongs here. The ranks begin with different
+  // peers. By lines, past caches that do not hear of other GPUs' stores.
+  template <class Group>
+  ONSTREAM_EITHER_CALL void fetch_sums(const Group& group, Meeting<Group> meeting) const {
+    static_assert(kGpuPack == sizeof(Line));
+    constexpr int kFlight = 8;
+    const std::uint64_t step = step_of(group);
+    for (std::uint32_t k = 1; k < view.size; ++k) {
+      const std::uint32_t peer = view.rank + k < view.size ? view.rank + k : view.rank + k - view.size;
+      const std::uint64_t begin = begin_of(peer, bytes);
+      const std::uint64_t length = begin_of(peer + 1, bytes) - begin;
+      const std::uint64_t packs = length / kGpuPack;
+      const auto* const from = reinterpret_cast<const Line*>(meeting.posted(peer, PostLine::output) + begin);
+      auto* const to = reinterpret_cast<Line*>(output + begin);
+      for (std::uint64_t index = first_of(group); index < packs; index += kFlight * step) {
+        Line flight[kFlight];
+        ONSTREAM_UNROLL
+        for (int i = 0; i < kFlight; ++i) {
+          if (index + i * step < packs) flight[i] = group.load_line(from + index + i * step);
+        }
+        ONSTREAM_UNROLL
+        for (int i = 0; i < kFlight; ++i) {
+          if (index + i * step < packs) to[index + i * step] = flight[i];
+        }
+      }
+      if (length % kGpuPack == 0 || first_of(group) != packs % step) continue;
+      const auto* const last = reinterpret_cast<const std::uint8_t*>(from + packs);
+      for (std::uint64_t i = 0; i < length % kGpuPack; ++i) {
+        reinterpret_cast<volatile std::uint8_t*>(to + packs)[i] = *const_cast<const volatile std::uint8_t*>(last + i);
+      }
     }
   }
 

@@ -51,14 +51,14 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
   struct Notice {
     std::uint64_t bytes;
     std::int64_t blocks;
-    std::array<std::int64_t, 6> same;  // what must be the same on all
+    std::array<std::int64_t, 7> same;  // what must be the same on all
   };
   const auto blocks = std::min<std::int64_t>(fabric.block_limit(), parameters.collective_blocks);
-  const Notice mine{
-      bytes_for(fabric, ranks.size()),
-      blocks,
-      {parameters.collective_bytes, parameters.collective_wide_bytes, parameters.collective_stage_bytes,
-       parameters.collective_line_threads, parameters.collective_block_bytes, parameters.collective_group}};
+  const Notice mine{bytes_for(fabric, ranks.size()),
+                    blocks,
+                    {parameters.collective_bytes, parameters.collective_wide_bytes, parameters.collective_stage_bytes,
+                     parameters.collective_line_threads, parameters.collective_block_bytes, parameters.collective_group,
+                     parameters.collective_fetch_bytes}};
   const auto all = fabric.all_gather("the start of collectives", {reinterpret_cast<const char*>(&mine), sizeof mine});
   std::uint64_t most_bytes = 0;
   block_limit_ = static_cast<int>(blocks);
@@ -69,7 +69,8 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     const auto words = [](const Notice& notice) {
       return concat("collective_bytes=", notice.same[0], " collective_wide_bytes=", notice.same[1],
                     " collective_stage_bytes=", notice.same[2], " collective_line_threads=", notice.same[3],
-                    " collective_block_bytes=", notice.same[4], " collective_group=", notice.same[5]);
+                    " collective_block_bytes=", notice.same[4], " collective_group=", notice.same[5],
+                    " collective_fetch_bytes=", notice.same[6]);
     };
     require(theirs.same == mine.same, "the parameters of collectives must be the same on every rank: rank ",
             fabric.rank(), " has ", words(mine), ", rank ", rank, " has ", words(theirs));

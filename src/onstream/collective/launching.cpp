@@ -312,12 +312,15 @@ class Preparing {
     body.op = call_.op;
     body.adds = adds();
     body.factor = factor();
+    body.fetches = call_.kind == OpKind::all_reduce && bytes_ >= fetch_bytes() ? 1 : 0;
     // A scan in place overwrites what higher ranks still read.
     const bool clobbers = body.share == Share::upward && call_.input == call_.output;
     body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
     set_part(body, call_.own == nullptr ? BulkReduce<Rule, kMost>::kDeal : call_.own->deal);
     return body;
   }
+
+  std::size_t fetch_bytes() const { return static_cast<std::size_t>(fabric_.parameters().collective_fetch_bytes); }
 
   void set_part(BulkReduceWork& body, std::uint64_t deal) const {
     body.part_bytes = bytes_;
