@@ -102,39 +102,41 @@ void with_crowd(int size, const Parameters& parameters, Grid grid, const Body& b
 void with_crowds(int size, const Parameters& parameters, const Body& body) {
   for (const Grid grid : kShapes) with_crowd(size, parameters, grid, body);
 }
+// Every shape among three ranks, and one shape among other numbers of them.
+void with_many_crowds(const Parameters& parameters, const Body& body) {
+  with_crowds(3, parameters, body);
+  with_crowd(4, parameters, kShapes[3], body);
+  for (const int size : all_or_few<std::vector<int>>({2, 5}, {})) with_crowd(size, parameters, kShapes[0], body);
+}
 
 void run(World&, const CollectiveCall& call, const Crowd* crowd) { crowd->run(call); }
 
 }  // namespace
 
 CASE(reductions_are_right_by_blocks_of_several_threads) {
-  for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {3, 4})) {
-    with_crowds(size, quick("host"), [](World& world, const Crowd& crowd) {
-      for (const OpKind kind : kReductions) {
-        for (const Algorithm algorithm : kByKernels) {
-          for (const std::size_t count : {1, 37, 1000}) {
-            check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, count, algorithm}, &crowd);
-          }
-          check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 501, algorithm}, &crowd);
-          check_reduction(world, {kind, ElementType::float16, ReduceOp::max, 1001, algorithm}, &crowd);
+  with_many_crowds(quick("host"), [](World& world, const Crowd& crowd) {
+    for (const OpKind kind : kReductions) {
+      for (const Algorithm algorithm : kByKernels) {
+        for (const std::size_t count : {1, 1000}) {
+          check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, count, algorithm}, &crowd);
         }
+        check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 501, algorithm}, &crowd);
+        check_reduction(world, {kind, ElementType::float16, ReduceOp::max, 37, algorithm}, &crowd);
       }
-    });
-  }
+    }
+  });
 }
 
 CASE(moves_are_right_by_blocks_of_several_threads) {
-  for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {3, 4})) {
-    with_crowds(size, quick("host"), [](World& world, const Crowd& crowd) {
-      for (const OpKind kind : kMoves) {
-        for (const Algorithm algorithm : kByKernels) {
-          for (const std::size_t bytes : {1, 100, 5000}) {
-            check_move(world, kind, bytes, algorithm, Where::reachable, &crowd);
-          }
+  with_many_crowds(quick("host"), [](World& world, const Crowd& crowd) {
+    for (const OpKind kind : kMoves) {
+      for (const Algorithm algorithm : kByKernels) {
+        for (const std::size_t bytes : {1, 100, 5000}) {
+          check_move(world, kind, bytes, algorithm, Where::reachable, &crowd);
         }
       }
-    });
-  }
+    }
+  });
 }
 
 CASE(large_ones_take_several_flights_and_windows_and_fill_the_stage_many_times) {
@@ -155,21 +157,18 @@ CASE(large_ones_take_several_flights_and_windows_and_fill_the_stage_many_times) 
 
 CASE(sums_are_fetched_where_that_is_asked_for) {
   Parameters parameters = quick("host");
-  for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {3})) {
-    for (const std::int64_t from : {0, 4000}) {
-      parameters.collective_fetch_bytes = from;
-      with_crowds(size, parameters, [](World& world, const Crowd& crowd) {
-        for (const std::size_t count : {1, 5, 999, 1000, 4099}) {
-          check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct},
-                          &crowd);
-          check_reduction(world, {OpKind::all_reduce, ElementType::float16, ReduceOp::sum, count, Algorithm::direct},
-                          &crowd);
-        }
-        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::premulsum, 2000, Algorithm::direct},
+  for (const std::int64_t from : {0, 4000}) {
+    parameters.collective_fetch_bytes = from;
+    with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
+      for (const std::size_t count : {1, 5, 999, 1000, 4099}) {
+        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct},
                         &crowd);
-        check_reduction(world, {OpKind::reduce, ElementType::int32, ReduceOp::sum, 2000, Algorithm::direct}, &crowd);
-      });
-    }
+      }
+      for (const OpKind kind : {OpKind::all_reduce, OpKind::reduce}) {
+        check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 4099, Algorithm::direct}, &crowd);
+        check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 2000, Algorithm::direct}, &crowd);
+      }
+    });
   }
 }
 

@@ -41,8 +41,8 @@ void expect_refusal(int size, const std::string& device, const Make& usual, cons
   run_ranks(size, parameters, [&](World& world) {
     TestBuffer buffer(world, 4096);
     const Vector vector{buffer.data(), buffer.data(), 24, ElementType::int32};
-    world.collective().run(barrier());
     try {
+      world.collective().run(barrier());
       world.collective().run((world.rank() == 1 ? odd : usual)(vector));
       world.collective().run(barrier());  // ranks that only send find out now
     } catch (const Error&) {              // as soon as anybody knows

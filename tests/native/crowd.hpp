@@ -96,6 +96,12 @@ class CrowdGroup : public HostGroup {
     return *reinterpret_cast<T*>(together_->room.data());
   }
 
+  // Many more threads than cores: who waits makes room at once.
+  static bool pause(std::uint32_t round, std::uint32_t) {
+    constexpr std::uint32_t kYields = 4;
+    return HostGroup::pause(round < kYields ? 0 : ~0u, round < kYields ? 0 : 1);
+  }
+
   // Words by turns, as threads of a GPU copy.
   void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
     constexpr std::size_t kWord = 16;
