@@ -113,10 +113,10 @@ void run(World&, const CollectiveCall& call, const Crowd* crowd) { crowd->run(ca
 
 }  // namespace
 
-CASE(reductions_are_right_by_blocks_of_several_threads) {
-  with_many_crowds(quick("host"), [](World& world, const Crowd& crowd) {
+void check_reductions(std::initializer_list<Algorithm> algorithms) {
+  with_many_crowds(quick("host"), [&](World& world, const Crowd& crowd) {
     for (const OpKind kind : kReductions) {
-      for (const Algorithm algorithm : kByKernels) {
+      for (const Algorithm algorithm : algorithms) {
         for (const std::size_t count : {1, 1000}) {
           check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, count, algorithm}, &crowd);
         }
@@ -125,6 +125,16 @@ CASE(reductions_are_right_by_blocks_of_several_threads) {
       }
     }
   });
+}
+
+CASE(reductions_by_lines_are_right_by_blocks_of_several_threads) {
+  check_reductions({Algorithm::lines, Algorithm::two_shot, Algorithm::wide});
+}
+
+CASE(reductions_from_buffer_to_buffer_are_right_by_blocks_of_several_threads) { check_reductions({Algorithm::direct}); }
+
+CASE(reductions_that_are_passed_on_are_right_by_blocks_of_several_threads) {
+  check_reductions({Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling});
 }
 
 CASE(moves_are_right_by_blocks_of_several_threads) {
