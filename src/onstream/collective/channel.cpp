@@ -10,6 +10,21 @@ namespace onstream::collective {
 
 namespace {
 
+// What must be the same on every rank.
+struct Common {
+  const char* name;
+  std::int64_t Parameters::* value;
+};
+constexpr std::array kCommon = {
+    Common{"collective_bytes", &Parameters::collective_bytes},
+    Common{"collective_wide_bytes", &Parameters::collective_wide_bytes},
+    Common{"collective_stage_bytes", &Parameters::collective_stage_bytes},
+    Common{"collective_line_threads", &Parameters::collective_line_threads},
+    Common{"collective_block_bytes", &Parameters::collective_block_bytes},
+    Common{"collective_group", &Parameters::collective_group},
+    Common{"collective_fetch_bytes", &Parameters::collective_fetch_bytes},
+};
+
 // Slots of all ranks, twice, in so many bytes; whole pairs of lines, as a unit may be two.
 std::uint64_t slot_lines_of(const Parameters& parameters, std::size_t ranks) {
   constexpr std::uint64_t kLeast = 64;
@@ -51,14 +66,11 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
   struct Notice {
     std::uint64_t bytes;
     std::int64_t blocks;
-    std::array<std::int64_t, 7> same;  // what must be the same on all
+    std::array<std::int64_t, kCommon.size()> common;
   };
   const auto blocks = std::min<std::int64_t>(fabric.block_limit(), parameters.collective_blocks);
-  const Notice mine{bytes_for(fabric, ranks.size()),
-                    blocks,
-                    {parameters.collective_bytes, parameters.collective_wide_bytes, parameters.collective_stage_bytes,
-                     parameters.collective_line_threads, parameters.collective_block_bytes, parameters.collective_group,
-                     parameters.collective_fetch_bytes}};
+  Notice mine{bytes_for(fabric, ranks.size()), blocks, {}};
+  std::ranges::transform(kCommon, mine.common.begin(), [&](const Common& one) { return parameters.*one.value; });
   const auto all = fabric.all_gather("the start of collectives", {reinterpret_cast<const char*>(&mine), sizeof mine});
   std::uint64_t most_bytes = 0;
   block_limit_ = static_cast<int>(blocks);
@@ -67,12 +79,13 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     require(all[rank].size() == sizeof theirs, "rank ", rank, " starts collectives of another version");
     std::copy_n(all[rank].data(), sizeof theirs, reinterpret_cast<char*>(&theirs));
     const auto words = [](const Notice& notice) {
-      return concat("collective_bytes=", notice.same[0], " collective_wide_bytes=", notice.same[1],
-                    " collective_stage_bytes=", notice.same[2], " collective_line_threads=", notice.same[3],
-                    " collective_block_bytes=", notice.same[4], " collective_group=", notice.same[5],
-                    " collective_fetch_bytes=", notice.same[6]);
+      std::string text;
+      for (std::size_t i = 0; i < kCommon.size(); ++i) {
+        text += concat(i == 0 ? "" : " ", kCommon[i].name, "=", notice.common[i]);
+      }
+      return text;
     };
-    require(theirs.same == mine.same, "the parameters of collectives must be the same on every rank: rank ",
+    require(theirs.common == mine.common, "the parameters of collectives must be the same on every rank: rank ",
             fabric.rank(), " has ", words(mine), ", rank ", rank, " has ", words(theirs));
     most_bytes = std::max(most_bytes, theirs.bytes);
     block_limit_ = std::min(block_limit_, static_cast<int>(theirs.blocks));

@@ -83,8 +83,7 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
   for (Stage& stage : stages_of(call, groups_, sums)) {
     const Level& level = levels_[static_cast<std::size_t>(stage.among)];
     const View& view = level.channel->view();
-    const Machine machine{fabric.device()->kind(), static_cast<int>(view.rank), static_cast<int>(view.size),
-                          view.slot_lines * kLineData, stripes_in(view.wide_lines) * kStripeData};
+    const Machine machine = machine_of(fabric, static_cast<int>(view.rank), view.size);
     stage.call.stage_of = signature_of(call, Algorithm::hierarchical);
     stage.call.algorithm = choose(stage.call, machine).algorithm;
     launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, stage.call.algorithm));

@@ -252,7 +252,7 @@ class Session {
 
   // Those of the first wide line of a slot, as a line has them.
   ONSTREAM_EITHER static Line flags_of_wide(const Group& group, const Line* slot) {
-    constexpr int kLast = 15;
+    constexpr std::uint64_t kLast = 2 * kWideLines - 1;
     const std::uint64_t both = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(slot) + kLast);
     return {both << 32, both >> 32 << 32};
   }

@@ -41,7 +41,8 @@ constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 19;
 static_assert(kCleanEvery << kFlagCallBits < std::uint64_t{1} << 32, "what is cleared is older than a flag's return");
 
 constexpr std::uint64_t kStripeData = 240;  // what two wide lines carry
-constexpr std::uint64_t kStripeLines = 16;  // and the lines of 16 bytes that are as long
+constexpr std::uint64_t kWideLines = 8;     // lines of 16 bytes that are as long as a wide one
+constexpr std::uint64_t kStripeLines = 2 * kWideLines;
 
 // The lines of a post, see meeting.hpp.
 enum class PostLine : int { input, output, factor, call };

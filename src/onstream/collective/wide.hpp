@@ -19,7 +19,6 @@
 namespace onstream::collective {
 
 constexpr int kOctet = 8;
-constexpr std::uint64_t kWideLines = kStripeLines / 2;  // lines of 16 bytes in a wide one
 
 // What one thread has of a stripe: a pack in the first line and one in the second. The last of the octet has one
 // pack, a word of it in each line beside the flag. A host thread is an octet by itself, and has all.
@@ -191,6 +190,25 @@ struct WideWork : LineWork {
     return session.await_together(missing);
   }
 
+  // All of an octet: gives each stripe of the others' that arrives `back` stripes behind its place to
+  // store(peer, stripe, slice).
+  template <int kRanks, bool kAll, class Group, class Store>
+  ONSTREAM_BODY void take_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t back,
+                              const Store& store) const {
+    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
+      for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
+        ArrivingSlice<Group> arriving[kRanks];
+        if (!receive_slices<kRanks, kAll>(group, session, held, first, stripe + back, arriving)) return;
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kRanks; ++k) {
+          const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+          if (peer == view.rank || peer >= ranks<kRanks, kAll>()) continue;
+          store(peer, stripe, arriving[k].slice(group));
+        }
+      }
+    }
+  }
+
   // Whether a stripe is whole, and its packs at multiples of 16.
   ONSTREAM_BODY bool is_plain(std::uint64_t begin, std::uint64_t stripe) const {
     const std::uint64_t end = (stripe + 1) * kStripeData;
@@ -202,7 +220,7 @@ struct WideWork : LineWork {
     const std::uint64_t length = rest < part ? rest : part;
     return length > place ? length - place : 0;
   }
-  // The same by any bytes: a function, as it is large and rare.
+  // Slices of any bytes: functions, as they are large and rare.
   template <class Group>
   ONSTREAM_CALL Slice<Group> load_ragged(const Group& group, const std::byte* data, std::uint64_t begin,
                                          std::uint64_t stripe) const {
@@ -261,7 +279,11 @@ struct ReduceWide : WideWork {
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
     run(group, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       if (!first_shot<kRanks, kAll>(group, session, held)) return;
-      if (has_second_shot()) take_sums<kRanks, kAll>(group, session, held);
+      if (!has_second_shot()) return;
+      const auto keep = [&](std::uint32_t peer, std::uint64_t stripe, const Slice<Group>& sum) {
+        store(group, peer, stripe, sum);
+      };
+      this->template take_all<kRanks, kAll>(group, session, held, back(), keep);
     });
   }
 
@@ -343,23 +365,6 @@ struct ReduceWide : WideWork {
     }
     return true;
   }
-
-  template <int kRanks, bool kAll, class Group>
-  ONSTREAM_BODY void take_sums(const Group& group, Session<Group>& session, const Held& held) const {
-    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
-      for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
-        ArrivingSlice<Group> arriving[kRanks];
-        if (!this->template receive_slices<kRanks, kAll>(group, session, held, first, stripe + back(), arriving))
-          return;
-        ONSTREAM_UNROLL
-        for (int k = 0; k < kRanks; ++k) {
-          const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-          if (peer == view.rank || peer >= ranks<kRanks, kAll>()) continue;
-          store(group, peer, stripe, arriving[k].slice(group));
-        }
-      }
-    }
-  }
 };
 
 struct TradeWide : WideWork {
@@ -374,7 +379,10 @@ struct TradeWide : WideWork {
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
     run(group, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       send_all<kRanks, kAll>(group, session, held);
-      take_all<kRanks, kAll>(group, session, held);
+      const auto keep = [&](std::uint32_t peer, std::uint64_t stripe, const Slice<Group>& data) {
+        store(group, peer, stripe, data);
+      };
+      this->template take_all<kRanks, kAll>(group, session, held, 0, keep);
     });
   }
 
@@ -409,22 +417,6 @@ struct TradeWide : WideWork {
           if (keeps != 0 && first + static_cast<std::uint32_t>(k) == view.rank) {
             store(group, view.rank, stripe, parts[k]);
           }
-        }
-      }
-    }
-  }
-
-  template <int kRanks, bool kAll, class Group>
-  ONSTREAM_BODY void take_all(const Group& group, Session<Group>& session, const Held& held) const {
-    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
-      for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
-        ArrivingSlice<Group> arriving[kRanks];
-        if (!this->template receive_slices<kRanks, kAll>(group, session, held, first, stripe, arriving)) return;
-        ONSTREAM_UNROLL
-        for (int k = 0; k < kRanks; ++k) {
-          const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-          if (peer == view.rank || peer >= ranks<kRanks, kAll>()) continue;
-          store(group, peer, stripe, arriving[k].slice(group));
         }
       }
     }
