@@ -17,8 +17,6 @@
 
 namespace onstream::test {
 
-constexpr double kSoonS = 20.0;  // sanitizers on a busy machine; nothing waits for it unless it fails
-
 inline std::string fresh_name() { return "unix:onstream-test-" + to_hex(random_bytes(8)); }
 
 inline Launch launch_of(int rank, int size, const std::string& address) {

@@ -43,6 +43,9 @@ struct Skipped {
   std::string why;
 };
 
+// How long a test waits for what comes at once on an idle machine; nothing takes this long unless it fails.
+constexpr double kSoonS = 25;
+
 // Exit status of a program that skipped cases and failed none, and ran no other.
 constexpr int kAllSkipped = 77;
 

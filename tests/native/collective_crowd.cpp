@@ -196,7 +196,7 @@ CASE(collectives_of_every_algorithm_follow_each_other_by_turns) {
 // Every thread of every block gives up, and the ones that come later do not wait at all.
 CASE(all_threads_end_when_a_rank_does_not_come) {
   Parameters parameters = quick("host");
-  parameters.timeout_s = 0.5;
+  parameters.timeout_s = 1.5;
   for (const Algorithm algorithm : kByKernels) {
     with_crowd(3, parameters, kShapes[0], [&](World& world, const Crowd& crowd) {
       TestBuffer buffer(world, 4000);

@@ -85,8 +85,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
-constexpr double kSoonS = 20.0;
-
 using Random = std::mt19937_64;
 
 std::size_t below(Random& random, std::size_t limit) {

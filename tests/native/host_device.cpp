@@ -263,7 +263,7 @@ class Captured {
 
   // Whether `text` comes within 20 s.
   bool comes(const std::string& text) {
-    const Deadline deadline(20);
+    const Deadline deadline(kSoonS);
     while (said_.find(text) == std::string::npos && !deadline.passed()) {
       pollfd readable{read_end_.get(), POLLIN, 0};
       std::array<char, 4096> part{};

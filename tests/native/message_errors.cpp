@@ -26,7 +26,7 @@ CASE(truncation_is_an_error_on_both_sides_and_leaves_later_messages_intact) {
         got.resize(100);
         CHECK(got == pattern(100, 8));
       }
-      const Deadline deadline(5);
+      const Deadline deadline(kSoonS);
       std::vector<FaultReport> faults;
       while (faults.empty() && !deadline.passed()) {
         faults = world.take_faults();
@@ -53,7 +53,7 @@ CASE(a_truncated_posted_send_is_told_however_many_follow) {
       for (int i = 1; i < 70; ++i) CHECK(world.recv(buffer.data(), 9000, 0, {}) == Status::ok);
     }
     for (const auto& request : sends) (void)world.wait(request);
-    const Deadline deadline(5);
+    const Deadline deadline(kSoonS);
     std::vector<FaultReport> faults;
     while (faults.empty() && !deadline.passed()) faults = world.take_faults();
     CHECK(faults.size() == 1 && faults[0].status == Status::truncated);
@@ -101,7 +101,7 @@ CASE(a_cycle_of_large_sends_is_named_at_the_deadline) {
       const OwnStream own(world);
       world.send(buffer.data(), 1 << 20, next, {2, Path::automatic}, own);
       world.device().synchronize(own);
-      const Deadline deadline(5);
+      const Deadline deadline(kSoonS);
       std::string story;
       while (story.find("cycle") == std::string::npos && !deadline.passed()) {
         const auto failure = world.failure();
@@ -142,7 +142,7 @@ CASE(a_request_of_another_world_is_refused) {
 
 CASE(a_world_destroyed_with_work_under_way_ends_that_work_first) {
   Parameters parameters = quick("host");
-  parameters.timeout_s = 0.5;
+  parameters.timeout_s = 1.5;
   const auto device = open_device("host", 0);
   const Stream stream = device->create_stream();
   std::vector<unsigned char> buffer(100);
@@ -180,7 +180,7 @@ void ask_late(World& world) {
     CHECK(world.wait(sends[i]) == expected);
   }
   const std::size_t told = 2;
-  const Deadline deadline(5);
+  const Deadline deadline(kSoonS);
   std::size_t faults = 0;
   while (faults < told && !deadline.passed()) faults += world.take_faults().size();
   CHECK(faults == told);
@@ -233,7 +233,7 @@ CASE(a_message_of_the_ring_lets_blocks_go_that_came_to_fetch_it) {
         world.send(buffer.data(), kBytes, 1, {0, Path::ll}, own);
       } else {
         world.recv(buffer.data(), kBytes, 0, {0, Path::stage}, own);
-        const Deadline deadline(5);
+        const Deadline deadline(kSoonS);
         while (!world.device().idle(own) && !deadline.passed()) std::this_thread::yield();
         CHECK(world.device().idle(own));
         CHECK(buffer.read() == pattern(kBytes, 4));
@@ -243,30 +243,40 @@ CASE(a_message_of_the_ring_lets_blocks_go_that_came_to_fetch_it) {
   }
 }
 
+namespace {
+
+constexpr std::size_t kInVain = 1 << 20;
+
+// Seconds until rank 0's call, which nobody answers, ends at its deadline.
+double ended_after_s(const std::string& device, double timeout_s, const std::function<Status(World&, void*)>& call) {
+  Parameters parameters = quick(device);
+  parameters.timeout_s = timeout_s;
+  double seconds = 0;
+  run_ranks(2, parameters, [&](World& world) {
+    TestBuffer buffer(world, kInVain);
+    world.barrier();
+    if (world.rank() == 1) return await_failure(world);
+    const std::uint64_t start = now_ns();
+    CHECK(call(world, buffer.data()) == Status::timeout);
+    seconds = static_cast<double>(now_ns() - start) * 1e-9;
+  });
+  return seconds;
+}
+
+}  // namespace
+
 CASE(a_wait_for_nobody_ends_at_its_deadline_not_at_twice_that) {
   constexpr double kTimeoutS = 2;
-  constexpr std::size_t kLarge = 1 << 20;
-  enum class Call { recv, irecv, send };
+  constexpr int kTries = 3;  // a machine may stand still for a while, but not always
+  const std::function<Status(World&, void*)> calls[] = {
+      [](World& world, void* data) { return world.recv(data, kInVain, 1, {}); },
+      [](World& world, void* data) { return world.wait(world.irecv(data, 8, 1, {})); },
+      [](World& world, void* data) { return world.send(data, kInVain, 1, {}); }};
   for (const std::string& device : device_specs()) {
-    for (const Call call : {Call::recv, Call::irecv, Call::send}) {
-      Parameters parameters = quick(device);
-      parameters.timeout_s = kTimeoutS;
-      run_ranks(2, parameters, [&](World& world) {
-        TestBuffer buffer(world, kLarge);
-        world.barrier();
-        if (world.rank() == 1) {
-          const Deadline deadline(20);
-          while (!world.failure() && !deadline.passed()) std::this_thread::yield();
-          CHECK(world.failure().has_value());
-          return;
-        }
-        const std::uint64_t start = now_ns();
-        const Status status = call == Call::recv   ? world.recv(buffer.data(), kLarge, 1, {})
-                              : call == Call::send ? world.send(buffer.data(), kLarge, 1, {})
-                                                   : world.wait(world.irecv(buffer.data(), 8, 1, {}));
-        CHECK(status == Status::timeout);
-        CHECK(static_cast<double>(now_ns() - start) * 1e-9 < 1.8 * kTimeoutS);
-      });
+    for (const auto& call : calls) {
+      double seconds = ended_after_s(device, kTimeoutS, call);
+      for (int i = 1; i < kTries && seconds >= 1.8 * kTimeoutS; ++i) seconds = ended_after_s(device, kTimeoutS, call);
+      CHECK(seconds >= kTimeoutS && seconds < 1.8 * kTimeoutS);
     }
   }
 }

@@ -157,7 +157,7 @@ CASE(columns_are_put_and_got_with_strides) {
 CASE(a_wait_in_vain_returns_timeout_and_fails_the_world) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.timeout_s = 0.3;
+    parameters.timeout_s = 1.5;
     run_ranks(1, parameters, [](World& world) {
       Stage stage(world);
       stage.enqueue(WaitInVain{stage.view(), stage.mine(), stage.told()}, {1, 64});

@@ -37,7 +37,7 @@ class Gate {
 
  private:
   static void wait(void* self) {
-    const Deadline deadline(30);
+    const Deadline deadline(kSoonS);
     while (!static_cast<Gate*>(self)->open_.load() && !deadline.passed()) std::this_thread::yield();
   }
   std::atomic<bool> open_ = false;
@@ -192,7 +192,7 @@ void graph_outlives_its_world(const std::string& device_spec, Path path) {
     plan.reset();
     world.reset();
     device->launch(graph, stream);
-    const Deadline deadline(5);
+    const Deadline deadline(kSoonS);
     while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);
     CHECK(device->idle(stream));
   };
@@ -240,7 +240,7 @@ void replay_without_a_world(const std::string& device_spec) {
   device->synchronize(stream);
   world->barrier();
   world.reset();
-  CHECK(Disposal::of_process().finish(5));
+  CHECK(Disposal::of_process().finish(kSoonS));
   device->launch(graph, stream);
   device->synchronize(stream);
 }
@@ -309,7 +309,7 @@ CASE(a_forked_child_lets_go_of_things_itself) {
   const auto let_go = [] {
     const auto device = open_device("host", 0);
     let_go_later(std::make_unique<std::shared_ptr<Memory>>(device->allocate(64, MemoryKind::pinned))).reset();
-    return Disposal::of_process().finish(10);
+    return Disposal::of_process().finish(kSoonS);
   };
   CHECK(let_go());
   const pid_t child = ::fork();
@@ -335,7 +335,7 @@ CASE(nothing_is_let_go_while_somebody_holds) {
   one.reset();
   CHECK(!Disposal::of_process().finish(0.05) && !own.finish(0.05));
   other.reset();
-  CHECK(Disposal::of_process().finish(10) && own.finish(10));
+  CHECK(Disposal::of_process().finish(kSoonS) && own.finish(kSoonS));
   CHECK(first.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::ready);
   CHECK(second.get_future().wait_for(std::chrono::seconds(0)) == std::future_status::ready);
 }
@@ -365,7 +365,7 @@ CASE(the_thread_that_lets_go_of_things_takes_no_signals) {
   Disposal disposal;
   disposal.hand_over(std::shared_ptr<const void>(std::make_shared<Asks>(&blocked)));
   auto answer = blocked.get_future();
-  CHECK(answer.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  CHECK(answer.wait_for(std::chrono::duration<double>(kSoonS)) == std::future_status::ready);
   CHECK(answer.get());
 }
 

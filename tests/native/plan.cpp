@@ -33,7 +33,6 @@ CASE(any_memory_may_be_sent_and_received) {
 }
 
 CASE(a_launch_with_plain_memory_returns_before_its_data_comes) {
-  constexpr std::uint64_t kPatienceNs = 5'000'000'000;
   std::atomic<int> launches = 0;  // of rank 0, so far; rank 1 sends what those wait for only then
   on_all_devices(2, [&](World& world) {
     const std::size_t elements = 5000;
@@ -58,8 +57,8 @@ CASE(a_launch_with_plain_memory_returns_before_its_data_comes) {
     for (int round = 0; round < 6; ++round) {
       const auto value = [&](int rank, std::size_t i) { return std::uint64_t{1000} * i + 10U * round + rank; };
       for (std::size_t i = 0; i < 2 * elements; ++i) out[i] = value(world.rank(), i);
-      const std::uint64_t start = now_ns();
-      while (world.rank() == 1 && launches <= round && now_ns() - start < kPatienceNs) std::this_thread::yield();
+      const Deadline deadline(kSoonS);
+      while (world.rank() == 1 && launches <= round && !deadline.passed()) std::this_thread::yield();
       const bool in_time = world.rank() == 0 || launches > round;
       if (round % 2 == 0) {
         plan->launch(stream);

@@ -111,7 +111,7 @@ CASE(a_plan_that_one_rank_launches_alone_is_named_at_the_deadline) {
         CHECK_THROWS(plan->launch(stream), "passed its deadline");
       } else {
         // Waits for the news from rank 0, bounded by the world's own deadlines.
-        const Deadline deadline(10);
+        const Deadline deadline(kSoonS);
         while (!world.failure() && !deadline.passed()) std::this_thread::yield();
         CHECK(world.failure().has_value());
       }
@@ -166,14 +166,14 @@ CASE(a_plan_launched_twice_at_once_is_misused) {
       // Rank 1 never launches, so the first launch is still running whenever the second starts.
       plan->launch(first);
       plan->launch(second);
-      const Deadline deadline(8);
+      const Deadline deadline(kSoonS);
       while (!world.failure() && !deadline.passed()) std::this_thread::yield();
       CHECK(world.failure().has_value());
       CHECK(world.failure()->story.find("found its plan already running") != std::string::npos);
       world.device().synchronize(first);
       world.device().synchronize(second);
     } else {
-      const Deadline deadline(10);
+      const Deadline deadline(kSoonS);
       while (!world.failure() && !deadline.passed()) std::this_thread::yield();
       CHECK(world.failure().has_value());
     }

@@ -87,7 +87,7 @@ CASE(streams_that_wait_for_a_peer_that_never_comes_end_at_the_deadline) {
   for (const std::string& device : device_specs()) {
     for (const bool alone_sends : {true, false}) {
       Parameters parameters = quick(device);
-      parameters.timeout_s = 0.5;
+      parameters.timeout_s = 1.5;
       run_ranks(2, parameters, [&](World& world) {
         TestBuffer buffer(world, 64);
         const OwnStream stream(world);
@@ -112,7 +112,7 @@ CASE(streams_that_wait_for_a_peer_that_never_comes_end_at_the_deadline) {
                                                               : "recv of 64 B from rank 1 (op 0 of plan ");
           CHECK_THROWS(plan->launch(stream), "passed its deadline");
         } else {
-          const Deadline deadline(10);
+          const Deadline deadline(kSoonS);
           while (!world.failure() && !deadline.passed()) std::this_thread::yield();
           CHECK(world.failure().has_value());
         }
@@ -124,7 +124,7 @@ CASE(streams_that_wait_for_a_peer_that_never_comes_end_at_the_deadline) {
 CASE(a_graph_that_is_through_is_not_taken_for_waiting) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.timeout_s = 0.5;
+    parameters.timeout_s = 1.5;
     run_ranks(2, parameters, [](World& world) {
       TestBuffer buffer(world, 64);
       const OwnStream stream(world);
@@ -145,7 +145,7 @@ CASE(a_graph_that_is_through_is_not_taken_for_waiting) {
         const Deadline deadline(seconds);
         while (!deadline.passed()) std::this_thread::yield();
       };
-      let_pass(0.7);  // longer than the deadline of a wait; the other rank is late, but by less than that
+      let_pass(1.8);  // longer than the deadline of a wait; the other rank is late, but by less than that
       if (world.rank() == 1) let_pass(0.2);
       plan->launch(stream);
       world.synchronize(stream);
@@ -177,7 +177,7 @@ CASE(streams_that_wait_end_when_the_world_is_aborted) {
 
 CASE(a_plan_of_path_memop_launched_twice_at_once_ends) {
   Parameters parameters = quick("host");
-  parameters.timeout_s = 0.5;
+  parameters.timeout_s = 1.5;
   run_ranks(2, parameters, [&](World& world) {
     TestBuffer buffer(world, 64);
     const OwnStream first(world);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/device/devices.hpp"
@@ -95,12 +96,19 @@ inline void run_ranks(int size, Parameters parameters, const std::function<void(
   if (!first.empty()) throw std::runtime_error(first);
 }
 
+constexpr double kQuickTimeoutS = 30;
+
 inline Parameters quick(const std::string& device) {
   Parameters parameters;
   parameters.device = device;
-  parameters.timeout_s = 30;
-  parameters.bootstrap_timeout_s = 30;
+  parameters.timeout_s = kQuickTimeoutS;
+  parameters.bootstrap_timeout_s = kQuickTimeoutS;
   return parameters;
+}
+
+// Whether what began then has ended without waiting for a deadline of quick(), on a machine that may be busy.
+inline bool ended_at_once(std::uint64_t start_ns) {
+  return now_ns() - start_ns < static_cast<std::uint64_t>(kQuickTimeoutS / 2 * 1e9);
 }
 
 // Until this rank has heard that the world has failed.

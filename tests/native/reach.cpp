@@ -55,7 +55,7 @@ CASE(what_a_peer_exposed_is_kept_while_it_is_used_and_forgotten_when_it_is_freed
     CHECK(kept != nullptr && world.fabric()->imported(peer, ~theirs) == nullptr);
     world.barrier();
     memory.reset();
-    const Deadline deadline(10.0);  // the owner looks for what it has freed about once a second
+    const Deadline deadline(kSoonS);  // the owner looks for what it has freed about once a second
     while (world.fabric()->imported(peer, theirs) != nullptr && !deadline.passed()) HostGroup::pause(1 << 20, 0);
     CHECK(world.fabric()->imported(peer, theirs) == nullptr);
     world.barrier();
@@ -118,7 +118,7 @@ CASE(memory_that_was_freed_and_allocated_again_is_registered_again) {
     }
     // Every round's memory was new to the peer, also where the address was not.
     CHECK(counts(world).misses >= before.misses + kRounds);
-    const Deadline deadline(10);
+    const Deadline deadline(kSoonS);
     const auto all_swept = [&] {
       const ReachStatistics now = counts(world);
       return now.stale >= before.stale + kRounds && now.exposed <= before.exposed + 2;

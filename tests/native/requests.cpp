@@ -56,10 +56,10 @@ CASE(a_graph_that_is_never_launched_keeps_no_ticket) {
     const std::weak_ptr<Request> gone = request;
     request.reset();
     graph.reset();
-    const Deadline deadline(5);
+    const Deadline deadline(kSoonS);
     while (!gone.expired() && !deadline.passed()) std::this_thread::yield();
     CHECK(gone.expired());
-    CHECK(Disposal::of_process().finish(5));
+    CHECK(Disposal::of_process().finish(kSoonS));
     const auto next = world.isend(buffer.data(), 64, 0, {});
     CHECK(ticket_of(next) == ticket);
   });
@@ -90,10 +90,10 @@ void let_a_graph_go(Device& device, Stream stream, const std::function<void()>& 
   device.begin_capture(stream);
   capture();
   device.end_capture(stream).reset();
-  const Deadline deadline(5);
+  const Deadline deadline(kSoonS);
   bool back = false;
   while (!back && !deadline.passed()) {
-    CHECK(Disposal::of_process().finish(5));
+    CHECK(Disposal::of_process().finish(kSoonS));
     back = came_back();
   }
   CHECK(back);

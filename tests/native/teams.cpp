@@ -104,9 +104,9 @@ CASE(a_captured_barrier_outlives_its_world_and_ends_at_once) {
         world->barrier();
         team.reset();
         world.reset();
-        CHECK(Disposal::of_process().finish(5));
+        CHECK(Disposal::of_process().finish(kSoonS));
         device->launch(graph, stream);
-        const Deadline deadline(5);
+        const Deadline deadline(kSoonS);
         while (!device->idle(stream) && !deadline.passed()) HostGroup::pause(0, 0);
         CHECK(device->idle(stream));
       } catch (const std::exception& error) {
@@ -203,7 +203,7 @@ CASE(words_of_teams_that_went_are_used_again_and_their_number_is_bounded) {
 CASE(a_member_that_does_not_come_is_named_at_the_deadline) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.timeout_s = 0.4;
+    parameters.timeout_s = 1.5;
     run_ranks(3, parameters, [](World& world) {
       const auto team = world.team();
       const OwnStream stream(world);
@@ -217,7 +217,7 @@ CASE(a_member_that_does_not_come_is_named_at_the_deadline) {
     run_ranks(3, parameters, [](World& world) {
       const auto team = world.team();
       if (world.rank() != 1) {
-        CHECK_THROWS(team->sync(), "rank 1 did not come within 0.4 s");
+        CHECK_THROWS(team->sync(), "rank 1 did not come within 1.5 s");
       } else {
         CHECK_THROWS(for (;;) world.check(), "rank 1 did not come");
       }

@@ -98,10 +98,10 @@ def test_a_missing_message_ends_at_the_deadline_naming_itself(device: str) -> No
         started = time.monotonic()
         with pytest.raises(ons.TimeoutError) as caught:
             world.recv(bytearray(24), 1, lane=4)
-        assert 0.2 < time.monotonic() - started < 5
+        assert 0.2 < time.monotonic() - started < 15
         return str(caught.value)
 
-    text = ons.run_threads(2, rank, device=device, timeout_s=0.5)[0]
+    text = ons.run_threads(2, rank, device=device, timeout_s=1.5)[0]
     assert text is not None
     assert "rank 0: recv of 24 B from rank 1 on lane 4" in text
 
@@ -112,7 +112,7 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
             world.send(np.zeros(10**6, "u1"), 1 - world.rank)
         return str(caught.value)
 
-    stories = ons.run_threads(2, rank, device="host", timeout_s=0.7)
+    stories = ons.run_threads(2, rank, device="host", timeout_s=1.5)
     for story in stories:
         assert "these waits form a cycle: rank 0 send of 1000000 B to rank 1 on lane 0 -> rank 1 send" in story
         assert "or use isend or sendrecv: a send of more than 4096 B waits for its receive" in story
@@ -164,7 +164,7 @@ def test_an_abort_drains_streams_and_tells_everyone() -> None:
         started = time.monotonic()
         with pytest.raises(ons.AbortedError, match="the cat"):
             stream.synchronize()
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
         with pytest.raises(ons.AbortedError, match="the cat"):
             world.send(b"x", 1 - world.rank)
         with pytest.raises(ons.AbortedError, match="the cat"):
@@ -279,10 +279,10 @@ def test_a_timeout_says_each_thing_once_with_the_deadline_and_its_parameter() ->
             world.recv(bytearray(24), 1, lane=4)
         return str(caught.value)
 
-    text = ons.run_threads(2, rank, device="host", timeout_s=0.3)[0]
+    text = ons.run_threads(2, rank, device="host", timeout_s=1.5)[0]
     assert text is not None
     first, *rest = text.splitlines()
-    assert first == "rank 0: recv of 24 B from rank 1 on lane 4 passed its deadline of 0.3 s (timeout_s)"
+    assert first == "rank 0: recv of 24 B from rank 1 on lane 4 passed its deadline of 1.5 s (timeout_s)"
     assert rest == ["the world has failed with it; to go on, every rank closes it and makes a new one"]
 
 
@@ -298,9 +298,9 @@ def test_a_fault_of_a_plan_gives_the_plans_name() -> None:
             plan.launch()
         return str(caught.value)
 
-    text = ons.run_threads(2, rank, device="host", timeout_s=0.3)[0]
+    text = ons.run_threads(2, rank, device="host", timeout_s=1.5)[0]
     assert text is not None
-    assert "of plan 'jacobi') passed its deadline of 0.3 s" in text
+    assert "of plan 'jacobi') passed its deadline of 1.5 s" in text
 
 
 def test_a_rank_that_does_not_come_is_missed_in_the_users_words() -> None:
@@ -311,10 +311,10 @@ def test_a_rank_that_does_not_come_is_missed_in_the_users_words() -> None:
             world.plan("lonely").build()
         return str(caught.value)
 
-    text = ons.run_threads(2, rank, device="host", timeout_s=0.3)[0]
+    text = ons.run_threads(2, rank, device="host", timeout_s=1.5)[0]
     assert text is not None
     assert re.match(
-        r"plan 'lonely': rank 1 \(pid \d+\) of 2 did not come to the build of a plan within 0.3 s \(parameter timeout_s\)"
+        r"plan 'lonely': rank 1 \(pid \d+\) of 2 did not come to the build of a plan within 1.5 s \(parameter timeout_s\)"
         r"|the build of a plan: rank 1 \(pid \d+\) left the world",
         text,
     ), text
@@ -410,7 +410,7 @@ LEAVING = """
         WAIT
     except ons.Error as error:
         print("told:", error, "after", round(time.monotonic() - started, 2), "s", file=sys.stderr, flush=True)
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 15
         raise
 """
 

@@ -149,4 +149,4 @@ def test_a_wait_in_vain_ends_at_the_deadline() -> None:
         with pytest.raises(onstream.Error, match="deadline"):
             segment.wait(offset=0, value=5, compare="eq")
 
-    onstream.run_threads(1, body, device="host", timeout_s=0.3)
+    onstream.run_threads(1, body, device="host", timeout_s=1.5)

@@ -14,8 +14,11 @@ inline std::uint64_t now_ns() {
 
 class Deadline {
  public:
-  explicit Deadline(double timeout_s) : at_ns_(now_ns() + static_cast<std::uint64_t>(timeout_s * 1e9)) {}
+  explicit Deadline(double timeout_s)
+      : limit_s_(timeout_s), at_ns_(now_ns() + static_cast<std::uint64_t>(timeout_s * 1e9)) {}
   bool passed() const { return now_ns() >= at_ns_; }
+  // What it was made with: what an error says that a wait was allowed.
+  double limit_s() const { return limit_s_; }
   // Seconds left, never negative.
   double left_s() const {
     const std::uint64_t now = now_ns();
@@ -23,6 +26,7 @@ class Deadline {
   }
 
  private:
+  double limit_s_;
   std::uint64_t at_ns_;
 };
 

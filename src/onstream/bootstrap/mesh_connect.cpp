@@ -61,10 +61,7 @@ std::string who(const std::vector<Address>& addresses, int rank) {
 class Connector {
  public:
   Connector(const Launch& launch, Store& store, Deadline deadline)
-      : launch_(launch),
-        deadline_(deadline),
-        limit_s_(limit_of(deadline)),
-        peers_(static_cast<std::size_t>(launch.size)) {
+      : launch_(launch), deadline_(deadline), peers_(static_cast<std::size_t>(launch.size)) {
     Endpoint endpoint{concat("unix:onstream-", to_hex(random_bytes(16))), 0};
     listener_ = listen_at(endpoint, Reach::this_host);
     if (!listener_.valid()) fail(ErrorCode::system, "the random name ", endpoint.address, " is taken");
@@ -228,12 +225,11 @@ class Connector {
     for (int rank = 0; rank < launch_.size; ++rank)
       if (rank != launch_.rank && !proved(rank)) absent += concat(absent.empty() ? "" : ", ", who(addresses_, rank));
     fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not connect to rank ", launch_.rank, " within ",
-         limit_s_, " s");
+         deadline_.limit_s(), " s");
   }
 
   const Launch& launch_;
   const Deadline deadline_;
-  const double limit_s_;
   Fd listener_;
   std::vector<Address> addresses_;
   std::vector<ConnectedPeer> peers_;

@@ -36,14 +36,14 @@ void MeshLedger::expect(std::uint64_t id, int peer, std::string_view topic) {
 }
 
 std::string MeshLedger::await_answer(std::uint64_t id, Deadline deadline) {
-  const double limit_s = limit_of(deadline);
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Call> call = calls_.at(id);
   const bool done =
       changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] { return call->done; });
   calls_.erase(id);
   if (!done)
-    fail(ErrorCode::timeout, name_of(call->peer), " did not answer for ", call->topic, " within ", limit_s, " s");
+    fail(ErrorCode::timeout, name_of(call->peer), " did not answer for ", call->topic, " within ", deadline.limit_s(),
+         " s");
   if (call->error) throw Error(call->error->code(), call->error->what());
   return std::move(call->answer);
 }
@@ -72,7 +72,6 @@ MeshLedger::Absent MeshLedger::absent_from(const Gathered& values) const {
 }
 
 std::vector<std::string> MeshLedger::await_gather(std::string_view topic, std::uint64_t ordinal, Deadline deadline) {
-  const double limit_s = limit_of(deadline);
   const GatherKey key(topic, ordinal);
   std::unique_lock lock(mutex_);
   Absent absent;
@@ -85,7 +84,8 @@ std::vector<std::string> MeshLedger::await_gather(std::string_view topic, std::u
   if (absent.gone) throw gone_error(*absent.gone, topic);
   if (!absent.names.empty() && failed_) throw failed_error(topic);
   if (!absent.names.empty())
-    fail(ErrorCode::timeout, absent.names, " of ", size(), " did not come to ", topic, " within ", limit_s, " s");
+    fail(ErrorCode::timeout, absent.names, " of ", size(), " did not come to ", topic, " within ", deadline.limit_s(),
+         " s");
   std::vector<std::string> result;
   for (const std::optional<std::string>& value : values) result.push_back(*value);
   return result;

@@ -199,8 +199,6 @@ int milliseconds_left(Deadline deadline, int at_most_ms) {
   return static_cast<int>(std::min(std::ceil(deadline.left_s() * 1e3), static_cast<double>(at_most_ms)));
 }
 
-double limit_of(Deadline deadline) { return std::round(deadline.left_s() * 1e3) / 1e3; }
-
 int poll_some(std::vector<pollfd>& polled, int timeout_ms) {
   const int ready = ::poll(polled.data(), polled.size(), timeout_ms);
   if (ready < 0 && errno != EINTR) fail_errno("cannot wait for sockets (poll)");

@@ -51,9 +51,6 @@ int poll_some(std::vector<pollfd>& polled, int timeout_ms);
 // For poll(): what is left, rounded up, at most `at_most_ms`.
 int milliseconds_left(Deadline deadline, int at_most_ms);
 
-// Seconds left in whole milliseconds: what an error says that a wait was allowed.
-double limit_of(Deadline deadline);
-
 // Writes everything or throws: timeout, or closed when the other end is gone. For connection set-up and the store's
 // client.
 void send_all(const Fd& socket, std::string_view bytes, Deadline deadline);

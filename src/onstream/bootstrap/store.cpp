@@ -77,7 +77,6 @@ class Store::Implementation {
   }
 
   std::string get(std::string_view key, Deadline deadline) {
-    const double limit_s = limit_of(deadline);
     std::unique_lock lock(mutex_);
     if (launch_.size == 1) {
       const auto found = [&] { return alone_.contains(key); };
@@ -90,12 +89,11 @@ class Store::Implementation {
       if (answer) return std::string(after_id(*answer).text());
       send(Kind::cancel, wire::Packer().u64(id));
     }
-    fail(ErrorCode::timeout, "key '", key, "' was not set within ", limit_s, " s at ", endpoint_.describe());
+    fail(ErrorCode::timeout, "key '", key, "' was not set within ", deadline.limit_s(), " s at ", endpoint_.describe());
   }
 
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline) {
     if (launch_.size == 1) return {std::string(mine)};
-    const double limit_s = limit_of(deadline);
     const std::lock_guard lock(mutex_);
     const std::uint64_t id = ++last_id_;
     send(Kind::gather, wire::Packer().u64(id).text(topic).text(mine));
@@ -103,7 +101,7 @@ class Store::Implementation {
     if (!answer) {
       const std::string absent = absent_from(topic);
       send(Kind::cancel, wire::Packer().u64(id));
-      fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not come to ", topic, " within ", limit_s,
+      fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not come to ", topic, " within ", deadline.limit_s(),
            " s (bootstrap_timeout_s) at ", endpoint_.describe(),
            "; check that they started and see their own errors. If they have died, the others make their world "
            "from the launch without them (docs/failure.md)");
@@ -120,7 +118,6 @@ class Store::Implementation {
  private:
   // Tries until someone who knows the secret welcomes us.
   void join(Deadline deadline) {
-    const double limit_s = limit_of(deadline);
     std::string why;
     double pause_s = 0.002;
     while (true) {
@@ -129,7 +126,7 @@ class Store::Implementation {
       if (socket_.valid() && introduce(deadline, why)) return;
       if (deadline.passed())
         fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size, " could not reach rank 0 at ",
-             endpoint_.describe(), " within ", limit_s, " s (", why, "); check that rank 0 started there");
+             endpoint_.describe(), " within ", deadline.limit_s(), " s (", why, "); check that rank 0 started there");
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, deadline.left_s())));
       pause_s = std::min(pause_s * 1.5, 0.05);
     }

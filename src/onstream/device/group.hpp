@@ -180,16 +180,18 @@ class HostGroup {
   static std::uint64_t now_ns() { return onstream::now_ns(); }
   static bool interrupted() { return interrupt_hook != nullptr && interrupt_hook(); }
 
-  // Rounds below `spins` burn a few nanoseconds; then the core is given away; then the thread sleeps.
+  // Rounds below `spins` burn a few nanoseconds; then the core is given away; then the thread sleeps. On a busy machine
+  // each yield may take many milliseconds, so some of them count as sleep.
   static bool pause(std::uint32_t round, std::uint32_t spins = 1024) {
     constexpr std::uint32_t kYields = 256;
+    constexpr std::uint32_t kYieldsASleep = 16;
     if (round < spins) {
       relax();
       return false;
     }
     if (round < spins + kYields) {
       sched_yield();
-      return false;
+      return round % kYieldsASleep == 0;
     }
     const timespec nap{0, 50'000};
     nanosleep(&nap, nullptr);
