@@ -85,6 +85,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
 namespace {
 
+using onstream::test::kSoonS;
 using Random = std::mt19937_64;
 
 std::size_t below(Random& random, std::size_t limit) {

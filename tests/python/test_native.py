@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, build_folder
 
-LIMIT_S = 100  # for one case; sanitizers and two busy cores included
+LIMIT_S = 240  # for one case; sanitizers and two cores that others use too included
 # A case keeps about one core busy. Of the kernels of several processes one GPU runs those of one at a time.
 AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), 7) + 1
 SKIPPED = 77  # kAllSkipped of tests/native/check.hpp; the line after "skipped" says what is missing
@@ -129,6 +129,7 @@ def cases(request: pytest.FixtureRequest) -> Iterator[Cases]:
     cases.close()
 
 
+@pytest.mark.limit(LIMIT_S + 20)
 @pytest.mark.parametrize(("program", "case"), rows())
 def test_native(cases: Cases, program: Path, case: str | None) -> None:
     if case is None:
