@@ -261,9 +261,9 @@ class Captured {
   Captured(const Captured&) = delete;
   Captured& operator=(const Captured&) = delete;
 
-  // Whether `text` comes within 20 s.
+  // Whether `text` comes in time.
   bool comes(const std::string& text) {
-    const Deadline deadline(kSoonS);
+    const Deadline deadline(test::kSoonS);
     while (said_.find(text) == std::string::npos && !deadline.passed()) {
       pollfd readable{read_end_.get(), POLLIN, 0};
       std::array<char, 4096> part{};
