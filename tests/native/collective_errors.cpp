@@ -46,7 +46,7 @@ CASE(what_cannot_work_is_refused_with_its_values) {
 CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = in_pairs(device);
-    parameters.timeout_s = 1;
+    parameters.timeout_s = 2;
     run_ranks(3, parameters, [](World& world) {
       TestBuffer buffer(world, 64);
       const OwnStream stream(world);
@@ -158,7 +158,7 @@ CASE(a_late_rank_is_named_by_copies_at_the_deadline) {
   for (const std::string& device : device_specs()) {
     for (const Late late : {Late::host, Late::replay}) {
       Parameters parameters = in_pairs(device);
-      parameters.timeout_s = 1;
+      parameters.timeout_s = 2;
       run_ranks(3, parameters, [&](World& world) {
         TestBuffer input(world, 64);
         TestBuffer output(world, 192);

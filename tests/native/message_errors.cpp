@@ -94,7 +94,7 @@ CASE(a_check_throws_what_became_of_the_oldest_message) {
 CASE(a_cycle_of_large_sends_is_named_at_the_deadline) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.timeout_s = 1.0;
+    parameters.timeout_s = 2;
     run_ranks(3, parameters, [](World& world) {
       TestBuffer buffer(world, 1 << 20);
       const int next = (world.rank() + 1) % 3;

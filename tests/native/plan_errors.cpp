@@ -96,7 +96,7 @@ CASE(a_path_that_cannot_work_says_why) {
 CASE(a_plan_that_one_rank_launches_alone_is_named_at_the_deadline) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
-    parameters.timeout_s = 1;
+    parameters.timeout_s = 2;
     run_ranks(2, parameters, [&](World& world) {
       TestBuffer out(world, 64);
       TestBuffer in(world, 64);
