@@ -33,7 +33,47 @@ CASE(overlapping_destinations_fail_the_build_everywhere) {
       builder.send(buffer.data(), Layout::contiguous(64), 0).send(buffer.data(), Layout::contiguous(64), 0);
     }
     CHECK_THROWS((void)builder.build(),
-                 "rank 0: the destinations of op 0 (recv with rank 1) and op 1 (recv with rank 1) overlap");
+                 "rank 0: rank 0 op 0: recv of 64 B from rank 1 on lane 0 and rank 0 op 1: recv of 64 B from rank 1 on "
+                 "lane 0 overlap in rank 0's memory; ops of a launch run at once");
+    (void)ring(world, 64, Path::automatic, MemoryKind::device, 1);
+  });
+}
+
+CASE(destinations_of_two_ranks_that_overlap_in_a_third_fail_the_build) {
+  on_all_devices(3, [](World& world) {
+    const auto segment = world.segment(4096);
+    TestBuffer buffer(world, 64);
+    const auto build = [&](std::size_t offset) {
+      PlanBuilder builder = world.plan("crossing");
+      if (world.rank() == 0) {
+        builder.recv(segment->local() + 1000, Layout::contiguous(64), 1);
+      } else {
+        if (world.rank() == 1) builder.send(buffer.data(), Layout::contiguous(64), 0);
+        const Layout there = Layout::strided(8, {8}, {16});
+        builder.put(segment->peer(0) + offset * static_cast<std::size_t>(world.rank()), there, buffer.data(),
+                    Layout::contiguous(64), 0);
+      }
+      return builder.build();
+    };
+    CHECK(build(200)->explain().find("not looked at") == std::string::npos);
+    CHECK_THROWS((void)build(4), "rank 1 op 1: put of 64 B to rank 0 and rank 2 op 0: put of 64 B to rank 0 overlap");
+    CHECK_THROWS((void)build(504),
+                 "rank 0 op 0: recv of 64 B from rank 1 on lane 0 and rank 2 op 0: put of 64 B to rank 0");
+    CHECK(build(200) != nullptr);
+  });
+}
+
+CASE(destinations_of_too_many_runs_are_told_by_explain) {
+  run_ranks(1, quick("host"), [](World& world) {
+    const Layout many = Layout::strided(1, {600'000}, {4});
+    TestBuffer to(world, 2'400'004);
+    TestBuffer from(world, 600'000);
+    PlanBuilder builder = world.plan("many");
+    for (const int at : {0, 1}) {
+      builder.recv(to.data() + at, many, 0, at).send(from.data(), Layout::contiguous(600'000), 0, at);
+    }
+    CHECK(builder.build()->explain().find("not looked at: whether destinations of 1200000 runs on rank 0 overlap; that "
+                                          "is done up to 1000000") != std::string::npos);
   });
 }
 

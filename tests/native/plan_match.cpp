@@ -171,21 +171,51 @@ CASE(a_broken_statement_is_refused) {
   CHECK_THROWS((void)plan::unpack(plan::pack(statement)), "layout");
 }
 
+namespace {
+
+// An op of `kind` with rank `peer` that writes `layout` at `address` of rank `owner`.
+StatedOp landing(OpKind kind, int peer, int owner, std::int64_t address, const Layout& layout) {
+  StatedOp op = stated(kind, peer, layout.bytes());
+  op.layout = layout.view();
+  op.landing = {owner, address, layout.view()};
+  return op;
+}
+
+}  // namespace
+
 CASE(destinations_that_overlap_are_named) {
-  std::vector<std::byte> memory(4096);
-  const auto recv = [&](std::size_t offset, Layout layout) {
-    Op op;
-    op.kind = OpKind::recv;
-    op.peer = 1;
-    op.address = memory.data() + offset;
-    op.layout = layout;
-    return op;
+  const auto recv = [](std::int64_t address, const Layout& layout) {
+    return landing(OpKind::recv, 1, 0, address, layout);
+  };
+  const auto put = [](int owner, std::int64_t address, const Layout& layout) {
+    return landing(OpKind::put, owner, owner, address, layout);
+  };
+  const auto story = [](std::vector<std::vector<StatedOp>> ops, int rank) {
+    return plan::find_overlaps(statements(std::move(ops)), rank).story;
   };
   const Layout column = Layout::strided(8, {10}, {64});
-  CHECK(plan::find_overlaps({recv(0, column), recv(8, column), recv(16, column)}, 0).empty());
-  const std::string text =
-      plan::find_overlaps({recv(0, column), recv(8, column), recv(3 * 64 + 12, Layout::contiguous(2))}, 4);
-  CHECK(text == "rank 4: the destinations of op 1 (recv with rank 1) and op 2 (recv with rank 1) overlap");
+  const Layout backwards = Layout::strided(8, {10}, {-64});
+  const Layout two = Layout::contiguous(2);
+  CHECK(story({{recv(0, column), recv(8, column), recv(16, column)}}, 0).empty());
+  CHECK(story({{recv(0, column), recv(8, column), recv(3 * 64 + 12, two)}}, 0) ==
+        "rank 0 op 1: recv of 80 B from rank 1 on lane 0 and rank 0 op 2: recv of 2 B from rank 1 on lane 0 overlap in "
+        "rank 0's memory");
+  // Of several ranks, in the memory of one of them or of a third.
+  CHECK(story({{}, {put(0, 0, column)}, {put(0, 9 * 64 + 8, backwards)}}, 0).empty());
+  CHECK(story({{}, {put(0, 0, column)}, {put(0, 9 * 64 + 7, backwards)}}, 0) ==
+        "rank 1 op 0: put of 80 B to rank 0 and rank 2 op 0: put of 80 B to rank 0 overlap in rank 0's memory");
+  CHECK(story({{recv(0, column)}, {put(0, 64, two)}}, 0) ==
+        "rank 0 op 0: recv of 80 B from rank 1 on lane 0 and rank 1 op 0: put of 2 B to rank 0 overlap in rank 0's "
+        "memory");
+  // The same addresses of different ranks are different memory.
+  CHECK(story({{recv(0, column)}, {put(2, 0, column)}, {}}, 0).empty());
+  CHECK(story({{recv(0, column)}, {put(2, 0, column)}, {}}, 2).empty());
+  // What is sent and what has no bytes writes nothing.
+  CHECK(story({{recv(0, column), recv(0, Layout::contiguous(0)), stated(OpKind::send, 1, 80)}}, 0).empty());
+  // Side by side, but too many runs to look at: that is told.
+  const Layout many = Layout::strided(1, {600'000}, {4});
+  const plan::Overlaps found = plan::find_overlaps(statements({{recv(0, many), recv(1, many), recv(1 << 24, two)}}), 0);
+  CHECK(found.story.empty() && found.unlisted == 1'200'000);
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jobs import run_job
 from memories import DEVICES, array_of
 
 import onstream as ons
@@ -141,6 +143,35 @@ def test_wrong_operations_are_refused_at_once(add: Any, reason: str) -> None:
         pytest.raises(ons.InvalidArgumentError, match=reason),
     ):
         add(world.plan())
+
+
+def test_puts_of_two_processes_into_the_same_place_are_refused_naming_both(tmp_path: Path) -> None:
+    program = """
+        import numpy as np
+        import onstream as ons
+
+        with ons.init(device="host") as world:
+            data = world.segment(64)
+            source = np.zeros(4)
+
+            def build(offsets):
+                builder = world.plan("crossing")
+                if world.rank > 0:
+                    begin = offsets[world.rank]
+                    builder.put(data.peer(0, "f8")[begin : begin + 4], source, 0)
+                return builder.build()
+
+            build([0, 0, 4])
+            try:
+                build([0, 0, 3])
+            except ons.InvalidArgumentError as error:
+                print(f"told {world.rank}:", error)
+            build([0, 4, 0])
+    """
+    job = run_job(tmp_path, 3, program)
+    assert job.code == 0, job.err
+    both = "rank 1 op 0: put of 32 B to rank 0 and rank 2 op 0: put of 32 B to rank 0 overlap in rank 0's memory"
+    assert job.out.count("told ") == job.out.count(both) == 3
 
 
 def test_puts_and_signals_reach_the_peers_segment() -> None:

@@ -87,17 +87,9 @@ std::size_t Layout::bytes() const {
 
 bool Layout::is_contiguous() const { return view_.dims == 0; }
 
-std::int64_t Layout::lowest() const {
-  std::int64_t offset = 0;
-  for (int d = 0; d < view_.dims; ++d) offset += std::min<std::int64_t>(0, view_.strides[d] * (view_.counts[d] - 1));
-  return offset;
-}
+std::int64_t Layout::lowest() const { return extent_of(view_).begin; }
 
-std::int64_t Layout::highest() const {
-  std::int64_t offset = static_cast<std::int64_t>(view_.run_bytes);
-  for (int d = 0; d < view_.dims; ++d) offset += std::max<std::int64_t>(0, view_.strides[d] * (view_.counts[d] - 1));
-  return offset;
-}
+std::int64_t Layout::highest() const { return extent_of(view_).end; }
 
 bool Layout::overlaps_itself() const {
   if (is_nested(view_)) return false;

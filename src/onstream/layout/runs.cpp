@@ -18,6 +18,15 @@ std::uint64_t run_count(const LayoutView& view) {
   return count;
 }
 
+Extent extent_of(const LayoutView& view) {
+  Extent extent{0, static_cast<std::int64_t>(view.run_bytes)};
+  for (int d = 0; d < view.dims; ++d) {
+    const std::int64_t reach = view.strides[d] * (view.counts[d] - 1);
+    (reach < 0 ? extent.begin : extent.end) += reach;
+  }
+  return extent;
+}
+
 void append_runs(const LayoutView& view, std::int64_t base, int owner, std::vector<Run>& runs) {
   if (view.run_bytes == 0) return;
   const std::uint64_t count = run_count(view);

@@ -29,6 +29,13 @@ struct Piece {
 
 std::uint64_t run_count(const LayoutView& view);
 
+// The byte offsets, relative to the buffer's address, of the first byte touched and of one past the last.
+struct Extent {
+  std::int64_t begin;
+  std::int64_t end;
+};
+Extent extent_of(const LayoutView& view);
+
 // Appends every run of `view`, moved by `base`.
 void append_runs(const LayoutView& view, std::int64_t base, int owner, std::vector<Run>& runs);
 

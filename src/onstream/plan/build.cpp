@@ -54,6 +54,7 @@ class Build {
       if (room.word_bytes > 0) built_->resources->words = fabric_->segment(room.word_bytes, MemoryKind::pinned);
       for (const auto& call : calls_) call->open();
       (void)fabric_->agree("the end of a plan's build", [this] {
+        check_destinations();
         finish();
         return std::string();
       });
@@ -78,6 +79,7 @@ class Build {
     out.bytes = op.layout.bytes();
     out.element = op.element;
     out.note = op.note;
+    out.landing = landing_of(op);
     if (is_transfer(op.kind)) {
       out.path = path_;
       out.wanted_by = "set by use_path";
@@ -91,6 +93,15 @@ class Build {
       }
     }
     return out;
+  }
+
+  plan::Landing landing_of(const Op& op) const {
+    if (op.layout.bytes() == 0 || op.address == nullptr || op.kind == OpKind::send) return {};
+    if (op.kind != OpKind::put) {
+      return {fabric_->rank(), reinterpret_cast<std::int64_t>(op.address), op.layout.view()};
+    }
+    const std::int64_t offset = static_cast<const std::byte*>(op.remote) - op.segment->peer(op.peer);
+    return {op.peer, static_cast<std::int64_t>(op.segment->address_at(op.peer)) + offset, op.remote_layout.view()};
   }
 
   // Puts and gets concern this rank alone. Fills planned_ for them; returns why one cannot be made, or "".
@@ -138,8 +149,6 @@ class Build {
       add_problem(concat("rank ", fabric_->rank(), " op ", i, ": ", describe(mine.ops[i]), ": ", obstacle));
     }
     for (const auto& call : calls_) mine.calls.push_back(call->state());
-    const std::string overlap = plan::find_overlaps(ops_, fabric_->rank());
-    if (!overlap.empty()) add_problem(overlap);
   }
 
   void exchange_statements() {
@@ -302,6 +311,13 @@ class Build {
   void note_path(int op, const Choice& choice) {
     planned_[static_cast<std::size_t>(op)].path = choice.path;
     planned_[static_cast<std::size_t>(op)].why = choice.why;
+  }
+
+  // Each rank looks at its own memory, and tells all.
+  void check_destinations() {
+    const plan::Overlaps found = plan::find_overlaps(statements_, fabric_->rank());
+    require(found.story.empty(), found.story, "; ops of a launch run at once");
+    built_->unlisted_runs = found.unlisted;
   }
 
   void finish() {

@@ -48,6 +48,7 @@ class Plan::Implementation {
   int mover_blocks = 1;              // of the first of two kernels
   int threads = 1;
   int kernels = 1;
+  std::uint64_t unlisted_runs = 0;  // see plan::Overlaps
   struct Range {
     void* address;
     std::size_t bytes;

@@ -113,19 +113,26 @@ class Matcher {
   std::vector<std::string> problems_;
 };
 
-// A destination of this rank, or of a put, in this rank's own address space.
 struct Destination {
-  int op;
-  std::int64_t base;
-  const Layout* layout;
+  std::size_t rank;  // whose op
+  std::size_t op;
+  const Landing* landing;
+
+  std::int64_t begin() const { return landing->address + extent_of(landing->layout).begin; }
+  std::int64_t end() const { return landing->address + extent_of(landing->layout).end; }
 };
 
-std::string overlap_text(const std::vector<Op>& ops, int rank, std::pair<int, int> pair) {
-  const auto told = [&](int i) {
-    const Op& op = ops[static_cast<std::size_t>(i)];
-    return concat("op ", i, " (", name_of(op.kind), " with rank ", op.peer, op.note.empty() ? "" : ", ", op.note, ")");
-  };
-  return concat("rank ", rank, ": the destinations of ", told(pair.first), " and ", told(pair.second), " overlap");
+// In the order of their addresses.
+std::vector<Destination> destinations_in(const std::vector<Statement>& statements, int rank) {
+  std::vector<Destination> all;
+  for (std::size_t whose = 0; whose < statements.size(); ++whose) {
+    const std::vector<StatedOp>& ops = statements[whose].ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (ops[i].landing.rank == rank && ops[i].bytes > 0) all.push_back({whose, i, &ops[i].landing});
+    }
+  }
+  std::ranges::sort(all, {}, &Destination::begin);
+  return all;
 }
 
 }  // namespace
@@ -145,43 +152,35 @@ Wanted wanted_path(const StatedOp& source, const StatedOp& destination) {
   return {speaker.path, speaker.wanted_by};
 }
 
-std::string find_overlaps(const std::vector<Op>& ops, int rank) {
-  std::vector<Destination> destinations;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    const Op& op = ops[i];
-    const bool comes = op.kind == OpKind::recv || op.kind == OpKind::get || op.kind == OpKind::atomic;
-    if (comes && op.address != nullptr && op.layout.bytes() > 0) {
-      destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.address), &op.layout});
-    } else if (op.kind == OpKind::put && op.layout.bytes() > 0) {
-      destinations.push_back({static_cast<int>(i), reinterpret_cast<std::int64_t>(op.remote), &op.remote_layout});
-    }
-  }
-  std::sort(destinations.begin(), destinations.end(), [](const Destination& a, const Destination& b) {
-    return a.base + a.layout->lowest() < b.base + b.layout->lowest();
-  });
-  // Groups of destinations whose byte intervals touch; only within them is anything listed. A group with more runs than
-  // kMaxListedRuns is taken as disjoint.
-  std::size_t i = 0;
-  while (i < destinations.size()) {
-    std::vector<Run> runs;
+Overlaps find_overlaps(const std::vector<Statement>& statements, int rank) {
+  const std::vector<Destination> all = destinations_in(statements, rank);
+  const auto told = [&](int i) {
+    const Destination& one = all[static_cast<std::size_t>(i)];
+    return concat("rank ", one.rank, " op ", one.op, ": ", describe(statements[one.rank].ops[one.op]));
+  };
+  Overlaps found;
+  // Only where the intervals of some touch is anything listed.
+  for (std::size_t first = 0; first < all.size();) {
+    std::size_t next = first;
     std::uint64_t count = 0;
-    std::int64_t end = destinations[i].base + destinations[i].layout->highest();
-    std::size_t last = i;
-    for (std::size_t k = i; k < destinations.size(); ++k) {
-      if (k > i && destinations[k].base + destinations[k].layout->lowest() >= end) break;
-      end = std::max(end, destinations[k].base + destinations[k].layout->highest());
-      count += run_count(destinations[k].layout->view());
-      last = k;
+    for (std::int64_t end = all[first].end(); next < all.size() && (next == first || all[next].begin() < end); ++next) {
+      end = std::max(end, all[next].end());
+      count += run_count(all[next].landing->layout);
     }
-    if (last > i && count <= kMaxListedRuns) {
-      for (std::size_t k = i; k <= last; ++k) {
-        append_runs(destinations[k].layout->view(), destinations[k].base, destinations[k].op, runs);
+    if (next - first > 1 && count > kMaxListedRuns) found.unlisted += count;
+    if (next - first > 1 && count <= kMaxListedRuns) {
+      std::vector<Run> runs;
+      for (std::size_t i = first; i < next; ++i) {
+        append_runs(all[i].landing->layout, all[i].landing->address, static_cast<int>(i), runs);
       }
-      if (const auto pair = find_overlap(runs)) return overlap_text(ops, rank, *pair);
+      if (const auto pair = find_overlap(runs)) {
+        found.story = concat(told(pair->first), " and ", told(pair->second), " overlap in rank ", rank, "'s memory");
+        return found;
+      }
     }
-    i = last + 1;
+    first = next;
   }
-  return "";
+  return found;
 }
 
 }  // namespace onstream::plan

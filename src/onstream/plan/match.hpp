@@ -14,6 +14,13 @@
 
 namespace onstream::plan {
 
+// Where an op writes data: in whose memory, and at which address there. Words of signals and atomics are no data.
+struct Landing {
+  std::int32_t rank = -1;  // -1: nowhere
+  std::int64_t address = 0;
+  LayoutView layout;
+};
+
 struct StatedOp {
   OpKind kind = OpKind::none;
   std::int32_t peer = -1;
@@ -22,6 +29,7 @@ struct StatedOp {
   Path path = Path::automatic;
   LayoutView layout;
   std::uint64_t bytes = 0;
+  Landing landing;
   std::string wanted_by;  // who set path
   std::string element;    // name of the element type; "" if not told
   std::string note;
@@ -68,7 +76,12 @@ struct Wanted {
 };
 Wanted wanted_path(const StatedOp& source, const StatedOp& destination);
 
-// Destinations in the memory of one rank that share a byte: "op 2: recv ... and op 5: ... overlap", or "".
-std::string find_overlaps(const std::vector<Op>& ops, int rank);
+// Whether two ops of any ranks write the same byte of one rank's memory. Ops of a launch run at once, so which of them
+// would win is not said.
+struct Overlaps {
+  std::string story;           // names both, or is ""
+  std::uint64_t unlisted = 0;  // runs of destinations side by side that were too many to look at (kMaxListedRuns)
+};
+Overlaps find_overlaps(const std::vector<Statement>& statements, int rank);
 
 }  // namespace onstream::plan

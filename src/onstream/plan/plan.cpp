@@ -6,6 +6,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/layout/runs.hpp"
 #include "onstream/plan/implementation.hpp"
 #include "onstream/plan/kernels.hpp"
 
@@ -165,6 +166,10 @@ std::string Plan::explain() const {
     for (std::size_t c = 0; c < row.size(); ++c)
       line += " " + (c + 1 == row.size() ? row[c] : padded(row[c], widths[c] + 1));
     text += line;
+  }
+  if (it.unlisted_runs > 0) {
+    text += concat("\n  not looked at: whether destinations of ", it.unlisted_runs, " runs on rank ", it.fabric->rank(),
+                   " overlap; that is done up to ", kMaxListedRuns);
   }
   return text;
 }

@@ -102,7 +102,8 @@ class PlanBuilder {
   PlanBuilder& refuse(const std::string& problem);
 
   // Collective. Throws invalid_argument on every rank, naming both sides: unmatched send or receive, sizes that differ,
-  // destinations of this rank that overlap, paths that cannot work with the reason.
+  // destinations of any two ranks' ops that overlap in one rank's memory (explain() says where there were too many runs
+  // to look), paths that cannot work with the reason. A wait is not matched: who signals may be outside the plan.
   std::shared_ptr<Plan> build();
 
  private:

@@ -37,6 +37,7 @@ std::string pack(const Statement& statement) {
     writer.number(op.path);
     writer.number(op.layout);
     writer.number(op.bytes);
+    writer.number(op.landing);
     writer.text(op.wanted_by);
     writer.text(op.element);
     writer.text(op.note);
@@ -70,6 +71,8 @@ Statement unpack(std::string_view bytes) {
     op.layout = reader.number<LayoutView>();
     op.bytes = reader.number<std::uint64_t>();
     op.layout = checked(op.layout, op.bytes);
+    op.landing = reader.number<Landing>();
+    if (op.landing.rank >= 0) op.landing.layout = checked(op.landing.layout, op.bytes);
     op.wanted_by = reader.text();
     op.element = reader.text();
     op.note = reader.text();
