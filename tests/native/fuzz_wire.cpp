@@ -26,6 +26,9 @@
 #include "onstream/bootstrap/store.hpp"
 #include "onstream/bootstrap/store_protocol.hpp"
 #include "onstream/bootstrap/wire.hpp"
+#include "onstream/plan/match.hpp"
+#include "onstream/plan/route.hpp"
+#include "onstream/transport/failure.hpp"
 
 namespace {
 
@@ -171,6 +174,50 @@ CASE(parsers_answer_or_refuse_damaged_bytes) {
   for (const std::string& input : inputs) all += input;
   inputs.push_back(all);
   for (int i = 0; i < 30000; ++i) parse_all(damage(inputs[below(random, inputs.size())], random));
+}
+
+// What ranks tell each other of plans and faults. Whatever can be read is then worked with, as the library does.
+CASE(statements_exposures_and_faults_are_answered_or_refused) {
+  Random random(20261122);
+  plan::Statement statement;
+  statement.name = "exchange";
+  for (const OpKind kind : {OpKind::send, OpKind::recv, OpKind::put}) {
+    plan::StatedOp op;
+    op.kind = kind;
+    op.peer = kind == OpKind::put ? 1 : 0;
+    op.layout = Layout::strided(8, {4, 5}, {256, 16}).view();
+    op.bytes = 160;
+    if (kind != OpKind::send) op.landing = {op.peer, 4096, op.layout};
+    op.note = "halo";
+    statement.ops.push_back(op);
+  }
+  statement.calls.push_back({"all_reduce", 1, {0, 1}, {}, {}});
+  FaultReport fault;
+  fault.rank = 0;
+  fault.set_plan_name("exchange");
+  std::string exposures(24, 'x');
+  exposures += std::string("\3\0\0\0\0\0\0\0why", 11);
+  const std::vector<std::string> inputs = {plan::pack(statement), exposures, pack_fault(fault)};
+  int read = 0;
+  const auto attempt = [&](const std::function<void()>& parse) {
+    try {
+      parse();
+      ++read;
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::system || error.code() == ErrorCode::invalid_argument);
+    }
+  };
+  for (int i = 0; i < 30000; ++i) {
+    const std::string bytes = damage(inputs[below(random, inputs.size())], random);
+    attempt([&] {
+      const std::vector<plan::Statement> all = {plan::unpack(bytes), statement};
+      attempt([&] { (void)plan::match(all); });
+      for (const int owner : {0, 1}) (void)plan::find_overlaps(all, owner);
+    });
+    attempt([&] { (void)plan::unpack_exposures(bytes); });
+    attempt([&] { (void)describe(unpack_fault(bytes, 2)); });
+  }
+  CHECK(read > 1000);
 }
 
 CASE(a_store_survives_ranks_that_send_damaged_frames) {

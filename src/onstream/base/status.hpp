@@ -12,7 +12,7 @@ enum class [[nodiscard]] Status : std::uint64_t {
   unmapped,   // the buffer of one side was not there any more when it was copied; later messages are intact
   timeout,    // a wait passed the deadline
   aborted,    // the world failed or was aborted while the operation ran, or before
-  misused,    // the operation found a state that only a wrong program makes (a plan launched twice at once, ...)
+  misused,    // last; the operation found a state that only a wrong program makes (a plan launched twice at once, ...)
 };
 
 const char* name_of(Status status);
@@ -43,7 +43,7 @@ enum class OpKind : std::uint64_t {
   exclusive_scan,
   neighbour_all_gather,
   neighbour_all_to_all,
-  neighbour_all_to_all_v,
+  neighbour_all_to_all_v,  // last
 };
 
 const char* name_of(OpKind kind);

@@ -10,13 +10,28 @@ namespace onstream::plan {
 
 namespace {
 
-LayoutView checked(const LayoutView& view, std::uint64_t bytes) {
+// Whether all that is touched from `address` on has an address.
+bool is_somewhere(const LayoutView& view, std::int64_t address) {
+  std::int64_t begin = address;
+  std::int64_t end = address;
+  bool overflows = __builtin_add_overflow(end, view.run_bytes, &end);
+  for (int d = 0; d < view.dims; ++d) {
+    std::int64_t reach = 0;
+    overflows |= __builtin_mul_overflow(view.strides[d], view.counts[d] - 1, &reach);
+    std::int64_t& side = reach < 0 ? begin : end;
+    overflows |= __builtin_add_overflow(side, reach, &side);
+  }
+  return !overflows;
+}
+
+LayoutView checked(const LayoutView& view, std::uint64_t bytes, std::int64_t address = 0) {
   bool good = view.dims >= 0 && view.dims <= LayoutView::kMaxDims;
   std::uint64_t total = view.run_bytes;
   for (int d = 0; good && d < view.dims; ++d) {
     good = view.counts[d] > 0 && !__builtin_mul_overflow(total, static_cast<std::uint64_t>(view.counts[d]), &total);
   }
-  if (!good || total != bytes) fail(ErrorCode::system, "a rank's list of ops holds a layout that is none");
+  if (!good || total != bytes || !is_somewhere(view, address))
+    fail(ErrorCode::system, "a rank's list of ops holds a layout that is none");
   return view;
 }
 
@@ -72,7 +87,7 @@ Statement unpack(std::string_view bytes) {
     op.bytes = reader.number<std::uint64_t>();
     op.layout = checked(op.layout, op.bytes);
     op.landing = reader.number<Landing>();
-    if (op.landing.rank >= 0) op.landing.layout = checked(op.landing.layout, op.bytes);
+    if (op.landing.rank >= 0) op.landing.layout = checked(op.landing.layout, op.bytes, op.landing.address);
     op.wanted_by = reader.text();
     op.element = reader.text();
     op.note = reader.text();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
@@ -22,15 +21,6 @@
 namespace onstream {
 
 namespace {
-
-std::string pack_fault(const FaultReport& fault) { return {reinterpret_cast<const char*>(&fault), sizeof fault}; }
-
-FaultReport unpack_fault(const std::string& bytes) {
-  if (bytes.size() != sizeof(FaultReport)) fail(ErrorCode::system, "a fault notice has ", bytes.size(), " bytes");
-  FaultReport fault;
-  std::memcpy(&fault, bytes.data(), sizeof fault);
-  return fault;
-}
 
 bool fails_the_world(Status status) {
   return status == Status::timeout || status == Status::aborted || status == Status::misused;
@@ -73,12 +63,12 @@ class Fabric::Implementation {
     }
     mesh_.on("fault", [this](int, const std::string& bytes, Fd) {
       const std::lock_guard lock(mutex_);
-      foreign_.push_back(unpack_fault(bytes));
+      foreign_.push_back(unpack_fault(bytes, launch_.size));
       return std::string();
     });
     mesh_.on("send.fault", [this](int, const std::string& bytes, Fd) {
       const std::lock_guard lock(mutex_);
-      faults_.push_back(unpack_fault(bytes));
+      faults_.push_back(unpack_fault(bytes, launch_.size));
       has_faults_.store(true, std::memory_order_release);
       return std::string();
     });

@@ -1,12 +1,31 @@
 #include "onstream/transport/failure.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
+#include <type_traits>
 
+#include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
 
 namespace onstream {
+
+static_assert(std::is_trivially_copyable_v<FaultReport>);
+
+std::string pack_fault(const FaultReport& fault) { return {reinterpret_cast<const char*>(&fault), sizeof fault}; }
+
+FaultReport unpack_fault(std::string_view bytes, int ranks) {
+  FaultReport fault;
+  if (bytes.size() != sizeof fault) fail(ErrorCode::system, "a rank's report of a fault has ", bytes.size(), " bytes");
+  std::memcpy(&fault, bytes.data(), sizeof fault);
+  const bool known = fault.status <= Status::misused && fault.op <= OpKind::neighbour_all_to_all_v;
+  const bool of_the_world = fault.rank >= 0 && fault.rank < ranks && fault.peer >= -1 && fault.peer < ranks;
+  if (!known || !of_the_world || fault.plan_name.back() != '\0') {
+    fail(ErrorCode::system, "a rank's report of a fault holds what is none");
+  }
+  return fault;
+}
 
 std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::wait && fault.plan == 0) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "onstream/base/status.hpp"
@@ -26,6 +27,10 @@ struct FaultReport {
 
   void set_plan_name(const std::string& name);  // as much of it as fits
 };
+
+// How it travels. unpack_fault() throws system for bytes that no pack_fault() of a world of `ranks` made.
+std::string pack_fault(const FaultReport& fault);
+FaultReport unpack_fault(std::string_view bytes, int ranks);
 
 // "rank 1: recv of 32 B from rank 0 on lane 3 passed its deadline of 60 s (timeout_s)".
 std::string describe(const FaultReport& fault);
