@@ -620,6 +620,10 @@ class Team:
     @property
     def ranks(self) -> list[int]: ...
 
+    @property
+    def checks(self) -> bool:
+        """Whether all ranks compare every call before it runs."""
+
     def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
         """
         On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
@@ -643,6 +647,10 @@ class Neighbourhood:
 
     @property
     def destinations(self) -> list[int]: ...
+
+    @property
+    def checks(self) -> bool:
+        """Whether both ends of an edge compare every call before it runs."""
 
     def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
         """As Team.run."""

@@ -10,6 +10,7 @@ and write the arrays, so they must be memory that the world's device can access.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +18,28 @@ import numpy as np
 
 from . import _arrays, _core
 from .errors import InvalidArgumentError
-from .neighbours import Neighbourhood, bytes_of, check_reach, contiguous_span, offsets_of, run_call
+from .neighbours import (
+    FLOATS,
+    INTEGERS,
+    Neighbourhood,
+    bytes_of,
+    check_reach,
+    contiguous_span,
+    offsets_of,
+    run_call,
+    type_name_of,
+    unit_of,
+)
 from .symmetric import SymmetricArray
 
 if TYPE_CHECKING:
     from .world import World
 
-# Where the name of a type differs from the library's own.
-_TYPES = {"float8_e4m3fn": "float8_e4m3", "bool": "uint8"}
 _PAIRS = {("f4", "i4"): "float32_int32", ("f8", "i8"): "float64_int64", ("i4", "i4"): "int32_int32"}
 _PAIRS[("i8", "i8")] = "int64_int64"
-_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-_FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
-_KNOWN = frozenset((*_INTEGERS, *_FLOATS, *_PAIRS.values()))
+_KNOWN = frozenset((*INTEGERS, *FLOATS, *_PAIRS.values()))
+_OF_BOOL = ("min", "max", "band", "bor", "bxor")  # the reductions of 0 and 1 that are 0 or 1
+_WIDE = ("float64", "complex128")  # all narrower floating point is multiplied as float32
 
 # A reduction by name, or a function of two arrays.
 Op = str | Callable[[Any, Any], Any]
@@ -53,7 +63,8 @@ class Collectives:
         """Reduces the arrays of all ranks, element by element, for every rank. Returns `out`, or the array itself.
 
         Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
-        multiplies this rank's array by its `factor` first. Or a function of your own on the host device: op(a, b) of
+        multiplies this rank's array by its `factor` first: an integer if the elements are, else a real number. Bools
+        have min, max, band, bor and bxor alone. Or a function of your own on the host device: op(a, b) of
         numpy arrays, where `a` is of lower ranks, gives the combined one; it need not commute. deterministic: an
         `algorithm` that adds in another order than that of the ranks is refused where that changes bits.
         """
@@ -88,14 +99,14 @@ class Collectives:
     ) -> Any:
         """The root's array for all, in place. Returns the array."""
         span = self._span(array, writable=True)
-        call = self._call("broadcast", span, span, span.nbytes, "uint8", root, channel, algorithm)
+        call = self._move("broadcast", span, span, span.nbytes, root, channel, algorithm)
         return self._run(call, (span,), stream, array)
 
     def all_gather(self, array: Any, out: Any, *, channel: int = 0, algorithm: str = "auto", stream: Any = None) -> Any:
         """The arrays of all ranks, one after the other, for every rank. Returns `out`."""
         source, target = self._span(array), self._span(out, writable=True)
         self._check_size("all_gather", target, source.nbytes * self._members.size, "out")
-        call = self._call("all_gather", source, target, source.nbytes, "uint8", 0, channel, algorithm)
+        call = self._move("all_gather", source, target, source.nbytes, 0, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
     def gather(
@@ -109,7 +120,7 @@ class Collectives:
             if target is None:
                 raise InvalidArgumentError("gather: the root needs `out`")
             self._check_size("gather", target, source.nbytes * self._members.size, "out")
-        call = self._call("gather", source, target, source.nbytes, "uint8", root, channel, algorithm)
+        call = self._move("gather", source, target, source.nbytes, root, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
     def scatter(
@@ -122,7 +133,7 @@ class Collectives:
             if source is None:
                 raise InvalidArgumentError("scatter: the root needs an array")
             self._check_size("scatter", source, target.nbytes * self._members.size, "array")
-        call = self._call("scatter", source, target, target.nbytes, "uint8", root, channel, algorithm)
+        call = self._move("scatter", source, target, target.nbytes, root, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
     def all_to_all(
@@ -135,7 +146,7 @@ class Collectives:
         if source.nbytes % size != 0 or (source.shape and source.size % size != 0):
             raise InvalidArgumentError(f"all_to_all: {source.size} elements cannot be dealt to {size} ranks")
         self._check_size("all_to_all", target, source.nbytes, "out")
-        call = self._call("all_to_all", source, target, source.nbytes // size, "uint8", 0, channel, algorithm)
+        call = self._move("all_to_all", source, target, source.nbytes // size, 0, channel, algorithm)
         return self._run(call, (source, target), stream, array if out is None else out)
 
     def all_gather_v(
@@ -148,10 +159,13 @@ class Collectives:
         """
         source, target = self._span(array), self._span(out, writable=True)
         item = source.item_bytes
-        call = self._call("all_gather_v", source, target, source.nbytes, "uint8", 0, channel, "auto")
         receive = bytes_of(counts, item, "counts")
-        call.set_counts([], [], receive, offsets_of(receive, offsets, item))
-        self._check_reach("all_gather_v", target, receive, offsets_of(receive, offsets, item), "out")
+        receive_at = offsets_of(receive, offsets, item)
+        self._check_reach("all_gather_v", target, receive, receive_at, "out")
+        unit = unit_of(self._members, (source, target), [source.nbytes, *receive, *receive_at])
+        count = source.nbytes // unit.bytes
+        call = self._call("all_gather_v", source, target, count, unit.type, 0, channel, "auto")
+        call.set_counts([], [], unit.of(receive), unit.of(receive_at))
         return self._run(call, (source, target), stream, out)
 
     def all_to_all_v(
@@ -166,8 +180,9 @@ class Collectives:
         send_at, receive_at = offsets_of(send, send_offsets, item), offsets_of(receive, receive_offsets, item)
         self._check_reach("all_to_all_v", source, send, send_at, "array")
         self._check_reach("all_to_all_v", target, receive, receive_at, "out")
-        call = self._call("all_to_all_v", source, target, 0, "uint8", 0, channel, "auto")
-        call.set_counts(send, send_at, receive, receive_at)
+        unit = unit_of(self._members, (source, target), [*send, *send_at, *receive, *receive_at])
+        call = self._call("all_to_all_v", source, target, 0, unit.type, 0, channel, "auto")
+        call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))
         return self._run(call, (source, target), stream, out)
 
     # --- others ---
@@ -186,6 +201,7 @@ class Collectives:
         """Which algorithm an all_reduce of this array takes and why, and what the others would cost."""
         span = self._span(array, writable=True)
         call = self._call("all_reduce", span, span, span.size, _type_of(span, array), 0, 0, algorithm, op)
+        _check_bool("all_reduce", op, span, span)
         return self._members.explain(call)
 
     # --- detail ---
@@ -216,7 +232,9 @@ class Collectives:
             call.set_combine(source.item_bytes, _combine_of(op, array))
         else:
             call = self._call(kind, source, to, count, type_name, root, channel, algorithm, op)
-            call.set_factor(float(factor), int(factor))
+            _check_bool(kind, op, source, to)
+            if op == "premulsum":
+                call.set_factor(*_factors_of(factor, type_name))
         if deterministic:
             call.set_deterministic()
         return self._run(call, (source, target), stream, array if out is None else out)
@@ -243,6 +261,13 @@ class Collectives:
         call.set_options(op, _arrays.integer_of(root, "root"), _arrays.integer_of(channel, "channel"), algorithm)
         return call
 
+    def _move(
+        self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, nbytes: int, root: int,
+        channel: int, algorithm: str,
+    ) -> _core.CollectiveCall:  # fmt: skip
+        unit = unit_of(self._members, (source, target), [nbytes])
+        return self._call(kind, source, target, nbytes // unit.bytes, unit.type, root, channel, algorithm)
+
     def _barrier_call(self, channel: int) -> _core.CollectiveCall:
         return self._call("barrier", None, None, 0, "uint8", 0, channel, "auto")
 
@@ -257,12 +282,67 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
         fields = tuple(dtype[name].str[1:] for name in dtype.names)
         if fields in _PAIRS and dtype.itemsize == 2 * dtype[0].itemsize:
             return _PAIRS[fields]
-    name = _TYPES.get(span.dtype, span.dtype)
+    name = type_name_of(span.dtype)
     if name not in _KNOWN:
         raise InvalidArgumentError(
             f"collectives cannot reduce elements of {span.dtype or 'an untold type'}; they know {', '.join(sorted(_KNOWN))}"
         )
     return name
+
+
+def _check_bool(kind: str, op: str, source: _arrays.Span, target: _arrays.Span | None) -> None:
+    """A bool of any other byte than 0 and 1 is neither true nor false."""
+    if source.dtype == "bool" and op not in _OF_BOOL:
+        raise InvalidArgumentError(
+            f"{kind}: a {op} of bools is no bool; take bor (whether any is true), band (all) or bxor (an odd number), or "
+            "count them in an array of integers, such as array.astype('int32')"
+        )
+    if target is not None and target.dtype == "bool" and source.dtype != "bool":
+        raise InvalidArgumentError(f"{kind}: the array is of {source.dtype}, but `out` of bool")
+
+
+def _factors_of(factor: Any, type_name: str) -> tuple[float, int]:
+    """The factor of a premulsum, for floating point and for integers: the library takes the one of its elements."""
+    if isinstance(factor, (complex, np.complexfloating)):
+        if factor.imag != 0:
+            raise InvalidArgumentError(
+                f"premulsum: the factor is {factor!r}, but factors are real, those of complex elements too; multiply the "
+                "array by it, and take the sum"
+            )
+        factor = factor.real
+    return (1.0, _integer_factor(factor, type_name)) if type_name in INTEGERS else (_real_factor(factor, type_name), 1)
+
+
+def _integer_factor(factor: Any, type_name: str) -> int:
+    try:
+        value = int(factor)
+        whole = bool(value == factor)
+    except (OverflowError, TypeError, ValueError):  # infinite, or no number at all
+        whole = False
+    if not whole:
+        raise InvalidArgumentError(
+            f"premulsum: the factor is {factor!r}, but elements of {type_name} are multiplied by integers; convert the "
+            "array to floating point"
+        )
+    low, high = int(np.iinfo(type_name).min), int(np.iinfo(type_name).max)
+    if not low <= value <= high:
+        raise InvalidArgumentError(
+            f"premulsum: the factor is {factor!r}, which no {type_name} is: they go from {low} to {high}"
+        )
+    return value if value < 2**63 else value - 2**64  # the same bits
+
+
+def _real_factor(factor: Any, type_name: str) -> float:
+    try:
+        value = float(factor)
+    except OverflowError:
+        value = math.inf
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"premulsum: the factor is {factor!r}, but must be a number") from None
+    most = float(np.finfo("float64" if type_name in _WIDE else "float32").max)
+    if abs(value) > most and factor not in (math.inf, -math.inf):
+        raise InvalidArgumentError(f"premulsum: the factor is {factor!r}, which is too large for {type_name}")
+    return value
 
 
 def _combine_of(op: Callable[[Any, Any], Any], array: Any) -> Callable[[int, int, int], None]:

@@ -1,4 +1,4 @@
-"""Collectives along the edges of a neighbourhood, over arrays; and how arrays and counts become bytes.
+"""Collectives along the edges of a neighbourhood, over arrays; and how the arrays and counts of a move become a call's.
 
 A neighbourhood is made once, by World.neighbourhood() or Team.neighbourhood(), on all ranks. Of a grid the neighbours are
 in MPI's order: of each dimension the lower one, then the upper one, -1 where a grid that is not periodic ends. What is
@@ -9,6 +9,7 @@ n-th that the other names from it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,13 @@ from .errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from .world import World
+
+INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+# Where the name of a type differs from the library's own.
+_TYPES = {"float8_e4m3fn": "float8_e4m3", "bool": "uint8"}
+_NUMBERS = frozenset((*INTEGERS, *FLOATS))
+_MOST_ALIGNED = 8  # bytes; what the library asks of the address of larger elements, too
 
 
 class Neighbourhood:
@@ -51,7 +59,8 @@ class Neighbourhood:
         """The array goes to every destination; `out` has as many elements of every source. Returns `out`."""
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         self._check_size("all_gather", "out", target, source.nbytes * len(self.sources))
-        call = self._call("neighbour_all_gather", source, target, source.nbytes, algorithm)
+        unit = unit_of(self._edges, (source, target), [source.nbytes])
+        call = self._call("neighbour_all_gather", source, target, source.nbytes // unit.bytes, unit, algorithm)
         return self._run(call, (source, target), stream, out)
 
     def all_to_all(self, array: Any, out: Any, *, algorithm: str = "auto", stream: Any = None) -> Any:
@@ -62,7 +71,8 @@ class Neighbourhood:
             raise InvalidArgumentError(f"all_to_all: {source.nbytes} bytes cannot be dealt to {parts} destinations")
         part = source.nbytes // parts if parts > 0 else target.nbytes // max(1, len(self.sources))
         self._check_size("all_to_all", "out", target, part * len(self.sources))
-        call = self._call("neighbour_all_to_all", source, target, part, algorithm)
+        unit = unit_of(self._edges, (source, target), [part])
+        call = self._call("neighbour_all_to_all", source, target, part // unit.bytes, unit, algorithm)
         return self._run(call, (source, target), stream, out)
 
     def all_to_all_v(
@@ -78,8 +88,9 @@ class Neighbourhood:
         receive_at = offsets_of(receive, receive_offsets, target.item_bytes)
         check_reach("all_to_all_v", source, send, send_at, "array")
         check_reach("all_to_all_v", target, receive, receive_at, "out")
-        call = self._call("neighbour_all_to_all_v", source, target, 0, algorithm)
-        call.set_counts(send, send_at, receive, receive_at)
+        unit = unit_of(self._edges, (source, target), [*send, *send_at, *receive, *receive_at])
+        call = self._call("neighbour_all_to_all_v", source, target, 0, unit, algorithm)
+        call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))
         return self._run(call, (source, target), stream, out)
 
     def _check_size(self, kind: str, name: str, span: _arrays.Span, wanted: int) -> None:
@@ -87,9 +98,9 @@ class Neighbourhood:
             raise InvalidArgumentError(f"{kind}: `{name}` has {span.nbytes} bytes, but needs {wanted}")
 
     def _call(
-        self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int, algorithm: str
+        self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int, unit: Unit, algorithm: str
     ) -> _core.CollectiveCall:
-        call = _core.CollectiveCall(kind, source.address, target.address, count, "uint8")
+        call = _core.CollectiveCall(kind, source.address, target.address, count, unit.type)
         call.set_options("sum", 0, 0, algorithm)
         return call
 
@@ -99,6 +110,47 @@ class Neighbourhood:
 
     def __repr__(self) -> str:
         return f"<Neighbourhood: from {self.sources} to {self.destinations}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a move counts in."""
+
+    type: str
+    bytes: int
+
+    def of(self, sizes: Sequence[int]) -> list[int]:
+        """So many bytes each, in this unit."""
+        return [size // self.bytes for size in sizes]
+
+
+_BYTE = Unit("uint8", 1)
+
+
+def unit_of(
+    runner: _core.Team | _core.Neighbourhood, spans: Sequence[_arrays.Span | None], sizes: Sequence[int]
+) -> Unit:
+    """Of a move of these arrays, in which these numbers of bytes matter.
+
+    A move is of bytes, whatever they mean. Only where the ranks compare their calls (collective_check) it is of the
+    arrays' elements, so that ranks of another type are told: if the library knows the type, and all of the call's
+    arrays that tell theirs have it.
+    """
+    if not runner.checks:
+        return _BYTE
+    there = [span for span in spans if span is not None]
+    told = {span.dtype: span.item_bytes for span in there if span.dtype}
+    if len({type_name_of(dtype) for dtype in told}) != 1:
+        return _BYTE
+    dtype, item = told.popitem()
+    name = type_name_of(dtype)
+    aligned = all(span.address % min(item, _MOST_ALIGNED) == 0 for span in there if span.nbytes > 0)
+    return Unit(name, item) if name in _NUMBERS and aligned and all(size % item == 0 for size in sizes) else _BYTE
+
+
+def type_name_of(dtype: str) -> str:
+    """As the library calls an element type, if it knows it."""
+    return _TYPES.get(dtype, dtype)
 
 
 def run_call(

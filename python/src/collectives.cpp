@@ -200,6 +200,12 @@ void meet(const PyTeam& self) {
   run_blocking(self, call);
 }
 
+// Whether the ranks compare their calls before these run.
+template <class Self>
+bool checks(const Self& self) {
+  return self.state->open()->fabric()->parameters().collective_check == "on";
+}
+
 template <class Self>
 PyPlanned planned(const Self& self, const PyCall& call) {
   check_channel(self, call.call);
@@ -236,6 +242,7 @@ void bind_collectives(nb::module_& m) {
       .def_prop_ro("rank", [](const PyTeam& self) { return self.collective().rank(); })
       .def_prop_ro("size", [](const PyTeam& self) { return self.collective().size(); })
       .def_prop_ro("ranks", [](const PyTeam& self) { return self.collective().ranks(); })
+      .def_prop_ro("checks", &checks<PyTeam>, "Whether all ranks compare every call before it runs.")
       .def("run", &run<PyTeam>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(), nb::arg("natural").none(),
            "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
            "blocking.")
@@ -247,6 +254,8 @@ void bind_collectives(nb::module_& m) {
   nb::class_<PyNeighbourhood>(m, "Neighbourhood", "Who exchanges with whom. Use World.neighbourhood().")
       .def_prop_ro("sources", [](const PyNeighbourhood& self) { return self.hood().sources(); })
       .def_prop_ro("destinations", [](const PyNeighbourhood& self) { return self.hood().destinations(); })
+      .def_prop_ro("checks", &checks<PyNeighbourhood>,
+                   "Whether both ends of an edge compare every call before it runs.")
       .def("run", &run<PyNeighbourhood>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(),
            nb::arg("natural").none(), "As Team.run.")
       .def("planned", &planned<PyNeighbourhood>, nb::arg("call"), "For PlanBuilder.add.");

@@ -221,6 +221,75 @@ def test_a_deterministic_reduction_refuses_what_adds_in_another_order() -> None:
     ons.run_threads(4, body, device="host", timeout_s=20, collective_group=2)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "factor", "text"),
+    [
+        ("int32", 0.5, "the factor is 0.5, but elements of int32 are multiplied by integers"),
+        ("int32", float("nan"), "elements of int32 are multiplied by integers"),
+        ("int64", float("inf"), "elements of int64 are multiplied by integers"),
+        ("int64", 2j, "but factors are real"),
+        ("int8", 200, "the factor is 200, which no int8 is: they go from -128 to 127"),
+        ("uint16", -1, "which no uint16 is: they go from 0 to 65535"),
+        ("uint64", 2**64, "which no uint64 is"),
+        ("complex64", 2j, "the factor is 2j, but factors are real"),
+        ("complex128", np.complex64(1 + 1j), "but factors are real"),
+        ("float32", 2j, "but factors are real"),
+        ("float32", 1e39, r"the factor is 1e\+39, which is too large for float32"),
+        pytest.param("float64", 10**400, "too large for float64", id="float64-longer than any"),
+        ("float64", "twice", "the factor is 'twice', but must be a number"),
+    ],
+)
+def test_a_factor_that_elements_cannot_be_multiplied_by_is_refused(dtype: str, factor: Any, text: str) -> None:
+    def body(world: ons.World) -> None:
+        for call in (world.all_reduce, world.reduce, world.scan):
+            with pytest.raises(ons.InvalidArgumentError, match=text):
+                call(np.ones(4, dtype), op="premulsum", factor=factor)
+        with pytest.raises(ons.InvalidArgumentError, match=text):
+            world.reduce_scatter(np.ones(4, dtype), np.ones(2, dtype), op="premulsum", factor=factor)
+
+    on_threads(2, body)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "expected"),
+    [
+        ("int32", 2.0, 4),
+        ("int8", np.int64(-3), -6),
+        ("uint64", 2**63 + 1, 2),
+        ("int64", -(2**62), -(2**63)),
+        ("float16", 0.5, 1),
+        ("float64", 1e300, 2e300),
+        ("complex64", 1.5, 3),
+        ("complex64", 2 + 0j, 4),
+    ],
+)
+def test_a_factor_has_the_kind_of_the_elements(dtype: str, factor: Any, expected: Any) -> None:
+    def body(world: ons.World) -> None:
+        assert world.all_reduce(np.ones(3, dtype), op="premulsum", factor=factor).tolist() == [expected] * 3
+
+    on_threads(2, body)
+
+
+def test_bools_are_reduced_to_bools_or_refused() -> None:
+    def body(world: ons.World) -> None:
+        mine = np.array([True, world.rank == 0, False])
+        for op, expected in (("min", [1, 0, 0]), ("max", [1, 1, 0]), ("band", [1, 0, 0]), ("bor", [1, 1, 0])):
+            assert world.all_reduce(mine.copy(), op=op).tolist() == expected
+        got = world.all_reduce(mine.copy(), op="bxor")
+        assert got.dtype == bool
+        assert got.view("uint8").tolist() == [0, 1, 0]
+        for op in ("sum", "prod", "avg", "premulsum", "minloc", "maxloc"):
+            with pytest.raises(ons.InvalidArgumentError, match=f"a {op} of bools is no bool; take bor"):
+                world.all_reduce(mine.copy(), op=op)
+        with pytest.raises(ons.InvalidArgumentError, match="of uint8, but `out` of bool"):
+            world.all_reduce(np.ones(3, "uint8"), mine.copy())
+        with pytest.raises(ons.InvalidArgumentError, match="a sum of bools is no bool"):
+            world.explain_all_reduce(mine)
+        assert world.all_reduce(mine, op=np.logical_or).tolist() == [True, True, False]
+
+    on_threads(2, body)
+
+
 def test_what_cannot_work_is_told() -> None:
     def body(world: ons.World) -> None:
         with pytest.raises(ons.InvalidArgumentError, match="bor has no meaning for float64"):
@@ -269,11 +338,81 @@ def test_checking_names_who_calls_something_else() -> None:
         odd = world.rank == 1
         with pytest.raises(ons.InvalidArgumentError, match="rank 1: all_reduce of 3 float64 sum"):
             world.all_reduce(np.zeros(3 if odd else 2))
-        with pytest.raises(ons.InvalidArgumentError, match="rank 1: broadcast of 16 uint8, root 1"):
+        with pytest.raises(ons.InvalidArgumentError, match="rank 1: broadcast of 2 float64, root 1"):
             world.broadcast(np.zeros(2), root=1 if odd else 0)
         assert world.all_reduce(np.ones(2)).tolist() == [3, 3]  # nothing is broken
 
     ons.run_threads(3, body, device="host", timeout_s=20, collective_check="on")
+
+
+MOVES: dict[str, Callable[[ons.World, np.ndarray, np.ndarray], Any]] = {
+    "broadcast of 6": lambda world, mine, _: world.broadcast(mine),
+    "all_gather of 6": lambda world, mine, every: world.all_gather(mine, every),
+    "gather of 6": lambda world, mine, every: world.gather(mine, every if world.rank == 0 else None),
+    "scatter of 6": lambda world, mine, every: world.scatter(every if world.rank == 0 else None, mine),
+    "all_to_all of 2": lambda world, mine, _: world.all_to_all(mine),
+    "all_gather_v of": lambda world, mine, every: world.all_gather_v(mine, every, [6, 6, 6]),
+    "all_to_all_v of": lambda world, mine, every: world.all_to_all_v(mine, every, [2] * 3, [2] * 3),
+}
+
+
+@pytest.mark.parametrize("words", MOVES)
+def test_checking_names_the_element_types_of_every_move(words: str) -> None:
+    move = MOVES[words]
+
+    def body(world: ons.World) -> None:
+        for theirs, mine in (("float32", "int32"), ("complex64", "float64"), ("float16", "bool"), ("uint8", "int8")):
+            dtype = mine if world.rank == 1 else theirs
+            told = rf"rank 0: {words} {theirs}[^\n]*\n  rank 1: {words.replace('of 6', 'of [0-9]+')} "
+            with pytest.raises(ons.InvalidArgumentError, match=told):
+                move(world, np.zeros(6, dtype), np.zeros(18, dtype))
+        for same in ("float32", "bool", "U3", "f4, f4", ">f8"):
+            move(world, np.zeros(6, same), np.zeros(18, same))
+
+    ons.run_threads(3, body, device="host", timeout_s=20, collective_check="on")
+
+
+def test_checking_tells_an_output_of_another_type() -> None:
+    def body(world: ons.World) -> None:
+        every = np.zeros(4, "int32" if world.rank == 1 else "float32")
+        with pytest.raises(ons.InvalidArgumentError, match="rank 1: all_gather of 8 uint8"):
+            world.all_gather(np.zeros(2, "float32"), every)
+        # All the same: the bytes are moved as they are.
+        assert world.all_gather(np.full(2, 1.0), np.zeros(4, "int64")).tolist() == [0x3FF0 << 48] * 4
+        bare = bytearray(8)
+        world.all_gather(np.full(1, world.rank, "uint32"), bare)
+        assert bytes(bare) == bytes([0, 0, 0, 0, 1, 0, 0, 0])
+
+    ons.run_threads(2, body, device="host", timeout_s=20, collective_check="on")
+
+
+@pytest.mark.parametrize("check", ["off", "on"])
+def test_moves_of_slices_bools_and_odd_addresses_work_with_and_without_checking(check: str) -> None:
+    def body(world: ons.World) -> None:
+        rank, size = world.rank, world.size
+        buffer = np.full(12, -1)
+        buffer[3 * rank : 3 * rank + 3] = rank
+        world.all_gather(buffer[3 * rank : 3 * rank + 3], buffer[: 3 * size])  # in place
+        assert buffer.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, -1, -1, -1]
+        assert world.broadcast(np.array([rank == 2, True]), root=2).tolist() == [True, True]
+        odd = np.zeros(17, "uint8")[1:].view("float64")
+        odd[:] = rank
+        assert world.broadcast(odd, root=1).tolist() == [1, 1]
+        halves = np.array([(1, 2.5)] * 3, dtype="i4, f8")
+        assert world.all_to_all(halves).tolist() == [(1, 2.5)] * 3
+        out = np.zeros(6, "int16")
+        world.all_gather_v(np.full(rank + 1, rank, "int16"), out, [1, 2, 3], [5, 3, 0])
+        assert out.tolist() == [2, 2, 2, 1, 1, 0]
+
+    ons.run_threads(3, body, device="host", timeout_s=20, collective_check=check)
+
+
+def test_without_checking_moves_are_of_bytes() -> None:
+    def body(world: ons.World) -> None:
+        got = world.broadcast(np.ones(2, "float32" if world.rank == 0 else "int32"))
+        assert got.tobytes() == np.ones(2, "float32").tobytes()
+
+    on_threads(2, body)
 
 
 def test_small_ones_that_differ_are_refused_without_checking() -> None:

@@ -180,6 +180,31 @@ def test_ranks_of_processes_exchange_with_their_neighbours(tmp_path: Path) -> No
     assert outcome.out.count("is right") == 4
 
 
+def test_checking_names_the_element_types_at_both_ends_of_an_edge() -> None:
+    def body(world: ons.World) -> None:
+        hood = world.neighbourhood((2,), periodic=True)
+        mine = np.zeros(4, "float32" if world.rank == 0 else "int32")
+        every = np.zeros(8, mine.dtype)
+        told = "rank 1 sends neighbour_{0} of int32: {1}; rank 0 expects neighbour_{0} of float32: {1}"
+        with pytest.raises(ons.InvalidArgumentError, match=told.format("all_gather", "4 4")):
+            hood.all_gather(mine, every)
+        with pytest.raises(ons.InvalidArgumentError, match=told.format("all_to_all", "2 2")):
+            hood.all_to_all(mine, mine.copy())
+        with pytest.raises(ons.InvalidArgumentError, match=told.format("all_to_all_v", "2 2")):
+            hood.all_to_all_v(mine, mine.copy(), [2, 2], [2, 2])
+        builder = world.plan("types")
+        builder.collectives(hood).all_to_all(mine, mine.copy())
+        with pytest.raises(ons.InvalidArgumentError, match="neighbour_all_to_all of int32"):
+            builder.build()
+        ones = np.full(2, world.rank == 0)
+        assert hood.all_to_all(ones, ones.copy()).tolist() == [world.rank == 1] * 2
+        bare = bytearray(32)
+        hood.all_to_all_v(np.full(4, 1.0), bare, [1, 3], [24, 8])
+        assert np.frombuffer(bare).tolist() == [1.0] * 4
+
+    ons.run_threads(2, body, device="host", timeout_s=20, collective_check="on")
+
+
 def test_what_does_not_fit_along_edges_is_told() -> None:
     def body(world: ons.World) -> None:
         with pytest.raises(
