@@ -1,7 +1,10 @@
 // Halos: every ghost cell against the global array it comes from, for many shapes, grids and widths; and the grids.
 #include "onstream/halo/halo.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <random>
 
 #include "check.hpp"
@@ -20,6 +23,7 @@ struct Problem {
   HaloSpec spec;                                // shape of this rank's block is filled in by local_spec()
   std::vector<std::vector<std::int64_t>> cuts;  // per dimension: where each block begins, and the end
   std::int64_t padding = 0;                     // elements between rows
+  Index steps;  // per dimension: the stride in places of an element or row; below 0: backwards; none: all 1
 
   std::size_t dims() const { return spec.grid.size(); }
   std::int64_t extent(std::size_t d) const { return cuts[d].back(); }
@@ -36,23 +40,27 @@ struct Problem {
       const auto block = static_cast<std::size_t>(at[d]);
       local.shape.push_back(cuts[d][block + 1] - cuts[d][block] + 2 * spec.ghost[d]);
     }
-    if (padding == 0) return local;
-    std::int64_t stride = static_cast<std::int64_t>(spec.element_bytes);
+    if (padding == 0 && std::ranges::all_of(steps, [](std::int64_t step) { return step == 1; })) return local;
+    std::int64_t place = static_cast<std::int64_t>(spec.element_bytes);
     local.strides_bytes.assign(dims(), 0);
     for (std::size_t d = dims(); d-- > 0;) {
-      local.strides_bytes[d] = stride;
-      stride *= local.shape[d] + padding;
+      const std::int64_t step = steps.empty() ? 1 : steps[d];
+      local.strides_bytes[d] = place * step;
+      place *= local.shape[d] * std::abs(step) + padding;
     }
     return local;
   }
 };
+
+constexpr std::size_t kElementBytes[] = {1, 2, 4, 8, 16, 3, 12, 24};
+constexpr std::int64_t kSteps[] = {1, 1, 2, -1, -3};
 
 Problem make_problem(int size, unsigned seed) {
   std::mt19937 random(seed);
   const auto below = [&](unsigned n) { return static_cast<std::int64_t>(random() % n); };
   Problem problem;
   const std::size_t dims = 1 + seed % 4;
-  problem.spec.element_bytes = std::size_t{1} << below(5);
+  problem.spec.element_bytes = kElementBytes[below(std::size(kElementBytes))];
   problem.spec.corners = below(2) == 1;
   problem.padding = below(3);
   std::int64_t left = size;
@@ -66,6 +74,7 @@ Problem make_problem(int size, unsigned seed) {
     problem.spec.grid.push_back(static_cast<int>(ranks));
     problem.spec.ghost.push_back(below(4));
     problem.spec.periodic.push_back(below(2) == 1);
+    problem.steps.push_back(kSteps[below(std::size(kSteps))]);
     std::vector<std::int64_t> cuts{0};
     for (std::int64_t r = 0; r < ranks; ++r) {
       cuts.push_back(cuts.back() + std::max<std::int64_t>(1, problem.spec.ghost[d]) + below(dims > 2 ? 3 : 6));
@@ -100,8 +109,17 @@ Index strides_of(const HaloSpec& spec) {
 std::size_t bytes_of(const HaloSpec& spec) {
   const Index strides = strides_of(spec);
   std::int64_t last = static_cast<std::int64_t>(spec.element_bytes);
-  for (std::size_t d = 0; d < spec.shape.size(); ++d) last += strides[d] * (spec.shape[d] - 1);
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) last += std::abs(strides[d]) * (spec.shape[d] - 1);
   return static_cast<std::size_t>(last);
+}
+
+// Where the first element lies, from the lowest byte of the array on.
+std::int64_t origin_of(const HaloSpec& spec) {
+  const Index strides = strides_of(spec);
+  std::int64_t origin = 0;
+  for (std::size_t d = 0; d < spec.shape.size(); ++d)
+    origin -= std::min<std::int64_t>(strides[d], 0) * (spec.shape[d] - 1);
+  return origin;
 }
 
 enum class When { before, after };
@@ -117,7 +135,7 @@ std::vector<unsigned char> local_array(const Problem& problem, int rank, int ste
     int ghosts = 0;
     bool inside = true;
     Index global(at.size());
-    std::int64_t offset = 0;
+    std::int64_t offset = origin_of(spec);
     for (std::size_t d = 0; d < at.size(); ++d) {
       if (at[d] < spec.ghost[d] || at[d] >= spec.shape[d] - spec.ghost[d]) ++ghosts;
       global[d] = begin[d] + at[d] - spec.ghost[d];
@@ -138,7 +156,7 @@ void check_problem(World& world, const Problem& problem, int steps) {
   const HaloSpec spec = problem.local_spec(world.rank());
   TestBuffer array(world, bytes_of(spec));
   const OwnStream stream(world);
-  const auto plan = world.halo(array.data(), spec);
+  const auto plan = world.halo(array.data() + origin_of(spec), spec);
   for (int step = 0; step < steps; ++step) {
     array.write(local_array(problem, world.rank(), step, When::before));
     plan->launch(stream);
@@ -183,6 +201,20 @@ CASE(a_periodic_grid_of_two_tells_its_sides_apart) {
   }
 }
 
+CASE(elements_of_odd_sizes_lie_at_any_stride) {
+  on_all_devices(4, [](World& world) {
+    for (const std::size_t bytes : {3, 12, 24}) {
+      for (const Index& steps : {Index{1, 1}, Index{1, 2}, Index{2, 1}, Index{1, -1}, Index{-1, 1}, Index{-2, -3}}) {
+        Problem problem = plane({2, 2}, 5, 7);
+        problem.spec.element_bytes = bytes;
+        problem.spec.corners = true;
+        problem.steps = steps;
+        check_problem(world, problem, 2);
+      }
+    }
+  });
+}
+
 CASE(large_faces_go_straight_from_layout_to_layout) {
   on_all_devices(2, [&](World& world) {
     const Problem problem = plane({1, 2}, 3000, 9);
@@ -200,11 +232,13 @@ CASE(several_arrays_share_one_plan) {
   on_all_devices(3, [&](World& world) {
     const Problem first = make_problem(3, 5);
     const Problem second = make_problem(3, 6);
-    TestBuffer a(world, bytes_of(first.local_spec(world.rank())));
-    TestBuffer b(world, bytes_of(second.local_spec(world.rank())));
+    const HaloSpec first_spec = first.local_spec(world.rank());
+    const HaloSpec second_spec = second.local_spec(world.rank());
+    TestBuffer a(world, bytes_of(first_spec));
+    TestBuffer b(world, bytes_of(second_spec));
     PlanBuilder builder = world.plan("both");
-    add_halo(builder, *world.fabric(), a.data(), first.local_spec(world.rank()));
-    add_halo(builder, *world.fabric(), b.data(), second.local_spec(world.rank()));
+    add_halo(builder, *world.fabric(), a.data() + origin_of(first_spec), first_spec);
+    add_halo(builder, *world.fabric(), b.data() + origin_of(second_spec), second_spec);
     const auto plan = builder.build();
     const OwnStream stream(world);
     a.write(local_array(first, world.rank(), 0, When::before));
