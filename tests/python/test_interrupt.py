@@ -31,6 +31,15 @@ def receive_on(world: ons.World, stream: ons.Stream) -> Waiting:
     return stream.synchronize
 
 
+def exchange_on(world: ons.World, stream: ons.Stream) -> Waiting:
+    world.sendrecv(b"out", 1, bytearray(8), 1, stream=stream)
+    return stream.synchronize
+
+
+def wait_for_all(world: ons.World, requests: list[ons.Request]) -> Waiting:
+    return lambda: world.wait_all(requests)
+
+
 # Each prepares what shall be waited for, and gives the call that waits.
 INTERRUPTED: dict[str, Callable[[ons.World, ons.Stream], Waiting]] = {
     "recv": lambda world, stream: lambda: world.recv(bytearray(8), 1),
@@ -38,6 +47,11 @@ INTERRUPTED: dict[str, Callable[[ons.World, ons.Stream], Waiting]] = {
     "wait": lambda world, stream: world.irecv(bytearray(8), 1).wait,
     "synchronize": receive_on,
     "plan": half_a_plan,
+    "sendrecv": lambda world, stream: lambda: world.sendrecv(b"out", 1, bytearray(8), 1),
+    "sendrecv on a stream": exchange_on,
+    "wait_all": lambda world, stream: wait_for_all(world, [world.irecv(bytearray(8), 1, lane=lane) for lane in (0, 1)]),
+    "build": lambda world, stream: world.plan("lonely").recv(np.zeros(4), 1).build,
+    "segment": lambda world, stream: lambda: world.segment(64),
     "barrier": lambda world, stream: world.barrier,
 }
 
