@@ -186,7 +186,8 @@ void Tsunami::enqueue_step() {
   const std::int64_t rim_blocks = (2 * (sea_.rows + sea_.columns) + kThreads - 1) / kThreads;
   enqueue(RaiseRim{sea_}, rim_blocks, compute_);
   if (halo_) {
-    // Replayed on the host, a captured step is one thread's list: there the exchange lies between these two laps.
+    // Replayed on the host, a captured step is run by one thread, which goes from branch to branch as long as it is not
+    // held up: there the exchange lies between these two laps.
     const bool listed = device_.kind() == DeviceKind::host && device_.capturing(compute_);
     if (listed) lap(kComputeTotal);
     device_.wait(exchange_, device_.record(compute_));

@@ -385,6 +385,54 @@ RULE(a_stream_that_waits_for_a_captured_event_joins_the_capture) {
   CHECK(read(device, out, 3) == std::vector<std::uint64_t>(3, 3));
 }
 
+// Each waits for what one that is captured later stores.
+RULE(branches_of_a_graph_do_not_wait_for_each_other) {
+  const std::shared_ptr<Memory> memory = device.allocate(6 * 8, MemoryKind::device);
+  std::uint64_t* const out = words(memory);
+  std::uint64_t* const ends = out + 3;
+  const OwnStream stream(device);
+  const OwnStream left(device);
+  const OwnStream right(device);
+  device.begin_capture(stream);
+  launch_one(device, Fill{out, 3, 0}, stream);  // 0, 1, 2
+  const auto begun = device.record(stream);
+  device.wait(left, begun);
+  device.wait(right, begun);
+  launch_one(device, WaitForWord{out, 7, ends}, stream);
+  launch_one(device, WaitForWord{out + 1, 7, ends + 1}, left);
+  launch_one(device, StoreWord{out, 7}, left);
+  launch_one(device, StoreWord{out + 1, 7}, right);
+  device.wait(stream, device.record(left));
+  device.wait(stream, device.record(right));
+  launch_one(device, AddOnce{ends + 2, 1}, stream);
+  const std::shared_ptr<Graph> graph = device.end_capture(stream);
+  for (std::uint64_t replay = 1; replay <= 3; ++replay) {
+    device.launch(graph, stream);
+    device.synchronize(stream);
+    CHECK(read(device, out, 6) == std::vector<std::uint64_t>({7, 7, 2, 1, 1, replay}));
+  }
+  for (int replay = 0; replay < 20; ++replay) device.launch(graph, stream);
+  device.synchronize(stream);
+  CHECK(read(device, out, 6) == std::vector<std::uint64_t>({7, 7, 2, 1, 1, 23}));
+}
+
+RULE(a_capture_waits_for_all_that_it_holds) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  const OwnStream joined(device);
+  device.begin_capture(stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  device.wait(joined, device.record(stream));
+  launch_one(device, AddOnce{words(memory), 1}, joined);
+  CHECK_THROWS((void)device.end_capture(stream), "unjoined work");
+  CHECK(!device.capturing(stream) && !device.capturing(joined));
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  launch_one(device, AddOnce{words(memory), 1}, joined);
+  device.synchronize(stream);
+  device.synchronize(joined);
+  CHECK(read_word(device, memory->data()) == 2);
+}
+
 RULE(misuse_of_a_capture_is_an_error_and_harms_nothing) {
   const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
   const OwnStream stream(device);

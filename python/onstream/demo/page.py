@@ -185,8 +185,9 @@ def _times(outcome: Outcome) -> str:
     hidden = "Each rank has two streams: the halo travels on one while the other updates the inside of the block."
     if outcome.captured and outcome.device == "host":
         hidden += (
-            " On the host device a captured step is replayed by one thread, which has to wait for its neighbours in the"
-            " exchange; --no-capture gives each stream its own thread."
+            " On the host device one thread replays a captured step, so that ranks can share cores; a second one goes on"
+            " with the inside when the neighbours keep the exchange waiting for a millisecond. --no-capture gives each"
+            " stream its own thread."
         )
     if outcome.crowded():
         hidden += (

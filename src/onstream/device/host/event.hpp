@@ -5,7 +5,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "onstream/device/device.hpp"
 
@@ -15,13 +17,17 @@ class Capture;
 
 class Event final : public onstream::Event {
  public:
-  explicit Event(std::shared_ptr<Capture> capture) : capture_(std::move(capture)) {}
+  Event() = default;
+  // The point at which these tasks of a capture are done.
+  Event(std::shared_ptr<Capture> capture, std::vector<std::size_t> nodes)
+      : capture_(std::move(capture)), nodes_(std::move(nodes)) {}
 
   // Throws invalid_argument for a point in a capture.
   bool done() const override;
 
   // The capture that this is a point in; null for a point in work that runs.
   const std::shared_ptr<Capture>& capture() const { return capture_; }
+  const std::vector<std::size_t>& nodes() const { return nodes_; }
 
   void set();
   bool is_set() const { return set_.load(std::memory_order_acquire) != 0; }  // pairs with set()
@@ -30,6 +36,7 @@ class Event final : public onstream::Event {
 
  private:
   std::shared_ptr<Capture> capture_;
+  std::vector<std::size_t> nodes_;
   std::atomic<bool> set_{false};
   mutable std::atomic<int> waiters_{0};
 };

@@ -1,17 +1,21 @@
 // Capture and replay on the host device.
 //
 // A Capture collects tasks, in the order in which the program enqueues them, from the stream that began it and from
-// those that joined by waiting for an event of it. That order respects every dependency between them, so a Graph is
-// simply a list of tasks. Replays of one graph never overlap, as on a GPU. What the captured work needs is kept with
-// it, and let go in the disposal's thread: the last owner of a graph may be a stream's worker, and what it lets go of
-// may own that stream's device.
+// those that joined by waiting for an event of it. Each waits for the last one of its stream before it, and for those
+// that its stream's events stand for. If every task waits for the one before it, the Graph is simply a list; otherwise
+// it has branches (branches.hpp). Replays of one graph never overlap, as on a GPU. What the captured work needs is kept
+// with it, and let go in the disposal's thread: the last owner of a graph may be a stream's worker, and what it lets go
+// of may own that stream's device.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "onstream/device/device.hpp"
+#include "onstream/device/host/branches.hpp"
 #include "onstream/device/host/task.hpp"
 
 namespace onstream::host {
@@ -20,23 +24,25 @@ class Stream;
 
 // What a capture collected.
 struct Captured {
-  std::vector<Task> tasks;
+  std::vector<Node> nodes;
+  std::size_t streams = 0;
   std::vector<std::shared_ptr<const void>> retained;
 };
 
 class Graph final : public onstream::Graph {
  public:
-  explicit Graph(Captured captured) : captured_(std::move(captured)) {}
+  explicit Graph(Captured captured);
   ~Graph() override;
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  std::size_t nodes() const override { return captured_.tasks.size(); }
-  // Runs all tasks in the calling thread.
+  std::size_t nodes() const override { return captured_.nodes.size(); }
+  // Runs all tasks: in the calling thread, unless that stands still.
   void run() const;
 
  private:
   Captured captured_;
+  std::unique_ptr<Branches> branches_;  // null: a list
   mutable std::mutex replaying_;
 };
 
@@ -47,14 +53,19 @@ class Capture {
   const Stream* origin() const { return origin_; }
   bool open() const;
   // False, and nothing appended, when the capture has ended.
-  bool append(Task& task);
+  bool append(const Stream* stream, Task& task);
+  // What a stream has come to: its last task, or those that it waits for before its next one.
+  std::vector<std::size_t> reached(const Stream* stream) const;
+  void wait(const Stream* stream, const std::vector<std::size_t>& nodes);
   void retain(std::shared_ptr<const void> thing);
+  // Throws invalid_argument for work that the origin does not wait for.
   Captured end();
 
  private:
   const Stream* const origin_;  // compared, never followed
   mutable std::mutex mutex_;
   Captured captured_;
+  std::map<const Stream*, std::vector<std::size_t>> reached_;  // compared, never followed
   bool open_ = true;
 };
 

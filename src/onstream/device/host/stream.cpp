@@ -1,18 +1,16 @@
 // Executing tasks in order; see stream.hpp for who executes when.
 #include "onstream/device/host/stream.hpp"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/group.hpp"
 #include "onstream/device/host/patience.hpp"
+#include "onstream/device/host/worker.hpp"
 
 namespace onstream::host {
 namespace {
@@ -23,22 +21,6 @@ constexpr std::uint64_t kSpinNs = 10'000;
 constexpr int kSpinsPerYield = 64;
 
 constexpr std::size_t kSpareTasks = 256;  // nodes kept for reuse; about 150 KB
-
-// A worker takes no signals: they belong to the program's own threads.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // Spins and yields until `ready()`, or until kSpinNs have passed.
 template <class Ready>
@@ -70,10 +52,10 @@ Stream::~Stream() {
 void Stream::enqueue(Task task) {
   const std::lock_guard lock(mutex_);
   if (capture_ != nullptr) {
-    if (capture_->append(task)) return;
+    if (capture_->append(this, task)) return;
     capture_.reset();
   }
-  if (!worker_.joinable()) start_worker();
+  if (!worker_.joinable()) worker_ = start_worker("a host stream", [this] { work(); });
   if (spare_.empty()) {
     queue_.push_back(std::move(task));
   } else {
@@ -82,17 +64,6 @@ void Stream::enqueue(Task task) {
   }
   enqueued_.store(enqueued_.load(std::memory_order_relaxed) + 1, std::memory_order_release);  // pairs with work()
   if (!running_) wake_worker();
-}
-
-void Stream::start_worker() {
-  const SignalsBlocked blocked;
-  try {
-    worker_ = std::thread([this] { work(); });
-  } catch (const std::system_error& error) {
-    fail(ErrorCode::system, "cannot start the thread of a host stream: ", error.what(),
-         ". Fewer streams, or a higher limit on threads (ulimit -u), would help.");
-  }
-  pthread_setname_np(worker_.native_handle(), "onstream");
 }
 
 void Stream::wake_worker() {
@@ -176,9 +147,9 @@ void Stream::synchronize() {
 std::shared_ptr<Event> Stream::record() {
   {
     const std::lock_guard lock(mutex_);
-    if (in_capture()) return std::make_shared<Event>(capture_);
+    if (in_capture()) return std::make_shared<Event>(capture_, capture_->reached(this));
   }
-  auto event = std::make_shared<Event>(nullptr);
+  auto event = std::make_shared<Event>();
   enqueue(RecordTask{event});
   return event;
 }
@@ -197,7 +168,8 @@ void Stream::wait(const std::shared_ptr<Event>& event) {
           "graph and record an event after it.");
   require(!in_capture() || capture_ == capture,
           "wait() for an event of another capture: a stream takes part in one capture at a time");
-  capture_ = capture;  // joins; within the capture, the order of its tasks satisfies the wait
+  capture_ = capture;  // joins
+  capture_->wait(this, event->nodes());
 }
 
 void Stream::begin_capture() {
@@ -213,9 +185,8 @@ std::shared_ptr<Graph> Stream::end_capture() {
       capture_->origin() == this,
       "end_capture() on a stream that joined the capture of another by waiting for its event; the capturing began on "
       "that stream and must end there");
-  auto graph = std::make_shared<Graph>(capture_->end());
-  capture_.reset();
-  return graph;
+  const std::shared_ptr<Capture> capture = std::move(capture_);
+  return std::make_shared<Graph>(capture->end());
 }
 
 bool Stream::capturing() const {

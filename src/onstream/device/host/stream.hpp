@@ -48,7 +48,6 @@ class Stream {
   bool executable() const { return !running_ && !queue_.empty(); }
   void execute_front(std::unique_lock<std::mutex>& lock);
   void finish_one();
-  void start_worker();
   void wake_worker();
   bool in_capture() const { return capture_ != nullptr && capture_->open(); }
   void refuse_while_capturing(const char* what) const;
