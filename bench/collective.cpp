@@ -12,12 +12,14 @@
 // Several processes under any launcher. Every sample starts with a barrier of the hosts and is timed by rank 0's steady
 // clock, from the first call to the stream synchronised; one untimed sample goes first. Before the timing every result
 // is compared with the expected one: of reductions the sum of small whole numbers, of moves the sender's pattern.
-// Rank 0 prints JSON lines: what runs, then one a case with its samples and the elements that were wrong.
+// Rank 0 prints JSON lines: what runs, then one a case with its samples and the elements that were wrong, or that
+// nothing was looked at ("checked": false): barriers, and reductions other than sums.
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collective_library.hpp"
@@ -102,8 +104,8 @@ class Runner {
 
   struct Result {
     std::vector<double> samples_s;
-    std::size_t wrong = 0;
-    CollectiveSubmission submission;  // that came of it
+    std::optional<std::size_t> wrong;  // elements on this rank; none: nothing was looked at
+    CollectiveSubmission submission;   // that came of it
   };
 
   Result run(const CollectiveCase& c, int samples) {
@@ -161,7 +163,8 @@ class Runner {
   }
 
   bool reduces(const CollectiveCase& c) const {
-    return c.kind == OpKind::all_reduce || c.kind == OpKind::reduce || c.kind == OpKind::reduce_scatter;
+    return c.kind == OpKind::all_reduce || c.kind == OpKind::reduce || c.kind == OpKind::reduce_scatter ||
+           c.kind == OpKind::scan;
   }
 
   // A part's elements repeat after a prime number of them, so that what lies in another place shows, and only so many
@@ -210,10 +213,10 @@ class Runner {
     return wrong;
   }
 
-  // Runs it once and counts the elements that are wrong on this rank; of sums, and of what moves by all ranks.
-  std::size_t check(const CollectiveCase& c) {
+  // Runs it once and counts the elements that are wrong on this rank; of sums and of moves.
+  std::optional<std::size_t> check(const CollectiveCase& c) {
     const std::size_t count = c.count(library_.size());
-    if (c.kind == OpKind::barrier || count == 0) return 0;
+    if (c.kind == OpKind::barrier || count == 0) return std::nullopt;
     const int rank = library_.rank();
     const std::size_t part_bytes = count * size_of(c.type);
     const bool sends_parts =
@@ -231,14 +234,15 @@ class Runner {
       library_.enqueue(c, stream_);
       library_.synchronize(stream_);
     }
-    if (c.kind == OpKind::scan || c.op != ReduceOp::sum) return 0;
+    if (reduces(c) && c.op != ReduceOp::sum) return std::nullopt;
     if ((c.kind == OpKind::reduce || c.kind == OpKind::gather) && rank != 0) return 0;
     return reduces(c) ? wrong_sums(c, count) : wrong_moves(c, count);
   }
 
   std::size_t wrong_sums(const CollectiveCase& c, std::size_t count) {
     const int part = c.kind == OpKind::reduce_scatter ? library_.rank() : 0;
-    const std::vector<unsigned char> sums = period_of(c.type, count, 0, library_.size() - 1, part);
+    const int last = c.kind == OpKind::scan ? library_.rank() : library_.size() - 1;
+    const std::vector<unsigned char> sums = period_of(c.type, count, 0, last, part);
     return differing(library_.output(), count * size_of(c.type), size_of(c.type), sums);
   }
 
@@ -272,16 +276,17 @@ int run_cases(const Setting& setting) {
     if (library->rank() == 0) std::cout << library->heading() << std::endl;
     for (const CollectiveCase& c : setting.cases) {
       const auto result = runner.run(c, setting.samples);
-      good = good && result.wrong == 0;
-      if (result.wrong > 0) {
-        std::fprintf(stderr, "bench_collective: rank %d: %zu elements of %s are wrong\n", library->rank(), result.wrong,
+      const std::size_t wrong = result.wrong.value_or(0);
+      good = good && wrong == 0;
+      if (wrong > 0) {
+        std::fprintf(stderr, "bench_collective: rank %d: %zu elements of %s are wrong\n", library->rank(), wrong,
                      bench::text_of(c).c_str());
       }
       if (library->rank() != 0) continue;
       std::cout << "{\"case\":" << bench::quoted(bench::text_of(c))
-                << ",\"bus_factor\":" << c.bus_factor(library->size()) << ",\"wrong\":" << result.wrong
-                << ",\"submission\":\"" << bench::name_of(result.submission)
-                << "\",\"how\":" << bench::quoted(library->explain(c))
+                << ",\"bus_factor\":" << c.bus_factor(library->size()) << ",\"wrong\":" << wrong
+                << ",\"checked\":" << (result.wrong ? "true" : "false") << ",\"submission\":\""
+                << bench::name_of(result.submission) << "\",\"how\":" << bench::quoted(library->explain(c))
                 << ",\"samples_s\":" << bench::seconds_list(result.samples_s) << "}" << std::endl;
     }
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from onstream.bench import (
     collective,
     lines,
     message,
+    mpi,
     one_sided,
     paths,
     ping_kernel_pong,
@@ -306,15 +308,16 @@ def test_the_gpu_script_runs_its_parts_within_its_limit_and_names_what_it_left_o
 
 def test_collectives_are_measured_and_checked_with_nccls_columns() -> None:
     settings = collective.Settings(
-        ranks=3, kinds=("all_reduce", "all_to_all", "barrier"), sizes=(8, 4096), rounds=1, samples=2, quick=True
+        ranks=3, kinds=("all_reduce", "all_to_all", "scan", "barrier"), sizes=(8, 4096), rounds=1, samples=2, quick=True
     )
     result = collective.measure(settings)
     assert {(row["kind"], row["bytes"], row["type"]) for row in result["rows"]} == {
         ("all_reduce", 8, "float32"), ("all_reduce", 8, "float64"), ("all_reduce", 8, "int64"),
         ("all_reduce", 4096, "float32"), ("all_to_all", 24, "float32"), ("all_to_all", 4104, "float32"),
+        ("scan", 8, "float32"), ("scan", 8, "float64"), ("scan", 8, "int64"), ("scan", 4096, "float32"),
         ("barrier", 0, "float32"),
     }  # fmt: skip
-    assert all(row["wrong"] == 0 for row in result["rows"])
+    assert all(row["wrong"] == ("-" if row["kind"] == "barrier" else 0) for row in result["rows"])
     first = result["rows"][0]
     assert first["bus_bytes_per_s"] == pytest.approx(first["algorithm_bytes_per_s"] * 4 / 3, rel=1e-4)  # 2 (n - 1) / n
     text = "\n".join(lines.lines_of_any(result))
@@ -322,6 +325,61 @@ def test_collectives_are_measured_and_checked_with_nccls_columns() -> None:
     assert "lines" in text
     assert "Collectives" in report.page([result])
     assert "bus bandwidth" in report.page([result])
+
+
+def test_what_the_bench_does_not_look_at_is_not_called_right() -> None:
+    case = "{}:float32:{}:host:48:1:1"
+    named = [case.format(kind, op) for kind, op in (("scan", "sum"), ("all_reduce", "max"), ("all_gather", "max"))]
+    start = programs.as_ranks(programs.native("bench_collective"), 3, ("--device", "host", "--samples", "1"))
+    finished = programs.execute(programs.Program("bench_collective", start), named, 60)
+    rows = [row for row in programs.rows_of("bench_collective", finished.out) if "case" in row]
+    assert [(row["case"], row["checked"], row["wrong"]) for row in rows] == [
+        (named[0], True, 0), (named[1], False, 0), (named[2], True, 0),
+    ]  # fmt: skip
+
+
+# One element of every result of the last rank, and of those of the first one that only the root has, is another.
+WRONG_MPI = """
+#include <mpi.h>
+static int off_by_one(int result, void* out, int is_float, int last) {
+  int rank, size;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  if (is_float && rank == (last ? size - 1 : 0)) *(float*)out += 1;
+  return result;
+}
+#define WRONG(NAME, TAKES, GIVES, OUT, LAST) \\
+  int MPI_##NAME TAKES { return off_by_one(PMPI_##NAME GIVES, OUT, type == MPI_FLOAT, LAST); }
+#define FROM const void *in, void *out, int count, MPI_Datatype type
+#define MOVES const void *in, int count, MPI_Datatype type, void *out, int theirs, MPI_Datatype other
+WRONG(Allreduce, (FROM, MPI_Op op, MPI_Comm c), (in, out, count, type, op, c), out, 1)
+WRONG(Scan, (FROM, MPI_Op op, MPI_Comm c), (in, out, count, type, op, c), out, 1)
+WRONG(Reduce_scatter_block, (FROM, MPI_Op op, MPI_Comm c), (in, out, count, type, op, c), out, 1)
+WRONG(Reduce, (FROM, MPI_Op op, int root, MPI_Comm c), (in, out, count, type, op, root, c), out, 0)
+WRONG(Bcast, (void *out, int count, MPI_Datatype type, int root, MPI_Comm c), (out, count, type, root, c), out, 1)
+WRONG(Allgather, (MOVES, MPI_Comm c), (in, count, type, out, theirs, other, c), out, 1)
+WRONG(Alltoall, (MOVES, MPI_Comm c), (in, count, type, out, theirs, other, c), out, 1)
+WRONG(Scatter, (MOVES, int root, MPI_Comm c), (in, count, type, out, theirs, other, root, c), out, 1)
+WRONG(Gather, (MOVES, int root, MPI_Comm c), (in, count, type, out, theirs, other, root, c), out, 0)
+"""
+
+
+@pytest.mark.parametrize("preloaded", [False, True])
+def test_what_mpi_gives_is_looked_at(tmp_path: Path, preloaded: bool) -> None:
+    settings = collective.Settings(ranks=3, kinds=collective.KINDS, sizes=(96,), types=("float32",), quick=True)
+    try:
+        peer = collective._peer("mpi-here", settings, collective.cases_of(settings.resolved()))
+    except mpi.PeerMissing as error:
+        pytest.skip(str(error))
+    if preloaded:
+        source, wrong = tmp_path / "wrong.c", tmp_path / "libwrong.so"
+        source.write_text(WRONG_MPI)
+        subprocess.run(["mpicc", "-shared", "-fPIC", str(source), "-o", str(wrong)], check=True, timeout=60)
+        peer = replace(peer, program=replace(peer.program, environment={"LD_PRELOAD": str(wrong)}))
+    peer.cases = [replace(case, iterations=1) for case in peer.cases]
+    assert collective._run(peer, replace(settings, samples=1)) is None
+    rows = {case.kind: collective._row(peer, case)["wrong"] for case in peer.cases}
+    assert rows == {kind: "-" if kind == "barrier" else int(preloaded) for kind in collective.KINDS}
 
 
 def test_a_bar_of_collectives_is_judged_against_the_better_peer() -> None:

@@ -4,7 +4,8 @@ bench/collective.cpp runs onstream, NCCL (`nccl`: with its symmetric windows whe
 registration) and NVSHMEM; bench/torch_collectives.py runs PyTorch's symmetric memory, bench/mpi_collectives.c MPI between
 hosts. What a peer cannot capture is measured eagerly, and its row says so. Programs alternate, round by round. `bytes` is what NCCL's
 tests print: the vector of all_reduce, reduce, broadcast and scan; all that a rank gathers, scatters or exchanges of the
-others. Bus bandwidth is NCCL's too: comparable with a link's, whatever the number of ranks.
+others. Bus bandwidth is NCCL's too: comparable with a link's, whatever the number of ranks. `wrong` counts the elements that
+were not the expected ones, in whichever round there were most; "-": of such a case nothing is looked at, as of a barrier.
 """
 
 from __future__ import annotations
@@ -355,7 +356,8 @@ def _run(contender: Contender, settings: Settings) -> Error | None:
         if "refused" in line:
             contender.refused[case] = line["refused"]
             continue
-        contender.lines[case] = line
+        before = contender.lines.get(case, line)
+        contender.lines[case] = {**line, "wrong": max(before["wrong"], line["wrong"])}
         contender.rounds_s.setdefault(case, []).append(line["samples_s"])
     lost = [name for name, case in by_name.items() if case not in contender.lines and case not in contender.refused]
     if finished.error is None and lost:
@@ -374,7 +376,7 @@ def _row(contender: Contender, case: Case) -> dict[str, Any]:
         **asdict(summary),
         "algorithm_bytes_per_s": rate,
         "bus_bytes_per_s": rate * line["bus_factor"],
-        "wrong": line["wrong"],
+        "wrong": line["wrong"] if line.get("checked", True) else "-",
         "how": line["how"],
     }
 
