@@ -122,6 +122,7 @@ WAYS = {
         enqueue="world.all_reduce(many, stream=stream)",
     ),
     "build": Way("world.plan('jacobi').build()", "the build of a plan did not (end|start)"),
+    "segment": Way("world.segment(64)", "the allocation of a segment did not (end|start)"),
     "barrier": Way("world.barrier()", "a barrier did not (end|start)"),
 }
 
@@ -324,6 +325,18 @@ def test_a_world_without_failure_has_none() -> None:
         assert world.failure() is None
         assert world.take_faults() == []
         world.check()
+
+
+def test_a_collective_step_after_a_failure_names_itself() -> None:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        world.abort("the cat")
+        for call, name in [
+            (world.barrier, "a barrier"),
+            (lambda: world.segment(8), "the allocation of a segment"),
+            (world.plan().build, "the build of a plan"),
+        ]:
+            with pytest.raises(ons.AbortedError, match=f"rank 0: {name} did not start: .*the cat"):
+                call()
 
 
 def test_faults_of_streams_are_values() -> None:

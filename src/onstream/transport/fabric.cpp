@@ -165,7 +165,7 @@ class Fabric::Implementation {
   }
 
   std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine) {
-    check();
+    check_for(topic, "start");
     wire::Packer packed;
     const auto refuse = [&](ErrorCode code, const char* what) {
       if (code == ErrorCode::timeout) late(concat(topic, ": ", what));  // the others' deadline has come as well
