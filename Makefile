@@ -18,7 +18,7 @@ COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one 
 AS_BUILT := $(LAUNCHER) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
 	$(if $(filter 1,$(STRICT)),SKBUILD_CMAKE_DEFINE=ONSTREAM_STRICT=ON)
 BIN := $(VENV)/bin
-CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh')
+CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h')
 
 .PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build package libmp setup setup-check python clean
 

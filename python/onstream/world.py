@@ -74,7 +74,7 @@ class World(_core.World, Teams):
         """empty(), which is zeroed anyway; for programs that say what they mean."""
         return self.empty(shape, dtype, kind=kind)
 
-    def segment(self, nbytes: int, kind: str = "device") -> Segment:
+    def segment(self, nbytes: int, *, kind: str = "device") -> Segment:
         """Symmetric memory: every rank allocates it together, zeroed, and addresses every peer's part. Collective."""
         wanted = _arrays.integer_of(nbytes, "nbytes")
         _arrays.check_bytes(wanted, "a segment")

@@ -81,7 +81,8 @@ static inline void put_number(ncclDataType_t type, double value, void* out) {
 
 /* --- memory --- */
 
-/* A copy from plain memory may return before the bytes are there, and the ranks' streams do not wait for the default one. */
+/* A copy from plain memory may return before the bytes are there, and the ranks' streams do not wait for the default
+ * one. */
 static inline void load(void* device, const void* values, size_t bytes) {
   CUDA_OK(cudaMemcpy(device, values, bytes, cudaMemcpyHostToDevice));
   CUDA_OK(cudaStreamSynchronize(NULL));

@@ -23,7 +23,7 @@ def run(size: int, body: Callable[[onstream.World], Any], **parameters: Any) -> 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_ring_of_puts_and_gets(size: int, path: str, device: str) -> None:
     def body(world: onstream.World) -> None:
-        segment = world.segment(8 * 100, "pinned")
+        segment = world.segment(8 * 100, kind="pinned")
         right, left = (world.rank + 1) % size, (world.rank - 1) % size
         mine = np.arange(90, dtype="i8") + 1000 * world.rank
         segment.put(mine, right, offset=80)
@@ -40,7 +40,7 @@ def test_a_ring_of_puts_and_gets(size: int, path: str, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_wait_sees_what_was_put_before_the_signal(device: str) -> None:
     def body(world: onstream.World) -> None:
-        segment = world.segment(4096 + 8, "pinned")
+        segment = world.segment(4096 + 8, kind="pinned")
         other = 1 - world.rank
         for turn in range(1, 20):
             segment.put(np.full(4096, turn, "u1"), other, signal=4096, value=turn, op="set")
@@ -54,7 +54,7 @@ def test_a_wait_sees_what_was_put_before_the_signal(device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_streams_take_ops_and_barriers_and_graphs_replay_them(device: str) -> None:
     def body(world: onstream.World) -> int:
-        segment = world.segment(64, "pinned")
+        segment = world.segment(64, kind="pinned")
         stream = world.stream()
         world.barrier(stream=stream)
         right = (world.rank + 1) % world.size

@@ -209,7 +209,7 @@ def test_a_rank_may_leave_while_others_work() -> None:
 @pytest.mark.parametrize("kind", ["device", "pinned"])
 def test_a_segment_is_seen_by_its_peers(kind: str) -> None:
     def ranks(world: ons.World) -> list[int]:
-        segment = world.segment(8 * world.size, kind)
+        segment = world.segment(8 * world.size, kind=kind)
         assert not segment.local("i8").any()
         world.barrier()
         for peer in range(world.size):
