@@ -1,12 +1,14 @@
+// clang-format off: a table
 /* The peer of bench/one_sided.cpp: the same host cases over MPI's one-sided calls, for comparison in the same run.
  *
  * Usage: mpirun -n 2 mpi_one_sided --samples N --rounds N BYTES...
  *   host-put-quiet   rank 0: MPI_Put and MPI_Win_flush; rank 1 does nothing. A sample is the seconds of one put
- *   host-put-signal  ping-pong: MPI_Put, MPI_Win_flush, then the flag by MPI_Accumulate (MPI_REPLACE) and
- * MPI_Win_flush; the target polls the flag in its window (MPI_Win_sync, MPI_Fetch_and_op on itself). A sample is the
+ *   host-put-signal  ping-pong: MPI_Put, MPI_Win_flush, then the flag by MPI_Accumulate (MPI_REPLACE) and MPI_Win_flush;
+ *                    the target polls the flag in its window (MPI_Win_sync, MPI_Fetch_and_op on itself). A sample is the
  *                    seconds of one way
  * Memory is of MPI_Win_allocate, all ranks of one host, locked for all. Rank 0 prints one JSON line a case.
  */
+// clang-format on
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,19 +1,22 @@
+// clang-format off: a table
 /* The peer of bench/message.cpp: the same cases over plain MPI, for comparison in the same run.
  *
  * Usage: mpirun -n N mpi_peer [--memory host|device] --samples N CASE...
  *   CASE is MODE:SUBMISSION:BYTES:ITERATIONS:WINDOW
  *   ping-pong      MPI_Send and MPI_Recv; a sample is the seconds of one way (half a round trip)
- *   pipelined      rank 0 sends WINDOW messages (MPI_Isend, MPI_Irecv, MPI_Waitall), rank 1 acknowledges the window
- * with 8 bytes; a sample is the seconds of one message bidirectional  both ranks send and receive WINDOW messages at
- * once; a sample is the seconds of one message each way ring           every rank sends to the next and receives from
- * the last (MPI_Irecv, MPI_Isend, MPI_Waitall), ITERATIONS times WINDOW steps; a sample is the seconds of one step. Any
- * number of ranks SUBMISSION is always "host": MPI has no other.
- * --memory device takes GPU number (local rank) through the driver, which is opened at run time, and passes GPU
- * addresses to MPI; it ends with the reason when the MPI library says that it is not CUDA-aware. Rank 0 prints one JSON
- * line a case, the raw samples in it; the statistics are the driver's (python/onstream/bench). As in the OSU benchmarks
- * all messages of a window use one buffer. One untimed sample goes before the timed ones; the data of the last message
- * are compared with the pattern after the timing, and a difference ends the run with status 1.
+ *   pipelined      rank 0 sends WINDOW messages (MPI_Isend, MPI_Irecv, MPI_Waitall), rank 1 acknowledges the window with
+ *                  8 bytes; a sample is the seconds of one message
+ *   bidirectional  both ranks send and receive WINDOW messages at once; a sample is the seconds of one message each way
+ *   ring           every rank sends to the next and receives from the last (MPI_Irecv, MPI_Isend, MPI_Waitall),
+ *                  ITERATIONS times WINDOW steps; a sample is the seconds of one step. Any number of ranks
+ *   SUBMISSION is always "host": MPI has no other.
+ * --memory device takes GPU number (local rank) through the driver, which is opened at run time, and passes GPU addresses
+ * to MPI; it ends with the reason when the MPI library says that it is not CUDA-aware.
+ * Rank 0 prints one JSON line a case, the raw samples in it; the statistics are the driver's (python/onstream/bench).
+ * As in the OSU benchmarks all messages of a window use one buffer. One untimed sample goes before the timed ones; the
+ * data of the last message are compared with the pattern after the timing, and a difference ends the run with status 1.
  */
+// clang-format on
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>

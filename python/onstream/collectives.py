@@ -120,6 +120,8 @@ class Collectives:
             if target is None:
                 raise InvalidArgumentError("gather: the root needs `out`")
             self._check_size("gather", target, source.nbytes * self._members.size, "out")
+        else:
+            target = None  # whatever it is: nothing comes here
         call = self._move("gather", source, target, source.nbytes, root, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
@@ -133,6 +135,8 @@ class Collectives:
             if source is None:
                 raise InvalidArgumentError("scatter: the root needs an array")
             self._check_size("scatter", source, target.nbytes * self._members.size, "array")
+        else:
+            source = None  # whatever it is: nothing leaves from here
         call = self._move("scatter", source, target, target.nbytes, root, channel, algorithm)
         return self._run(call, (source, target), stream, out)
 
@@ -337,7 +341,7 @@ def _real_factor(factor: Any, type_name: str) -> float:
         value = float(factor)
     except OverflowError:
         value = math.inf
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):
         raise InvalidArgumentError(f"premulsum: the factor is {factor!r}, but must be a number") from None
     most = float(np.finfo("float64" if type_name in _WIDE else "float32").max)
     if abs(value) > most and factor not in (math.inf, -math.inf):

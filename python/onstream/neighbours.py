@@ -138,13 +138,13 @@ def unit_of(
     """
     if not runner.checks:
         return _BYTE
-    there = [span for span in spans if span is not None]
+    there = [span for span in spans if span is not None and span.nbytes > 0]
     told = {span.dtype: span.item_bytes for span in there if span.dtype}
     if len({type_name_of(dtype) for dtype in told}) != 1:
         return _BYTE
     dtype, item = told.popitem()
     name = type_name_of(dtype)
-    aligned = all(span.address % min(item, _MOST_ALIGNED) == 0 for span in there if span.nbytes > 0)
+    aligned = all(span.address % min(item, _MOST_ALIGNED) == 0 for span in there)
     return Unit(name, item) if name in _NUMBERS and aligned and all(size % item == 0 for size in sizes) else _BYTE
 
 

@@ -386,6 +386,22 @@ def test_checking_tells_an_output_of_another_type() -> None:
     ons.run_threads(2, body, device="host", timeout_s=20, collective_check="on")
 
 
+def test_checking_passes_over_arrays_that_a_rank_does_not_use() -> None:
+    def body(world: ons.World) -> None:
+        mine, nothing = np.full(2, world.rank, "float32"), np.empty(0)  # nothing of float64
+        every = np.zeros(4, "float32") if world.rank == 0 else nothing
+        world.gather(mine, every)
+        world.scatter(every, mine)
+        hood = world.neighbourhood(sources=[1 - world.rank], destinations=[1 - world.rank])
+        if world.rank == 0:
+            hood.all_to_all_v(nothing, every, [0], [4])
+        else:
+            hood.all_to_all_v(np.arange(4, dtype="float32"), nothing, [4], [0])
+        assert every.tolist() == ([0, 1, 2, 3] if world.rank == 0 else [])
+
+    ons.run_threads(2, body, device="host", timeout_s=20, collective_check="on")
+
+
 @pytest.mark.parametrize("check", ["off", "on"])
 def test_moves_of_slices_bools_and_odd_addresses_work_with_and_without_checking(check: str) -> None:
     def body(world: ons.World) -> None:
