@@ -6,7 +6,7 @@
 
 namespace onstream::host {
 
-// A thread that takes no signals: they belong to the program's own. Throws system, naming what it was for.
+// A quiet thread (base/quiet_thread.hpp) with a name. Throws system, naming what it was for.
 std::thread start_worker(const char* what, std::function<void()> body);
 
 }  // namespace onstream::host
