@@ -1,0 +1,207 @@
+"""Ranks that are killed: whatever the others wait for, they are told who died and what came of it, and live on."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import secrets
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from jobs import run_job
+
+DEATH = """
+    import json, os, signal, sys, threading, time
+    import numpy as np
+    import onstream as ons
+
+    world = ons.init(device="host")
+    rank = world.rank
+    box, many = bytearray(64), np.ones(8)
+    stream = world.stream()
+    segment = world.segment(64)
+
+    def planned():
+        builder = world.plan("jacobi")
+        if rank != 1:
+            return builder.recv(box, 1, lane=5).build()
+        for peer in (0, 2):
+            builder.send(box, peer, lane=5)
+        return builder.build()
+
+    def captured():
+        with world.capture(stream) as graph:
+            world.recv(box, 1, lane=5, stream=stream)
+        return graph
+
+    prepared = PREPARE
+    if rank == 1:
+        with open("pid", "w") as out:
+            out.write(str(os.getpid()))
+        for peer in (0, 2):
+            world.recv(bytearray(2), peer)
+        os.kill(os.getpid(), signal.SIGKILL)
+    # The last words that rank 1 waits for are sent when this thread lets go of the GIL, which only the wait makes it do.
+    begun = threading.Event()
+    def go():
+        begun.wait()
+        world.send(b"go", 1)
+    thread = threading.Thread(target=go)
+    thread.start()
+    ENQUEUE
+    started = time.monotonic()
+    sys.setswitchinterval(1000)
+    try:
+        begun.set()
+        WAIT
+    except ons.Error as error:
+        told = {"type": type(error).__name__, "text": str(error), "after_s": time.monotonic() - started}
+    sys.setswitchinterval(0.005)
+    thread.join()
+    told["reason"], told["dead"] = world.failure().reason, world.failure().dead
+    world.close()
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as again:
+        again.send(b"alive", 0)
+        told["again"] = again.recv(bytearray(5), 0)
+        told["sum"] = float(again.all_reduce(np.ones(3)).sum())
+    with open(f"rank{rank}.json", "w") as out:
+        json.dump(told, out)
+"""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the living wait for the dead, and a pattern of what the error says of that."""
+
+    wait: str
+    told: str
+    prepare: str = "None"  # what all ranks do at first
+    enqueue: str = "pass"  # what the living enqueue on the stream that they wait for
+
+
+def message(op: str, nbytes: int) -> str:
+    """Of a message that waited, or that a busy machine let come too late to wait at all."""
+    return rf"{op} of {nbytes} B ((from|to) rank 1 on lane 5 was waiting|with rank 1 on lane 5[^:]* did not start)"
+
+
+RECV = message("recv", 64)
+WORD = "wait for a word of 8 B, compared with 1, was waiting"
+WAYS = {
+    "recv": Way("world.recv(box, 1, lane=5)", RECV),
+    "wait": Way("world.irecv(box, 1, lane=5).wait()", RECV),
+    "stream": Way("stream.synchronize()", RECV, enqueue="world.recv(box, 1, lane=5, stream=stream)"),
+    "large send": Way("world.send(bytes(10**6), 1, lane=5)", message("send", 10**6)),
+    "sendrecv": Way("world.sendrecv(b'out', 1, box, 1, lane=5)", RECV),
+    "sendrecv on a stream": Way(
+        "stream.synchronize()", RECV, enqueue="world.sendrecv(many, 1, box, 1, lane=5, stream=stream)"
+    ),
+    "plan": Way(
+        "stream.synchronize()",
+        r"recv of 64 B from rank 1 \(op 0 of plan 'jacobi'\) was waiting",
+        prepare="planned()",
+        enqueue="prepared.launch(stream)",
+    ),
+    "graph": Way("stream.synchronize()", RECV, prepare="captured()", enqueue="prepared.launch()"),
+    "word": Way("segment.wait(offset=0, value=1, stream='host')", WORD),
+    "word on a stream": Way("stream.synchronize()", WORD, enqueue="segment.wait(offset=0, value=1, stream=stream)"),
+    "all_reduce": Way(
+        "stream.synchronize()",
+        "all_reduce of 64 B, waiting for rank [01], .* was waiting",
+        prepare="world.all_reduce(many)",  # the first one makes what the others use
+        enqueue="world.all_reduce(many, stream=stream)",
+    ),
+    "build": Way("world.plan('jacobi').build()", "the build of a plan did not (end|start)"),
+    "segment": Way("world.segment(64)", "the allocation of a segment did not (end|start)"),
+    "barrier": Way("world.barrier()", "a barrier did not (end|start)"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_killed_rank_is_named_at_once(way: str, tmp_path: Path) -> None:
+    one = WAYS[way]
+    program = DEATH.replace("PREPARE", one.prepare).replace("ENQUEUE", one.enqueue).replace("WAIT", one.wait)
+    outcome = run_job(tmp_path, 3, program, options=("--grace-s", "inf"))
+    assert outcome.code != 0
+    died = f"rank 1 (pid {(tmp_path / 'pid').read_text()}) died"
+    for rank in (0, 2):
+        told = json.loads((tmp_path / f"rank{rank}.json").read_text())
+        assert told["type"] == "AbortedError"
+        assert told["reason"].startswith(died)
+        assert told["dead"] == [1]
+        assert died in told["text"]
+        assert re.search(f"rank {rank}: .*{one.told}", told["text"]), told["text"]
+        assert told["after_s"] < 30  # half of timeout_s: no wait has seen its deadline
+        assert (told["again"], told["sum"]) == (5, 3)
+
+
+BUSY = """
+    import json, os, time
+    import numpy as np
+    import onstream as ons
+
+    world = ons.init(device="host")
+    rank, size = world.rank, world.size
+    after, before = (rank + 1) % size, (rank - 1) % size
+    small, large, many = np.zeros(64, "u1"), np.zeros(100_000, "u1"), np.zeros(1000)
+    box, large_box, planned = small.copy(), large.copy(), large.copy()
+    stream = world.stream()
+    limit, turn = time.monotonic() + 60, 0
+    if rank == 1:
+        with open("pid.new", "w") as out:
+            out.write(str(os.getpid()))
+        os.rename("pid.new", "pid")
+    try:
+        while time.monotonic() < limit:
+            if turn % 16 == 0:
+                plan = world.plan("round").send(large, after).recv(planned, before).build()
+            world.sendrecv(small, after, box, before)
+            request = world.irecv(large_box, before, lane=1)
+            world.send(large, after, lane=1)
+            request.wait()
+            plan.launch(stream)
+            world.all_reduce(many, stream=stream)
+            world.recv(box, before, lane=2, stream=stream)
+            world.send(small, after, lane=2)
+            stream.synchronize()
+            world.all_reduce(many)
+            turn += 1
+    except ons.AbortedError as error:
+        with open(f"rank{rank}.json", "w") as out:
+            json.dump({"text": str(error), "reason": world.failure().reason}, out)
+"""
+
+
+@pytest.mark.parametrize("turn", range(3))
+def test_a_rank_killed_at_any_moment_is_named_and_nobody_hangs(turn: int, tmp_path: Path) -> None:
+    seed = secrets.randbits(32)
+    print(f"seed {seed}")  # shown if the test fails
+    delay_s = random.Random(seed).uniform(0, 0.3)
+    over = threading.Event()
+
+    def kill() -> None:
+        while not (tmp_path / "pid").exists():
+            if over.wait(0.002):
+                return
+        if over.wait(delay_s):
+            return
+        os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        outcome = run_job(tmp_path, 3, BUSY, options=("--grace-s", "inf"), timeout_s=100)
+    finally:
+        over.set()
+        killer.join()
+    died = f"rank 1 (pid {(tmp_path / 'pid').read_text()}) died"
+    assert outcome.code != 0
+    for rank in (0, 2):
+        assert (tmp_path / f"rank{rank}.json").exists(), outcome.err
+        told = json.loads((tmp_path / f"rank{rank}.json").read_text())
+        assert told["reason"].startswith(died), told
+        assert died in told["text"], told
