@@ -236,8 +236,8 @@ class Device {
   // --- capture and replay ---
   // Between begin and end nothing enqueued on the stream runs; it becomes the graph. Not for the default stream. A
   // stream that waits for an event of the capture joins it, until the end on the stream that began. While capturing,
-  // idle() and synchronize() throw, and an event is a point of the graph: done() throws. Replays of one graph never
-  // overlap.
+  // idle() and synchronize() throw, and an event is a point of the graph: done() throws. Work that the origin does
+  // not wait for fails the end, which ends the capture all the same. Replays of one graph never overlap.
   virtual void begin_capture(Stream stream) = 0;
   virtual std::shared_ptr<Graph> end_capture(Stream stream) = 0;
   virtual bool capturing(Stream stream) const = 0;

@@ -21,8 +21,8 @@
 //   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
 //   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
 //     sees the other
-//   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it slept)
-//   interrupted()   whether this thread shall give its wait up; asked after a sleep
+//   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it was away)
+//   interrupted()   whether this thread shall give its wait up; asked when it was away
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //
