@@ -3,11 +3,13 @@
 #
 #   tools/gpu_check.sh [options of pytest]        `make gpu-check` builds first and then runs this
 #
-# Native programs run whole, each in one process; then pytest runs the rest. A test that is skipped for want of a GPU or
-# of CUDA fails the check: this machine is here to run it. Needs no network. Variables: BUILD (build folder), LIMIT_S (for
-# one native program), PYTEST_LIMIT_S, TESTS (which of pytest's; tests/python unless told otherwise), MEMCHECK=1 (the
-# native programs once more, the device tests under compute-sanitizer), PARTS (native, pytest, or both), WHEELS (a folder
-# of wheels to use besides the packages of .venv, .whl unless told otherwise).
+# Native programs run whole, each in one process on one GPU, as many at a time as there are GPUs; those that look at
+# several GPUs run after them, alone. Beside them pytest runs what uses no GPU, in some processes that are shown none;
+# then what uses GPUs (the mark "gpu"), alone. A test of these that is skipped for want of a GPU or of CUDA fails the
+# check: this machine is here to run it. Needs no network. Variables: BUILD (build folder), LIMIT_S (for one native
+# program), PYTEST_LIMIT_S (for each run of pytest), TESTS (which of pytest's; tests/python/test_*.py unless told
+# otherwise), MEMCHECK=1 (the native programs once more, the device tests under compute-sanitizer), PARTS (native,
+# pytest, or both), WHEELS (a folder of wheels to use besides the packages of .venv, .whl unless told otherwise).
 # Ends with status 0 if all passed, 1 if something failed, 2 if this machine or build cannot run the check.
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -20,8 +22,6 @@ wheels=${WHEELS:-.whl}
 python=.venv/bin/python
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
-rows=()
-failed=0
 
 stop() {
   printf 'gpu_check: %s\n' "$@" >&2
@@ -32,8 +32,10 @@ stop() {
 count() { grep -c -- "$1" "$2" || true; }
 
 add_row() { # what passed failed skipped seconds note
-  rows+=("$(printf '%-28s %7s %7s %8s %7s  %s' "$@")")
+  printf '%-28s %7s %7s %8s %7s  %s\n' "$@" >>"$logs/rows"
 }
+
+fail() { : >"$logs/failed"; }
 
 check_machine() {
   command -v nvidia-smi >/dev/null || stop "there is no nvidia-smi here, so no NVIDIA driver"
@@ -57,32 +59,50 @@ check_build() {
     stop "$build was built without CUDA; make build CUDA=1, with nvcc on PATH"
 }
 
-# run_native NAME PROGRAM COMMAND...: runs a native test program and adds its row.
+# run_native NAME PROGRAM COMMAND...: runs a native test program, says how it went and adds its row.
 run_native() {
   local name=$1 log="$logs/$1.txt" status begin=$SECONDS note=""
   shift
-  printf '\n== %s\n' "$name"
   timeout --kill-after=10 "$limit_s" "$@" >"$log" 2>&1
   status=$?
-  grep -A 6 '^FAILED ' "$log" | grep -v '^ok '
-  grep -v '^ok ' "$log" | tail -12
   [[ $status == 124 || $status == 137 ]] && note="ended after $limit_s s, in or after: $(grep '^ok ' "$log" | tail -1)"
   [[ $status != 0 && $status != 77 && -z $note ]] && note="status $status"
   if grep -q 'no cuda device' "$log"; then
     note="$note GPU rows were skipped"
     status=1
   fi
-  [[ $status == 0 || $status == 77 ]] || failed=1
+  [[ $status == 0 || $status == 77 ]] || fail
+  {
+    printf '\n== %s\n' "$name"
+    grep -A 6 '^FAILED ' "$log" | grep -v '^ok '
+    grep -v '^ok ' "$log" | tail -12
+  } >"$log.told"
+  cat "$log.told"
   add_row "$name" "$(count '^ok ' "$log")" "$(count '^FAILED ' "$log")" "$(count '^skipped ' "$log")" \
     $((SECONDS - begin)) "$note"
 }
 
+# Runs a program on the GPU of worker $WORKER, which runs one after the other.
+run_native_on_one() {
+  local gpus
+  IFS=, read -ra gpus <<<"$visible"
+  CUDA_VISIBLE_DEVICES=${gpus[$WORKER]} run_native "$(basename "$1")" "$1"
+}
+
 run_natives() {
-  local program
+  local program alone=() others=()
   for program in "$build"/tests/native/test_*; do
     [[ -f $program && -x $program ]] || continue
-    run_native "$(basename "$program")" "$program"
+    case $(basename "$program") in
+      test_cuda_device | test_wide_lines) alone+=("$program") ;; # they look at several GPUs
+      *) others+=("$program") ;;
+    esac
   done
+  export -f run_native run_native_on_one add_row count fail
+  export logs limit_s visible
+  printf '%s\n' "${others[@]}" |
+    xargs -P "$gpu_count" --process-slot-var=WORKER -I {} bash -c "run_native_on_one {}" || fail
+  for program in "${alone[@]}"; do run_native "$(basename "$program")" "$program"; done
   [[ ${MEMCHECK:-0} == 1 ]] || return 0
   command -v compute-sanitizer >/dev/null || stop "MEMCHECK=1, but there is no compute-sanitizer"
   run_native memcheck:device compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_conformance"
@@ -90,42 +110,82 @@ run_natives() {
   run_native memcheck:words compute-sanitizer --tool memcheck --error-exitcode 9 "$build/tests/native/test_device_words"
 }
 
-# The numbers of pytest's last line, "3 failed, 120 passed, 4 skipped in 61.20s".
-summary_of() { # words log
-  grep -E '^=* ?[0-9]+ (passed|failed|skipped|error)' "$2" | tail -1 | grep -oE "[0-9]+ ($1)" | awk '{ n += $1 } END { print n + 0 }'
+# The sum of pytest's last lines, "3 failed, 120 passed, 4 skipped in 61.20s".
+summary_of() { # words logs...
+  local words=$1
+  shift
+  grep -hE '^=* ?[0-9]+ (passed|failed|skipped|error|deselected)' "$@" | grep -oE "[0-9]+ ($words)" |
+    awk '{ n += $1 } END { print n + 0 }'
 }
 
-run_pytest() {
-  local log="$logs/pytest.txt" status begin=$SECONDS note=""
-  printf '\n== pytest\n'
-  # Interrupted, pytest still says what failed until then.
+# Runs pytest with options and files. Interrupted, it still says what failed until then.
+pytest() { # log options...
+  local log=$1 status
+  shift
   ONSTREAM_BUILD="$build" timeout --signal=INT --kill-after=20 "$pytest_limit_s" \
-    "$python" -m pytest -q -ra ${TESTS:-tests/python} --ignore tests/python/test_native.py "$@" >"$log" 2>&1
+    "$python" -m pytest -q -ra -p no:cacheprovider "$@" >"$log" 2>&1
   status=$?
-  tail -60 "$log"
-  [[ $status == 124 || $status == 137 ]] && note="ended after $pytest_limit_s s"
-  [[ $status != 0 && -z $note ]] && note="status $status"
-  if grep -E '^SKIPPED' "$log" | grep -qiE 'no cuda device|no GPU|built without CUDA'; then
-    note="$note GPU rows were skipped"
-    status=1
+  [[ $status == 124 || $status == 137 ]] && echo "ended after $pytest_limit_s s" >>"$log"
+  [[ $status == 0 || $status == 5 ]] || fail # 5: none of these tests is of this kind
+}
+
+add_pytest_row() { # what seconds note logs...
+  local what=$1 seconds=$2 note=$3
+  shift 3
+  add_row "$what" "$(summary_of passed "$@")" "$(summary_of 'failed|error' "$@")" "$(summary_of skipped "$@")" \
+    "$seconds" "$note$(grep -hE '^ended after|^!+ ' "$@" | sort -u | head -1)"
+}
+
+# What uses no GPU, shown none: an eighth of the cores' worth of processes, each with its share of the files.
+run_pytest_unseen() {
+  local begin=$SECONDS share shares=$((($(nproc) + 7) / 8))
+  for ((share = 0; share < shares && share < ${#tests[@]}; share++)); do
+    local own=() i
+    for ((i = share; i < ${#tests[@]}; i += shares)); do own+=("${tests[i]}"); done
+    CUDA_VISIBLE_DEVICES="" pytest "$logs/unseen.$share" -m "not gpu" "${options[@]}" "${own[@]}" &
+  done
+  wait
+  printf '\n== pytest, what uses no GPU\n'
+  grep -hE '^(FAILED|ERROR|E  |ended after)|^[0-9]+ (passed|failed)' "$logs"/unseen.* | cut -c1-300 | tail -60
+  add_pytest_row "pytest without GPUs" $((SECONDS - begin)) "" "$logs"/unseen.*
+}
+
+run_pytest_seen() {
+  local begin=$SECONDS note=""
+  pytest "$logs/seen" -m gpu "${options[@]}" "${tests[@]}"
+  printf '\n== pytest, what uses GPUs\n'
+  tail -60 "$logs/seen"
+  if grep -E '^SKIPPED' "$logs/seen" | grep -qiE 'no cuda device|no GPU|built without CUDA'; then
+    note="GPU rows were skipped "
+    fail
   fi
-  [[ $status == 0 ]] || failed=1
-  add_row pytest "$(summary_of passed "$log")" "$(summary_of 'failed|error' "$log")" "$(summary_of skipped "$log")" \
-    $((SECONDS - begin)) "$note"
+  add_pytest_row "pytest with GPUs" $((SECONDS - begin)) "$note" "$logs/seen"
 }
 
 check_machine
 use_wheels
 check_build
+visible=${CUDA_VISIBLE_DEVICES:-$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd ,)}
+gpu_count=$(awk -F , '{ print NF }' <<<"$visible")
+options=("$@")
+if [[ -n ${TESTS:-} ]]; then
+  read -ra tests <<<"$TESTS"
+else
+  tests=()
+  for file in tests/python/test_*.py; do
+    [[ $file == */test_native.py ]] || tests+=("$file")
+  done
+fi
+[[ $parts == *native* || $parts == *pytest* ]] || stop "PARTS is '$parts'; there are native, pytest"
+[[ $parts == *pytest* ]] && run_pytest_unseen &
 [[ $parts == *native* ]] && run_natives
-[[ $parts == *pytest* ]] && run_pytest "$@"
-[[ ${#rows[@]} != 0 ]] || stop "PARTS is '$parts'; there are native, pytest"
+wait
+[[ $parts == *pytest* ]] && run_pytest_seen
 
 printf '\n%-28s %7s %7s %8s %7s\n' what passed failed skipped seconds
-printf '%s\n' "${rows[@]}"
-if [[ $failed == 0 ]]; then
-  printf 'gpu_check: all passed on %s\n' "$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | xargs)"
-else
+cat "$logs/rows"
+if [[ -e $logs/failed ]]; then
   printf 'gpu_check: FAILED\n'
+  exit 1
 fi
-exit "$failed"
+printf 'gpu_check: all passed on %s\n' "$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | xargs)"

@@ -155,7 +155,8 @@ CASE(every_kind_and_way_along_edges_runs_in_a_plan) {
           const bool asked = algorithm != Algorithm::automatic;
           CHECK((plan->explain().find(concat(name_of(algorithm), ", as asked for")) != std::string::npos) == asked);
           const bool large = algorithm == Algorithm::direct || bytes > 10'000;
-          if (asked || bytes != 3000) CHECK(plan->ops()[2].path == (large ? Path::store : Path::ll));
+          // Which way is chosen for a rank alone, and for 3000 B, is the device's own.
+          if (asked || (size > 1 && bytes != 3000)) CHECK(plan->ops()[2].path == (large ? Path::store : Path::ll));
           CHECK(plan->ops()[2].op.layout.bytes() == bytes + bytes / 2);
           for (int round = 0; round < 3; ++round) {
             input.write(mine_of(ring, round, bytes));

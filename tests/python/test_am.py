@@ -14,6 +14,8 @@ from mpi_programs import call
 from onstream.bench import am, lines, programs, report
 from onstream.errors import InvalidArgumentError
 
+pytestmark = pytest.mark.gpu
+
 SOURCE = ROOT / "tests" / "compat" / "am.c"
 LIMIT_S = 60
 COMPILE_LIMIT_S = 120

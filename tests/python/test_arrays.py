@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 import onstream as ons
 from onstream import InvalidArgumentError, _arrays
 
+pytestmark = pytest.mark.gpu
+
 HOST_WORLD: Any = SimpleNamespace(device="host")
 
 

@@ -16,6 +16,8 @@ from onstream.demo import bathymetry
 
 import onstream
 
+pytestmark = pytest.mark.gpu
+
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(

@@ -24,6 +24,8 @@ from tsunami_reference import Reference
 
 from onstream import Launch, World, _core
 
+pytestmark = pytest.mark.gpu
+
 
 def bowl(rows: int = 24, columns: int = 32) -> np.ndarray:
     """A round sea with a coast all around and an island."""

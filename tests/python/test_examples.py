@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, build_folder
 
+pytestmark = pytest.mark.gpu
+
 EXAMPLES = ROOT / "examples"
 LIMIT_S = 400  # a folder of another project is compiled anew
 

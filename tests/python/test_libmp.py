@@ -15,6 +15,8 @@ from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT
 from mpi_programs import Mpi, Toolkit, call, libmp_folder, mpi_of, toolkit
 
+pytestmark = pytest.mark.gpu
+
 LIMIT_S = 90
 COMPILE_LIMIT_S = 300
 RANKS = {"windows_of_any_memory_are_put_to_and_got_from": 3, "many_ranks_exchange_over_another_communicator": 4}

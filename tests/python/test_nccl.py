@@ -18,6 +18,8 @@ from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT
 from mpi_programs import call, has_gpu, libmp_folder, nvcc_of
 
+pytestmark = pytest.mark.gpu
+
 INCLUDE = ROOT / "compat" / "nccl" / "include"
 LAUNCHER = [sys.executable, str(ROOT / "python" / "onstream" / "launcher.py")]
 LIMIT_S = 90

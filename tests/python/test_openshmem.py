@@ -16,6 +16,8 @@ from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT, build_folder
 from mpi_programs import call
 
+pytestmark = pytest.mark.gpu
+
 LIMIT_S = 60
 COMPILE_LIMIT_S = 120
 SETTINGS = {"ONSTREAM_TIMEOUT_S": "20"}

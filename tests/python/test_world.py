@@ -16,6 +16,8 @@ from memories import DEVICES
 import onstream as ons
 from onstream import _arrays
 
+pytestmark = pytest.mark.gpu
+
 
 def alone(**parameters: Any) -> ons.World:
     return ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", **parameters)
