@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, build_folder
 
-pytestmark = pytest.mark.gpu
-
 EXAMPLES = ROOT / "examples"
 LIMIT_S = 400  # a folder of another project is compiled anew
 
@@ -71,6 +69,7 @@ def test_an_installation_has_the_library_and_no_python(prefix: Path) -> None:
 
 
 @pytest.mark.limit(LIMIT_S)
+@pytest.mark.gpu
 def test_examples_are_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:
     configure_and_build(EXAMPLES, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
     check_ring(tmp_path / "build" / "ring")
@@ -121,11 +120,13 @@ def test_the_readmes_python_is_the_example(number: int, name: str) -> None:
     assert code_of_readme("python", number) == (EXAMPLES / name).read_text()
 
 
+@pytest.mark.gpu
 def test_the_python_ring_says_what_it_has() -> None:
     said = sorted(run(3, "python", EXAMPLES / "ring.py"))
     assert said == [f"[{rank}] rank {rank} of 3 has the {(rank - 1) % 3} of rank {(rank - 1) % 3}" for rank in range(3)]
 
 
+@pytest.mark.gpu
 def test_the_python_halo_fills_ghost_cells_and_passes_rows() -> None:
     said = run(4, "python", EXAMPLES / "halo.py")
     assert sorted(line for line in said if "above lies" in line) == [
