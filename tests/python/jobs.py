@@ -1,12 +1,30 @@
-"""Jobs of real processes for tests: a program's text, run as several ranks by `onstream run`, with a deadline."""
+"""Jobs of real processes for tests, run as several ranks by `onstream run`, with a deadline: a program's text, or functions
+that each rank calls with its world.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+# A rank of run_ranks(). Each function is over on all ranks before the next one begins.
+RANK = """
+import sys
+sys.path.insert(0, {tests!r})
+import onstream as ons
+import {module}
+
+with ons.init(**{parameters!r}) as world:
+    for name in {names!r}:
+        getattr({module}, name)(world, *{arguments!r})
+        world.barrier()
+print("rank", world.rank, "is right")
+"""
 
 
 @dataclass(frozen=True)
@@ -23,3 +41,25 @@ def run_job(folder: Path, size: int, program: str, *, options: tuple[str, ...] =
     command = [sys.executable, "-m", "onstream", "run", "-n", str(size), *options, sys.executable, str(script)]
     ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s)
     return Outcome(ended.returncode, ended.stdout, ended.stderr)
+
+
+def run_ranks(
+    folder: Path,
+    size: int,
+    bodies: Iterable[Callable[..., None]],
+    *arguments: Any,
+    timeout_s: float = 100,
+    **parameters: Any,
+) -> None:
+    """Calls body(world, *arguments) for each of these functions of one module, on `size` ranks, in worlds of these
+    parameters. Fails the test unless every rank comes to its end.
+    """
+    modules, names = zip(*((body.__module__, body.__name__) for body in bodies), strict=True)
+    assert len(set(modules)) == 1
+    tests = str(Path(__file__).parent)
+    program = RANK.format(
+        tests=tests, module=modules[0], names=names, arguments=arguments, parameters={"timeout_s": 60, **parameters}
+    )
+    outcome = run_job(folder, size, program, timeout_s=timeout_s)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.count("is right") == size

@@ -1,0 +1,222 @@
+"""What ranks of processes do with torch and cupy on GPUs in test_processes.py: each function is one rank of two.
+
+The libraries' own kernels write what is sent and read what came, on the stream that the library uses at the moment, and no
+host waits in between: what is not in the order of that stream is seen in the sums. Each kernel runs once before the first
+wait of a stream, as loading one may wait for all that run (docs/decisions/0008).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memories import gpu_of
+
+import onstream as ons
+
+COUNTS = (2, 1000, 300_000)  # lines of a ring, one more, and a message that waits for its receive
+TURNS = 5
+LATE = 20_000_000  # cycles of the GPU: about 10 ms
+
+
+def exchange(world: ons.World, mine: Any, came: Any, **options: Any) -> None:
+    peer = 1 - world.rank
+    if world.rank == 0:
+        world.send(mine, peer, **options)
+    world.recv(came, peer, **options)
+    if world.rank == 1:
+        world.send(mine, peer, **options)
+
+
+def sum_of_turns(peer: int) -> int:
+    return sum(10 * turn + peer for turn in range(TURNS))
+
+
+# --- torch ---
+
+
+def torch_streams_order_messages(world: ons.World) -> None:
+    import torch
+
+    torch.cuda.set_device(world.device)
+    side = torch.cuda.Stream()
+    for count in COUNTS:
+        mine, came, total = (torch.zeros(count, device=world.device) for _ in range(3))
+        total.add_(came.fill_(0))
+        torch.cuda.synchronize()
+        for given in (None, side):
+            total.zero_()
+            torch.cuda.synchronize()
+            options = {} if given is None else {"stream": given}
+            with torch.cuda.stream(side):
+                for turn in range(TURNS):
+                    torch.cuda._sleep(LATE // TURNS)
+                    mine.fill_(10 * turn + world.rank)
+                    came.fill_(-1000)
+                    exchange(world, mine, came, **options)
+                    total.add_(came)
+            world.synchronize(side)
+            assert bool((total == sum_of_turns(1 - world.rank)).all()), f"{count}, stream={given}"
+
+
+def torchs_default_stream_orders_messages(world: ons.World) -> None:
+    import torch
+
+    torch.cuda.set_device(world.device)
+    mine, came, total = (torch.zeros(300_000, dtype=torch.bfloat16, device=world.device) for _ in range(3))
+    total.add_(came.fill_(0))
+    torch.cuda.synchronize()
+    for turn in range(TURNS):
+        mine.fill_(10 * turn + world.rank)
+        came.fill_(-1000)
+        world.sendrecv(mine, 1 - world.rank, came, 1 - world.rank)
+        total.add_(came)
+    torch.cuda.synchronize()
+    world.check()
+    assert bool((total == sum_of_turns(1 - world.rank)).all())
+
+
+def torch_captures_messages(world: ons.World) -> None:
+    """By torch.cuda.graph, of tensors that no peer has mapped before."""
+    import torch
+
+    torch.cuda.set_device(world.device)
+    for count in COUNTS:
+        mine, came, total = (torch.zeros(count, device=world.device) for _ in range(3))
+        mine.add_(0)
+        total.add_(came)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            mine.add_(1)
+            exchange(world, mine, came)
+            total.add_(came)
+        assert float(total[0]) == 0  # nothing of it has run
+        for _ in range(TURNS):
+            graph.replay()
+        torch.cuda.synchronize()
+        world.check()
+        assert bool((total == sum(range(1, TURNS + 1))).all()), f"{count}"
+        world.barrier()  # the graph ends here, and its replays elsewhere have ended too
+
+
+def kernels_of_torch_go_into_a_graph_of_the_world(world: ons.World) -> None:
+    import torch
+
+    torch.cuda.set_device(world.device)
+    mine, came, total = (torch.zeros(300_000, device=world.device) for _ in range(3))
+    mine.add_(0)
+    total.add_(world.all_reduce(came))
+    torch.cuda.synchronize()
+    stream = world.stream()
+    with torch.cuda.stream(torch.cuda.ExternalStream(stream.handle, device=world.device)):
+        with world.capture(stream) as graph:
+            mine.add_(1)
+            exchange(world, mine, came)
+            world.all_reduce(came)
+            total.add_(came)
+        for _ in range(TURNS):
+            graph.launch()
+    stream.synchronize()
+    assert bool((total == 2 * sum(range(1, TURNS + 1))).all())
+
+
+def torch_tensors_are_reduced(world: ons.World) -> None:
+    import torch
+
+    torch.cuda.set_device(world.device)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64):
+        for count in COUNTS:
+            given = [(torch.arange(count, device=world.device) * (rank + 2) % 11).to(dtype) for rank in range(2)]
+            expected = given[0] + given[1]
+            mine = given[world.rank].clone()
+            out, every = torch.zeros_like(mine), torch.zeros(2 * count, dtype=dtype, device=world.device)
+            torch.cuda.synchronize()
+            assert world.all_reduce(mine, out) is out
+            world.all_gather(out, every)
+            assert world.all_reduce(mine) is mine
+            torch.cuda.synchronize()
+            world.check()
+            assert torch.equal(out, expected), f"{count} {dtype}"
+            assert torch.equal(mine, expected), f"{count} {dtype}"
+            assert torch.equal(every, torch.cat([expected, expected])), f"{count} {dtype}"
+
+
+def torch_tensors_of_any_strides_go_by_plans(world: ons.World) -> None:
+    import torch
+
+    torch.cuda.set_device(world.device)
+    peer = 1 - world.rank
+    table = torch.arange(60, device=world.device).reshape(6, 10).to(torch.bfloat16)
+    mine, came = table + world.rank, torch.zeros(10, 3, dtype=torch.bfloat16, device=world.device)
+    plan = world.plan("transposed").send(mine.t()[:, ::2], peer).recv(came, peer).build()
+    for turn in range(TURNS):
+        plan.launch()  # on torch's current stream
+        assert torch.equal(came, (table + peer + turn).t()[:, ::2]), f"launch {turn}"
+        mine.add_(1)
+
+
+# --- cupy ---
+
+
+def cupy_streams_order_messages(world: ons.World) -> None:
+    import cupy
+
+    with cupy.cuda.Device(gpu_of(world.device)):
+        side = cupy.cuda.Stream(non_blocking=True)
+        for count in COUNTS:
+            mine, came, total = (cupy.zeros(count, "f4") for _ in range(3))
+            much = cupy.zeros(1 << 28, "u1")
+            total += came
+            cupy.cuda.Device().synchronize()
+            with side:
+                for turn in range(TURNS):
+                    for _ in range(20):
+                        much.fill(turn)  # what follows is late
+                    mine.fill(10 * turn + world.rank)
+                    came.fill(-1000)
+                    exchange(world, mine, came)
+                    total += came
+            world.synchronize(side)
+            assert (total.get() == sum_of_turns(1 - world.rank)).all(), f"{count}"
+
+
+def cupy_captures_messages(world: ons.World) -> None:
+    import cupy
+
+    with cupy.cuda.Device(gpu_of(world.device)):
+        side = cupy.cuda.Stream(non_blocking=True)
+        for count in COUNTS:
+            mine, came, total = (cupy.zeros(count, "f4") for _ in range(3))
+            mine += 0
+            total += came
+            cupy.cuda.Device().synchronize()
+            with side:
+                side.begin_capture()
+                mine += 1
+                exchange(world, mine, came)
+                total += came
+                graph = side.end_capture()
+                for _ in range(TURNS):
+                    graph.launch(side)
+            world.synchronize(side)
+            assert (total.get() == sum(range(1, TURNS + 1))).all(), f"{count}"
+            world.barrier()
+
+
+def cupy_arrays_are_reduced(world: ons.World) -> None:
+    import cupy
+
+    with cupy.cuda.Device(gpu_of(world.device)):
+        for dtype in ("f4", "f2", "f8", "i4"):
+            for count in COUNTS:
+                given = [(cupy.arange(count) * (rank + 2) % 11).astype(dtype) for rank in range(2)]
+                expected = (given[0] + given[1]).get()
+                mine = given[world.rank].copy()
+                out = cupy.zeros_like(mine)
+                cupy.cuda.Device().synchronize()
+                assert world.all_reduce(mine, out) is out
+                assert world.all_reduce(mine) is mine
+                cupy.cuda.Device().synchronize()
+                world.check()
+                assert (out.get() == expected).all(), f"{count} {dtype}"
+                assert (mine.get() == expected).all(), f"{count} {dtype}"

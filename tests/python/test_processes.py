@@ -1,0 +1,86 @@
+"""Worlds of two processes on every device: what process_ranks.py and library_ranks.py say of messages, collectives, segments
+and plans.
+
+On cuda each rank has a GPU of its own; where there is but one, both share it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import library_ranks as libraries
+import process_ranks as ranks
+import pytest
+from jobs import run_ranks
+from memories import DEVICES, LIBRARIES, MEMORIES
+
+# What ranks keep arrays in: each kind of memory on each device, and on cuda the user's own.
+MESSAGES = [("host", memory) for memory in MEMORIES]
+KERNELS = [("host", "numpy"), ("host", "device")]  # what kernels reach themselves
+if "cuda" in DEVICES:
+    MESSAGES += [("cuda", memory) for memory in [*MEMORIES, *LIBRARIES]]
+    KERNELS += [("cuda", memory) for memory in ["pinned", "device", *LIBRARIES]]
+
+
+@pytest.mark.parametrize(("device", "memory"), MESSAGES)
+def test_messages_of_every_form_arrive(device: str, memory: str, tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [ranks.messages], memory, device=device)
+
+
+@pytest.mark.parametrize(("device", "memory"), KERNELS)
+def test_collectives_have_numpys_results(device: str, memory: str, tmp_path: Path) -> None:
+    bodies = [ranks.collectives, ranks.collectives_of_unequal_parts, ranks.neighbours]
+    run_ranks(tmp_path, 2, bodies, memory, device=device)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_algorithms_that_are_asked_for_have_the_same_results(device: str, tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [ranks.algorithms], "device", device=device)
+
+
+@pytest.mark.parametrize(("device", "memory"), KERNELS)
+def test_plans_and_halos_move_what_numpy_says(device: str, memory: str, tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [ranks.a_plan_of_every_op, ranks.a_halo], memory, device=device)
+
+
+@pytest.mark.parametrize(("kind", "path"), [("device", "auto"), ("pinned", "auto"), ("device", "stage")])
+@pytest.mark.parametrize("device", DEVICES)
+def test_segments_are_put_to_and_read_by_the_other_process(device: str, kind: str, path: str, tmp_path: Path) -> None:
+    bodies = [ranks.puts_and_gets_of_the_host, ranks.puts_and_gets_of_a_stream, ranks.atomics]
+    run_ranks(tmp_path, 2, bodies, kind, device=device, path=path)
+
+
+# --- the libraries' own streams, kernels and graphs ---
+
+
+def needs(library: str) -> pytest.MarkDecorator:
+    why = f"{library} is not installed" if "cuda" in DEVICES else "there is no GPU"
+    return pytest.mark.skipif(library not in LIBRARIES, reason=why)
+
+
+@needs("torch")
+def test_messages_are_in_the_order_of_torchs_streams(tmp_path: Path) -> None:
+    bodies = [libraries.torch_streams_order_messages, libraries.torchs_default_stream_orders_messages]
+    run_ranks(tmp_path, 2, bodies, device="cuda")
+
+
+@needs("torch")
+def test_torch_captures_messages_and_the_world_captures_torch(tmp_path: Path) -> None:
+    bodies = [libraries.torch_captures_messages, libraries.kernels_of_torch_go_into_a_graph_of_the_world]
+    run_ranks(tmp_path, 2, bodies, device="cuda")
+
+
+@needs("torch")
+def test_torch_tensors_are_reduced_and_go_by_plans(tmp_path: Path) -> None:
+    bodies = [libraries.torch_tensors_are_reduced, libraries.torch_tensors_of_any_strides_go_by_plans]
+    run_ranks(tmp_path, 2, bodies, device="cuda")
+
+
+@needs("cupy")
+def test_cupys_streams_order_and_capture_messages(tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [libraries.cupy_streams_order_messages, libraries.cupy_captures_messages], device="cuda")
+
+
+@needs("cupy")
+def test_cupy_arrays_are_reduced(tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [libraries.cupy_arrays_are_reduced], device="cuda")
