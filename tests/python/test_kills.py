@@ -14,15 +14,19 @@ from pathlib import Path
 
 import pytest
 from jobs import run_job
+from memories import DEVICES, LIBRARIES
 
 DEATH = """
     import json, os, signal, sys, threading, time
     import numpy as np
     import onstream as ons
 
-    world = ons.init(device="host")
-    rank = world.rank
-    box, many = bytearray(64), np.ones(8)
+    world = ons.init(device=DEVICE)
+    rank, device, living = world.rank, world.device, [rank for rank in range(world.size) if rank != 1]
+    if device == "host":
+        box, many = bytearray(64), np.ones(8)
+    else:
+        box, many = world.empty(64, "u1"), world.zeros(8)
     stream = world.stream()
     segment = world.segment(64)
 
@@ -30,7 +34,7 @@ DEATH = """
         builder = world.plan("jacobi")
         if rank != 1:
             return builder.recv(box, 1, lane=5).build()
-        for peer in (0, 2):
+        for peer in living:
             builder.send(box, peer, lane=5)
         return builder.build()
 
@@ -39,11 +43,17 @@ DEATH = """
             world.recv(box, 1, lane=5, stream=stream)
         return graph
 
+    def of_torch():
+        import torch
+        tensor = torch.zeros(10**6, dtype=torch.uint8, device=device)
+        torch.cuda.synchronize(device)
+        return tensor
+
     prepared = PREPARE
     if rank == 1:
         with open("pid", "w") as out:
             out.write(str(os.getpid()))
-        for peer in (0, 2):
+        for peer in living:
             world.recv(bytearray(2), peer)
         os.kill(os.getpid(), signal.SIGKILL)
     # The last words that rank 1 waits for are sent when this thread lets go of the GIL, which only the wait makes it do.
@@ -65,10 +75,17 @@ DEATH = """
     thread.join()
     told["reason"], told["dead"] = world.failure().reason, world.failure().dead
     world.close()
-    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as again:
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device=device) as again:
         again.send(b"alive", 0)
         told["again"] = again.recv(bytearray(5), 0)
-        told["sum"] = float(again.all_reduce(np.ones(3)).sum())
+        ones = np.ones(3) if device == "host" else again.zeros(3, kind="pinned")
+        ones[:] = 1
+        told["sum"] = float(again.all_reduce(ones).sum())
+        sent, came = again.zeros(50_000, "u1"), np.ones(50_000, "u1")
+        request = again.irecv(came, 0, stream="host")
+        again.send(sent, 0, stream="host")
+        request.wait()
+        told["large"] = bool((came == 0).all())
     with open(f"rank{rank}.json", "w") as out:
         json.dump(told, out)
 """
@@ -90,12 +107,13 @@ def message(op: str, nbytes: int) -> str:
 
 
 RECV = message("recv", 64)
+LARGE_SEND = message("send", 10**6)
 WORD = "wait for a word of 8 B, compared with 1, was waiting"
 WAYS = {
     "recv": Way("world.recv(box, 1, lane=5)", RECV),
     "wait": Way("world.irecv(box, 1, lane=5).wait()", RECV),
     "stream": Way("stream.synchronize()", RECV, enqueue="world.recv(box, 1, lane=5, stream=stream)"),
-    "large send": Way("world.send(bytes(10**6), 1, lane=5)", message("send", 10**6)),
+    "large send": Way("world.send(bytes(10**6), 1, lane=5)", LARGE_SEND),
     "sendrecv": Way("world.sendrecv(b'out', 1, box, 1, lane=5)", RECV),
     "sendrecv on a stream": Way(
         "stream.synchronize()", RECV, enqueue="world.sendrecv(many, 1, box, 1, lane=5, stream=stream)"
@@ -121,14 +139,38 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_killed_rank_is_named_at_once(way: str, tmp_path: Path) -> None:
-    one = WAYS[way]
+# The same on GPUs, of which two ranks have one each: in device memory, where nothing else is said.
+GPU_WAYS = {
+    "recv": Way("world.recv(bytearray(64), 1, lane=5)", RECV),
+    "recv into device memory": Way("world.recv(box, 1, lane=5, stream='host')", RECV),
+    "wait": Way("world.irecv(box, 1, lane=5, stream='host').wait()", RECV),
+    "large send": Way("world.send(prepared, 1, lane=5, stream='host')", LARGE_SEND, prepare="world.zeros(10**6, 'u1')"),
+    "large send of torch's memory": Way(
+        "world.send(prepared, 1, lane=5, stream='host')", LARGE_SEND, prepare="of_torch()"
+    ),
+    "recv into torch's memory": Way(
+        "stream.synchronize()",
+        message("recv", 10**6),
+        prepare="of_torch()",
+        enqueue="world.recv(prepared, 1, lane=5, stream=stream)",
+    ),
+    **{way: WAYS[way] for way in ("stream", "plan", "graph", "word on a stream", "all_reduce", "barrier")},
+}
+DEATHS = [
+    *(("host", 3, way) for way in WAYS),
+    *(("cuda", 2, way) for way in GPU_WAYS if "cuda" in DEVICES and ("torch" not in way or "torch" in LIBRARIES)),
+]
+
+
+@pytest.mark.parametrize(("device", "size", "way"), DEATHS)
+def test_a_killed_rank_is_named_at_once(device: str, size: int, way: str, tmp_path: Path) -> None:
+    one = WAYS[way] if device == "host" else GPU_WAYS[way]
     program = DEATH.replace("PREPARE", one.prepare).replace("ENQUEUE", one.enqueue).replace("WAIT", one.wait)
-    outcome = run_job(tmp_path, 3, program, options=("--grace-s", "inf"))
+    program = program.replace("DEVICE", repr(device))
+    outcome = run_job(tmp_path, size, program, options=("--grace-s", "inf"), timeout_s=100)
     assert outcome.code != 0
     died = f"rank 1 (pid {(tmp_path / 'pid').read_text()}) died"
-    for rank in (0, 2):
+    for rank in (rank for rank in range(size) if rank != 1):
         told = json.loads((tmp_path / f"rank{rank}.json").read_text())
         assert told["type"] == "AbortedError"
         assert told["reason"].startswith(died)
@@ -136,7 +178,7 @@ def test_a_killed_rank_is_named_at_once(way: str, tmp_path: Path) -> None:
         assert died in told["text"]
         assert re.search(f"rank {rank}: .*{one.told}", told["text"]), told["text"]
         assert told["after_s"] < 30  # half of timeout_s: no wait has seen its deadline
-        assert (told["again"], told["sum"]) == (5, 3)
+        assert (told["again"], told["sum"], told["large"]) == (5, 3, True)
 
 
 BUSY = """
