@@ -47,6 +47,16 @@ Setup setup_from(int argc, char** argv) {
   return setup;
 }
 
+// Not inlined: the same instructions, whatever the memory.
+[[gnu::noinline]] void store_words(std::uint64_t* words, int rounds) {
+  for (int i = 0; i < rounds; ++i) HostGroup::store_relaxed(words + i % 4, static_cast<std::uint64_t>(i));
+}
+[[gnu::noinline]] std::uint64_t add_words(const std::uint64_t* words, int rounds) {
+  std::uint64_t sum = 0;
+  for (int i = 0; i < rounds; ++i) sum += HostGroup::load_relaxed(words + i % 4);
+  return sum;
+}
+
 class Bench {
  public:
   Bench(World& world, const Setup& setup, std::size_t largest)
@@ -164,22 +174,19 @@ class Bench {
   }
 
   // --- by hosts ---
+  // By turns with the same stores to this rank's own part, by the same machine code: what peer() costs beside them.
   void host_put(std::size_t) {
-    auto* const there = reinterpret_cast<std::uint64_t*>(host_words_->peer(1));
-    const int rounds = rounds_of(100'000);
-    sample("host-put", "host", 8, rounds, [&] {
-      if (world_.rank() != 0) return;
-      for (int i = 0; i < rounds; ++i) HostGroup::store_relaxed(there + i % 4, static_cast<std::uint64_t>(i));
-    });
+    const int rounds = rounds_of(kLoose);
+    const auto store = [&](std::byte* part) { store_words(reinterpret_cast<std::uint64_t*>(part), rounds); };
+    by_turns("host", 8, rounds,
+             {{"host-put", [&] { store(host_words_->peer(1)); }}, {"own-put", [&] { store(host_words_->local()); }}});
   }
   void host_get(std::size_t) {
-    const auto* const there = reinterpret_cast<const std::uint64_t*>(host_words_->peer(1));
-    const int rounds = rounds_of(100'000);
+    const int rounds = rounds_of(kLoose);
     std::uint64_t sum = 0;
-    sample("host-get", "host", 8, rounds, [&] {
-      if (world_.rank() != 0) return;
-      for (int i = 0; i < rounds; ++i) sum += HostGroup::load_relaxed(there + i % 4);
-    });
+    const auto load = [&](std::byte* part) { sum += add_words(reinterpret_cast<std::uint64_t*>(part), rounds); };
+    by_turns("host", 8, rounds,
+             {{"host-get", [&] { load(host_words_->peer(1)); }}, {"own-get", [&] { load(host_words_->local()); }}});
     if (sum == 1) std::fprintf(stderr, "the words add up to one\n");  // so that the loads are made
   }
   void host_put_signal(std::size_t bytes) {
@@ -262,7 +269,8 @@ class Bench {
   static constexpr std::size_t kWordBytes = 4096;
   static constexpr std::size_t kHead = 256;
   static constexpr std::size_t kLarge = std::size_t{1} << 20;
-  std::size_t place_ = kHead;  // of the bytes, behind the signal
+  static constexpr int kLoose = 1'000'000;  // accesses of less than a nanosecond each
+  std::size_t place_ = kHead;               // of the bytes, behind the signal
 
   std::uint64_t* word(int i) const { return reinterpret_cast<std::uint64_t*>(words_->local()) + i; }
   int rounds_of(int whole) const { return std::max(whole / setup_.share, 2); }
@@ -327,17 +335,43 @@ class Bench {
     });
   }
 
+  // --- the clock ---
   // Times work() as a whole; it is `ops` operations. One untimed sample first.
   template <class Work>
   void sample(const char* name, const char* submission, std::size_t bytes, int ops, const Work& work) {
     std::vector<double> samples_s;
     for (int s = -1; s < setup_.samples; ++s) {
-      team_->sync();
-      const std::uint64_t start = now_ns();
-      work();
-      const std::uint64_t end = now_ns();
-      if (s >= 0) samples_s.push_back(static_cast<double>(end - start) * 1e-9 / ops);
+      const double seconds = seconds_of(work);
+      if (s >= 0) samples_s.push_back(seconds / ops);
     }
+    report(name, submission, bytes, ops, samples_s);
+  }
+  // Several of rank 0 alone, one sample of each in turn: what changes the machine's speed meets all of them.
+  struct Named {
+    const char* name;
+    std::function<void()> work;
+  };
+  void by_turns(const char* submission, std::size_t bytes, int ops, const std::vector<Named>& all) {
+    std::vector<std::vector<double>> samples_s(all.size());
+    for (int s = -1; s < setup_.samples; ++s) {
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const double seconds = seconds_of([&] {
+          if (world_.rank() == 0) all[i].work();
+        });
+        if (s >= 0) samples_s[i].push_back(seconds / ops);
+      }
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) report(all[i].name, submission, bytes, ops, samples_s[i]);
+  }
+  template <class Work>
+  double seconds_of(const Work& work) {
+    team_->sync();
+    const std::uint64_t start = now_ns();
+    work();
+    return static_cast<double>(now_ns() - start) * 1e-9;
+  }
+  void report(const char* name, const char* submission, std::size_t bytes, int ops,
+              const std::vector<double>& samples_s) {
     team_->sync();
     if (world_.rank() != 0) return;
     std::cout << concat("{\"case\":\"", name, "\",\"submission\":\"", submission, "\",\"bytes\":", bytes,

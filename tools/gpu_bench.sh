@@ -90,8 +90,9 @@ run_part() {
     aggregation) part aggregation 25 aggregation --vs "$grouping" --rounds 1 ${quick[@]+"${quick[@]}"} ;;
     ping-kernel-pong) part ping-kernel-pong 25 ping-kernel-pong ;;
     one_sided)
-      part one_sided 40 one_sided --vs "$vs" ${quick[@]+"${quick[@]}"}
-      ((gpus > 2)) && part "one_sided-$gpus" 20 one_sided --ranks "$gpus" --vs none ${quick[@]+"${quick[@]}"}
+      part one_sided 60 one_sided --vs "$vs" --rounds "$rounds" --budget-s 45 --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
+      ((gpus > 2)) && part "one_sided-$gpus" 40 one_sided --ranks "$gpus" --vs "$vs" --rounds "$rounds" --budget-s 30 \
+        --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
       ;;
     am) part am 45 am ${quick[@]+"${quick[@]}"} ;;
     collective)

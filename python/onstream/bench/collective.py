@@ -272,26 +272,18 @@ def _nccl(name: str, settings: Settings, cases: list[Case]) -> Contender:
 
 
 def _nvshmem(name: str, settings: Settings, cases: list[Case]) -> Contender:
-    file = peers.find_library("nvshmem", "libnvshmem_host.so.3", "nvidia-nvshmem-cu13")
-    return nvshmem_over(file, name, settings, cases)
+    return nvshmem_over(peers.find_nvshmem(), name, settings, cases)
 
 
 def nvshmem_over(file: str, name: str, settings: Settings, cases: list[Case]) -> Contender:
     """Both buffers in its heap, and room for what its collectives need. Neither multicast nor NCCL under it."""
-    heap = 2 * max(settings.sizes, default=0) + 512 * MIB
-    variables = {
-        "NVSHMEM_SYMMETRIC_SIZE": str(heap),
-        "NVSHMEM_DISABLE_NVLS": "1",
-        "NVSHMEM_DISABLE_NCCL": "1",
-        "NVSHMEM_REMOTE_TRANSPORT": "none",
-    }
-    environment = {key: os.environ.get(key, value) for key, value in variables.items()}
+    variables = peers.nvshmem_variables(2 * max(settings.sizes, default=0) + 512 * MIB)
     chosen = [
         case
         for case in cases
         if case.kind in NVSHMEM_KINDS and case.type in NVSHMEM_TYPES and case.submission != "host"
     ]
-    return Contender(name, Program(name, _driver(settings, "nvshmem", file), environment), _some(name, chosen))
+    return Contender(name, Program(name, _driver(settings, "nvshmem", file), variables), _some(name, chosen))
 
 
 def _torch(name: str, settings: Settings, cases: list[Case]) -> Contender:

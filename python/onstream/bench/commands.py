@@ -40,6 +40,7 @@ DeviceOption = Annotated[str, typer.Option("--device", help="host or cuda.")]
 Rounds = Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program; they alternate.")]
 Samples = Annotated[int, typer.Option(min=1, max=1000, help="Samples of each case in a round.")]
 Limit = Annotated[float, typer.Option(help="Seconds that one start of a program may take.")]
+Budget = Annotated[float | None, typer.Option(help="Seconds for all rounds: none is begun that would end later.")]
 Quick = Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")]
 
 
@@ -134,9 +135,7 @@ def message_command(
     quick: Annotated[bool, typer.Option(help="A tenth of the messages, 1 round: shows that it works.")] = False,
     headline: Annotated[bool, typer.Option(help="Only the cases that a bar was stated for.")] = False,
     limit_s: Limit = 540.0,
-    budget_s: Annotated[
-        float | None, typer.Option(help="Seconds for all rounds: none is begun that would end later.")
-    ] = None,
+    budget_s: Budget = None,
     json_file: Json = None,
     html: Html = None,
 ) -> None:
@@ -280,12 +279,14 @@ def startup_command(
 def one_sided_command(
     device: DeviceOption = "host",
     ranks: Annotated[int, typer.Option("-n", "--ranks", help="Two, or any number for the barriers.")] = 2,
+    rounds: Rounds = 3,
     samples: Samples = 10,
     vs: Annotated[
         str, typer.Option(help="Peers in the same run: of nvshmem, mpi, openmpi, mpich; auto: all; none.")
     ] = "auto",
-    quick: Annotated[bool, typer.Option(help="A twentieth of the ops: shows that it works.")] = False,
+    quick: Annotated[bool, typer.Option(help="A twentieth of the ops, 1 round: shows that it works.")] = False,
     limit_s: Limit = 300.0,
+    budget_s: Budget = None,
     json_file: Json = None,
     html: Html = None,
 ) -> None:
@@ -295,12 +296,14 @@ def one_sided_command(
     settings = one_sided.Settings(
         device=device,
         ranks=ranks,
+        rounds=1 if quick else rounds,
         samples=min(samples, 3) if quick else samples,
         vs=tuple(
             name for name in peers.names_from(vs, device) if name in one_sided.PEERS
         ),  # the others have nothing alike
         quick=quick,
         limit_s=limit_s,
+        budget_s=budget_s,
     )
     _finish(one_sided.measure(settings, say=_say), json_file, html)
 

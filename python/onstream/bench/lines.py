@@ -128,9 +128,10 @@ def _ping_kernel_pong(result: dict[str, Any]) -> list[str]:
 
 
 def _one_sided(result: dict[str, Any]) -> list[str]:
+    settings = result["settings"]
     lines = [
         f"{result['device']}, {result['ranks']} processes; one op one way, median and least of "
-        f"{result['settings']['samples']} samples",
+        f"{_rounds_text(settings)}{settings['samples']} samples",
         f"{'':>10} {'':>47} {'':>9} {'path':>6} {'size':>8} {'median':>10} {'min':>10} {'bandwidth':>11}",
     ]
     for row in result["rows"]:
@@ -141,7 +142,36 @@ def _one_sided(result: dict[str, Any]) -> list[str]:
             f"{row['path']:>6} {size_text(size) if size else '':>8} {time_text(row['median_s']):>10} "
             f"{time_text(row['min_s']):>10} {rate:>11}"
         )
+    return [*lines, "", *one_sided_verdicts(result)]
+
+
+def _rounds_text(settings: dict[str, Any]) -> str:
+    return f"{settings['rounds']} rounds of " if "rounds" in settings else ""
+
+
+def one_sided_verdicts(result: dict[str, Any]) -> list[str]:
+    """What the bars ask for and what was reached; results from before there were bars are judged now."""
+    lines = []
+    for verdict in result["verdicts"] if "verdicts" in result else one_sided.judge(result):
+        word = "holds " if verdict["holds"] else "MISSED"
+        sign = ">=" if verdict["unit"] == "GB/s" else "<="
+        size = f" {size_text(verdict['bytes'])}" if verdict["bytes"] else ""
+        text = f"{word} {one_sided.TITLES[verdict['case']]}{size}, {verdict['submission']}: {verdict['value']:.2f} "
+        text += f"{verdict['unit']} (bar: {sign} {verdict['limit']:g}{_spread_text(verdict)})"
+        if verdict["reference_median_s"]:
+            who, case = verdict["against"]
+            whose = one_sided.TITLES[case] if who == "onstream" else f"{TITLES.get(who, who)}, {one_sided.TITLES[case]}"
+            text += f"; {time_text(verdict['median_s'])} against {time_text(verdict['reference_median_s'])}, {whose}"
+        if verdict["rounds"] > 1:
+            text += f"; in {verdict['rounds_held']} of {verdict['rounds']} rounds"
+        lines.append(text + (f"; peers: {verdict['peer']}" if verdict["peer"] else ""))
+    if not lines:
+        lines.append("no bar was stated for this device and this number of ranks, or its cases or peers were not run")
     return [*lines, *(f"without {TITLES.get(name, name)}: {why}" for name, why in result["peers_missing"].items())]
+
+
+def _spread_text(verdict: dict[str, Any]) -> str:
+    return f", or its spread: {verdict['within']:.3f}" if verdict["within"] > verdict["limit"] else ""
 
 
 def _am(result: dict[str, Any]) -> list[str]:

@@ -23,6 +23,7 @@ from .mpi import PeerMissing
 from .programs import Program
 
 LOOK_TIMEOUT_S = 30
+NVSHMEM = ("libnvshmem_host.so.3", "nvidia-nvshmem-cu13")  # and the package that has it
 
 
 @dataclass(frozen=True)
@@ -50,14 +51,24 @@ def _nccl(job: Job) -> Program:
 
 
 def _nvshmem(job: Job) -> Program:
-    heap = 2 * job.largest + 64 * MIB
-    # Ranks of one host and messages between two of them: neither networks nor multicast are of use.
-    settings = {
-        "NVSHMEM_SYMMETRIC_SIZE": str(heap),
+    return _on_stream("nvshmem", *NVSHMEM, job, nvshmem_variables(2 * job.largest + 64 * MIB))
+
+
+def find_nvshmem() -> str:
+    """NVSHMEM's host library, as find_library() finds it."""
+    return find_library("nvshmem", *NVSHMEM)
+
+
+def nvshmem_variables(heap_bytes: int) -> dict[str, str]:
+    """What its programs are started with, where the user's environment does not say otherwise. Ranks of one host: neither
+    networks nor multicast are of use, and what is measured is not NCCL."""
+    variables = {
+        "NVSHMEM_SYMMETRIC_SIZE": str(heap_bytes),
         "NVSHMEM_DISABLE_NVLS": "1",
+        "NVSHMEM_DISABLE_NCCL": "1",
         "NVSHMEM_REMOTE_TRANSPORT": "none",
     }
-    return _on_stream("nvshmem", "libnvshmem_host.so.3", "nvidia-nvshmem-cu13", job, settings)
+    return {key: os.environ.get(key, value) for key, value in variables.items()}
 
 
 def _on_stream(name: str, soname: str, package: str, job: Job, settings: dict[str, str]) -> Program:

@@ -15,7 +15,16 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from . import am, collective, one_sided, paths, upc
 from .cases import RINGS
-from .lines import changes_of, collective_verdicts, figure, first_held, lines_of_any, setup_verdict, short_how
+from .lines import (
+    changes_of,
+    collective_verdicts,
+    figure,
+    first_held,
+    lines_of_any,
+    one_sided_verdicts,
+    setup_verdict,
+    short_how,
+)
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
 from .plot import Line, Plot, Point, Rule, svg
@@ -395,6 +404,7 @@ def _one_sided(result: dict[str, Any]) -> Iterator[str]:
         f"<section><h2>One-sided</h2><p>{html.escape(result['device'])}, {result['ranks']} processes; the time of one op, "
         "one way.</p>"
     )
+    yield _verdicts(one_sided_verdicts(result))
     head = ["library", "what", "submission", "path", "size", "median", "min", "p25", "p75"]
     body = [
         [
