@@ -6,13 +6,17 @@ On cuda each rank has a GPU of its own; where there is but one, both share it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import library_ranks as libraries
 import process_ranks as ranks
 import pytest
 from jobs import run_ranks
 from memories import DEVICES, LIBRARIES, MEMORIES
+
+Test = TypeVar("Test", bound=Callable[..., Any])
 
 # What ranks keep arrays in: each kind of memory on each device, and on cuda the user's own.
 MESSAGES = [("host", memory) for memory in MEMORIES]
@@ -53,34 +57,34 @@ def test_segments_are_put_to_and_read_by_the_other_process(device: str, kind: st
 # --- the libraries' own streams, kernels and graphs ---
 
 
-def needs(library: str) -> pytest.MarkDecorator:
+def on_gpus_with(library: str) -> Callable[[Test], Test]:
     why = f"{library} is not installed" if "cuda" in DEVICES else "there is no GPU"
-    return pytest.mark.skipif(library not in LIBRARIES, reason=why)
+    return lambda test: pytest.mark.gpu(pytest.mark.skipif(library not in LIBRARIES, reason=why)(test))
 
 
-@needs("torch")
+@on_gpus_with("torch")
 def test_messages_are_in_the_order_of_torchs_streams(tmp_path: Path) -> None:
     bodies = [libraries.torch_streams_order_messages, libraries.torchs_default_stream_orders_messages]
     run_ranks(tmp_path, 2, bodies, device="cuda")
 
 
-@needs("torch")
+@on_gpus_with("torch")
 def test_torch_captures_messages_and_the_world_captures_torch(tmp_path: Path) -> None:
     bodies = [libraries.torch_captures_messages, libraries.kernels_of_torch_go_into_a_graph_of_the_world]
     run_ranks(tmp_path, 2, bodies, device="cuda")
 
 
-@needs("torch")
+@on_gpus_with("torch")
 def test_torch_tensors_are_reduced_and_go_by_plans(tmp_path: Path) -> None:
     bodies = [libraries.torch_tensors_are_reduced, libraries.torch_tensors_of_any_strides_go_by_plans]
     run_ranks(tmp_path, 2, bodies, device="cuda")
 
 
-@needs("cupy")
+@on_gpus_with("cupy")
 def test_cupys_streams_order_and_capture_messages(tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [libraries.cupy_streams_order_messages, libraries.cupy_captures_messages], device="cuda")
 
 
-@needs("cupy")
+@on_gpus_with("cupy")
 def test_cupy_arrays_are_reduced(tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [libraries.cupy_arrays_are_reduced], device="cuda")
