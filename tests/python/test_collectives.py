@@ -11,51 +11,59 @@ from typing import Any
 import numpy as np
 import pytest
 from jobs import run_job
+from memories import DEVICES, for_kernels
 
 import onstream as ons
 
 
-def on_threads(size: int, body: Callable[[ons.World], None]) -> None:
-    ons.run_threads(size, body, device="host", timeout_s=20)
+def on_threads(size: int, body: Callable[[ons.World], None], device: str = "host") -> None:
+    ons.run_threads(size, body, device=device, timeout_s=20)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "float32", "float64", "complex64"])
-def test_all_reduce_sums_numpy_arrays_in_place_and_beside(dtype: str) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_all_reduce_sums_numpy_arrays_in_place_and_beside(device: str, dtype: str) -> None:
     def body(world: ons.World) -> None:
-        mine = (np.arange(50) % 3 + world.rank).astype(dtype)
+        mine = for_kernels(world, (np.arange(50) % 3 + world.rank).astype(dtype))
         expected = sum((np.arange(50) % 3 + rank).astype(dtype) for rank in range(world.size))
-        out = np.zeros_like(mine)
+        out = for_kernels(world, np.zeros(50, dtype))
         assert world.all_reduce(mine, out) is out
         np.testing.assert_array_equal(out, expected)
         assert world.all_reduce(mine) is mine
         np.testing.assert_array_equal(mine, expected)
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
-def test_reductions_have_numpys_results() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_reductions_have_numpys_results(device: str) -> None:
     def body(world: ons.World) -> None:
         values = [np.arange(10) * (rank + 1) % 7 for rank in range(world.size)]
         mine = values[world.rank]
+
+        def copy() -> np.ndarray:
+            return for_kernels(world, mine)
+
         for op, reference in [("min", np.min), ("max", np.max), ("prod", np.prod), ("bor", np.bitwise_or.reduce)]:
-            np.testing.assert_array_equal(world.all_reduce(mine.copy(), op=op), reference(values, axis=0))
-        np.testing.assert_array_equal(world.scan(mine.copy()), sum(values[: world.rank + 1]))
-        before = world.scan(mine.copy(), exclusive=True)
+            np.testing.assert_array_equal(world.all_reduce(copy(), op=op), reference(values, axis=0))
+        np.testing.assert_array_equal(world.scan(copy()), sum(values[: world.rank + 1]))
+        before = world.scan(copy(), exclusive=True)
         np.testing.assert_array_equal(before, sum(values[: world.rank]) if world.rank else mine)
-        scaled = world.all_reduce(mine.copy(), op="premulsum", factor=world.rank + 1)
+        scaled = world.all_reduce(copy(), op="premulsum", factor=world.rank + 1)
         np.testing.assert_array_equal(scaled, sum((rank + 1) * one for rank, one in enumerate(values)))
-        only = world.reduce(mine.copy(), root=1)
+        only = world.reduce(copy(), root=1)
         np.testing.assert_array_equal(only, sum(values) if world.rank == 1 else mine)
-        part = np.zeros(5, dtype=mine.dtype)
-        world.reduce_scatter(mine, part)
+        part = for_kernels(world, np.zeros(5, mine.dtype))
+        world.reduce_scatter(copy(), part)
         np.testing.assert_array_equal(part, sum(values)[5 * world.rank : 5 * world.rank + 5])
 
-    on_threads(2, body)
+    on_threads(2, body, device)
 
 
-def test_minloc_takes_pairs_of_value_and_index() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_minloc_takes_pairs_of_value_and_index(device: str) -> None:
     def body(world: ons.World) -> None:
-        pairs = np.zeros(4, dtype=[("value", "f8"), ("index", "i8")])
+        pairs = for_kernels(world, np.zeros(4, dtype=[("value", "f8"), ("index", "i8")]))
         pairs["value"] = [3, 1, 2, 0.5 * world.rank]
         pairs["index"] = world.rank
         world.all_reduce(pairs, op="minloc")
@@ -65,49 +73,53 @@ def test_minloc_takes_pairs_of_value_and_index() -> None:
         world.all_reduce(pairs, op="maxloc")
         assert pairs["index"].tolist() == [2, 0, 0, 0]
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
-def test_moves_bring_arrays_of_any_type_where_they_belong() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_moves_bring_arrays_of_any_type_where_they_belong(device: str) -> None:
     def body(world: ons.World) -> None:
         rank, size = world.rank, world.size
-        mine = np.array([f"rank {rank}", "x"], dtype="U8")
-        everything = np.zeros(2 * size, dtype="U8")
+        mine = for_kernels(world, np.array([f"rank {rank}", "x"], dtype="U8"))
+        everything = for_kernels(world, np.zeros(2 * size, dtype="U8"))
         world.all_gather(mine, everything)
         assert everything.tolist() == [word for r in range(size) for word in (f"rank {r}", "x")]
         world.gather(mine, everything if rank == 1 else None, root=1)
-        back = np.zeros(2, dtype="U8")
+        back = for_kernels(world, np.zeros(2, dtype="U8"))
         world.scatter(everything if rank == 1 else None, back, root=1)
         assert back.tolist() == mine.tolist()
-        assert world.broadcast(np.full(3, rank), root=2).tolist() == [2, 2, 2]
-        table = np.array([[10 * rank + to] for to in range(size)])
-        assert world.all_to_all(table, np.zeros_like(table)).ravel().tolist() == [10 * r + rank for r in range(size)]
+        assert world.broadcast(for_kernels(world, np.full(3, rank)), root=2).tolist() == [2, 2, 2]
+        table = for_kernels(world, np.array([[10 * rank + to] for to in range(size)]))
+        dealt = for_kernels(world, np.zeros((size, 1), table.dtype))
+        assert world.all_to_all(table, dealt).ravel().tolist() == [10 * r + rank for r in range(size)]
         assert world.all_to_all(table).ravel().tolist() == [10 * r + rank for r in range(size)]
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
-def test_counts_may_differ() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_counts_may_differ(device: str) -> None:
     def body(world: ons.World) -> None:
         rank, size = world.rank, world.size
-        mine = np.full(rank + 1, rank, dtype="int32")
+        mine = for_kernels(world, np.full(rank + 1, rank, dtype="int32"))
         counts = [r + 1 for r in range(size)]
-        out = np.zeros(sum(counts), dtype="int32")
+        out = for_kernels(world, np.zeros(sum(counts), dtype="int32"))
         world.all_gather_v(mine, out, counts)
         assert out.tolist() == [r for r in range(size) for _ in range(r + 1)]
         send = [rank + to for to in range(size)]
         receive = [r + rank for r in range(size)]
-        source = np.repeat(np.arange(size), send) + 100 * rank
-        target = np.zeros(sum(receive), dtype=source.dtype)
+        source = for_kernels(world, np.repeat(np.arange(size), send) + 100 * rank)
+        target = for_kernels(world, np.zeros(sum(receive), dtype=source.dtype))
         world.all_to_all_v(source, target, send, receive)
         assert target.tolist() == [100 * r + rank for r in range(size) for _ in range(r + rank)]
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
-def test_a_captured_all_reduce_is_replayed() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_captured_all_reduce_is_replayed(device: str) -> None:
     def body(world: ons.World) -> None:
-        values = world.zeros(4, "int64")
+        values = world.zeros(4, "int64", kind="pinned")
         values[:] = 1
         stream = world.stream()
         with world.capture(stream) as graph:
@@ -118,14 +130,18 @@ def test_a_captured_all_reduce_is_replayed() -> None:
         world.synchronize(stream)
         assert values.tolist() == [3**5] * 4
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
-@pytest.mark.parametrize("algorithm", ["direct", "copy", "ring"])
-def test_moves_can_be_asked_for_by_algorithm_eager_and_captured(algorithm: str) -> None:
+# On GPUs ranks of `copy` have one each (test_processes.py): a stream that waits may keep another rank's of its queue.
+ALGORITHMS = [(device, name) for device in DEVICES for name in ("direct", "ring")]
+
+
+@pytest.mark.parametrize(("device", "algorithm"), [("host", "copy"), *ALGORITHMS])
+def test_moves_can_be_asked_for_by_algorithm_eager_and_captured(device: str, algorithm: str) -> None:
     def body(world: ons.World) -> None:
-        mine = world.zeros(1000, "int32")
-        every = world.zeros(1000 * world.size, "int32")
+        mine = world.zeros(1000, "int32", kind="pinned")
+        every = world.zeros(1000 * world.size, "int32", kind="pinned")
         stream = world.stream()
         world.all_gather(mine, every, algorithm=algorithm)
         with world.capture(stream) as graph:
@@ -137,7 +153,7 @@ def test_moves_can_be_asked_for_by_algorithm_eager_and_captured(algorithm: str) 
             assert every.tolist() == [value + rank for rank in range(world.size) for _ in range(1000)]
             world.barrier()
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
 def test_a_copy_to_memory_that_peers_cannot_address_says_so_on_every_rank() -> None:
@@ -149,7 +165,8 @@ def test_a_copy_to_memory_that_peers_cannot_address_says_so_on_every_rank() -> N
     on_threads(3, body)
 
 
-def test_teams_have_collectives_of_their_own() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_teams_have_collectives_of_their_own(device: str) -> None:
     def body(world: ons.World) -> None:
         team = world.team([0, 2] if world.rank != 1 else [])
         if world.rank == 1:
@@ -157,10 +174,10 @@ def test_teams_have_collectives_of_their_own() -> None:
         else:
             assert team.ranks == [0, 2]
             assert team.rank == world.rank // 2
-            assert team.all_reduce(np.array([world.rank + 1])).tolist() == [4]
+            assert team.all_reduce(for_kernels(world, np.array([world.rank + 1]))).tolist() == [4]
             team.barrier()
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
 def test_ranks_of_processes_agree(tmp_path: Path) -> None:
@@ -318,31 +335,35 @@ def test_what_cannot_work_is_told() -> None:
     on_threads(2, body)
 
 
-def test_a_rank_that_does_not_come_is_named() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_rank_that_does_not_come_is_named(device: str) -> None:
     def body(world: ons.World) -> None:
-        world.all_reduce(np.zeros(2))
+        values = for_kernels(world, np.zeros(2))
+        world.all_reduce(values)
         if world.rank == 0:
             with pytest.raises(ons.Error, match="all_reduce of 16 B, waiting for rank 1"):
-                world.all_reduce(np.zeros(2))
+                world.all_reduce(values)
         else:
             deadline = time.monotonic() + 20
             while world.failure() is None and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert "waiting for rank 1" in str(world.failure())
 
-    ons.run_threads(2, body, device="host", timeout_s=1)
+    ons.run_threads(2, body, device=device, timeout_s=1 if device == "host" else 3)
 
 
-def test_checking_names_who_calls_something_else() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_checking_names_who_calls_something_else(device: str) -> None:
     def body(world: ons.World) -> None:
         odd = world.rank == 1
+        values = for_kernels(world, np.ones(3))
         with pytest.raises(ons.InvalidArgumentError, match="rank 1: all_reduce of 3 float64 sum"):
-            world.all_reduce(np.zeros(3 if odd else 2))
+            world.all_reduce(values[: 3 if odd else 2])
         with pytest.raises(ons.InvalidArgumentError, match="rank 1: broadcast of 2 float64, root 1"):
-            world.broadcast(np.zeros(2), root=1 if odd else 0)
-        assert world.all_reduce(np.ones(2)).tolist() == [3, 3]  # nothing is broken
+            world.broadcast(values[:2], root=1 if odd else 0)
+        assert world.all_reduce(values[:2]).tolist() == [3, 3]  # nothing is broken
 
-    ons.run_threads(3, body, device="host", timeout_s=20, collective_check="on")
+    ons.run_threads(3, body, device=device, timeout_s=20, collective_check="on")
 
 
 MOVES: dict[str, Callable[[ons.World, np.ndarray, np.ndarray], Any]] = {

@@ -8,57 +8,64 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import run_job
+from memories import DEVICES, for_kernels
 
 import onstream as ons
 
 
-def on_threads(size: int, body: Callable[[ons.World], None]) -> None:
-    ons.run_threads(size, body, device="host", timeout_s=20)
+def on_threads(size: int, body: Callable[[ons.World], None], device: str = "host") -> None:
+    ons.run_threads(size, body, device=device, timeout_s=20)
 
 
-def test_a_grid_exchanges_its_faces() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_grid_exchanges_its_faces(device: str) -> None:
     def body(world: ons.World) -> None:
         hood = world.neighbourhood((2, 3), periodic=(False, True))
         assert hood.sources == hood.destinations
         if world.rank == 0:
             assert hood.sources == [-1, 3, 2, 1]
-        mine = 10 * world.rank + np.arange(4)
-        out = np.full(4, -1)
+        mine = for_kernels(world, 10 * world.rank + np.arange(4))
+        out = for_kernels(world, np.full(4, -1))
         assert hood.all_to_all(mine, out) is out
         # What comes from the lower neighbour it has sent to its upper one.
         assert out.tolist() == [-1 if rank < 0 else 10 * rank + (i ^ 1) for i, rank in enumerate(hood.sources)]
-        everything = np.full((4, 2), -1.5)
-        hood.all_gather(np.array([world.rank, 0.5]), everything)
+        everything = for_kernels(world, np.full((4, 2), -1.5))
+        hood.all_gather(for_kernels(world, np.array([world.rank, 0.5])), everything)
         assert everything.tolist() == [[-1.5, -1.5] if rank < 0 else [rank, 0.5] for rank in hood.sources]
 
-    on_threads(6, body)
+    on_threads(6, body, device)
 
 
-def test_a_graph_may_have_counts_of_its_own() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_graph_may_have_counts_of_its_own(device: str) -> None:
     def body(world: ons.World) -> None:
+        def integers(*values: int) -> np.ndarray:
+            return for_kernels(world, np.array(values, dtype="int32"))
+
         # Everybody to rank 0, twice to itself, and rank 0 back to rank 1.
         if world.rank == 0:
             hood = world.neighbourhood(sources=[0, 1, 0, 2], destinations=[0, 0, 1])
-            out = np.zeros(8, dtype="int32")
-            hood.all_to_all_v(np.arange(6, dtype="int32"), out, [1, 2, 3], [1, 1, 2, 2], receive_offsets=[0, 2, 3, 6])
+            out = integers(*[0] * 8)
+            hood.all_to_all_v(integers(*range(6)), out, [1, 2, 3], [1, 1, 2, 2], receive_offsets=[0, 2, 3, 6])
             assert out.tolist() == [0, 0, 11, 1, 2, 0, 20, 21]
         elif world.rank == 1:
             hood = world.neighbourhood(sources=[0], destinations=[0])
-            out = np.zeros(3, dtype="int32")
-            hood.all_to_all_v(np.array([10, 11], dtype="int32"), out, [1], [3], send_offsets=[1])
+            out = integers(0, 0, 0)
+            hood.all_to_all_v(integers(10, 11), out, [1], [3], send_offsets=[1])
             assert out.tolist() == [3, 4, 5]
         else:
             hood = world.neighbourhood(destinations=[0])
-            hood.all_to_all_v(np.array([20, 21], dtype="int32"), np.zeros(0, dtype="int32"), [2], [])
+            hood.all_to_all_v(integers(20, 21), integers(), [2], [])
         assert "Neighbourhood: from" in repr(hood)
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
-def test_neighbours_exchange_on_a_stream_and_in_a_graph() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_neighbours_exchange_on_a_stream_and_in_a_graph(device: str) -> None:
     def body(world: ons.World) -> None:
         hood = world.neighbourhood((3,), periodic=True)
-        mine, out = np.zeros(2), np.zeros(2)
+        mine, out = (for_kernels(world, np.zeros(2)) for _ in range(2))
         stream = world.stream()
         hood.all_to_all(mine, out, stream=stream)
         with world.capture(stream) as graph:
@@ -71,16 +78,16 @@ def test_neighbours_exchange_on_a_stream_and_in_a_graph() -> None:
             world.synchronize(stream)
             assert out.tolist() == [lower - replay, upper + replay]
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
-def test_a_plan_exchanges_with_the_neighbours_behind_its_other_operations() -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_plan_exchanges_with_the_neighbours_behind_its_other_operations(device: str) -> None:
     def body(world: ons.World) -> None:
         hood = world.neighbourhood((3,), periodic=True)
         lower, upper = hood.sources
-        came, ghosts, both = np.zeros(2), np.zeros(2), np.zeros((2, 2))
-        counted, total = np.zeros(3), np.zeros(2)
-        mine = np.zeros(2)
+        mine, came, ghosts, total, last = (for_kernels(world, np.zeros(2)) for _ in range(5))
+        both, counted = for_kernels(world, np.zeros((2, 2))), for_kernels(world, np.zeros(3))
         builder = world.plan("step").send(mine, upper).recv(came, lower)
         exchange = builder.collectives(hood)
         assert exchange.sources == hood.sources
@@ -89,7 +96,6 @@ def test_a_plan_exchanges_with_the_neighbours_behind_its_other_operations() -> N
         exchange.all_to_all_v(came, counted, [1, 2], [2, 1], send_offsets=[0, 0], algorithm="direct")
         builder.collectives().all_reduce(ghosts, total)
         # Made for the plan alone: one way round.
-        last = np.zeros(2)
         builder.collectives().neighbourhood(sources=[lower], destinations=[upper]).all_to_all(came, last)
         plan = builder.build()
         kinds = ["neighbour_all_to_all", "neighbour_all_gather", "neighbour_all_to_all_v", "all_reduce"]
@@ -117,7 +123,7 @@ def test_a_plan_exchanges_with_the_neighbours_behind_its_other_operations() -> N
             assert last.tolist() == below[lower]
             world.barrier()
 
-    on_threads(3, body)
+    on_threads(3, body, device)
 
 
 def test_what_a_plan_cannot_exchange_is_told_on_every_rank() -> None:
