@@ -109,7 +109,7 @@ def library_stream(device: str) -> int | None:
     if _importable("cupy"):
         import cupy
 
-        return int(cupy.cuda.get_current_stream().ptr)
+        return int(cupy.cuda.get_current_stream(int(device.partition(":")[2])).ptr)
     if _importable("torch"):
         import torch
 
@@ -204,7 +204,7 @@ def _cuda_interface_span(array: Any) -> Span:
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
         device, library = f"cuda:{array.device.id}", "cupy"
-        stream = cupy.cuda.get_current_stream().ptr
+        stream = cupy.cuda.get_current_stream(array.device.id).ptr  # not of the thread's current GPU
     return Span(
         address=address or 0,
         item_bytes=item,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import array
 import ctypes
+import importlib
 import sys
+import warnings
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memories import DEVICES, LIBRARIES
 
 import onstream as ons
 from onstream import InvalidArgumentError, _arrays
@@ -295,3 +299,173 @@ def test_a_torch_leaf_that_requires_grad_is_no_destination() -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     with pytest.raises(InvalidArgumentError, match="read-only"):
         _arrays.checked_span(torch.zeros(3, requires_grad=True), True, HOST_WORLD)
+
+
+def test_a_cupy_array_brings_its_device_and_the_current_stream_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class FakeCupy(OnlyCudaInterface):
+        device = SimpleNamespace(id=1)
+        __cuda_array_interface__ = OnlyCudaInterface().__cuda_array_interface__
+
+    # The thread's current GPU is 0.
+    cuda = SimpleNamespace(get_current_stream=lambda gpu=0: SimpleNamespace(ptr=0x200 + gpu))
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=FakeCupy, cuda=cuda))
+    span = _arrays.span_of(FakeCupy())
+    assert (span.device, span.library, span.stream) == ("cuda:1", "cupy", 0x201)
+
+
+# --- torch and cupy on GPUs ---
+
+
+def library_on_gpus(name: str) -> Any:
+    if name not in LIBRARIES:
+        pytest.skip(f"{name} is not installed" if "cuda" in DEVICES else "there is no GPU")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what the library finds when it is imported
+        return importlib.import_module(name)
+
+
+@pytest.fixture
+def torch() -> Any:
+    return library_on_gpus("torch")
+
+
+@pytest.fixture
+def cupy() -> Any:
+    return library_on_gpus("cupy")
+
+
+@pytest.fixture
+def world() -> Iterator[ons.World]:
+    if "cuda" not in DEVICES:
+        pytest.skip("there is no GPU")
+    with ons.init(launch=ons.Launch(0, 1, 0, ""), device="cuda:0") as one:
+        yield one
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float16", "bfloat16", "float64", "complex64"])
+def test_a_torch_tensor_on_a_gpu_has_a_span(torch: Any, dtype: str) -> None:
+    tensor = torch.zeros(3, 4, dtype=getattr(torch, dtype), device="cuda:0").t()[1:]
+    span = _arrays.span_of(tensor)
+    item = tensor.element_size()
+    assert (span.address, span.shape, span.strides) == (tensor.data_ptr(), (3, 3), (item, 4 * item))
+    assert (span.item_bytes, span.library, span.device, span.dtype) == (item, "torch", "cuda:0", dtype)
+    assert span.writable
+    assert not span.contiguous
+
+
+def test_a_tensor_brings_the_stream_that_torch_uses_now(torch: Any) -> None:
+    tensor = torch.zeros(3, device="cuda:0")
+    assert _arrays.span_of(tensor).stream == torch.cuda.default_stream("cuda:0").cuda_stream
+    stream = torch.cuda.Stream("cuda:0")
+    with torch.cuda.stream(stream):
+        assert _arrays.span_of(tensor).stream == stream.cuda_stream
+    assert stream.cuda_stream != torch.cuda.default_stream("cuda:0").cuda_stream
+
+
+def test_a_tensor_by_dlpack_alone_is_on_its_gpu(torch: Any) -> None:
+    tensor = torch.arange(6.0, device="cuda:0").reshape(2, 3)
+    span = _arrays.span_of(OnlyDlpack(tensor))
+    assert (span.address, span.shape, span.strides, span.device) == (tensor.data_ptr(), (2, 3), (12, 4), "cuda:0")
+
+
+def test_tensors_of_any_strides_and_types_go_by_plans_and_not_by_messages(torch: Any, world: ons.World) -> None:
+    for dtype in (torch.float32, torch.bfloat16, torch.complex64):
+        source = torch.arange(48, device="cuda:0").reshape(6, 8).to(dtype)
+        came = torch.zeros(8, 6, dtype=dtype, device="cuda:0")
+        for call in (world.send, world.recv, world.isend, world.irecv, world.all_reduce):
+            arguments = (source.t(),) if call == world.all_reduce else (source.t(), 0)
+            with pytest.raises(InvalidArgumentError, match="contiguous"):
+                call(*arguments)
+        world.plan("transposed").send(source.t()[:, 1:5], 0).recv(came[:, 2:], 0).build().launch()
+        expected = torch.zeros(8, 6, dtype=dtype, device="cuda:0")
+        expected[:, 2:] = source.t()[:, 1:5]
+        assert torch.equal(came, expected)  # on the stream that the plan was launched on
+    world.check()
+
+
+def test_a_tensor_that_requires_grad_may_be_sent_but_not_received_into(torch: Any, world: ons.World) -> None:
+    weights = torch.full((5000,), 2.0, device="cuda:0", requires_grad=True)
+    came = torch.zeros(5000, device="cuda:0")
+    for call in (world.recv, world.irecv):
+        with pytest.raises(InvalidArgumentError, match="read-only"):
+            call(weights, 0)
+    with pytest.raises(InvalidArgumentError, match="read-only"):
+        world.all_reduce(weights)
+    request = world.irecv(came, 0)
+    world.send(weights, 0)
+    request.wait()
+    torch.cuda.synchronize()
+    world.check()
+    assert bool((came == 2).all())
+    assert (
+        world.sendrecv(weights * 3, 0, came, 0) is None
+    )  # no leaf; torch reuses its memory in the order of the stream
+    torch.cuda.synchronize()
+    assert bool((came == 6).all())
+
+
+def test_a_tensor_without_memory_of_its_own_is_refused(torch: Any, world: ons.World) -> None:
+    values = torch.zeros(4, dtype=torch.complex64, device="cuda:0")
+    with pytest.raises(InvalidArgumentError, match="resolve_conj"):
+        world.send(values.conj(), 0)
+    with pytest.raises(InvalidArgumentError, match="dense"):
+        world.send(torch.eye(3, device="cuda:0").to_sparse(), 0)
+
+
+def test_an_array_on_another_gpu_is_refused_by_name(torch: Any, world: ons.World) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("this needs 2 GPUs")
+    tensor = torch.zeros(4, device="cuda:1")
+    told = "the array is on cuda:1, but this world's device is cuda:0; copy it there, or make the world with device="
+    for call in (world.send, world.recv, world.isend, world.irecv):
+        with pytest.raises(InvalidArgumentError, match=told):
+            call(tensor, 0)
+    for collective in (world.all_reduce, world.broadcast):
+        with pytest.raises(InvalidArgumentError, match=told):
+            collective(tensor)
+    with pytest.raises(InvalidArgumentError, match=told):
+        world.plan().send(tensor, 0)
+    with pytest.raises(InvalidArgumentError, match=told):
+        world.halo(torch.zeros(4, 4, device="cuda:1"))
+    if "cupy" in LIBRARIES:
+        cupy = library_on_gpus("cupy")
+        with cupy.cuda.Device(1):
+            array = cupy.zeros(4)
+        with pytest.raises(InvalidArgumentError, match=told):
+            world.send(array, 0)
+
+
+def test_a_cupy_array_on_a_gpu_has_a_span(cupy: Any) -> None:
+    with cupy.cuda.Device(0):
+        values = cupy.zeros((4, 6), "f4")[:, ::2].T
+        span = _arrays.span_of(values)
+        assert (span.address, span.shape, span.strides) == (values.data.ptr, (3, 4), (8, 24))
+        assert (span.item_bytes, span.library, span.device, span.dtype) == (4, "cupy", "cuda:0", "float32")
+        assert span.writable
+        assert not span.contiguous
+        assert span.stream == cupy.cuda.get_current_stream().ptr
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            assert _arrays.span_of(values).stream == stream.ptr
+
+
+def test_cupy_arrays_of_any_strides_go_by_plans_and_not_by_messages(cupy: Any, world: ons.World) -> None:
+    with cupy.cuda.Device(0):
+        table = np.arange(48, dtype="f4").reshape(6, 8)
+        source, came = cupy.asarray(table), cupy.zeros((8, 6), "f4")
+        cupy.cuda.Device().synchronize()
+        for call in (world.send, world.recv):
+            with pytest.raises(InvalidArgumentError, match="contiguous"):
+                call(source.T, 0)
+        world.plan("transposed").send(source.T[:, 1:5], 0).recv(came[:, 2:], 0).build().launch()
+        world.synchronize()
+        expected = np.zeros((8, 6), "f4")
+        expected[:, 2:] = table.T[:, 1:5]
+        assert np.array_equal(came.get(), expected)
+
+
+def test_world_memory_is_an_array_of_the_library_that_is_there(world: ons.World) -> None:
+    array = world.empty((3, 4), "f4")
+    span = _arrays.span_of(array)
+    assert (span.device, span.shape, span.contiguous, span.writable) == ("cuda:0", (3, 4), True, True)
+    assert world.place_of(span.address) == "cuda:0"
