@@ -61,10 +61,10 @@ std::vector<int> all_ranks(World& world) {
 class Crowd {
  public:
   Crowd(World& world, Grid grid)
-      : fabric_(*world.fabric()), ranks_(all_ranks(world)), channel_(fabric_, ranks_, 0), grid_(grid) {}
+      : fabric_(*world.fabric()), ranks_(all_ranks(world)), channel_(fabric_, room_, ranks_, 0), grid_(grid) {}
 
   void run(const CollectiveCall& call) const {
-    const Launching work = prepare(fabric_, channel_, ranks_, call, call.algorithm);
+    const Launching work = prepare(fabric_, channel_, ranks_, call, 1);
     for (const Entry& entry : entries()) {
       if (entry.kernel == work.kernel) return entry.run(work.bytes.data(), grid_for(call));
     }
@@ -79,6 +79,7 @@ class Crowd {
   }
 
   Fabric& fabric_;
+  collective::Room room_;
   std::vector<int> ranks_;
   Channel channel_;
   Grid grid_;

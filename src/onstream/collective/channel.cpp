@@ -58,22 +58,19 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
           static_cast<int>(parameters.collective_group)};
 }
 
-Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
+Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number)
     : ground_(let_go_later(std::make_unique<Ground>())) {
   const Parameters& parameters = fabric.parameters();
 
   // Segments are the same on every rank, teams need not be.
   struct Notice {
     std::uint64_t bytes;
-    std::int64_t blocks;
     std::array<std::int64_t, kCommon.size()> common;
   };
-  const auto blocks = std::min<std::int64_t>(fabric.block_limit(), parameters.collective_blocks);
-  Notice mine{bytes_for(fabric, ranks.size()), blocks, {}};
+  Notice mine{bytes_for(fabric, ranks.size()), {}};
   std::ranges::transform(kCommon, mine.common.begin(), [&](const Common& one) { return parameters.*one.value; });
   const auto all = fabric.all_gather("the start of collectives", {reinterpret_cast<const char*>(&mine), sizeof mine});
   std::uint64_t most_bytes = 0;
-  block_limit_ = static_cast<int>(blocks);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     Notice theirs{};
     require(all[rank].size() == sizeof theirs, "rank ", rank, " starts collectives of another version");
@@ -88,7 +85,6 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     require(theirs.common == mine.common, "the parameters of collectives must be the same on every rank: rank ",
             fabric.rank(), " has ", words(mine), ", rank ", rank, " has ", words(theirs));
     most_bytes = std::max(most_bytes, theirs.bytes);
-    block_limit_ = std::min(block_limit_, static_cast<int>(theirs.blocks));
   }
 
   ground_->shared = fabric.segment(most_bytes, MemoryKind::device);
@@ -98,11 +94,12 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, int number)
     parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->local()));
   }
   set_up(fabric, ranks, number, std::move(parts));
-  fabric.barrier("the memory of collectives");  // nobody writes before all have set theirs up
+  // Nobody writes before all have set theirs up.
+  room_ = room.enter(fabric, "the memory of collectives", Room::Blocks::in_order);
 }
 
 Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
-    : ground_(let_go_later(std::make_unique<Ground>())), block_limit_(of.block_limit_) {
+    : ground_(let_go_later(std::make_unique<Ground>())), room_(of.room_) {
   ground_->some = std::move(shared);
   set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
 }

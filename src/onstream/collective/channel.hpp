@@ -12,6 +12,7 @@
 
 #include "onstream/collective/algorithm.hpp"
 #include "onstream/collective/copies.hpp"
+#include "onstream/collective/room.hpp"
 #include "onstream/collective/runner.hpp"
 #include "onstream/collective/view.hpp"
 #include "onstream/device/uses.hpp"
@@ -27,7 +28,7 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks);
 class Channel {
  public:
   // Collective over the world, `ranks` are the team's (the same list on each of them; other ranks pass their own).
-  Channel(Fabric& fabric, const std::vector<int>& ranks, int number);
+  Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number);
   // Memory of bytes_for() that some ranks have told each other of.
   struct Shared {
     std::shared_ptr<Memory> own;
@@ -44,7 +45,8 @@ class Channel {
 
   const View& view() const { return view_; }
   std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
-  int block_limit() const { return block_limit_; }                    // the least of all ranks
+  // How many blocks its calls have; of a channel of some ranks of another, that other's.
+  Room::Part& room() const { return *room_; }
   std::size_t device_bytes() const;
 
   // Of algorithm hierarchical; made with its first call. Graphs keep it from now on.
@@ -70,7 +72,7 @@ class Channel {
   };
   std::shared_ptr<Ground> ground_;
   View view_;
-  int block_limit_ = 1;
+  std::shared_ptr<Room::Part> room_;
 };
 
 }  // namespace onstream::collective

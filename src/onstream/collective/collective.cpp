@@ -22,7 +22,8 @@ std::vector<int> all_ranks(int size) {
 Collective::Collective(std::shared_ptr<Fabric> fabric) {
   for (const Kernel* kernel : collective::all_kernels()) fabric->device()->load(*kernel);
   const int size = fabric->size();
-  implementation_ = std::make_shared<Implementation>(std::move(fabric), all_ranks(size));
+  implementation_ =
+      std::make_shared<Implementation>(std::move(fabric), std::make_shared<collective::Room>(), all_ranks(size));
 }
 Collective::Collective(std::shared_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
 Collective::~Collective() { implementation_->drain(); }
@@ -38,10 +39,10 @@ std::string Collective::explain(const CollectiveCall& call) const { return imple
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }
 
 std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGrid& grid) const {
-  return std::make_shared<Neighbourhood>(implementation_->fabric(), ranks(), grid);
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->room(), ranks(), grid);
 }
 std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGraph& graph) const {
-  return std::make_shared<Neighbourhood>(implementation_->fabric(), ranks(), graph);
+  return std::make_shared<Neighbourhood>(implementation_->fabric(), *implementation_->room(), ranks(), graph);
 }
 
 std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
@@ -55,7 +56,8 @@ std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int ch
   require(ranks.empty() || different.contains(fabric->rank()), "team: rank ", fabric->rank(),
           " is not among the ranks that it names; a rank of no team names none");
   require(channels >= 1, "team: at least one channel, not ", channels);
-  auto implementation = std::make_shared<Implementation>(fabric, std::vector<int>(ranks.begin(), ranks.end()));
+  auto implementation =
+      std::make_shared<Implementation>(fabric, implementation_->room(), std::vector<int>(ranks.begin(), ranks.end()));
   implementation->make_channels(channels);
   return std::shared_ptr<Collective>(new Collective(std::move(implementation)));
 }

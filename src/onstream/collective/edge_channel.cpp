@@ -8,7 +8,7 @@
 
 namespace onstream::collective {
 
-EdgeChannel::EdgeChannel(Fabric& fabric, const EdgeList& edges, std::size_t half)
+EdgeChannel::EdgeChannel(Fabric& fabric, Room& room, const EdgeList& edges, std::size_t half)
     : ground_(let_go_later(std::make_unique<Ground>())) {
   const Parameters& parameters = fabric.parameters();
   fabric.require_same("the parameters of collectives", "has",
@@ -26,7 +26,8 @@ EdgeChannel::EdgeChannel(Fabric& fabric, const EdgeList& edges, std::size_t half
   ground_->wait_memory = fabric.wait_memory();
   ground_->shared = fabric.segment(view_.places.bytes, MemoryKind::device);
   fill_tables(fabric, edges, half);
-  fabric.barrier("the memory of a neighbourhood");  // nobody writes before all have set theirs up
+  // Nobody writes before all have set theirs up.
+  room_ = room.enter(fabric, "the memory of a neighbourhood", Room::Blocks::all);
 }
 
 void EdgeChannel::fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half) {

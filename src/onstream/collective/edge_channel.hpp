@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "onstream/collective/edge_list.hpp"
+#include "onstream/collective/room.hpp"
 #include "onstream/collective/runner.hpp"
 #include "onstream/collective/view.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -19,10 +20,11 @@ namespace onstream::collective {
 class EdgeChannel {
  public:
   // Collective over the world; no rank has more than `half` edges in one direction.
-  EdgeChannel(Fabric& fabric, const EdgeList& edges, std::size_t half);
+  EdgeChannel(Fabric& fabric, Room& room, const EdgeList& edges, std::size_t half);
 
   const View& view() const { return view_; }
   std::uint64_t number() const { return ground_->shared->number(); }  // of its memory, the same on every rank
+  Room::Part& room() const { return *room_; }
   std::size_t device_bytes() const { return ground_->shared->bytes() + ground_->own->bytes(); }
 
   Order order;
@@ -37,6 +39,7 @@ class EdgeChannel {
   };
   std::shared_ptr<Ground> ground_;
   View view_;
+  std::shared_ptr<Room::Part> room_;
 };
 
 }  // namespace onstream::collective

@@ -77,7 +77,7 @@ void Hierarchy::make_levels(Fabric& fabric, const std::vector<int>& ranks, Chann
   channel.fail_with(*levels_[0].channel, *levels_[1].channel);
 }
 
-std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call) {
+std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call, int most) {
   std::byte* const sums = scratch(*fabric.device(), scratch_bytes(call, groups_));
   std::vector<Launching> launchings;
   for (Stage& stage : stages_of(call, groups_, sums)) {
@@ -86,7 +86,7 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
     const Machine machine = machine_of(fabric, static_cast<int>(view.rank), view.size);
     stage.call.stage_of = signature_of(call, Algorithm::hierarchical);
     stage.call.algorithm = choose(stage.call, machine).algorithm;
-    launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, stage.call.algorithm));
+    launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, most));
   }
   return launchings;
 }

@@ -26,8 +26,9 @@ namespace onstream {
 
 class Collective::Implementation {
  public:
-  Implementation(std::shared_ptr<Fabric> fabric, std::vector<int> ranks)
+  Implementation(std::shared_ptr<Fabric> fabric, std::shared_ptr<collective::Room> room, std::vector<int> ranks)
       : fabric_(std::move(fabric)),
+        room_(std::move(room)),
         device_(fabric_->device()),
         ranks_(std::move(ranks)),
         runner_(fabric_, "the world") {
@@ -39,13 +40,14 @@ class Collective::Implementation {
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }
   const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
+  const std::shared_ptr<collective::Room>& room() const { return room_; }  // of all channels of the world
   void drain() noexcept { runner_.drain(); }
 
   // Collective over the world.
   void make_channels(int count) {
     is_team_ = true;
     for (int number = 0; number < count; ++number) {
-      channels_.push_back(std::make_unique<collective::Channel>(*fabric_, ranks_, number));
+      channels_.push_back(std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number));
       channels_.back()->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
     }
   }
@@ -53,7 +55,8 @@ class Collective::Implementation {
   void run(const CollectiveCall& call, Stream stream) {
     if (!is_to_run(call)) return;
     collective::Channel& channel = channel_of(call.channel);
-    runner_.enqueue(channel.order, stream, prepare(channel, call));
+    const collective::Prepared work = prepare(channel, call);
+    if (runner_.enqueue(channel.order, stream, work)) channel.room().keep(work.blocks());
   }
 
   void run(const CollectiveCall& call) {
@@ -226,7 +229,9 @@ class Collective::Implementation {
     const std::lock_guard lock(mutex_);
     const auto index = static_cast<std::size_t>(number);
     if (channels_.size() <= index) channels_.resize(index + 1);
-    if (channels_[index] == nullptr) channels_[index] = std::make_unique<collective::Channel>(*fabric_, ranks_, number);
+    if (channels_[index] == nullptr) {
+      channels_[index] = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number);
+    }
     return *channels_[index];
   }
 
@@ -250,15 +255,16 @@ class Collective::Implementation {
 
   collective::Prepared prepare_by_algorithm(collective::Channel& channel, const CollectiveCall& asked) {
     collective::Prepared work;
+    const int most = channel.room().of_next_call();
     if (asked.algorithm == Algorithm::copy) {
       const std::lock_guard lock(channel.order.mutex);
       collective::Copies& copies = copies_of(channel, asked.channel);
       work.copies = {&copies, copies.prepare(*fabric_, asked)};
     } else if (asked.algorithm == Algorithm::hierarchical) {
       const std::lock_guard lock(channel.order.mutex);
-      for (collective::Launching& stage : stages(channel, asked)) work.add(std::move(stage));
+      for (collective::Launching& stage : stages(channel, asked, most)) work.add(std::move(stage));
     } else {
-      work.add(collective::prepare(*fabric_, channel, ranks_, asked, asked.algorithm));
+      work.add(collective::prepare(*fabric_, channel, ranks_, asked, most));
     }
     return work;
   }
@@ -270,18 +276,19 @@ class Collective::Implementation {
   }
 
   // Of a hierarchical call. With the order's mutex held.
-  std::vector<collective::Launching> stages(collective::Channel& channel, const CollectiveCall& call) {
+  std::vector<collective::Launching> stages(collective::Channel& channel, const CollectiveCall& call, int most) {
     if (channel.hierarchy == nullptr) {
       const collective::Groups groups(size(), static_cast<int>(fabric_->parameters().collective_group), rank_);
       (void)copies_of(channel, call.channel);
       channel.take(let_go_later(std::make_unique<collective::Hierarchy>(*fabric_, ranks_, groups, channel, call)));
     }
-    std::vector<collective::Launching> work = channel.hierarchy->prepare(*fabric_, call);
+    std::vector<collective::Launching> work = channel.hierarchy->prepare(*fabric_, call, most);
     channel.hierarchy_bytes = channel.hierarchy->device_bytes();
     return work;
   }
 
   std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<collective::Room> room_;
   std::shared_ptr<Device> device_;
   std::vector<int> ranks_;
   int rank_ = -1;

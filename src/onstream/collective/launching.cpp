@@ -21,11 +21,12 @@ namespace {
 
 class Preparing {
  public:
-  Preparing(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call)
+  Preparing(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call, int most)
       : fabric_(fabric),
         channel_(channel),
         ranks_(ranks),
         call_(call),
+        most_(static_cast<std::size_t>(most)),
         rank_(channel.view().rank),
         size_(channel.view().size),
         bytes_(call.count * size_of(call.type)),
@@ -249,9 +250,8 @@ class Preparing {
   Grid grid_for(std::size_t units) const {
     if (on_host_) return {1, 1};
     const auto threads = static_cast<std::size_t>(fabric_.parameters().collective_line_threads);
-    const auto limit = static_cast<std::size_t>(channel_.block_limit());
     units = std::max<std::size_t>(1, units);
-    const std::size_t blocks = std::min(limit, (units + threads - 1) / threads);
+    const std::size_t blocks = std::min(most_, (units + threads - 1) / threads);
     constexpr std::size_t kWarp = 32;
     const std::size_t each = ((units + blocks - 1) / blocks + kWarp - 1) / kWarp * kWarp + kWarp;
     return {static_cast<int>(blocks), static_cast<int>(std::min<std::size_t>(each, kMaxThreads))};
@@ -261,8 +261,7 @@ class Preparing {
   Grid bulk_grid(std::size_t bytes) const {
     if (on_host_) return {1, 1};
     const auto each = static_cast<std::size_t>(fabric_.parameters().collective_block_bytes);
-    const std::size_t blocks =
-        std::clamp<std::size_t>((bytes + each - 1) / each, 1, static_cast<std::size_t>(channel_.block_limit()));
+    const std::size_t blocks = std::clamp<std::size_t>((bytes + each - 1) / each, 1, most_);
     return {static_cast<int>(blocks), kMaxThreads};
   }
 
@@ -426,6 +425,7 @@ class Preparing {
   const Channel& channel_;
   const std::vector<int>& ranks_;
   const CollectiveCall& call_;
+  std::size_t most_;  // blocks
   std::uint32_t rank_;
   std::uint32_t size_;
   std::size_t bytes_;
@@ -437,9 +437,9 @@ class Preparing {
 }  // namespace
 
 Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
-                  Algorithm algorithm) {
-  Preparing preparing(fabric, channel, ranks, call);
-  switch (algorithm) {
+                  int most) {
+  Preparing preparing(fabric, channel, ranks, call, most);
+  switch (call.algorithm) {
     case Algorithm::lines: return preparing.lines();
     case Algorithm::two_shot: return preparing.two_shot();
     case Algorithm::wide: return preparing.wide();

@@ -26,8 +26,9 @@ struct Launching {
   Grid grid;
 };
 
-// `algorithm` is one that can do it (algorithm.hpp). May ask peers to map the buffers, and block for their answer.
+// The call names an algorithm that can do it (algorithm.hpp); its kernel has `most` blocks at most, as on every rank.
+// May ask peers to map the buffers, and block for their answer.
 Launching prepare(Fabric& fabric, const Channel& channel, const std::vector<int>& ranks, const CollectiveCall& call,
-                  Algorithm algorithm);
+                  int most);
 
 }  // namespace onstream::collective

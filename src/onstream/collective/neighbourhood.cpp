@@ -43,7 +43,8 @@ class Neighbourhood::Implementation {
  public:
   using Make = std::function<EdgeList(int rank)>;
 
-  Implementation(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const Make& make)
+  Implementation(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                 const Make& make)
       : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_, "a neighbourhood") {
     const auto found = std::ranges::find(ranks, fabric_->rank());
     const int rank = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
@@ -62,7 +63,7 @@ class Neighbourhood::Implementation {
     edges_ = lists[static_cast<std::size_t>(fabric_->rank())];
     sources_ = ranks_of(edges_.in, ranks);
     destinations_ = ranks_of(edges_.out, ranks);
-    channel_ = std::make_unique<EdgeChannel>(*fabric_, edges_, half_);
+    channel_ = std::make_unique<EdgeChannel>(*fabric_, room, edges_, half_);
     if (fabric_->parameters().collective_check == "on") {
       checking_ = std::make_unique<collective::EdgeChecking>(*fabric_, ranks);
     }
@@ -73,7 +74,8 @@ class Neighbourhood::Implementation {
   std::size_t device_bytes() const { return channel_->device_bytes(); }
 
   void run(const CollectiveCall& call, Stream stream) {
-    runner_.enqueue(channel_->order, stream, prepare_compared(call));
+    const Prepared work = prepare_compared(call);
+    if (runner_.enqueue(channel_->order, stream, work)) channel_->room().keep(work.blocks());
   }
   void run(const CollectiveCall& call) { runner_.run_and_wait(channel_->order, prepare_compared(call)); }
 
@@ -202,17 +204,16 @@ class Neighbourhood::Implementation {
   }
 
   Grid grid_of(std::size_t lines, std::size_t large) const {
+    const auto most = static_cast<std::size_t>(channel_->room().of_next_call());
     if (device_->kind() == DeviceKind::host) return {1, 1};
     const Parameters& parameters = fabric_->parameters();
-    const auto limit = static_cast<std::size_t>(std::clamp<std::int64_t>(
-        parameters.collective_blocks, 1, std::min<std::int64_t>(fabric_->block_limit(), collective::kMostBlocks)));
     const auto up = [](std::size_t n, std::int64_t each) {
       const auto by = static_cast<std::size_t>(each);
       return (n + by - 1) / by;
     };
     const std::size_t for_large = up(large, parameters.collective_block_bytes);
     const std::size_t for_lines = up(lines, parameters.collective_line_threads);
-    const std::size_t blocks = std::clamp<std::size_t>(std::max(for_large, for_lines), 1, limit);
+    const std::size_t blocks = std::clamp<std::size_t>(std::max(for_large, for_lines), 1, most);
     const std::size_t each = (up(lines, static_cast<std::int64_t>(blocks)) + 31) / 32 * 32;
     const std::size_t threads = large > 0 ? kMaxThreads : std::clamp<std::size_t>(each, 32, kMaxThreads);
     return {static_cast<int>(blocks), static_cast<int>(threads)};
@@ -257,6 +258,7 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
 
   plan::PreparedCall prepare() const override {
     Prepared work = home_->prepare(call_, parts_);
+    home_->channel_->room().keep(work.blocks());
     PlanOp row = row_of(work);
     return home_->runner_.for_plan(home_, home_->channel_->order, std::move(work), std::move(row));
   }
@@ -287,12 +289,14 @@ class Neighbourhood::Planned final : public plan::PlannedCall {
   Parts parts_;
 };
 
-Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const NeighbourGrid& grid)
-    : implementation_(std::make_shared<Implementation>(std::move(fabric), ranks, [&](int rank) {
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                             const NeighbourGrid& grid)
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int rank) {
         return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank);
       })) {}
-Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const NeighbourGraph& graph)
-    : implementation_(std::make_shared<Implementation>(std::move(fabric), ranks, [&](int) {
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                             const NeighbourGraph& graph)
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int) {
         return collective::edges_of_graph(graph.sources, graph.destinations, ranks);
       })) {}
 Neighbourhood::~Neighbourhood() = default;

@@ -30,6 +30,9 @@ namespace onstream {
 namespace plan {
 class PlannedCall;
 }
+namespace collective {
+class Room;
+}
 
 struct NeighbourGrid {
   std::vector<int> dims;       // their product is the team's size
@@ -46,8 +49,10 @@ class Neighbourhood {
  public:
   // Collective over the world; `ranks` are the team's. Throws invalid_argument on every rank if some argument of some
   // rank cannot be, or an edge is not named by both its ends, and says which.
-  Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const NeighbourGrid& grid);
-  Neighbourhood(std::shared_ptr<Fabric> fabric, const std::vector<int>& ranks, const NeighbourGraph& graph);
+  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                const NeighbourGrid& grid);
+  Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                const NeighbourGraph& graph);
   ~Neighbourhood();
   Neighbourhood(const Neighbourhood&) = delete;
   Neighbourhood& operator=(const Neighbourhood&) = delete;

@@ -69,6 +69,7 @@ class Collective::Planned final : public plan::PlannedCall {
   plan::PreparedCall prepare() const override {
     Channel& channel = home_->channel_of(call_.channel);
     collective::Prepared work = home_->prepare(channel, call_);
+    channel.room().keep(work.blocks());
     PlanOp row = row_of(work);
     return home_->runner_.for_plan(home_, channel.order, std::move(work), std::move(row));
   }

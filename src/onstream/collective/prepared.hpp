@@ -2,6 +2,7 @@
 // and kernels find their turn in the memory of their channel.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -32,6 +33,12 @@ struct Prepared {
     }
   }
   int kernels() const { return (kernel.kernel == nullptr ? 0 : 1) + static_cast<int>(others.size()); }
+  // Of its largest kernel.
+  int blocks() const {
+    int most = 0;
+    for_each_kernel([&](const Launching& one) { most = std::max(most, one.grid.blocks); });
+    return most;
+  }
   bool empty() const { return !copies && kernel.kernel == nullptr; }
   template <class Function>
   void for_each_kernel(const Function& function) const {

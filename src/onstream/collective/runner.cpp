@@ -48,7 +48,7 @@ void Runner::note_captured(Order& order, Stream stream, const std::shared_ptr<co
   if (kept != nullptr) device_->retain(stream, kept);
 }
 
-void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
+bool Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
   const bool captured = device_->capturing(stream);
   if (!captured && order.newest != nullptr && order.last_stream != stream.handle) device_->wait(stream, order.newest);
   const auto note_it = [&] { captured ? note_captured(order, stream, work.kept) : note(order, stream, work.kept); };
@@ -62,12 +62,13 @@ void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
     throw;
   }
   note_it();
+  return captured;
 }
 
-void Runner::enqueue(Order& order, Stream stream, const Prepared& work) {
-  if (work.empty()) return;
+bool Runner::enqueue(Order& order, Stream stream, const Prepared& work) {
+  if (work.empty()) return false;
   const std::lock_guard lock(order.mutex);
-  enqueue_next(order, stream, work);
+  return enqueue_next(order, stream, work);
 }
 
 bool Runner::runs_here(const Order& order, const Prepared& work) const {
@@ -83,7 +84,7 @@ void Runner::run_and_wait(Order& order, const Prepared& work) {
     work.for_each_kernel([](const Launching& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
   } else {
     const StreamPool::Lease stream = streams_.lease();
-    enqueue_next(order, stream.get(), work);
+    (void)enqueue_next(order, stream.get(), work);
     lock.unlock();
     device_->synchronize(stream.get());
   }
@@ -95,7 +96,7 @@ plan::PreparedCall Runner::for_plan(std::shared_ptr<const void> home, Order& ord
   call.kernels = work.kernels();
   call.row = std::move(row);
   call.enqueue = [this, home = std::move(home), &order, work = std::move(work)](Stream stream) {
-    enqueue(order, stream, work);
+    (void)enqueue(order, stream, work);
   };
   return call;
 }

@@ -41,7 +41,8 @@ class Runner {
   void check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
 
   // Each takes the order's mutex; what is empty takes no place in the order.
-  void enqueue(Order& order, Stream stream, const Prepared& work);
+  // Returns whether it was captured.
+  bool enqueue(Order& order, Stream stream, const Prepared& work);
   // On the host device in this thread, where nothing of the order is under way. Throws aborted with the story if the
   // world failed meanwhile.
   void run_and_wait(Order& order, const Prepared& work);
@@ -49,7 +50,7 @@ class Runner {
   plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);
 
  private:
-  void enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
+  bool enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
   bool runs_here(const Order& order, const Prepared& work) const;
   void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
   void note_captured(Order& order, Stream stream, const std::shared_ptr<const void>& kept);

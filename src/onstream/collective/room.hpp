@@ -1,0 +1,72 @@
+// Room: how many thread blocks the collectives of a world take, channel by channel, so that those of all channels run
+// at once on a GPU whatever the order in which ranks start them (docs/decisions/0012).
+//
+// A block that waits keeps a multiprocessor from all others, and each channel may have placed two kernels: one that
+// runs, and the next one of its stream. So all that the channels of a rank may have placed fits its share of the GPU.
+// Two channels alone have more, as long as there is room for a block besides.
+//
+// A channel that is made, or has gone, changes the room of all. The same call has as many blocks on every rank: calls
+// are counted, and those that some rank has prepared already keep what they had. So do graphs and plans, which count
+// against what is left.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::collective {
+
+class Room {
+ public:
+  // How the blocks of one kernel depend on each other.
+  enum class Blocks : std::int32_t {
+    in_order,  // each needs those of its own number on the other ranks, and block 0: part of a kernel gets on
+    all        // on all of them: a kernel gets on when all of it is placed
+  };
+
+  // A channel's. Calls of one channel are prepared in the same order on every rank.
+  class Part {
+   public:
+    // Counts a call: so many blocks it may have at most.
+    int of_next_call();
+    // A graph or a plan keeps a kernel of so many.
+    void keep(int blocks);
+
+   private:
+    friend class Room;
+    struct Step {
+      std::uint64_t from;  // the first call
+      int blocks;
+    };
+    Part(std::shared_ptr<std::mutex> mutex, Blocks how) : mutex_(std::move(mutex)), how_(how) {}
+    std::shared_ptr<std::mutex> mutex_;  // the room's
+    Blocks how_;
+    std::uint64_t calls_ = 0;
+    int kept_ = 0;
+    std::vector<Step> steps_;
+  };
+
+  // Collective over the world, and a barrier of it: the part of a channel that is being made.
+  std::shared_ptr<Part> enter(Fabric& fabric, std::string_view topic, Blocks how);
+
+  // What there is, and who wants of it.
+  struct Wanted {
+    int limit = 1;          // half the blocks that run at once in this rank's share of a GPU (Fabric::block_limit)
+    int most = 1;           // that one kernel may have (collective_blocks)
+    bool shared = false;    // by several ranks, a GPU
+    std::vector<int> kept;  // by each channel
+    Blocks how = Blocks::in_order;
+  };
+  // The blocks of a kernel of each channel.
+  static int share(const Wanted& wanted);
+
+ private:
+  std::shared_ptr<std::mutex> mutex_ = std::make_shared<std::mutex>();
+  std::vector<std::weak_ptr<Part>> parts_;  // in the order in which they were made, on every rank the same
+};
+
+}  // namespace onstream::collective
