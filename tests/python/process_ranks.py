@@ -287,10 +287,10 @@ def check_neighbours(world: ons.World, memory: str, hood: ons.Neighbourhood, n: 
 BYTES, WORD = 300_000, 1 << 19  # what is put at offset 64, and the offset of the first word
 
 
-def puts_and_gets_of_the_host(world: ons.World, kind: str) -> None:
+def puts_and_gets_of_the_host(world: ons.World, kind: str, memory: str) -> None:
     peer = 1 - world.rank
     segment = world.segment(1 << 20, kind=kind)
-    mine, back = (array_of(world, np.zeros(BYTES, "u1"), kind) for _ in range(2))
+    mine, back = (array_of(world, np.zeros(BYTES, "u1"), memory) for _ in range(2))
     for turn in range(1, 4):
         fill(world, mine, pattern(BYTES, 2 * turn + world.rank))
         segment.put(mine, peer, offset=64, signal=WORD, value=turn, op="set", stream="host")
@@ -303,10 +303,10 @@ def puts_and_gets_of_the_host(world: ons.World, kind: str) -> None:
         world.barrier()
 
 
-def puts_and_gets_of_a_stream(world: ons.World, kind: str) -> None:
+def puts_and_gets_of_a_stream(world: ons.World, kind: str, memory: str) -> None:
     peer = 1 - world.rank
     segment = world.segment(1 << 20, kind=kind)
-    mine, back = (array_of(world, np.zeros(BYTES, "u1"), kind) for _ in range(2))
+    mine, back = (array_of(world, np.zeros(BYTES, "u1"), memory) for _ in range(2))
     stream = world.stream()
     world.barrier(stream=stream)  # the first one makes what a capture uses
 
@@ -327,8 +327,8 @@ def puts_and_gets_of_a_stream(world: ons.World, kind: str) -> None:
         world.barrier()
 
 
-def atomics(world: ons.World, kind: str) -> None:
-    segment = world.segment(64)
+def atomics(world: ons.World, kind: str, memory: str) -> None:
+    segment = world.segment(64, kind=kind)
     for _ in range(50):
         segment.atomic("add", 0, offset=8, value=3)
     segment.atomic("or", 0, offset=16, value=1 << world.rank, width=4)
