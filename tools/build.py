@@ -87,9 +87,11 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         if architectures:
             options.append("-DONSTREAM_CUDA_ARCHITECTURES=" + ";".join(architectures))
     options.append(f"-DONSTREAM_STRICT={'ON' if arguments.strict == '1' else 'OFF'}")
-    if shutil.which("ccache"):
+    once = ["-DONSTREAM_ONCE=ON"]
+    if shutil.which("ccache"):  # it knows sources, and neither folders of them nor precompiled headers
         languages = ["CXX", "CUDA"] if nvcc else ["CXX"]
         options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in languages]
+        once = []
     if arguments.libmp:
         parts = [f"-DONSTREAM_{part}=OFF" for part in ("PYTHON", "TESTS", "BENCH")]
         return [*options, *QUICK, *parts]
@@ -97,7 +99,7 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         parts = [f"-DONSTREAM_{part}=OFF" for part in ("BENCH", "COMPAT")]
         return [*options, *QUICK, *parts, f"-DONSTREAM_SANITIZE={arguments.sanitize}"]
     python = [f"-DPython_EXECUTABLE={sys.executable}", "-DONSTREAM_PYTHON=ON"]
-    return [*options, "-DCMAKE_BUILD_TYPE=Release", *python]
+    return [*options, "-DCMAKE_BUILD_TYPE=Release", *once, *python]
 
 
 def run(command: list[str], what: str, environment: dict[str, str] | None = None) -> None:
