@@ -123,6 +123,7 @@ void check_reductions(std::initializer_list<Algorithm> algorithms) {
         }
         check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 501, algorithm}, &crowd);
         check_reduction(world, {kind, ElementType::float16, ReduceOp::max, 37, algorithm}, &crowd);
+        check_reduction(world, {kind, ElementType::float16, ReduceOp::premulsum, 501, algorithm}, &crowd);
       }
     }
   });
@@ -159,6 +160,7 @@ CASE(large_ones_take_several_flights_and_windows_and_fill_the_stage_many_times) 
         if (algorithm == Algorithm::hierarchical) continue;  // several kernels
         for (const OpKind kind : kReductions) {
           check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, 20'001, algorithm, where}, &crowd);
+          check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 20'001, algorithm, where}, &crowd);
         }
         for (const OpKind kind : kMoves) check_move(world, kind, 60'001, algorithm, where, &crowd);
       }

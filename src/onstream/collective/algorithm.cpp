@@ -128,6 +128,12 @@ double copy_cost(const CollectiveCall& call, const Machine& machine) {
   return kHosts + kEngine + moved / costs_of(machine.device).bulk_bytes_per_us;
 }
 
+// So many times as long as the data are sums that are passed on.
+double longer_sums(const CollectiveCall& call) {
+  if (!has_op(call.kind)) return 1;
+  return static_cast<double>(size_of(type_of_sums(call.type, call.op))) / static_cast<double>(size_of(call.type));
+}
+
 std::string ring_why_not(const CollectiveCall& call, const Machine&) {
   const bool goes_round = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter ||
                           call.kind == OpKind::all_gather || call.kind == OpKind::broadcast;
@@ -137,9 +143,9 @@ double ring_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine.device);
   const double bytes = message_bytes(call);
   double steps = machine.size - 1;
-  double moved = bytes * steps;
+  double moved = bytes * steps * longer_sums(call);
   if (call.kind == OpKind::all_reduce) {
-    moved = 2 * moved / machine.size;
+    moved = (moved + bytes * steps) / machine.size;
     steps *= 2;
   }
   if (call.kind == OpKind::broadcast) moved = bytes;
@@ -154,8 +160,9 @@ std::string tree_why_not(const CollectiveCall& call, const Machine&) {
 double tree_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine.device);
   const double levels = std::ceil(std::log2(machine.size));
-  const double ways = call.kind == OpKind::all_reduce ? 2 : 1;
-  return costs.bulk_us + ways * levels * (costs.lines_us + message_bytes(call) / costs.bulk_bytes_per_us);
+  const double back = call.kind == OpKind::all_reduce ? 1 : 0;
+  const double moved = (longer_sums(call) + back) * message_bytes(call);
+  return costs.bulk_us + levels * ((1 + back) * costs.lines_us + moved / costs.bulk_bytes_per_us);
 }
 
 std::string halving_why_not(const CollectiveCall& call, const Machine&) {
@@ -168,10 +175,10 @@ double halving_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine.device);
   const double core = std::exp2(std::floor(std::log2(machine.size)));
   const double beyond = core < machine.size ? 1 : 0;
-  const double ways = call.kind == OpKind::all_reduce ? 2 : 1;
+  const double back = call.kind == OpKind::all_reduce ? 1 : 0;
   const double all = message_bytes(call) * (call.kind == OpKind::all_reduce ? 1 : machine.size);
-  const double moved = ways * all * ((core - 1) / core + beyond);
-  const double steps = ways * (std::log2(core) + beyond);
+  const double moved = (longer_sums(call) + back) * all * ((core - 1) / core + beyond);
+  const double steps = (1 + back) * (std::log2(core) + beyond);
   return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
 }
 
@@ -185,7 +192,7 @@ struct Staged {
 std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine) {
   const Groups groups(machine.size, machine.group, machine.rank);
   std::vector<Staged> out;
-  for (const Stage& stage : stages_of(call, groups, nullptr)) {
+  for (const Stage& stage : stages_of(in_sums(call, nullptr), groups, nullptr)) {
     const bool within = stage.among == Among::group;
     const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
     const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
@@ -200,6 +207,10 @@ std::string hierarchical_why_not(const CollectiveCall& call, const Machine& mach
 }
 double hierarchical_cost(const CollectiveCall& call, const Machine& machine) {
   double sum_us = 0;
+  if (const double longer = longer_sums(call); longer > 1) {  // to floats and back, a kernel each
+    const Costs& costs = costs_of(machine.device);
+    sum_us = 2 * (costs.lines_us + (1 + longer) * message_bytes(call) / costs.bulk_bytes_per_us);
+  }
   for (const Staged& stage : stages_on(call, machine)) sum_us += stage.row->cost_us(stage.call, stage.machine);
   return sum_us;
 }

@@ -40,8 +40,8 @@ std::uint64_t wide_lines_of(const Fabric& fabric, std::size_t ranks) {
 }
 
 std::uint64_t stage_bytes_of(const Parameters& parameters, std::size_t ranks) {
-  // Every region of every block has a place for each rank.
-  constexpr std::uint64_t kLeastPlace = 64;
+  // Every region of every block has a place for each rank: 16 bytes, and their sums before these are rounded.
+  constexpr std::uint64_t kLeastPlace = 16 + 4 * 16;
   const std::uint64_t least = kMostBlocks * 256 * ((2 * ranks * kLeastPlace + 255) / 256);
   return std::max(least, static_cast<std::uint64_t>(parameters.collective_stage_bytes));
 }

@@ -13,14 +13,19 @@ namespace onstream::collective {
 // Where what is passed on lies.
 enum class Kept : std::uint32_t { in_output, in_stage };
 
+// What lies in a stage: partial sums, which may be longer than what they become, or what is passed on as it is.
+enum class Held : std::uint32_t { sums, results };
+
 struct Halving {
   const PassWork& work;
   Kept kept;
+  std::uint64_t longer;  // partial sums are so many times as long as results
   std::uint32_t core;
   std::uint32_t mate;  // or view.size: none
   std::uint32_t levels = 0;
 
-  ONSTREAM_BODY Halving(const PassWork& of, Kept where) : work(of), kept(where), core(of.core()), mate(of.mate()) {
+  ONSTREAM_BODY Halving(const PassWork& of, Kept where, std::uint64_t times = 1)
+      : work(of), kept(where), longer(times), core(of.core()), mate(of.mate()) {
     for (std::uint32_t ranks = core; ranks > 1; ranks /= 2) ++levels;
   }
 
@@ -36,6 +41,7 @@ struct Halving {
 
   // A window is a piece for each rank of the core, in a row (all_reduce), or a piece of each rank's part.
   ONSTREAM_BODY bool in_a_row() const { return work.kind == OpKind::all_reduce; }
+  ONSTREAM_BODY std::uint64_t held() const { return in_a_row() ? core : work.view.size; }  // pieces
   struct Cut {
     std::uint64_t piece = 0;
     std::uint64_t each = 0;  // of a window, where it is counted
@@ -44,10 +50,10 @@ struct Halving {
   template <class Group>
   ONSTREAM_BODY Cut cut(const Group& group) const {
     const std::uint64_t pieces = in_a_row() ? core : 1;
-    const std::uint64_t held = in_a_row() ? core : work.view.size;
     const std::uint64_t dealt = pieces * static_cast<std::uint64_t>(group.blocks());
     const std::uint64_t even = ((work.bytes + dealt - 1) / dealt + 15) / 16 * 16;
-    const std::uint64_t most = in_stage() ? turn_bytes(group) / held / 16 * 16 : PassWork::kMostPiece;
+    const std::uint64_t most =
+        in_stage() ? turn_bytes(group) / held() / (longer == 1 ? 1 : longer + 1) / 16 * 16 : PassWork::kMostPiece;
     Cut cut;
     cut.piece = even < most ? even : most;
     cut.each = pieces * cut.piece;
@@ -64,7 +70,7 @@ struct Halving {
   // their mates.
   struct Span {
     std::uint64_t offset = 0;  // in the buffer of all parts
-    std::uint64_t place = 0;   // in the stage
+    std::uint64_t place = 0;   // among results in the stage
     std::uint64_t bytes = 0;
     std::uint32_t part = 0;
   };
@@ -90,9 +96,11 @@ struct Halving {
   }
   template <class Group>
   ONSTREAM_BODY std::byte* place(const Group& group, const Meeting<Group>& meeting, std::uint32_t rank,
-                                 const Window& window, const Span& span) const {
+                                 const Window& window, const Span& span, Held what = Held::results) const {
+    const std::uint64_t sums = longer == 1 ? 0 : longer * held() * window.piece;  // results lie behind them
+    const std::uint64_t place = what == Held::sums ? longer * span.place : sums + span.place;
     return reinterpret_cast<std::byte*>(meeting.stage(rank) + work.region(group) * group.block() +
-                                        (window.turn & 1) * turn_bytes(group) + span.place);
+                                        (window.turn & 1) * turn_bytes(group) + place);
   }
 
   // Takes what `peer` has of so many ranks of the core from one on. Of an all_gather a rank's own part is its input.

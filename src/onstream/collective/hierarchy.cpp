@@ -1,8 +1,11 @@
 #include "onstream/collective/hierarchy.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "onstream/base/error.hpp"
+#include "onstream/collective/convert.hpp"
+#include "onstream/collective/kernels.hpp"
 
 namespace onstream::collective {
 
@@ -78,9 +81,29 @@ void Hierarchy::make_levels(Fabric& fabric, const std::vector<int>& ranks, Chann
 }
 
 std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call, int most) {
-  std::byte* const sums = scratch(*fabric.device(), scratch_bytes(call, groups_));
+  const std::size_t own = sums_bytes(call, groups_);
+  const CollectiveCall longer = in_sums(call, nullptr);
+  std::byte* const memory = scratch(*fabric.device(), own + scratch_bytes(longer, groups_));
   std::vector<Launching> launchings;
-  for (Stage& stage : stages_of(call, groups_, sums)) {
+  const auto convert = [&](Conversion conversion, const void* from, void* to, std::size_t bytes) {
+    if (own == 0 || bytes == 0) return;
+    Convert body;
+    body.input = static_cast<const std::byte*>(from);
+    body.output = static_cast<std::byte*>(to);
+    body.count = bytes / size_of(call.type);
+    body.type = call.type;
+    body.conversion = conversion;
+    body.op = call.op;
+    body.ranks = static_cast<std::uint32_t>(groups_.size);
+    body.factor = std::bit_cast<Factor>(call.factor);
+    const auto each = static_cast<std::size_t>(fabric.parameters().collective_block_bytes);
+    const auto blocks = std::clamp<std::size_t>(bytes / each, 1, static_cast<std::size_t>(most));
+    const bool on_host = fabric.device()->kind() == DeviceKind::host;
+    launchings.emplace_back().set(convert_kernel(), body,
+                                  on_host ? Grid{1, 1} : Grid{static_cast<int>(blocks), kMaxThreads});
+  };
+  convert(Conversion::to_floats, call.input, memory, call.input_bytes(groups_.rank, groups_.size));
+  for (Stage& stage : stages_of(in_sums(call, memory), groups_, memory + own)) {
     const Level& level = levels_[static_cast<std::size_t>(stage.among)];
     const View& view = level.channel->view();
     const Machine machine = machine_of(fabric, static_cast<int>(view.rank), view.size);
@@ -88,6 +111,7 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
     stage.call.algorithm = choose(stage.call, machine).algorithm;
     launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, most));
   }
+  convert(Conversion::to_results, memory, call.output, call.output_bytes(groups_.rank, groups_.size));
   return launchings;
 }
 

@@ -2,6 +2,7 @@
 
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
+#include "onstream/collective/convert.hpp"
 #include "onstream/collective/edges.hpp"
 #include "onstream/collective/pass_move.hpp"
 #include "onstream/collective/pass_reduce.hpp"
@@ -91,6 +92,11 @@ const Kernel& bulk_move_kernel(Reach reach) {
   return reach == Reach::near ? near : far;
 }
 
+const Kernel& convert_kernel() {
+  static const Kernel kernel{"collective_convert", host_entry<Convert>, ONSTREAM_CUDA_ADDRESS(cuda_convert())};
+  return kernel;
+}
+
 const Kernel& move_edges_kernel(Reach reach) {
   static const Kernel near{"collective_move_edges", host_entry<MoveEdges<kFewEdges>>,
                            ONSTREAM_CUDA_ADDRESS(cuda_move_edges(Reach::near))};
@@ -100,10 +106,14 @@ const Kernel& move_edges_kernel(Reach reach) {
 }
 
 std::vector<const Kernel*> all_kernels() {
-  std::vector<const Kernel*> all = {&trade_lines_kernel(),         &trade_wide_kernel(),
-                                    &pass_move_kernel(),           &bulk_move_kernel(Reach::near),
-                                    &bulk_move_kernel(Reach::far), &move_edges_kernel(Reach::near),
-                                    &move_edges_kernel(Reach::far)};
+  std::vector<const Kernel*> all = {&trade_lines_kernel(),
+                                    &trade_wide_kernel(),
+                                    &pass_move_kernel(),
+                                    &bulk_move_kernel(Reach::near),
+                                    &bulk_move_kernel(Reach::far),
+                                    &move_edges_kernel(Reach::near),
+                                    &move_edges_kernel(Reach::far),
+                                    &convert_kernel()};
   for (int i = 0; i < kElementTypes; ++i) {
     const auto type = static_cast<ElementType>(i);
     all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &reduce_wide_kernel(type),

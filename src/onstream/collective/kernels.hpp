@@ -22,6 +22,7 @@ const Kernel& pass_move_kernel();                    // a PassMove
 const Kernel& trade_lines_kernel();                  // a TradeLines
 const Kernel& trade_wide_kernel();                   // a TradeWide
 const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
+const Kernel& convert_kernel();                      // a Convert
 
 // A MoveEdges, of up to kFewEdges edges in each direction, or kMostEdges.
 const Kernel& move_edges_kernel(Reach reach);
@@ -40,6 +41,7 @@ const void* cuda_pass_move();
 const void* cuda_trade_lines();
 const void* cuda_trade_wide();
 const void* cuda_bulk_move(Reach reach);
+const void* cuda_convert();
 const void* cuda_move_edges(Reach reach);
 #endif
 

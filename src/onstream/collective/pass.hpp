@@ -93,11 +93,13 @@ struct PassWork {
     const std::uint64_t each = region(group) / 4 / 16 * 16;
     return reinterpret_cast<std::byte*>(meeting.stage(rank) + region(group) * group.block() + index * each);
   }
-  // So many bytes, in `pieces` pieces for each block and window: how long a piece is.
+  // So many bytes, in `pieces` pieces for each block and window: how long a piece is. What lies in the stage is
+  // `longer` times as long.
   template <class Group>
-  ONSTREAM_BODY std::uint64_t piece_of(const Group& group, std::uint64_t all, std::uint64_t pieces, bool staged) const {
+  ONSTREAM_BODY std::uint64_t piece_of(const Group& group, std::uint64_t all, std::uint64_t pieces, bool staged,
+                                       std::uint64_t longer = 1) const {
     const std::uint64_t dealt = pieces * static_cast<std::uint64_t>(group.blocks());
-    const std::uint64_t most = staged ? region(group) / 4 / 16 * 16 : kMostPiece;
+    const std::uint64_t most = staged ? region(group) / 4 / longer / 16 * 16 : kMostPiece;
     const std::uint64_t even = ((all + dealt - 1) / dealt + 15) / 16 * 16;
     return even < most ? even : most;
   }

@@ -4,10 +4,12 @@
 // root's sum down. By halving, all_reduce and reduce_scatter: each rank adds up a part, and all_reduce then spreads the
 // sums by doubling.
 //
-// A part is added up in the order in which it comes, and its partial sums are of its own type. So sums of floats have
-// other bits than those that rules.hpp adds in the order of the ranks. They are the same on every rank, but those of a
-// ring depend on how the data is cut. all_reduce from buffer to buffer keeps partial sums in its output; otherwise they
-// lie in the stage.
+// A part is added up in the order in which it comes. So sums of floats have other bits than those that rules.hpp adds
+// in the order of the ranks. They are the same on every rank, but those of a ring depend on how the data is cut.
+// all_reduce from buffer to buffer keeps partial sums in its output; otherwise they lie in the stage.
+//
+// Partial sums of 16 and 8 bits of floating point are floats, two and four times as long: those always lie in the
+// stage, and are rounded once they are whole.
 #pragma once
 
 #include "onstream/collective/halving.hpp"
@@ -39,7 +41,13 @@ struct PassReduce : PassWork {
 
  private:
   enum class Sum { partial, whole };
-  enum class Is { sum, input };  // what was added up already, or what somebody gave
+  enum class Is { sum, input, result };  // what was added up already, what somebody gave, a whole sum to pass on
+
+  static constexpr int kLonger = std::is_floating_point_v<typename Rule::Wide>
+                                     ? static_cast<int>(sizeof(typename Rule::Wide) / sizeof(typename Rule::Element))
+                                     : 1;
+  // Partial sums are so many times as long as results.
+  ONSTREAM_BODY std::uint64_t longer() const { return op == ReduceOp::min || op == ReduceOp::max ? 1 : kLonger; }
 
   // One piece: `from`, and `add` to it (null: nothing), to `keep`, and `also` (null: nowhere).
   struct Terms {
@@ -59,7 +67,8 @@ struct PassReduce : PassWork {
     const Ring ring{*this};
     const bool scatters = kind == OpKind::reduce_scatter;
     const bool staged = scatters || !meeting.direct();
-    const Ring::Cut cut = ring.cut(group, staged);
+    const bool sums_staged = staged || longer() > 1;
+    const Ring::Cut cut = ring.cut(group, sums_staged, longer());
     const std::uint32_t sums = view.size - 1;  // the step that has the whole sum
     const std::uint32_t last = scatters ? sums : 2 * sums;
     for (std::uint64_t window = group.block(); window < cut.windows; window += group.blocks()) {
@@ -71,18 +80,19 @@ struct PassReduce : PassWork {
           Terms terms;
           terms.bytes = span.bytes;
           terms.owner = step == 0 ? view.rank : from;
-          terms.from_is = step == 0 || (step == 1 && !staged) ? Is::input : Is::sum;
+          terms.from_is = step == 0 || (step == 1 && !staged) ? Is::input : step > sums ? Is::result : Is::sum;
           if (step == 0) {
             terms.from = input + span.offset;
-          } else if (staged) {
+          } else if (staged || (sums_staged && terms.from_is == Is::sum)) {
             terms.from = place(group, meeting, from, Ring::lot(way), step - 1);
           } else {
             terms.from = posted(meeting, from, step == 1 ? PostLine::input : PostLine::output) + span.offset;
           }
           if (step > 0 && step <= sums) terms.add = input + span.offset;
           terms.sum = step == sums ? Sum::whole : Sum::partial;
-          if (!staged || step >= sums) terms.keep = output + (scatters ? span.within : span.offset);
-          if (staged && step < last) terms.also = place(group, meeting, view.rank, Ring::lot(way), step);
+          if (!sums_staged || step >= sums) terms.keep = output + (scatters ? span.within : span.offset);
+          if (sums_staged && step < (staged ? last : sums))
+            terms.also = place(group, meeting, view.rank, Ring::lot(way), step);
           combine(group, meeting, terms);
         }
         if (!session.meet(ring.neighbours())) return;
@@ -95,7 +105,7 @@ struct PassReduce : PassWork {
     const Tree tree(*this);
     const bool staged = !meeting.direct();
     const bool down = kind == OpKind::all_reduce;
-    const std::uint64_t each = piece_of(group, bytes, 1, staged || !down);
+    const std::uint64_t each = piece_of(group, bytes, 1, staged || !down || longer() > 1, longer());
     std::uint64_t turn = 0;
     for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++turn) {
       const Tree::Piece piece = tree.piece(window, each, turn);
@@ -132,7 +142,8 @@ struct PassReduce : PassWork {
   ONSTREAM_CALL void take_children(const Group& group, const Meeting<Group>& meeting, const Tree& tree,
                                    const Tree::Piece& piece, bool staged) const {
     const bool down = kind == OpKind::all_reduce;
-    const bool in_output = tree.is_root() || (down && !staged);
+    const bool passes_output = down && !staged && longer() == 1;
+    const bool in_output = passes_output || (tree.is_root() && longer() == 1);
     std::byte* const sum = in_output ? output + piece.offset : place(group, meeting, view.rank, Lot::first, piece.turn);
     std::uint64_t left = tree.children;
     for (std::uint32_t child = 0; child < view.size && left != 0; ++child) {
@@ -145,7 +156,7 @@ struct PassReduce : PassWork {
       if (tree.is_leaf(child) && !staged) {
         terms.from = posted(meeting, child, PostLine::input) + piece.offset;
         terms.from_is = Is::input;
-      } else if (down && !staged) {
+      } else if (passes_output) {
         terms.from = posted(meeting, child, PostLine::output) + piece.offset;
       } else {
         terms.from = place(group, meeting, child, Lot::first, piece.turn);
@@ -155,6 +166,7 @@ struct PassReduce : PassWork {
       terms.keep = sum;
       if (left == 0 && tree.is_root()) {
         terms.sum = Sum::whole;
+        terms.keep = output + piece.offset;
         if (down && staged) terms.also = place(group, meeting, view.rank, Lot::second, piece.turn);
       }
       combine(group, meeting, terms);
@@ -164,14 +176,16 @@ struct PassReduce : PassWork {
   template <class Group>
   ONSTREAM_CALL void halve(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const bool scatters = kind == OpKind::reduce_scatter;
-    const Halving halving(*this, scatters || !meeting.direct() ? Kept::in_stage : Kept::in_output);
+    const bool staged = scatters || !meeting.direct();
+    const Halving halving(*this, staged || longer() > 1 ? Kept::in_stage : Kept::in_output, longer());
+    const Halving back(*this, staged ? Kept::in_stage : Kept::in_output, longer());
     const Halving::Cut cut = halving.cut(group);
     std::uint64_t turn = 0;
     for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++turn) {
       const Halving::Window window{index * cut.each, cut.piece, turn};
       if (!sum_halves(group, session, meeting, halving, window)) return;
       if (!scatters) {
-        if (!halving.spread(group, session, meeting, window)) return;
+        if (!back.spread(group, session, meeting, window)) return;
       } else if (!halving.all_in_core()) {
         if (!session.meet(halving.mates())) return;
         if (!halving.beyond()) continue;
@@ -230,7 +244,12 @@ struct PassReduce : PassWork {
     for (std::uint32_t i = 0; i < halving.spans(half.ranks); ++i) {
       const Halving::Span span = halving.span(window, half.first, half.ranks, i);
       if (span.bytes == 0) continue;
-      std::byte* const here = halving.in_stage() ? halving.place(group, meeting, view.rank, window, span) : nullptr;
+      const bool whole = half.sum == Sum::whole;
+      const auto in_stage = [&](std::uint32_t rank, Held what) {
+        return halving.in_stage() ? halving.place(group, meeting, rank, window, span, what) : nullptr;
+      };
+      std::byte* const sums = in_stage(view.rank, Held::sums);
+      std::byte* const here = whole ? in_stage(view.rank, Held::results) : sums;
       Terms terms;
       terms.bytes = span.bytes;
       terms.owner = half.peer;
@@ -245,15 +264,15 @@ struct PassReduce : PassWork {
           const PostLine line = terms.from_is == Is::input ? PostLine::input : PostLine::output;
           terms.from = posted(meeting, half.peer, line) + span.offset;
         } else {
-          terms.from = halving.place(group, meeting, half.peer, window, span);
+          terms.from = in_stage(half.peer, Held::sums);
         }
-        terms.add = half.mine == Is::input ? input + span.offset : halving.in_stage() ? here : output + span.offset;
+        terms.add = half.mine == Is::input ? input + span.offset : halving.in_stage() ? sums : output + span.offset;
       }
       if (scatters) {
-        const bool own = half.sum == Sum::whole && span.part == view.rank;
+        const bool own = whole && span.part == view.rank;
         (own ? terms.keep : terms.also) = own ? output + window.begin : here;
       } else {
-        if (half.sum == Sum::whole || !halving.in_stage()) terms.keep = output + span.offset;
+        if (whole || !halving.in_stage()) terms.keep = output + span.offset;
         terms.also = here;
       }
       combine(group, meeting, terms);
@@ -268,6 +287,9 @@ struct PassReduce : PassWork {
   // Every thread has the same packs of a piece each time.
   template <class Group>
   ONSTREAM_CALL void combine(const Group& group, const Meeting<Group>& meeting, const Terms& terms) const {
+    if constexpr (kLonger > 1) {
+      if (longer() > 1 && terms.from_is != Is::result) return combine_unrounded(group, meeting, terms);
+    }
     const bool scales = op == ReduceOp::premulsum;
     const bool scales_from = scales && terms.from_is == Is::input;
     const bool scales_add = scales && terms.add_is == Is::input && terms.add != nullptr;
@@ -310,6 +332,62 @@ struct PassReduce : PassWork {
         const Pack<kBytes> result = sum.finish(terms.sum == Sum::whole ? op : ReduceOp::sum, view.size);
         if (terms.keep != nullptr) store_pack<Group, kBytes>(terms.keep + place, result, terms.bytes - place, grain);
         if (terms.also != nullptr) store_pack<Group, kBytes>(terms.also + place, result, terms.bytes - place, grain);
+      }
+    }
+  }
+
+  // The same where partial sums are longer than what they become.
+  template <class Group>
+  ONSTREAM_CALL void combine_unrounded(const Group& group, const Meeting<Group>& meeting, const Terms& terms) const {
+    constexpr int kBytes = kSerial<Group> ? 1024 : 8;
+    constexpr int kPacks = kSerial<Group> ? 1 : 2;
+    using Adding = Accumulator<Rule, kBytes>;
+    const bool scales = op == ReduceOp::premulsum;
+    const bool whole = terms.sum == Sum::whole;
+    Factor theirs = factor;
+    if (scales && terms.owner != view.rank) theirs = meeting.posted(terms.owner, PostLine::factor);
+    const auto number = [](const std::byte* address, bool counts) {
+      return counts ? reinterpret_cast<std::uint64_t>(address) : 0;
+    };
+    const std::uint32_t grain =
+        grain_of(number(terms.from, terms.from_is == Is::input) | number(terms.add, terms.add_is == Is::input) |
+                 number(terms.keep, whole) | number(terms.also, whole));
+    const auto load = [&](Adding& sum, const std::byte* from, Is is, Factor by, std::uint64_t place) {
+      const std::uint64_t left = terms.bytes - place;
+      if (is == Is::input) {
+        const Pack<kBytes> pack = load_pack<Group, kBytes>(from + place, left, grain);
+        sum.start(scales ? Adding::scaled(pack, by) : pack);
+      } else {
+        using Unrounded = typename Adding::Unrounded;
+        sum.start_unrounded(load_pack<Group, sizeof(Unrounded)>(from + kLonger * place, kLonger * left, 16));
+      }
+    };
+    const auto store = [&](std::byte* to, const Adding& sum, std::uint64_t place) {
+      const std::uint64_t left = terms.bytes - place;
+      if (to == nullptr) return;
+      if (whole) return store_pack<Group, kBytes>(to + place, sum.finish(op, view.size), left, grain);
+      using Unrounded = typename Adding::Unrounded;
+      store_pack<Group, sizeof(Unrounded)>(to + kLonger * place, sum.unrounded(), kLonger * left, 16);
+    };
+    const std::uint64_t packs = (terms.bytes + kBytes - 1) / kBytes;
+    const auto step = static_cast<std::uint64_t>(group.size());
+    for (std::uint64_t index = group.rank(); index < packs; index += kPacks * step) {
+      Adding sum[kPacks];
+      Adding add[kPacks];
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        if (place >= terms.bytes) break;
+        load(sum[p], terms.from, terms.from_is, theirs, place);
+        if (terms.add != nullptr) load(add[p], terms.add, terms.add_is, factor, place);
+      }
+      ONSTREAM_UNROLL
+      for (int p = 0; p < kPacks; ++p) {
+        const std::uint64_t place = (index + p * step) * kBytes;
+        if (place >= terms.bytes) break;
+        if (terms.add != nullptr) sum[p].merge(op, add[p]);
+        store(terms.keep, sum[p], place);
+        store(terms.also, sum[p], place);
       }
     }
   }

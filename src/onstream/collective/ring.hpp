@@ -34,14 +34,14 @@ struct Ring {
     std::uint64_t windows = 0;
   };
   template <class Group>
-  ONSTREAM_BODY Cut cut(const Group& group, bool staged) const {
+  ONSTREAM_BODY Cut cut(const Group& group, bool staged, std::uint64_t longer = 1) const {
     Cut cut;
     cut.part = work.bytes;
     if (work.kind == OpKind::all_reduce) {
       cut.part = ((work.bytes + work.view.size - 1) / work.view.size + 15) / 16 * 16;
       cut.whole = work.bytes;
     }
-    cut.piece = work.piece_of(group, cut.part, 2, staged);
+    cut.piece = work.piece_of(group, cut.part, 2, staged, longer);
     cut.windows = (cut.part + 2 * cut.piece - 1) / (2 * cut.piece);
     return cut;
   }

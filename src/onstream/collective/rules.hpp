@@ -237,6 +237,22 @@ class Accumulator : public PackOf<typename Rule::Element, kBytes> {
   ONSTREAM_EITHER static Pack<kBytes> filled(const Pack<kBytes>& pack, std::uint64_t) { return pack; }
   static constexpr bool kTakesAnything = true;  // also what no rank gave
 
+  // Sums that are not rounded yet, to be passed on; only of floating point.
+  using Unrounded = Pack<(kCount * static_cast<int>(sizeof(Wide)) + 7) / 8 * 8>;
+  ONSTREAM_EITHER void start_unrounded(const Unrounded& sums) { __builtin_memcpy(values_, &sums, sizeof values_); }
+  ONSTREAM_EITHER Unrounded unrounded() const {
+    Unrounded sums;
+    __builtin_memcpy(&sums, values_, sizeof values_);
+    return sums;
+  }
+  ONSTREAM_EITHER void merge(ReduceOp op, const Accumulator& other) {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) {
+      values_[k] =
+          op == ReduceOp::prod ? Rule::prod(values_[k], other.values_[k]) : Rule::sum(values_[k], other.values_[k]);
+    }
+  }
+
   // A plain sum; only where kAddsInPlace.
   ONSTREAM_EITHER void add(ReduceOp, const Pack<kBytes>& pack) {
     if constexpr (kAddsInPlace) {

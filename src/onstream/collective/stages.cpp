@@ -194,6 +194,22 @@ std::vector<Stage> stages_of(const CollectiveCall& call, const Groups& groups, s
   return staging.take();
 }
 
+CollectiveCall in_sums(const CollectiveCall& call, std::byte* sums) {
+  if (!has_op(call.kind) || type_of_sums(call.type, call.op) == call.type) return call;
+  CollectiveCall out = call;
+  out.type = type_of_sums(call.type, call.op);
+  out.input = out.output = sums;
+  if (call.op != ReduceOp::prod) out.op = ReduceOp::sum;  // multiplied before, divided behind
+  return out;
+}
+
+std::size_t sums_bytes(const CollectiveCall& call, const Groups& groups) {
+  const CollectiveCall sums = in_sums(call, nullptr);
+  constexpr std::size_t kGrain = 256;
+  if (sums.type == call.type) return 0;
+  return (sums.input_bytes(groups.rank, groups.size) + kGrain - 1) / kGrain * kGrain;
+}
+
 std::size_t scratch_bytes(const CollectiveCall& call, const Groups& groups) {
   const std::size_t one = call.count * size_of(call.type);
   if (call.kind == OpKind::reduce) return one;

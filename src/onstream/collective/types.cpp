@@ -81,6 +81,11 @@ bool supports(ElementType type, ReduceOp op) {
   return false;
 }
 
+ElementType type_of_sums(ElementType type, ReduceOp op) {
+  const bool narrow = row_of(type).kind == TypeRow::floating && size_of(type) < sizeof(float);
+  return narrow && op != ReduceOp::min && op != ReduceOp::max ? ElementType::float32 : type;
+}
+
 bool order_matters(ElementType type, ReduceOp op) {
   switch (row_of(type).kind) {
     case TypeRow::integer: return op == ReduceOp::avg && size_of(type) < sizeof(std::int32_t);

@@ -51,5 +51,8 @@ bool supports(ElementType type, ReduceOp op);
 // all that is floating point (sums are rounded; minima and maxima meet zeros of both signs and several NaNs), and of
 // averages of 8 and 16 bits, whose sums are wider.
 bool order_matters(ElementType type, ReduceOp op);
+// The type in which sums of `type` are made until they are rounded once: float32 for floating point of 16 and 8 bits,
+// else the type itself, as for what is not rounded.
+ElementType type_of_sums(ElementType type, ReduceOp op);
 
 }  // namespace onstream
