@@ -2,7 +2,8 @@
 // `deterministic`, gives the same ones by every algorithm and path, in every run, on every rank, wherever the ranks
 // are.
 #include <cmath>
-#include <cstring>
+#include <map>
+#include <string>
 
 #include "check.hpp"
 #include "collective_cases.hpp"
@@ -18,14 +19,35 @@ using onstream::collective::Vector;
 
 namespace {
 
-// What the contributor of this number gives: values whose sum depends on the order.
-std::vector<unsigned char> contribution(std::size_t count, int number) {
+// What the contributor of this number gives: values whose sum depends on the order, as does their product.
+std::vector<unsigned char> contribution(ElementType type, ReduceOp op, std::size_t count, int number) {
+  const bool is_prod = op == ReduceOp::prod;
+  const double range = is_prod ? 0.5 : is_narrow(type) ? 10 : 1e3;
+  const auto wave = [&](std::size_t i) {
+    return std::sin(static_cast<double>(i * 13 + static_cast<std::size_t>(number) * 7919)) * range + (is_prod ? 1 : 0);
+  };
   std::vector<unsigned char> bytes;
-  for (std::size_t i = 0; i < count; ++i) {
-    append(bytes, std::sin(static_cast<float>(i * 13 + static_cast<std::size_t>(number) * 7919)) * 1e3F);
-  }
+  for (std::size_t i = 0; i < count; ++i) encode(bytes, type, {wave(i), wave(i + 5)});
   return bytes;
 }
+std::vector<unsigned char> contribution(std::size_t count, int number) {
+  return contribution(ElementType::float32, ReduceOp::sum, count, number);
+}
+
+struct Kind {
+  ElementType type;
+  ReduceOp op;
+};
+constexpr Kind kKinds[] = {{ElementType::float32, ReduceOp::sum},         {ElementType::float64, ReduceOp::sum},
+                           {ElementType::float16, ReduceOp::sum},         {ElementType::bfloat16, ReduceOp::sum},
+                           {ElementType::float8_e4m3, ReduceOp::sum},     {ElementType::float8_e5m2, ReduceOp::sum},
+                           {ElementType::complex64, ReduceOp::sum},       {ElementType::complex128, ReduceOp::sum},
+                           {ElementType::float32, ReduceOp::premulsum},   {ElementType::float16, ReduceOp::premulsum},
+                           {ElementType::complex64, ReduceOp::premulsum}, {ElementType::float32, ReduceOp::avg},
+                           {ElementType::bfloat16, ReduceOp::avg},        {ElementType::int8, ReduceOp::avg},
+                           {ElementType::float32, ReduceOp::prod},        {ElementType::float64, ReduceOp::prod},
+                           {ElementType::float16, ReduceOp::prod},        {ElementType::complex64, ReduceOp::prod},
+                           {ElementType::float8_e4m3, ReduceOp::prod}};
 
 std::vector<Algorithm> of_own_order() {
   std::vector<Algorithm> out;
@@ -97,10 +119,10 @@ CASE(a_deterministic_call_passes_by_the_algorithm_that_a_parameter_asks_for) {
 
 // The n-th contribution comes from the n-th rank of a team: whichever process that is, by whatever way, every time.
 CASE(the_same_contributions_in_the_same_order_have_the_same_bits_wherever_the_ranks_are) {
-  constexpr std::size_t kCount = 9001;
+  constexpr std::size_t kCount = 1501;
   constexpr int kSize = 4;
   for (const std::string& device : device_specs()) {
-    std::vector<unsigned char> first[4];  // by kind; written by rank 0 of the world alone
+    std::map<std::string, std::string> first;  // by what was called; of rank 0 of the world alone
     const std::vector<std::vector<int>> orders = {{0, 1, 2, 3}, {2, 0, 3, 1}, {3, 2, 1, 0}};
     for (const int run_number : {0, 1}) {
       Parameters parameters = in_pairs(device);
@@ -108,40 +130,65 @@ CASE(the_same_contributions_in_the_same_order_have_the_same_bits_wherever_the_ra
       run_ranks(kSize, parameters, [&](World& world) {
         for (const std::vector<int>& order : orders) {
           const auto team = world.collective().among(order);
-          const std::vector<unsigned char> mine = contribution(kCount * kSize, team->rank());
-          for (const Where where : places(world)) {
-            Buffer input(world, mine.size(), where);
-            Buffer output(world, mine.size(), where);
-            input.write(mine);
-            const Vector vector{input.data(), output.data(), kCount, ElementType::float32};
-            const CollectiveCall calls[] = {all_reduce(vector), reduce(vector, ReduceOp::sum, 0),
-                                            reduce_scatter(vector), scan(vector)};
-            for (std::size_t kind = 0; kind < std::size(calls); ++kind) {
-              for (const Algorithm algorithm : kSameBits) {
-                CollectiveCall call = calls[kind];
-                call.deterministic = true;
-                call.algorithm = algorithm;
-                if (!can(world, call)) continue;
-                team->run(call);
-                std::vector<unsigned char> got = output.read();
-                got.resize(kCount * sizeof(float));
-                std::string said(got.begin(), got.end());
-                // What the first of the team has (of a scan the last), all compare with what it was the first time.
-                const int teller = order[call.kind == OpKind::scan ? kSize - 1 : 0];
-                const auto told = world.fabric()->all_gather("the results of a test", said);
-                const std::string& now = told[static_cast<std::size_t>(teller)];
-                if (call.kind == OpKind::all_reduce) {
-                  for (const std::string& other : told) CHECK(other == now);
+          for (const Kind& kind : kKinds) {
+            for (const Where where : places(world)) {
+              const std::vector<unsigned char> mine = contribution(kind.type, kind.op, kCount * kSize, team->rank());
+              Buffer input(world, mine.size(), where);
+              Buffer output(world, kCount * size_of(kind.type), where);
+              input.write(mine);
+              const Vector vector{input.data(), output.data(), kCount, kind.type};
+              for (CollectiveCall call : {all_reduce(vector, kind.op), reduce(vector, kind.op, 0),
+                                          reduce_scatter(vector, kind.op), scan(vector, kind.op)}) {
+                const std::string what = concat(name_of(call.kind), name_of(kind.type), name_of(kind.op));
+                for (const Algorithm algorithm : kSameBits) {
+                  call.deterministic = true;
+                  call.algorithm = algorithm;
+                  call.factor = 1 + 0.1 * team->rank();
+                  if (!can(world, call)) continue;
+                  team->run(call);
+                  const std::vector<unsigned char> got = output.read();
+                  // What the first of the team has (of a scan the last), all compare with what it was the first time.
+                  const int teller = order[call.kind == OpKind::scan ? kSize - 1 : 0];
+                  const auto told =
+                      world.fabric()->all_gather("the results of a test", std::string(got.begin(), got.end()));
+                  const std::string& now = told[static_cast<std::size_t>(teller)];
+                  if (call.kind == OpKind::all_reduce) {
+                    for (const std::string& other : told) CHECK(other == now);
+                  }
+                  if (world.rank() != 0) continue;
+                  if (first.emplace(what, now).first->second != now) {
+                    throw CheckFailed(concat(what, " by ", name_of(algorithm), " has other bits"));
+                  }
                 }
-                if (world.rank() != 0) continue;
-                if (first[kind].empty()) first[kind].assign(now.begin(), now.end());
-                CHECK(std::string(first[kind].begin(), first[kind].end()) == now);
               }
             }
           }
         }
       });
     }
+  }
+}
+
+// Else the case above would show little.
+CASE(the_contributions_have_other_bits_in_another_order) {
+  for (const std::string& device : device_specs()) {
+    run_ranks(4, quick(device), [](World& world) {
+      constexpr std::size_t kCount = 1501;
+      for (const Kind& kind : kKinds) {
+        if (size_of(kind.type) < sizeof(float)) continue;  // rounded once, so that few orders show
+        std::vector<unsigned char> results[2];
+        for (const int turn : {0, 1}) {
+          const auto mine = contribution(kind.type, kind.op, kCount, turn == 0 ? world.rank() : 3 - world.rank());
+          TestBuffer buffer(world, mine.size());
+          buffer.write(mine);
+          CollectiveCall call = all_reduce({buffer.data(), buffer.data(), kCount, kind.type}, kind.op);
+          call.factor = turn == 0 ? 1 + 0.1 * world.rank() : 1 + 0.1 * (3 - world.rank());
+          world.collective().run(call);
+          results[turn] = buffer.read();
+        }
+        CHECK(results[0] != results[1]);
+      }
+    });
   }
 }
 
