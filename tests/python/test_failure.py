@@ -131,13 +131,20 @@ def test_a_world_without_failure_has_none() -> None:
         world.check()
 
 
-def test_a_collective_step_after_a_failure_names_itself() -> None:
+def test_a_step_after_a_failure_names_itself() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
+        plan = world.plan("jacobi").send(np.ones(2), 0).recv(np.ones(2), 0).build()
+        segment, stream = world.segment(64), world.stream()
         world.abort("the cat")
         for call, name in [
             (world.barrier, "a barrier"),
             (lambda: world.segment(8), "the allocation of a segment"),
             (world.plan().build, "the build of a plan"),
+            (lambda: plan.launch(stream), "a launch of plan 'jacobi'"),
+            (lambda: segment.wait(offset=8, value=3, stream=stream), "wait for a word of 8 B, compared with 3"),
+            (lambda: segment.put(np.ones(2), 0, stream=stream), "copy of 16 B"),
+            (lambda: world.all_reduce(np.ones(8)), "all_reduce of 8 float64 sum"),
+            (lambda: world.all_reduce(np.ones(8), stream=stream), "all_reduce of 8 float64 sum"),
         ]:
             with pytest.raises(ons.AbortedError, match=f"rank 0: {name} did not start: .*the cat"):
                 call()

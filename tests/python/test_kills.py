@@ -133,6 +133,7 @@ WAYS = {
         prepare="world.all_reduce(many)",  # the first one makes what the others use
         enqueue="world.all_reduce(many, stream=stream)",
     ),
+    "first all_reduce": Way("world.all_reduce(many)", "the start of collectives did not (end|start)"),
     "build": Way("world.plan('jacobi').build()", "the build of a plan did not (end|start)"),
     "segment": Way("world.segment(64)", "the allocation of a segment did not (end|start)"),
     "barrier": Way("world.barrier()", "a barrier did not (end|start)"),

@@ -11,7 +11,6 @@ namespace onstream::collective {
 namespace {
 
 [[noreturn]] void fail_for(Fabric& fabric, const Named& name, int peer, Status status) {
-  fabric.check();  // the world has failed already
   FaultReport fault;
   fault.rank = fabric.rank();
   fault.status = status;
@@ -21,6 +20,7 @@ namespace {
   fault.bytes = name.bytes;
   fault.extra = name.number;
   fault.timeout_s = fabric.parameters().timeout_s;
+  fabric.check([&] { return what_of(fault); });  // the world has failed already
   if (status == Status::timeout) {
     fabric.abort(concat(describe(fault), ": its host has not called it"));
   } else if (fabric.has_left(peer)) {

@@ -108,7 +108,7 @@ class Collective::Implementation {
       collective::OwnReduction::check(call, device_->kind());
       return check(collective::OwnReduction::in_bytes(call));
     }
-    fabric_->check();
+    fabric_->check([&] { return collective::what_of(call); });
     require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
     require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
     require(!collective::is_of_neighbours(call.kind), name_of(call.kind),

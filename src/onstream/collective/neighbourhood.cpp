@@ -113,7 +113,7 @@ class Neighbourhood::Implementation {
 
   // What the call moves. Throws what is wrong with it on this rank.
   Parts checked(const CollectiveCall& call) const {
-    fabric_->check();
+    fabric_->check([&] { return collective::what_of(call); });
     require(collective::is_of_neighbours(call.kind), "a neighbourhood does neighbour_all_gather, neighbour_all_to_all ",
             "and neighbour_all_to_all_v, not ", name_of(call.kind));
     require(call.channel == 0, name_of(call.kind), ": channel ", call.channel,

@@ -28,6 +28,15 @@ bool collide(const Step& first, const Step& second) {
          touch(first.source, first.bytes, second.target, second.bytes);
 }
 
+// As faults name it, when it has not started.
+std::string text_of(const Step& step) {
+  if (step.kind == StepKind::wait) {
+    return concat("wait for a word of ", int{step.width}, " B, compared with ", step.source);
+  }
+  if (step.kind == StepKind::copy || step.kind == StepKind::engine) return concat("copy of ", step.bytes, " B");
+  return concat("one-sided op on a word of ", int{step.width}, " B");
+}
+
 template <class Body>
 Body body_of(const WaitView& wait, std::span<const Step> steps) {
   Body body;
@@ -171,7 +180,7 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream)
 }
 
 void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
-  fabric_->check();
+  fabric_->check([&] { return steps.empty() ? std::string("a one-sided op") : text_of(steps.front()); });
   if (steps.empty()) return;
   enqueue(steps, stream);
   (void)note(stream);

@@ -106,7 +106,7 @@ void Plan::Implementation::enqueue(Stream stream, const plan::Slot* slot) {
 
 void Plan::launch(Stream stream) {
   Implementation& it = *implementation_;
-  it.fabric->check();
+  it.fabric->check([&] { return concat("a launch of plan '", name(), "'"); });
   it.check_memory();
   const auto slot = it.resources->slots != nullptr ? it.resources->slots->of(stream) : nullptr;
   // What was enqueued uses what the plan holds: kept, also if a later part fails.

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "onstream/base/error.hpp"
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh.hpp"
@@ -131,6 +132,15 @@ class Fabric {
   void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world has failed. Cheap: one load.
   void check() const;
+  // The same in the name of what was about to start, what().
+  template <class What>
+  void check(const What& what) const {
+    try {
+      check();
+    } catch (const Error& error) {
+      fail(error.code(), "rank ", rank(), ": ", what(), " did not start: ", error.what());
+    }
+  }
   std::optional<Failure> failure() const;
   // The same for an error's text: waits a moment, 0.3 s after the failure at the latest, for the faults of the ranks
   // that this one waits for, and leaves out of the story what the text has `told` before.
