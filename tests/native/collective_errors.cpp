@@ -2,6 +2,8 @@
 #include "onstream/collective/collective.hpp"
 
 #include <functional>
+#include <thread>
+#include <utility>
 
 #include "check.hpp"
 #include "collective_cases.hpp"
@@ -111,6 +113,45 @@ CASE(ranks_that_ask_for_different_algorithms_are_told) {
       call.algorithm = row[world.rank() == 1 ? 1 : 0];
       CHECK_THROWS(world.collective().run(call), "reduction, root or algorithm");
     });
+  }
+}
+
+// At the first collective, which makes the channel.
+CASE(ranks_with_other_parameters_of_collectives_are_told) {
+  const auto with = [](const std::string& device, const auto& change) {
+    Parameters parameters = quick(device);
+    change(parameters);
+    return parameters;
+  };
+  const std::pair<const char*, std::function<void(Parameters&)>> changes[] = {
+      {"collective_algorithm=direct", [](Parameters& one) { one.collective_algorithm = "direct"; }},
+      {"collective_check=on", [](Parameters& one) { one.collective_check = "on"; }},
+      {"collective_bytes=1048576", [](Parameters& one) { one.collective_bytes = 1 << 20; }},
+      {"collective_group=2", [](Parameters& one) { one.collective_group = 2; }},
+  };
+  for (const std::string& device : device_specs()) {
+    for (const auto& [words, change] : changes) {
+      const std::string address = meeting_place();
+      std::vector<std::string> told(2);
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < 2; ++rank) {
+        threads.emplace_back([&, rank] {
+          const auto nothing = [](Parameters&) {};
+          const auto world =
+              World::create(launch_of(rank, 2, address), rank == 1 ? with(device, change) : with(device, nothing));
+          try {
+            world->collective().run(barrier());
+          } catch (const Error& error) {
+            told[static_cast<std::size_t>(rank)] = error.what();
+          }
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+      for (const std::string& one : told) {
+        CHECK(one.find("the parameters of collectives") != std::string::npos);
+        CHECK(one.find(words) != std::string::npos);
+      }
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 #include "onstream/collective/channel.hpp"
 
 #include <algorithm>
-#include <array>
+#include <string>
 
 #include "onstream/base/error.hpp"
 #include "onstream/device/disposal.hpp"
@@ -9,21 +9,6 @@
 namespace onstream::collective {
 
 namespace {
-
-// What must be the same on every rank.
-struct Common {
-  const char* name;
-  std::int64_t Parameters::* value;
-};
-constexpr std::array kCommon = {
-    Common{"collective_bytes", &Parameters::collective_bytes},
-    Common{"collective_wide_bytes", &Parameters::collective_wide_bytes},
-    Common{"collective_stage_bytes", &Parameters::collective_stage_bytes},
-    Common{"collective_line_threads", &Parameters::collective_line_threads},
-    Common{"collective_block_bytes", &Parameters::collective_block_bytes},
-    Common{"collective_group", &Parameters::collective_group},
-    Common{"collective_fetch_bytes", &Parameters::collective_fetch_bytes},
-};
 
 // Slots of all ranks, twice, in so many bytes; whole pairs of lines, as a unit may be two.
 std::uint64_t slot_lines_of(const Parameters& parameters, std::size_t ranks) {
@@ -48,6 +33,18 @@ std::uint64_t stage_bytes_of(const Parameters& parameters, std::size_t ranks) {
 
 }  // namespace
 
+void require_same_parameters(Fabric& fabric) {
+  const Parameters& parameters = fabric.parameters();
+  const std::string mine = concat(
+      "collective_algorithm=", parameters.collective_algorithm, " collective_check=", parameters.collective_check,
+      " collective_bytes=", parameters.collective_bytes, " collective_wide_bytes=", parameters.collective_wide_bytes,
+      " collective_stage_bytes=", parameters.collective_stage_bytes,
+      " collective_line_threads=", parameters.collective_line_threads,
+      " collective_block_bytes=", parameters.collective_block_bytes, " collective_group=", parameters.collective_group,
+      " collective_fetch_bytes=", parameters.collective_fetch_bytes);
+  fabric.require_same("the parameters of collectives are the same on every rank, but", "has", mine);
+}
+
 Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
   const Parameters& parameters = fabric.parameters();
   return {fabric.device()->kind(),
@@ -60,33 +57,13 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
 
 Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number)
     : ground_(let_go_later(std::make_unique<Ground>())) {
-  const Parameters& parameters = fabric.parameters();
-
   // Segments are the same on every rank, teams need not be.
-  struct Notice {
-    std::uint64_t bytes;
-    std::array<std::int64_t, kCommon.size()> common;
-  };
-  Notice mine{bytes_for(fabric, ranks.size()), {}};
-  std::ranges::transform(kCommon, mine.common.begin(), [&](const Common& one) { return parameters.*one.value; });
-  const auto all = fabric.all_gather("the start of collectives", {reinterpret_cast<const char*>(&mine), sizeof mine});
-  std::uint64_t most_bytes = 0;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    Notice theirs{};
-    require(all[rank].size() == sizeof theirs, "rank ", rank, " starts collectives of another version");
-    std::copy_n(all[rank].data(), sizeof theirs, reinterpret_cast<char*>(&theirs));
-    const auto words = [](const Notice& notice) {
-      std::string text;
-      for (std::size_t i = 0; i < kCommon.size(); ++i) {
-        text += concat(i == 0 ? "" : " ", kCommon[i].name, "=", notice.common[i]);
-      }
-      return text;
-    };
-    require(theirs.common == mine.common, "the parameters of collectives must be the same on every rank: rank ",
-            fabric.rank(), " has ", words(mine), ", rank ", rank, " has ", words(theirs));
-    most_bytes = std::max(most_bytes, theirs.bytes);
+  const std::string mine = concat(bytes_for(fabric, ranks.size()));
+  std::size_t most_bytes = 0;
+  for (const std::string& theirs : fabric.all_gather("the start of collectives", mine)) {
+    most_bytes = std::max(most_bytes, static_cast<std::size_t>(std::stoull(theirs)));
   }
-
+  require_same_parameters(fabric);
   ground_->shared = fabric.segment(most_bytes, MemoryKind::device);
   std::vector<std::uint64_t> parts;
   for (const int rank : ranks) parts.push_back(reinterpret_cast<std::uint64_t>(ground_->shared->peer(rank)));

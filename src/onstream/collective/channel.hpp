@@ -22,6 +22,9 @@ namespace onstream::collective {
 
 class Hierarchy;
 
+// Collective over the world. Throws invalid_argument on every rank, with the values, unless all have the same ones.
+void require_same_parameters(Fabric& fabric);
+
 // What algorithms are chosen by, on rank `rank` of so many that have a channel.
 Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "onstream/base/text.hpp"
+#include "onstream/collective/channel.hpp"
 #include "onstream/device/disposal.hpp"
 
 namespace onstream::collective {
@@ -11,9 +11,7 @@ namespace onstream::collective {
 EdgeChannel::EdgeChannel(Fabric& fabric, Room& room, const EdgeList& edges, std::size_t half)
     : ground_(let_go_later(std::make_unique<Ground>())) {
   const Parameters& parameters = fabric.parameters();
-  fabric.require_same("the parameters of collectives", "has",
-                      concat("collective_bytes=", parameters.collective_bytes, " collective_stage_bytes=",
-                             parameters.collective_stage_bytes, " collective_check=", parameters.collective_check));
+  require_same_parameters(fabric);
   const std::size_t size = 2 * half + 1;
   constexpr std::uint64_t kLeastLines = 64;
   constexpr std::uint64_t kLeastStage = 4096;
