@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <complex>
 #include <memory>
+#include <optional>
+#include <type_traits>
 
 #include "collectives.hpp"
 
@@ -64,11 +66,43 @@ void combine(void* into, const void* from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = Op<T>()(to[i], other[i]);
 }
 
+// The library's own type and reduction. It has no long double; its complex product is another for infinities.
+template <class T>
+constexpr std::optional<ElementType> type_of() {
+  if constexpr (std::is_same_v<T, float>) return ElementType::float32;
+  if constexpr (std::is_same_v<T, double>) return ElementType::float64;
+  if constexpr (std::is_integral_v<T>) {
+    constexpr bool kSigned = std::is_signed_v<T>;
+    if (sizeof(T) == 1) return kSigned ? ElementType::int8 : ElementType::uint8;
+    if (sizeof(T) == 2) return kSigned ? ElementType::int16 : ElementType::uint16;
+    if (sizeof(T) == 4) return kSigned ? ElementType::int32 : ElementType::uint32;
+    if (sizeof(T) == 8) return kSigned ? ElementType::int64 : ElementType::uint64;
+  }
+  return std::nullopt;
+}
+template <template <class> class Op>
+constexpr ReduceOp kOp = ReduceOp::sum;
+template <>
+constexpr ReduceOp kOp<Min> = ReduceOp::min;
+template <>
+constexpr ReduceOp kOp<Max> = ReduceOp::max;
+template <>
+constexpr ReduceOp kOp<Prod> = ReduceOp::prod;
+template <>
+constexpr ReduceOp kOp<And> = ReduceOp::band;
+template <>
+constexpr ReduceOp kOp<Or> = ReduceOp::bor;
+template <>
+constexpr ReduceOp kOp<Xor> = ReduceOp::bxor;
+
+template <class T, template <class> class Op>
+constexpr Reduction kReduction{sizeof(T), combine<T, Op>, type_of<T>(), kOp<Op>};
+
 template <class T, template <class> class Op>
 int reduce_team(const char* call, shmem_team_t team, T* dest, const T* source, std::size_t count) {
   return of_team(call, team, [&](Group& group) {
     (void)bytes_of(count, sizeof(T));
-    reduce(group, dest, source, count, {sizeof(T), combine<T, Op>});
+    reduce(group, dest, source, count, kReduction<T, Op>);
   });
 }
 
@@ -76,7 +110,7 @@ template <class T, template <class> class Op>
 void reduce_set(const char* call, T* dest, const T* source, int count, const Group::ActiveSet& set) {
   of_set(call, set, [&](Group& group) {
     require(count >= 0, "a reduction of ", count, " elements");
-    reduce(group, dest, source, static_cast<std::size_t>(count), {sizeof(T), combine<T, Op>});
+    reduce(group, dest, source, static_cast<std::size_t>(count), kReduction<T, Op>);
   });
 }
 

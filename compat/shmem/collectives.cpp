@@ -8,6 +8,11 @@ namespace onstream::shmem {
 
 namespace {
 
+// Where CPUs reach the memory, measured on 2 cores: a collect of few bytes is fetched in half of the library's time, as
+// the PEs have met already to tell their lengths; and so is a broadcast of many.
+constexpr std::size_t kSmallBytes = std::size_t{16} << 10;
+constexpr std::size_t kLargeBytes = std::size_t{256} << 10;
+
 std::byte* at(void* address, std::size_t offset) { return static_cast<std::byte*>(address) + offset; }
 const std::byte* at(const void* address, std::size_t offset) { return static_cast<const std::byte*>(address) + offset; }
 
@@ -28,8 +33,11 @@ void check_root(const Group& group, int root) {
 
 void broadcast(Group& group, void* dest, const void* source, std::size_t bytes, int root, AtRoot at_root) {
   check_root(group, root);
-  group.meet();
   const bool is_root = group.rank() == root;
+  void* const output = is_root && at_root == AtRoot::kept ? const_cast<void*>(source) : dest;
+  const bool fetched = bytes >= kLargeBytes && group.shmem().cpu_reaches(dest, source);
+  if (bytes > 0 && !fetched && group.run(collective::broadcast({source, output, bytes}, root))) return;
+  group.meet();
   if (!is_root || (at_root == AtRoot::copied && dest != source)) fetch(group, dest, source, bytes, root);
   group.meet();
 }
@@ -38,6 +46,13 @@ void collect(Group& group, void* dest, const void* source, std::size_t bytes) {
   const std::vector<std::uint64_t> lengths = group.exchange(bytes);
   std::vector<std::size_t> offsets(lengths.size());
   for (std::size_t i = 1; i < lengths.size(); ++i) offsets[i] = offsets[i - 1] + lengths[i - 1];
+  const std::size_t total = offsets.back() + lengths.back();
+  const bool fetched = total < kSmallBytes && group.shmem().cpu_reaches(dest, source);
+  CollectiveCall call = collective::all_gather({source, dest, bytes});
+  call.kind = OpKind::all_gather_v;
+  call.receive_counts.assign(lengths.begin(), lengths.end());
+  call.receive_offsets = offsets;
+  if (total > 0 && !fetched && group.run(call)) return;
   for (int i = 0; i < group.size(); ++i) {
     const int member = turn(group, i);
     const auto index = static_cast<std::size_t>(member);
@@ -47,6 +62,7 @@ void collect(Group& group, void* dest, const void* source, std::size_t bytes) {
 }
 
 void fcollect(Group& group, void* dest, const void* source, std::size_t bytes) {
+  if (bytes > 0 && group.run(collective::all_gather({source, dest, bytes}))) return;
   group.meet();
   for (int i = 0; i < group.size(); ++i) {
     const int member = turn(group, i);
@@ -56,6 +72,7 @@ void fcollect(Group& group, void* dest, const void* source, std::size_t bytes) {
 }
 
 void alltoall(Group& group, void* dest, const void* source, std::size_t bytes) {
+  if (bytes > 0 && group.run(collective::all_to_all({source, dest, bytes}))) return;
   group.meet();
   const std::size_t mine = static_cast<std::size_t>(group.rank()) * bytes;
   for (int i = 0; i < group.size(); ++i) {
@@ -67,6 +84,7 @@ void alltoall(Group& group, void* dest, const void* source, std::size_t bytes) {
 
 void alltoalls(Group& group, void* dest, const void* source, const Strided& how) {
   require(how.dest >= 1 && how.source >= 1, "elements ", how.dest, " and ", how.source, " apart; at least 1");
+  if (how.dest == 1 && how.source == 1) return alltoall(group, dest, source, bytes_of(how.count, how.element));
   group.meet();
   const auto apart_to = how.dest * static_cast<std::ptrdiff_t>(how.element);
   const auto apart_from = how.source * static_cast<std::ptrdiff_t>(how.element);
@@ -107,13 +125,17 @@ void combine_all(Group& group, std::byte* result, const void* source, std::size_
 // Small: everybody combines everything. Else each member combines its share and gives it to all. The results are kept
 // aside until all have read: destination and source may be the same.
 void reduce(Group& group, void* dest, const void* source, std::size_t count, const Reduction& reduction) {
-  constexpr std::size_t kSmallBytes = 2048;
+  constexpr std::size_t kCombinedByAll = 2048;
   const auto size = static_cast<std::size_t>(group.size());
   const std::size_t bytes = count * reduction.element;
+  if (count > 0 && reduction.type &&
+      group.run(collective::all_reduce({source, dest, count, *reduction.type}, reduction.op))) {
+    return;
+  }
   group.meet();
   if (count == 0) return;
-  if (bytes <= kSmallBytes) {
-    alignas(std::max_align_t) std::byte result[kSmallBytes];
+  if (bytes <= kCombinedByAll) {
+    alignas(std::max_align_t) std::byte result[kCombinedByAll];
     combine_all(group, result, source, 0, count, reduction);
     group.meet();
     group.context().put(group.shmem().place(dest), result, bytes, group.world_rank(group.rank()));

@@ -1,8 +1,10 @@
-// Collectives of a Group, on symmetric memory. Every PE fetches what it needs from where it lies; they meet before, so
-// that it is there, and after, so that it may change. Lengths are in bytes, roots are members of the group.
+// Collectives of a Group, on symmetric memory: the library's, where Group::run() does them. Else every PE fetches what
+// it needs from where it lies; they meet before, so that it is there, and after, so that it may change. Lengths are in
+// bytes, roots are members of the group.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "group.hpp"
 
@@ -27,6 +29,8 @@ void alltoalls(Group& group, void* dest, const void* source, const Strided& how)
 struct Reduction {
   std::size_t element;
   void (*combine)(void* into, const void* from, std::size_t count);
+  std::optional<ElementType> type;  // the library's, if it has it
+  ReduceOp op = ReduceOp::sum;
 };
 void reduce(Group& group, void* dest, const void* source, std::size_t count, const Reduction& reduction);
 

@@ -7,6 +7,7 @@ Group::Group(Runtime& shmem, TeamHandle& team)
       members_(team.team->members()),
       rank_(team.rank()),
       team_(team.team),
+      collective_(team.collective),
       context_(&shmem.collectives_of(team)) {}
 
 Group::Group(Runtime& shmem, const ActiveSet& set) : shmem_(shmem) {
@@ -25,6 +26,7 @@ Group::Group(Runtime& shmem, const ActiveSet& set) : shmem_(shmem) {
   context_ = &shmem.collectives_of(shmem.world_team());
   if (is_world()) {
     team_ = shmem.world_team().team;
+    collective_ = shmem.world_team().collective;
     return;
   }
   require(set.sync != nullptr, "the pSync of an active set is a null pointer");
@@ -52,6 +54,15 @@ void Group::meet_by_words() {
   context_->set(sync_, SHMEM_SYNC_VALUE, shmem_.rank());
   HostGroup::fence();
   for (int member = 1; member < size(); ++member) context_->set(sync_ + 1, 1L, world_rank(member));
+}
+
+bool Group::run(CollectiveCall call) {
+  if (collective_ == nullptr || !shmem_.in_library(call.output, call.input)) return false;
+  call.output = shmem_.place(call.output);
+  call.input = shmem_.place(call.input);
+  context_->quiet();
+  collective_->run(call);
+  return true;
 }
 
 std::vector<std::uint64_t> Group::exchange(std::uint64_t mine) {

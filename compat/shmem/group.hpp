@@ -33,6 +33,9 @@ class Group {
 
   // All have come; what their contexts of this group put before is there.
   void meet();
+  // By the library's collectives, of buffers as the program names them: false if it does not do them here, which is
+  // the same on every member, and nothing was done. Waits; throws aborted when the world failed meanwhile.
+  bool run(CollectiveCall call);
   // Collective: what every member gives, in their order.
   std::vector<std::uint64_t> exchange(std::uint64_t mine);
 
@@ -44,6 +47,7 @@ class Group {
   std::span<const int> members_;
   int rank_ = -1;
   std::shared_ptr<Team> team_;  // null: an active set's words
+  std::shared_ptr<Collective> collective_;
   long* sync_ = nullptr;
   Context* context_;
 };

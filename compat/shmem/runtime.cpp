@@ -50,11 +50,13 @@ Runtime::Runtime(int thread_level) : thread_level_(thread_level) {
   words_ = world_->segment((static_cast<std::size_t>(size_) + 1) * sizeof(std::uint64_t), MemoryKind::pinned);
   box_ = reinterpret_cast<std::uint64_t*>(words_->local());
   world_team_.team = world_->team();
+  world_team_.collective = {world_, &world_->collective()};
   shared_team_.team = world_->team()->split(neighbourhood(*words_, size_), rank_);
   default_context_.context = std::make_unique<Context>(world_->one_sided());
   default_context_.team = &world_team_;
   default_context_.members = world_team_.team;
   default_context_.shared_by_threads = thread_level == SHMEM_THREAD_MULTIPLE;
+  give_collectives(world_team_, &shared_team_);
   globals_.make(*world_);
   world_->team()->sync();
 }
@@ -70,6 +72,7 @@ void Runtime::close() {
   end(default_context_);
   const auto let_go = [](TeamHandle& team) {
     team.context.reset();
+    team.collective.reset();
     team.team.reset();
   };
   for (const auto& team : teams_) let_go(*team);
@@ -165,6 +168,32 @@ TeamHandle* Runtime::adopt(std::shared_ptr<Team> team, const shmem_team_config_t
 Context& Runtime::collectives_of(TeamHandle& team) {
   if (team.context == nullptr) team.context = std::make_unique<Context>(world_->one_sided());
   return *team.context;
+}
+
+void Runtime::give_collectives(const TeamHandle& parent, TeamHandle* made) {
+  if (parent.size() != size_ || thread_level_ == SHMEM_THREAD_MULTIPLE) return;
+  if (made != nullptr && std::ranges::equal(made->team->members(), world_team_.team->members())) {
+    made->collective = world_team_.collective;  // calls of both come in the same order on every PE
+    return;
+  }
+  if (device_heap_ == nullptr && heap_->kind() != MemoryKind::device) return;
+  const std::span<const int> members = made == nullptr ? std::span<const int>() : made->team->members();
+  const std::shared_ptr<Collective> among = world_->collective().among(members);
+  if (made != nullptr) made->collective = among;
+}
+
+bool Runtime::cpu_reaches(const void* dest, const void* source) const {
+  const auto reached = [&](const void* address) {
+    const Heap* const heap = heap_of(address);
+    return heap == nullptr ? in_globals(address) : world_->one_sided().cpu_reaches(heap->kind());
+  };
+  return reached(dest) && reached(source);
+}
+
+bool Runtime::in_library(const void* dest, const void* source) const {
+  const auto is_symmetric = [&](const void* address) { return in_globals(address) || heap_of(address) != nullptr; };
+  if (!is_symmetric(dest) || !is_symmetric(source)) return false;
+  return world_->device().kind() == DeviceKind::host || !cpu_reaches(dest, source);
 }
 
 void Runtime::quiet_all() {

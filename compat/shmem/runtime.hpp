@@ -23,7 +23,8 @@ class TeamHandle : public onstream_shmem_team {
  public:
   std::shared_ptr<Team> team;  // null: given back
   shmem_team_config_t config = {0};
-  std::unique_ptr<Context> context;  // of its collectives
+  std::unique_ptr<Context> context;        // of its collectives
+  std::shared_ptr<Collective> collective;  // the library's among its members; null: there are none
   int rank() const { return team->rank(); }
   int size() const { return team->size(); }
 };
@@ -84,6 +85,17 @@ class Runtime {
   void end_context(ContextHandle& context);
   TeamHandle* adopt(std::shared_ptr<Team> team, const shmem_team_config_t& config);
   Context& collectives_of(TeamHandle& team);
+  // Gives what a split made, null where that is no team, the library's collectives. Collective over the parent. A team
+  // of all PEs has those of the world. Those of fewer are made by all ranks of the world at once, so only where all
+  // split, and not where threads may split several teams at once; and they take MiB and milliseconds (17 ms of each of
+  // 4 PEs on 2 cores), so only for programs with memory on the device, where each step of a Context's costs
+  // microseconds.
+  void give_collectives(const TeamHandle& parent, TeamHandle* made);
+  // Whether every CPU loads and stores memory at both places; false too where one of them is not symmetric.
+  bool cpu_reaches(const void* dest, const void* source) const;
+  // Whether collectives of such memory are the library's: on the host device always, as kernels are the CPU's there; on
+  // a GPU where the CPU does not reach one of them. Not where one is not symmetric, which a Context refuses.
+  bool in_library(const void* dest, const void* source) const;
 
   // All contexts that the program has not given back.
   void quiet_all();

@@ -14,8 +14,12 @@ shmem_team_config_t config_of(const shmem_team_config_t* config, long mask) {
   return *config;
 }
 
-shmem_team_t adopted(Runtime& shmem, std::shared_ptr<Team> team, const shmem_team_config_t& config) {
-  return team == nullptr ? SHMEM_TEAM_INVALID : shmem.adopt(std::move(team), config);
+// Collective over the parent.
+shmem_team_t adopted(Runtime& shmem, const TeamHandle& parent, std::shared_ptr<Team> team,
+                     const shmem_team_config_t& config) {
+  TeamHandle* const made = team == nullptr ? nullptr : shmem.adopt(std::move(team), config);
+  shmem.give_collectives(parent, made);
+  return made == nullptr ? SHMEM_TEAM_INVALID : made;
 }
 
 // Collective over the parent: a team that some member could not have, nobody has. `make` leaves what it made.
@@ -73,11 +77,11 @@ int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, in
     require(new_team != nullptr, "there is no place for the team");
     *new_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID) return -1;
-    Team& parent = *shmem.team(parent_team).team;
+    const TeamHandle& parent = shmem.team(parent_team);
     const shmem_team_config_t wanted = config_of(config, config_mask);
     std::shared_ptr<Team> made;
-    all_or_none(parent, [&] { made = parent.split_strided(start, stride, size); });
-    *new_team = adopted(shmem, std::move(made), wanted);
+    all_or_none(*parent.team, [&] { made = parent.team->split_strided(start, stride, size); });
+    *new_team = adopted(shmem, parent, std::move(made), wanted);
     return 0;
   });
 }
@@ -89,7 +93,8 @@ int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_c
     require(xaxis_team != nullptr && yaxis_team != nullptr, "there is no place for the teams");
     *xaxis_team = *yaxis_team = SHMEM_TEAM_INVALID;
     if (parent_team == SHMEM_TEAM_INVALID) return -1;
-    Team& parent = *shmem.team(parent_team).team;
+    const TeamHandle& from = shmem.team(parent_team);
+    Team& parent = *from.team;
     const shmem_team_config_t along_x = config_of(xaxis_config, xaxis_mask);
     const shmem_team_config_t along_y = config_of(yaxis_config, yaxis_mask);
     require(xrange >= 1, "rows of ", xrange, " PEs; at least 1");
@@ -100,8 +105,8 @@ int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_c
     std::shared_ptr<Team> column;
     all_or_none(parent, [&] { row = parent.split(y, x); });
     all_or_none(parent, [&] { column = parent.split(x, y); });
-    *xaxis_team = adopted(shmem, std::move(row), along_x);
-    *yaxis_team = adopted(shmem, std::move(column), along_y);
+    *xaxis_team = adopted(shmem, from, std::move(row), along_x);
+    *yaxis_team = adopted(shmem, from, std::move(column), along_y);
     return 0;
   });
 }
@@ -113,6 +118,7 @@ void shmem_team_destroy(shmem_team_t team) {
     TeamHandle& ending = shmem.team(team);
     ending.team->sync();  // nobody's collective looks at its words any more
     ending.context.reset();
+    ending.collective.reset();
     ending.team.reset();
   });
 }

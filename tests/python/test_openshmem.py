@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT, build_folder
+from memories import DEVICES
 from mpi_programs import call
 
 pytestmark = pytest.mark.gpu
@@ -79,6 +80,7 @@ def run(pes: int, program: Path, *arguments: str, settings: dict[str, str] = SET
 
 
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
+COLLECTIVES = cases_of("openshmem_collectives.c")
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
@@ -90,11 +92,36 @@ def test_openshmem(case: str, pes: int) -> None:
     assert f"passed {case}" in output
 
 
+# A team of some PEs has the library's collectives where the heap is on the device.
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("pes", [1, 2, 4])
+@pytest.mark.parametrize("heap", ["host", "device"])
+@pytest.mark.parametrize("case", COLLECTIVES)
+def test_openshmem_collectives(case: str, heap: str, pes: int) -> None:
+    program = compiled(SOURCES / "openshmem_collectives.c", *WARNINGS, "-pthread")
+    settings = {"ONSTREAM_SHMEM_HEAP": "device", "ONSTREAM_DEVICE": "host"} if heap == "device" else {}
+    status, output = run(pes, program, case, settings=settings)
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    assert f"passed {case}" in output
+
+
+@pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("case", COLLECTIVES)
+def test_openshmem_with_the_heap_on_a_gpu(case: str) -> None:
+    program = compiled(SOURCES / "openshmem_collectives.c", *WARNINGS, "-pthread")
+    settings = {"ONSTREAM_DEVICE": "cuda", "ONSTREAM_SHMEM_HEAP": "device"}
+    status, output = run(2, program, case, settings=settings)
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    assert f"passed {case}" in output
+
+
 # The paths that a GPU's memory and other hosts take: nothing is loaded or stored directly, helpers do it.
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
-@pytest.mark.parametrize("case", ["every_size_is_put_and_got", "every_atomic_is_atomic", "teams_move_every_type"])
+@pytest.mark.parametrize("case", ["every_size_is_put_and_got", "every_atomic_is_atomic", *COLLECTIVES])
 def test_openshmem_over_helpers(case: str) -> None:
-    program = compiled(SOURCES / "openshmem.c", *WARNINGS)
+    source = "openshmem_collectives.c" if case in COLLECTIVES else "openshmem.c"
+    program = compiled(SOURCES / source, *WARNINGS, "-pthread")
     status, output = run(2, program, case, settings={"ONSTREAM_PATH": "stage"})
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
 

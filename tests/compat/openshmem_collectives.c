@@ -1,0 +1,235 @@
+/* Collectives of OpenSHMEM on teams of all kinds - all PEs, every second one, in reverse, rows and columns, a team of a
+ * team - in every kind of symmetric memory, from one element to more than what is done at once.
+ *
+ * Memory is filled and looked at by puts and gets to the PE itself, as a GPU's is not the CPU's to touch. */
+#include <pthread.h>
+
+#include "openshmem.h"
+
+enum { MOST = 40000, PES = 8, TEAMS = 7 };
+
+static long static_to[PES * 1100 * 3], static_from[PES * 1100 * 3];
+
+struct memory {
+  const char* name;
+  long *to, *from;
+  size_t counts[3];
+};
+
+static void fill(long* at, const long* values, size_t count) { shmem_long_put(at, values, count, me); }
+
+static void look(long* values, const long* at, size_t count) {
+  shmem_quiet();
+  shmem_long_get(values, at, count, me);
+}
+
+static long value(int member, size_t i) { return 1000003L * (member + 1) + (long)i; }
+
+/* What the calls leave in `to` is read into `got`; `given` is what each member gives. */
+static long given[PES * MOST * 2], got[PES * MOST * 2];
+
+static void give(struct memory* memory, int mine, size_t count) {
+  for (size_t i = 0; i < count; ++i) given[i] = value(mine, i);
+  fill(memory->from, given, count);
+  memset(got, 0, sizeof got);
+}
+
+static void moves(shmem_team_t team, struct memory* memory, size_t count) {
+  const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);
+  long *to = memory->to, *from = memory->from;
+  const long before[] = {-7};
+  for (int root = 0; root < all; root += all > 1 ? all - 1 : 1) {
+    give(memory, mine, count);
+    fill(to, before, 1);
+    shmem_team_sync(team);
+    CHECK(shmem_long_broadcast(team, to, from, count, root) == 0);
+    look(got, to, count);
+    for (size_t i = 0; i < count; ++i) CHECK(got[i] == value(root, i));
+    look(got, from, count); /* nobody's source has changed */
+    for (size_t i = 0; i < count; ++i) CHECK(got[i] == value(mine, i));
+  }
+  give(memory, mine, count);
+  CHECK(shmem_long_fcollect(team, to, from, count) == 0);
+  look(got, to, count * (size_t)all);
+  for (int pe = 0; pe < all; ++pe) {
+    for (size_t i = 0; i < count; ++i) CHECK(got[(size_t)pe * count + i] == value(pe, i));
+  }
+  /* every third member gives nothing, the others count, count + 1, ... */
+  const size_t uneven = mine % 3 == 1 ? 0 : count + (size_t)mine;
+  give(memory, mine, uneven);
+  CHECK(shmem_long_collect(team, to, from, uneven) == 0);
+  size_t length = 0;
+  for (int pe = 0; pe < all; ++pe) length += pe % 3 == 1 ? 0 : count + (size_t)pe;
+  look(got, to, length);
+  size_t k = 0;
+  for (int pe = 0; pe < all; ++pe) {
+    for (size_t i = 0; i < (pe % 3 == 1 ? 0 : count + (size_t)pe); ++i) CHECK(got[k++] == value(pe, i));
+  }
+  CHECK(shmem_long_collect(team, to, from, 0) == 0); /* nobody gives anything */
+}
+
+static void exchanges(shmem_team_t team, struct memory* memory, size_t count) {
+  const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);
+  long *to = memory->to, *from = memory->from;
+  give(memory, mine, count * (size_t)all);
+  CHECK(shmem_long_alltoall(team, to, from, count) == 0);
+  look(got, to, count * (size_t)all);
+  for (int pe = 0; pe < all; ++pe) {
+    for (size_t i = 0; i < count; ++i) CHECK(got[(size_t)pe * count + i] == value(pe, (size_t)mine * count + i));
+  }
+  const size_t few = count < 300 ? count : 300;
+  const ptrdiff_t steps[][2] = {{1, 1}, {3, 1}, {1, 2}, {2, 3}};
+  for (int s = 0; s < 4; ++s) {
+    const size_t dst = (size_t)steps[s][0], sst = (size_t)steps[s][1];
+    give(memory, mine, few * (size_t)all * sst);
+    fill(to, got, few * (size_t)all * dst);
+    shmem_team_sync(team);
+    CHECK(shmem_long_alltoalls(team, to, from, steps[s][0], steps[s][1], few) == 0);
+    look(got, to, few * (size_t)all * dst);
+    for (int pe = 0; pe < all; ++pe) {
+      for (size_t i = 0; i < few * dst; ++i) {
+        const size_t source = ((size_t)mine * few + i / dst) * sst;
+        CHECK(got[(size_t)pe * few * dst + i] == (i % dst == 0 ? value(pe, source) : 0));
+      }
+    }
+    shmem_team_sync(team);
+  }
+}
+
+static void reductions(shmem_team_t team, struct memory* memory, size_t count) {
+  const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);
+  long *to = memory->to, *from = memory->from;
+  for (int in_place = 0; in_place < 2; ++in_place) {
+    give(memory, mine, count);
+    CHECK(shmem_long_sum_reduce(team, in_place ? from : to, from, count) == 0);
+    look(got, in_place ? from : to, count);
+    for (size_t i = 0; i < count; ++i) CHECK(got[i] == 1000003L * all * (all + 1) / 2 + all * (long)i);
+    give(memory, mine, count);
+    CHECK(shmem_long_max_reduce(team, in_place ? from : to, from, count) == 0);
+    look(got, in_place ? from : to, count);
+    for (size_t i = 0; i < count; ++i) CHECK(got[i] == value(all - 1, i));
+  }
+  CHECK(shmem_long_min_reduce(team, to, from, 0) == 0);
+}
+
+/* In the order of the members, so that all have the same bits, whatever does it. */
+static void sums_of_reals(shmem_team_t team, struct memory* memory, size_t count) {
+  const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);
+  double* values = (double*)(void*)given;
+  for (size_t i = 0; i < count; ++i) values[i] = (mine % 2 == 0 ? 1e17 : 1.0) / (double)(i + 3 + (size_t)mine);
+  fill(memory->from, given, count);
+  CHECK(shmem_double_sum_reduce(team, (double*)(void*)memory->to, (double*)(void*)memory->from, count) == 0);
+  look(got, memory->to, count);
+  for (size_t i = 0; i < count; ++i) {
+    double expected = 0;
+    for (int pe = 0; pe < all; ++pe) expected += (pe % 2 == 0 ? 1e17 : 1.0) / (double)(i + 3 + (size_t)pe);
+    CHECK(((double*)(void*)got)[i] == expected);
+  }
+  /* what the library does not reduce itself */
+  long double* wide = (long double*)(void*)given;
+  const size_t half = count / 2;
+  for (size_t i = 0; i < half; ++i) wide[i] = (long double)(i + (size_t)mine);
+  fill(memory->from, given, 2 * half);
+  CHECK(shmem_longdouble_sum_reduce(team, (long double*)(void*)memory->to, (long double*)(void*)memory->from, half) ==
+        0);
+  look(got, memory->to, 2 * half);
+  for (size_t i = 0; i < half; ++i) {
+    CHECK(((long double*)(void*)got)[i] == (long double)((size_t)all * i + (size_t)(all * (all - 1) / 2)));
+  }
+}
+
+static void with_each(void (*run)(shmem_team_t, struct memory*, size_t)) {
+  shmem_team_t teams[TEAMS] = {SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED};
+  shmem_team_t* const odd = &teams[2];
+  const int pairs = size > 1 ? size / 2 : 1;
+  CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, size > 1 ? 1 : 0, size > 1 ? 2 : 1, pairs, NULL, 0, odd) == 0);
+  CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, size - 1, -1, size, NULL, 0, &teams[3]) == 0);
+  CHECK(shmem_team_split_2d(SHMEM_TEAM_WORLD, 2, NULL, 0, &teams[4], NULL, 0, &teams[5]) == 0);
+  teams[6] = SHMEM_TEAM_INVALID;
+  if (*odd != SHMEM_TEAM_INVALID) shmem_team_split_strided(*odd, pairs - 1, -1, pairs, NULL, 0, &teams[6]);
+  const size_t room = (size_t)(size + 1) * MOST * sizeof(long);
+  struct memory memories[] = {
+      {"heap", shmem_calloc(room, 1), shmem_calloc(room, 1), {1, 1000, MOST}},
+      {"device",
+       shmem_malloc_with_hints(room, SHMEMX_MALLOC_DEVICE),
+       shmem_malloc_with_hints(room, SHMEMX_MALLOC_DEVICE),
+       {1, 1000, MOST}},
+      {"static", static_to, static_from, {1, 30, 1000}},
+  };
+  for (size_t m = 0; m < sizeof memories / sizeof *memories; ++m) {
+    CHECK(memories[m].to != NULL && memories[m].from != NULL);
+    for (int team = 0; team < TEAMS; ++team) {
+      for (int c = 0; c < 3 && teams[team] != SHMEM_TEAM_INVALID; ++c)
+        run(teams[team], &memories[m], memories[m].counts[c]);
+      shmem_barrier_all();
+    }
+  }
+  for (int team = TEAMS - 1; team > 1; --team) shmem_team_destroy(teams[team]);
+  for (int m = 0; m < 2; ++m) shmem_free(memories[m].to), shmem_free(memories[m].from);
+}
+
+static void every_team_moves_in_every_memory(void) { with_each(moves); }
+static void every_team_exchanges_in_every_memory(void) { with_each(exchanges); }
+static void every_team_reduces_in_every_memory(void) { with_each(reductions); }
+static void sums_of_reals_are_in_the_order_of_the_members(void) { with_each(sums_of_reals); }
+
+/* Each thread has a team of its own, of all PEs; they meet in whatever order they come. */
+static void* reduce_often(void* team) {
+  long* memory = static_from + (*(shmem_team_t*)team == SHMEM_TEAM_WORLD ? 0 : 1000);
+  for (long round = 0; round < 300; ++round) {
+    for (int i = 0; i < 100; ++i) memory[i] = me + round;
+    CHECK(shmem_long_sum_reduce(*(shmem_team_t*)team, memory + 500, memory, 100) == 0);
+    CHECK(memory[599] == (long)size * (size - 1) / 2 + size * round);
+    shmem_team_sync(*(shmem_team_t*)team);
+  }
+  return NULL;
+}
+
+static void threads_reduce_on_teams_of_their_own_at_once(void) {
+  shmem_team_t all = SHMEM_TEAM_WORLD, again;
+  pthread_t thread;
+  CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, size, NULL, 0, &again) == 0);
+  CHECK(pthread_create(&thread, NULL, reduce_often, &again) == 0);
+  reduce_often(&all);
+  pthread_join(thread, NULL);
+  shmem_barrier_all();
+  shmem_team_destroy(again);
+}
+
+/* More than there is room for at once, and each for a short while. */
+static void teams_come_and_go(void) {
+  long* words = shmem_calloc(2, sizeof *words);
+  for (int round = 0; round < 100; ++round) {
+    shmem_team_t team;
+    CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, size > 1 ? 2 : 1, (size + 1) / 2, NULL, 0, &team) == 0);
+    long mine = me + round, most = 0;
+    fill(words, &mine, 1);
+    if (team != SHMEM_TEAM_INVALID) {
+      CHECK(shmem_long_max_reduce(team, words + 1, words, 1) == 0);
+      look(&most, words + 1, 1);
+      CHECK(most == (size - 1) / 2 * 2 + round);
+    }
+    shmem_team_destroy(team);
+  }
+  shmem_free(words);
+}
+
+int main(int argc, char** argv) {
+  /* clang-format off */
+  static const struct test_case cases[] = {
+    CASE(every_team_moves_in_every_memory)
+    CASE(every_team_exchanges_in_every_memory)
+    CASE(every_team_reduces_in_every_memory)
+    CASE(sums_of_reals_are_in_the_order_of_the_members)
+    CASE(threads_reduce_on_teams_of_their_own_at_once)
+    CASE(teams_come_and_go)
+  };
+  /* clang-format on */
+  const char* const name = argc > 1 ? argv[1] : "";
+  int level = 0;
+  CHECK(shmem_init_thread(strstr(name, "threads_") == name ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &level) == 0);
+  me = shmem_my_pe(), size = shmem_n_pes();
+  const int status = run_case(cases, sizeof cases / sizeof *cases, name);
+  shmem_finalize();
+  return status;
+}
