@@ -181,6 +181,58 @@ def test_the_headers_compile_as_c99_c11_and_cpp(tmp_path: Path) -> None:
         assert status == 0, output
 
 
+PROFILED = """
+#include <pshmem.h>
+#include <stdio.h>
+static int puts_made, reductions;
+void shmem_long_put(long* to, const long* from, size_t count, int pe) {
+  ++puts_made;
+  pshmem_long_put(to, from, count, pe);
+}
+int shmem_long_sum_reduce(shmem_team_t team, long* to, const long* from, size_t count) {
+  ++reductions;
+  return pshmem_long_sum_reduce(team, to, from, count);
+}
+int main(void) {
+  static long words[2], sum;
+  shmem_init();
+  const long value = shmem_my_pe() + 1;
+  shmem_long_put(words, &value, 1, pshmem_my_pe());
+  shmem_long_put(&words[1], &value, 1, 0);
+  shmem_long_sum_reduce(SHMEM_TEAM_WORLD, &sum, words, 1);
+  if (pshmem_my_pe() == 0) printf("%d puts, %d reductions, sum %ld\\n", puts_made, reductions, sum);
+  pshmem_finalize();
+  return 0;
+}
+"""
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_a_profiler_replaces_functions_and_calls_their_second_names(tmp_path: Path) -> None:
+    for language, standard in (("c", "c11"), ("cpp", "c++11")):
+        source = tmp_path / f"profiled.{language}"
+        source.write_text(PROFILED)
+        program = tmp_path / language
+        compiler = commands() / ("oshcc" if language == "c" else "oshc++")
+        command = [str(compiler), f"-std={standard}", "-Wall", "-Wextra", "-Werror", str(source), "-o", str(program)]
+        status, output = call(command, COMPILE_LIMIT_S)
+        assert status == 0, output
+        status, output = run(2, program)
+        assert status == 0, output
+        assert "2 puts, 1 reductions, sum 3" in output
+
+
+def test_every_function_has_a_second_name() -> None:
+    library = commands() / "libonstream_shmem.so"
+    shown = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
+    names = {line.split()[-1] for line in shown.stdout.splitlines()}
+    functions = {name for name in names if name.startswith("shmem_")}
+    assert len(functions) > 1000
+    assert {f"p{name}" for name in functions} <= names
+    declared = (commands() / "include" / "pshmem.h").read_text()
+    assert {f"p{name}" for name in functions} == set(re.findall(r"\) (pshmem_\w+);", declared))
+
+
 def test_a_type_without_a_call_is_an_error_of_the_compiler(tmp_path: Path) -> None:
     source = tmp_path / "wrong.c"
     source.write_text("#include <shmem.h>\nint main(void) { static float x; shmem_atomic_add(&x, 1.0f, 0); }\n")
