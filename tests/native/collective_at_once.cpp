@@ -135,12 +135,13 @@ CASE(graphs_that_were_captured_before_more_channels_were_made_run_beside_those) 
 }
 
 CASE(teams_and_the_world_and_a_neighbourhood_and_a_plan_run_at_once_in_different_orders) {
-  constexpr int kSize = 4;
   for (const std::string& device : device_specs()) {
-    run_ranks(kSize, quick(device), [&](World& world) {
+    const int size = device == "host" ? 4 : 2;  // the streams of four would share hardware queues of one GPU
+    run_ranks(size, quick(device), [&](World& world) {
       const int rank = world.rank();
       const std::vector<int> row = rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3};
-      const std::vector<int> column = rank % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 3};
+      std::vector<int> column = rank % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{1, 3};
+      if (size == 2) column = {1, 0};
       const auto rows = world.collective().among(row);
       const auto columns = world.collective().among(column);
       std::deque<Repeated> lines;
@@ -149,7 +150,7 @@ CASE(teams_and_the_world_and_a_neighbourhood_and_a_plan_run_at_once_in_different
       lines.emplace_back(world, *columns, 0, kLarge);
 
       constexpr std::size_t kBytes = 100'000;
-      const auto ring = world.collective().neighbourhood(NeighbourGrid{{kSize}, {true}});
+      const auto ring = world.collective().neighbourhood(NeighbourGrid{{size}, {true}});
       TestBuffer give(world, kBytes);
       TestBuffer take(world, 2 * kBytes);
       give.write(pattern(kBytes, static_cast<unsigned>(rank)));
@@ -164,7 +165,7 @@ CASE(teams_and_the_world_and_a_neighbourhood_and_a_plan_run_at_once_in_different
 
       const auto plan = world.plan("a sum").add(world.collective().planned(lines[0].call)).build();
       for (int round = 0; round < 5; ++round) {
-        in_own_order(rank + round, kSize, 4, [&](int i) {
+        in_own_order(rank + round, size, 4, [&](int i) {
           if (i == 3) return ring->run(edges, beside);
           if (i == 0 && round % 2 == 0) return plan->launch(lines[0].stream);
           lines[i].start(2);

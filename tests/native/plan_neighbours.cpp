@@ -155,8 +155,9 @@ CASE(every_kind_and_way_along_edges_runs_in_a_plan) {
           const bool asked = algorithm != Algorithm::automatic;
           CHECK((plan->explain().find(concat(name_of(algorithm), ", as asked for")) != std::string::npos) == asked);
           const bool large = algorithm == Algorithm::direct || bytes > 10'000;
-          // Which way is chosen for a rank alone, and for 3000 B, is the device's own.
-          if (asked || (size > 1 && bytes != 3000)) CHECK(plan->ops()[2].path == (large ? Path::store : Path::ll));
+          // From which size on the edges go directly is the device's own: the host's lies between these.
+          if (asked || (bytes != 3000 && world.device().kind() == DeviceKind::host))
+            CHECK(plan->ops()[2].path == (large ? Path::store : Path::ll));
           CHECK(plan->ops()[2].op.layout.bytes() == bytes + bytes / 2);
           for (int round = 0; round < 3; ++round) {
             input.write(mine_of(ring, round, bytes));
