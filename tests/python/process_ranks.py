@@ -255,6 +255,25 @@ def check_algorithm(world: ons.World, memory: str, name: str) -> None:
         assert not reduces or holds(world, mine, given[0] + given[1]), f"{name}, way {turn}"
 
 
+def channels_in_opposite_orders(world: ons.World, memory: str) -> None:
+    """Each rank starts first what the other starts last, on streams of their own: of two channels, then of five."""
+    n = 10**6
+    arrays = [array_of(world, np.zeros(n, "f4"), memory) for _ in range(5)]
+    streams = [world.stream() for _ in arrays]
+    for count in (2, 5):
+        order = range(count) if world.rank == 0 else reversed(range(count))
+        starts = [channel for channel in order for _ in range(3)]
+        for channel, array in enumerate(arrays[:count]):
+            world.all_reduce(array, channel=channel, stream="host")  # the channel is made
+            fill(world, array, numbers(n, "f4", channel, world.rank))
+        for channel in starts:
+            world.all_reduce(arrays[channel], algorithm="direct", channel=channel, stream=streams[channel])
+        world.synchronize()
+        for channel, array in enumerate(arrays[:count]):
+            both = numbers(n, "f4", channel, 0) + numbers(n, "f4", channel, 1)
+            assert holds(world, array, 4 * both), f"channel {channel} of {count}"  # twice both, and that twice
+
+
 def neighbours(world: ons.World, memory: str) -> None:
     hood = world.neighbourhood((2,), periodic=True)
     assert hood.sources == [1 - world.rank] * 2

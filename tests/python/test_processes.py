@@ -43,6 +43,11 @@ def test_algorithms_that_are_asked_for_have_the_same_results(device: str, tmp_pa
     run_ranks(tmp_path, 2, [ranks.algorithms], "device", device=device)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_collectives_at_once_end_whatever_the_order_of_their_starts(device: str, tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [ranks.channels_in_opposite_orders], "device", device=device)
+
+
 @pytest.mark.parametrize(("device", "memory"), PLANS)
 def test_plans_and_halos_move_what_numpy_says(device: str, memory: str, tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [ranks.a_plan_of_every_op, ranks.a_halo], memory, device=device)
