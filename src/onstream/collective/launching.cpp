@@ -311,7 +311,8 @@ class Preparing {
     body.op = call_.op;
     body.adds = adds();
     body.factor = factor();
-    body.fetches = call_.kind == OpKind::all_reduce && bytes_ >= fetch_bytes() ? 1 : 0;
+    // Between two ranks it takes longer (docs/decisions/0010).
+    body.fetches = call_.kind == OpKind::all_reduce && size_ > 2 && bytes_ >= fetch_bytes() ? 1 : 0;
     // A scan in place overwrites what higher ranks still read.
     const bool clobbers = body.share == Share::upward && call_.input == call_.output;
     body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
