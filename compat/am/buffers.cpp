@@ -21,6 +21,7 @@ Buffers::Buffers(World& world, const Mailbox& mailbox)
       mailbox_(mailbox),
       rank_(world.rank()),
       stage_(fabric_.parameters().path == "stage"),
+      loans_(mailbox.buffers()),
       last_found_(static_cast<std::size_t>(world.size())) {}
 
 // --- the owner's side ---
@@ -70,6 +71,7 @@ void Buffers::make_room_for_posting(am_portid_t port_number) {
 void Buffers::make_known(std::size_t number, const Registration& what, const MemoryInfo& info) {
   Row& row = mailbox_.row(rank_, number);
   bool mapped = false;
+  bool helped = false;
   for (int peer = 0; peer < fabric_.size(); ++peer) {
     std::optional<std::uint64_t> there;
     if (peer == rank_) {
@@ -79,8 +81,10 @@ void Buffers::make_known(std::size_t number, const Registration& what, const Mem
       mapped = mapped || there.has_value();
       if (!there) there = fabric_.attach(what.buffer, peer);
     }
+    helped = helped || !there;
     HostGroup::store_relaxed(&mailbox_.address(rank_, number, peer), there.value_or(0));
   }
+  loans_[number] = helped ? world_.one_sided().lend(what.buffer, what.bytes) : nullptr;
   HostGroup::store_relaxed(&row.memory, mapped ? info.id : 0);
   HostGroup::store_relaxed(&row.touched_by_cpus, world_.one_sided().cpu_reaches(info.kind) ? 1 : 0);
 }
@@ -106,7 +110,8 @@ void Buffers::post(std::size_t number, am_portid_t port_number) {
   HostGroup::store_release(&port.posted, posted + 1);  // pairs with take_streaming()
 }
 
-std::optional<Buffers::Barred> Buffers::bar(Row& row) {
+std::optional<Buffers::Barred> Buffers::bar(std::size_t number) {
+  Row& row = mailbox_.row(rank_, number);
   const std::uint64_t state = load(row.state);
   const bool persistent = state_of(state) == RowState::persistent || state_of(state) == RowState::ending_persistent;
   const std::uint64_t barred =
@@ -114,7 +119,7 @@ std::optional<Buffers::Barred> Buffers::bar(Row& row) {
   const bool done = HostGroup::compare_swap_system(&row.state, state, barred) == state;
   HostGroup::fence_all();  // with enter(): either it sees the state, or settle() sees the user
   if (!done) return std::nullopt;
-  return Barred{&row, barred};
+  return Barred{number, &row, barred};
 }
 
 // Waits until no message is at these rows; then they are free. Without the mutex: events are taken, and other buffers
@@ -146,7 +151,7 @@ void Buffers::settle(const std::vector<Barred>& rows) {
   const std::lock_guard lock(mutex_);
   for (const Barred& one : rows) {  // another thread may have settled it, and have registered the row's next buffer
     const std::uint64_t ended = state_word(one.state >> kStateBits, RowState::free);
-    (void)HostGroup::compare_swap_system(&one.row->state, one.state, ended);
+    if (HostGroup::compare_swap_system(&one.row->state, one.state, ended) == one.state) loans_[one.number] = nullptr;
   }
 }
 
@@ -166,7 +171,7 @@ Buffers::Barred Buffers::find_and_bar(const Registration& what) {
     accept_if(state != RowState::used || !streaming, APELINK_EBUSY, "the streaming buffer of ", what.bytes, " B at ",
               what.buffer, " was taken by a message; its receive event ends its registration");
     if (state != wanted && state != ending) continue;
-    if (const std::optional<Barred> barred = bar(row)) return *barred;
+    if (const std::optional<Barred> barred = bar(number)) return *barred;
     refuse(APELINK_EBUSY, "the buffer of ", what.bytes, " B at ", what.buffer,
            " has just been taken by a message; its receive event ends its registration");
   }
@@ -183,7 +188,7 @@ void Buffers::remove_all(am_portid_t port) noexcept {
         Row& row = mailbox_.row(rank_, number);
         if (state_of(load(row.state)) == RowState::free || load(row.port) != port) continue;
         std::optional<Barred> barred;
-        while (!barred) barred = bar(row);  // a message has taken the streaming buffer: the next attempt sees that
+        while (!barred) barred = bar(number);  // a message has taken the streaming buffer: the next attempt sees that
         rows.push_back(*barred);
       }
     }
@@ -209,6 +214,7 @@ void Buffers::end_streaming(std::size_t row) {
   Row& its = mailbox_.row(rank_, row);
   const std::uint64_t state = load(its.state);
   if (state_of(state) == RowState::used) {
+    loans_[row] = nullptr;  // its message has ended
     HostGroup::store_release(&its.state, state_word(state >> kStateBits, RowState::free));
   }
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -102,12 +103,13 @@ class Buffers {
   void make_room_for_posting(am_portid_t port);
   // A row that no message comes to any more, and its state from then on.
   struct Barred {
+    std::size_t number;
     Row* row;
     std::uint64_t state;
   };
   Barred find_and_bar(const Registration& what);
   // Nothing: a message has just taken the streaming buffer.
-  static std::optional<Barred> bar(Row& row);
+  std::optional<Barred> bar(std::size_t number);
   void settle(const std::vector<Barred>& rows);
   std::optional<Target> look(int rank, std::size_t number) const;
   std::optional<Visit> enter(int rank, const Target& target);
@@ -119,6 +121,7 @@ class Buffers {
   bool stage_;        // parameter path: everything through helpers
   std::mutex mutex_;  // guards the rows of this rank
   std::uint64_t registrations_ = 0;
+  std::vector<std::shared_ptr<const void>> loans_;    // by row, of what some peer reaches by the helper alone
   std::vector<std::atomic<std::size_t>> last_found_;  // row, by owner: looked at first
 };
 

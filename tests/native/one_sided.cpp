@@ -104,6 +104,7 @@ CASE(one_rank_alone_makes_a_window_of_what_it_was_told) {
   on_all_devices(2, [](World& world) {
     std::vector<unsigned char> own(kLargest, static_cast<unsigned char>(world.rank() + 1));
     world.one_sided().start_helper();
+    const auto lent = world.one_sided().lend(own.data(), own.size());
     const auto told = world.fabric()->all_gather("test", std::to_string(reinterpret_cast<std::uint64_t>(own.data())));
     const int peer = 1 - world.rank();
     const std::uint64_t there = std::stoull(told[static_cast<std::size_t>(peer)]);

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from jobs import run_job
 from memories import DEVICES
 
 import onstream
@@ -103,6 +105,40 @@ def test_a_peer_that_is_not_reached_says_why() -> None:
         world.barrier()
 
     run(2, body, path="stage")
+
+
+LETS_GO = """
+    import onstream as ons
+
+    with ons.init(device="host", path="{path}") as world:
+        segment = world.segment(64)
+        world.barrier()
+        if world.rank == 0:
+            del segment
+        world.barrier()
+        try:
+            if world.rank == 1:
+                print("it holds", segment.atomic("fetch", 0, offset=8), flush=True)
+            world.barrier()
+        except ons.AbortedError as error:
+            print("rank", world.rank, "is told:", error, flush=True)
+"""
+
+
+def test_memory_that_is_mapped_outlives_its_owners_handle(tmp_path: Path) -> None:
+    job = run_job(tmp_path, 2, LETS_GO.replace("{path}", "auto"))
+    assert job.code == 0, job.err
+    assert "it holds 0" in job.out
+
+
+def test_a_helper_tells_who_used_what_its_rank_has_let_go_of(tmp_path: Path) -> None:
+    job = run_job(tmp_path, 2, LETS_GO.replace("{path}", "stage"))
+    assert job.code == 0, job.err
+    assert "it holds" not in job.out
+    story = "an atomic fetch of a word of 8 B by rank 1 is for rank 0's part of segment"
+    told = [line for line in job.out.splitlines() if "is told" in line]
+    assert len(told) == 2, job.out
+    assert all(story in line and "B and is no longer there" in line for line in told), job.out
 
 
 def test_a_freed_segment_is_of_no_use() -> None:

@@ -85,7 +85,7 @@ void Batch::put(const Remote& to, const void* source, std::size_t bytes) {
       const std::size_t now = std::min(helper.chunk_bytes(), end - done);
       const std::uint64_t from = address_of(source) + done;
       add_copy(address_of(helper.data(to.rank, slots)), from, now, to.rank, from);
-      ask_helper(to.rank, slots, {static_cast<std::uint64_t>(Work::put), target + done, now, 0});
+      ask_helper(to.rank, slots, {asked_of(to, Work::put), target + done, now, 0});
     }
     for (std::size_t slot = 0; slot < slots; ++slot) await_helper(to.rank, slot);
     release_helper(to.rank);
@@ -103,7 +103,7 @@ void Batch::get(void* destination, const Remote& from, std::size_t bytes) {
     std::size_t slots = 0;
     claim_helper(from.rank);
     for (std::size_t done = begin; done < end; done += helper.chunk_bytes(), ++slots) {
-      ask_helper(from.rank, slots, {static_cast<std::uint64_t>(Work::get), source + done, bytes_at(done), 0});
+      ask_helper(from.rank, slots, {asked_of(from, Work::get), source + done, bytes_at(done), 0});
     }
     for (std::size_t slot = 0; slot < slots; ++slot) {
       const std::size_t done = begin + slot * helper.chunk_bytes();
@@ -180,7 +180,7 @@ void Batch::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint
     one_sided_->check_kernel_access("atomic", old);
   }
   if (op == AtomicOp::compare_swap) add(store_step(address_of(old), expected, width));
-  if (asks_helper(word)) return atomic_by_helper(op, word.rank, target, width, value, old);
+  if (asks_helper(word)) return atomic_by_helper(op, word, width, value, old);
   Step step = store_step(target, value, width);
   step.kind = StepKind::atomic;
   step.compare = static_cast<Compare>(op);
@@ -189,12 +189,13 @@ void Batch::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint
   add(step);
 }
 
-void Batch::atomic_by_helper(AtomicOp op, int peer, std::uint64_t target, std::size_t width, std::uint64_t value,
-                             void* old) {
+void Batch::atomic_by_helper(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old) {
+  const int peer = word.rank;
+  const std::uint64_t target = word.window.at(peer, word.offset, width);
   const std::uint64_t data = address_of(one_sided_->helper().data(peer));
   claim_helper(peer);
   if (op == AtomicOp::compare_swap) add_copy(data, address_of(old), width, peer, address_of(old));
-  ask_helper(peer, 0, {static_cast<std::uint64_t>(Work::atomic), target, one_sided::packed(op, width), value});
+  ask_helper(peer, 0, {asked_of(word, Work::atomic), target, one_sided::packed(op, width), value});
   await_helper(peer, 0);
   if (old != nullptr) add_copy(address_of(old), data, width, peer, address_of(old));
   release_helper(peer);
@@ -256,7 +257,7 @@ void Batch::write(const Remote& to, std::uint64_t target, std::uint64_t value, s
   if (asks_helper(to)) {
     const Work work = op == SignalOp::add ? Work::add : Work::store;
     claim_helper(to.rank);
-    ask_helper(to.rank, 0, {static_cast<std::uint64_t>(work), target, width, value});
+    ask_helper(to.rank, 0, {asked_of(to, work), target, width, value});
     await_helper(to.rank, 0);
     return release_helper(to.rank);
   }
@@ -279,6 +280,10 @@ Step* Batch::last() {
 }
 
 bool Batch::asks_helper(const Remote& place) { return !place.window.direct(place.rank); }
+
+std::uint64_t Batch::asked_of(const Remote& place, Work work) {
+  return one_sided::asked(work, place.window.lent_id(place.rank));
+}
 
 void Batch::claim_helper(int peer) {
   Step step = store_step(address_of(one_sided_->helper().lock(peer)), 1, 8);

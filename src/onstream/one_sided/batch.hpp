@@ -20,7 +20,8 @@ class OneSided;
 class OneSidedImplementation;
 namespace one_sided {
 struct Errand;
-}
+enum class Work : std::uint64_t;
+}  // namespace one_sided
 
 // Where in a window: `offset` bytes into the part of `rank`.
 struct Remote {
@@ -93,8 +94,9 @@ class Batch {
   one_sided::Step* last();  // of the steps; null: none
   void add_copy(std::uint64_t target, std::uint64_t source, std::size_t bytes, int peer, std::uint64_t local);
   void write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
-  void atomic_by_helper(AtomicOp op, int peer, std::uint64_t target, std::size_t width, std::uint64_t value, void* old);
+  void atomic_by_helper(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old);
   static bool asks_helper(const Remote& place);
+  static std::uint64_t asked_of(const Remote& place, one_sided::Work work);
   void claim_helper(int peer);
   // Leaves the request in one of the peer's slots; waits until what was left there is done.
   void ask_helper(int peer, std::size_t slot, const one_sided::Errand& request);

@@ -6,6 +6,9 @@
 // that the asking rank copies one while the target's thread copies the other. Nothing counts, so a captured request
 // means the same at every replay. A rank's own lock, held for no longer than such a claim, keeps its streams from using
 // a peer's slots at once. The thread runs while the Helper lives.
+//
+// It touches what the target has lent (lent.hpp) and nothing else: any other request fails the world with who asked for
+// what of whom, is not answered, and is the last that the thread looks at.
 #pragma once
 
 #include <atomic>
@@ -15,6 +18,7 @@
 #include <utility>
 
 #include "onstream/base/quiet_thread.hpp"
+#include "onstream/one_sided/lent.hpp"
 #include "onstream/one_sided/step.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -24,11 +28,16 @@ enum class Work : std::uint64_t { none = 0, put, get, store, add, atomic };
 
 // Written by the asking rank; `work` last, and cleared by the target.
 struct alignas(64) Errand {
-  std::uint64_t work = 0;
+  std::uint64_t work = 0;     // asked() for
   std::uint64_t address = 0;  // in the target's address space
   std::uint64_t bytes = 0;    // of a put or get; the width of a store or add; packed() of an atomic
   std::uint64_t value = 0;    // of a store, add or atomic
 };
+
+// A Work, and what entry of the target's Lent it is for: one word, as words are what a request costs.
+constexpr std::uint64_t asked(Work work, LentId id) { return id << 8 | static_cast<std::uint64_t>(work); }
+constexpr Work work_of(std::uint64_t asked) { return static_cast<Work>(asked & 0xff); }
+constexpr LentId lent_of(std::uint64_t asked) { return asked >> 8; }
 
 // An atomic's op and width. Its expected value comes, and its old value goes, where bytes do.
 constexpr std::uint64_t packed(AtomicOp op, std::size_t width) { return static_cast<std::uint64_t>(op) << 8 | width; }
@@ -37,7 +46,7 @@ constexpr std::uint8_t width_of(std::uint64_t packed) { return static_cast<std::
 
 class Helper {
  public:
-  explicit Helper(Fabric& fabric);  // collective
+  Helper(Fabric& fabric, std::shared_ptr<Lent> lent);  // collective
   ~Helper();
 
   static constexpr std::size_t kSlots = 2;
@@ -57,13 +66,16 @@ class Helper {
   std::uint64_t* locks_of_peers() const { return reinterpret_cast<std::uint64_t*>(locks_->data()); }
   void serve();
   bool look();
-  void perform(Errand& request, std::byte* data);
-  void change(const Errand& request, std::byte* data);
-  bool on_gpu(const void* address) const;
-  void move(void* destination, const void* source, std::size_t bytes);
+  void perform(int asker, const Errand& request, std::byte* data);
+  // Throws what is wrong with a request that no rank of this library makes. Gives the bytes that it touches.
+  std::size_t checked(const Errand& request) const;
+  void touch(const Errand& request, std::byte* data, Lent::Where where);
+  void change(const Errand& request, std::byte* data, Lent::Where where);
+  void move(void* destination, const void* source, std::size_t bytes, Lent::Where where);
 
   Fabric& fabric_;
   std::shared_ptr<Device> device_;
+  std::shared_ptr<Lent> lent_;
   std::size_t chunk_bytes_;
   std::size_t slot_bytes_;
   std::shared_ptr<Segment> slots_;

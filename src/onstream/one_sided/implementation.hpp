@@ -11,6 +11,7 @@
 #include "onstream/device/uses.hpp"
 #include "onstream/one_sided/bodies.hpp"
 #include "onstream/one_sided/helper.hpp"
+#include "onstream/one_sided/lent.hpp"
 #include "onstream/one_sided/one_sided.hpp"
 #include "onstream/one_sided/segments.hpp"
 #include "onstream/one_sided/team.hpp"
@@ -34,6 +35,7 @@ class OneSidedImplementation {
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
   void start_helper();
+  std::shared_ptr<const void> lend(const void* address, std::size_t bytes) { return lent_->lend(address, bytes); }
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind);
   void free(const std::shared_ptr<Segment>& segment);
   Remote symmetric(const void* address, int rank) const;
@@ -90,6 +92,7 @@ class OneSidedImplementation {
   StreamPool streams_;
   one_sided::Tickets tickets_;
   Uses uses_;
+  std::shared_ptr<one_sided::Lent> lent_ = std::make_shared<one_sided::Lent>(device_);
   std::unique_ptr<one_sided::Helper> helper_;  // from the first window that needs it
   std::shared_ptr<one_sided::Segments> segments_ = std::make_shared<one_sided::Segments>();
   std::map<std::uint64_t, std::shared_ptr<Memory>> tables_;  // of views, by segment

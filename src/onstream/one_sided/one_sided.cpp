@@ -79,14 +79,14 @@ OneSidedImplementation::~OneSidedImplementation() {
 
 std::shared_ptr<Window> OneSidedImplementation::window(void* address, std::size_t bytes) {
   fabric_->check();
-  auto made = std::make_shared<Window>(*fabric_, address, bytes);
+  auto made = std::make_shared<Window>(*fabric_, *lent_, address, bytes);
   if (made->needs_helper()) start_helper();
   return made;
 }
 
 void OneSidedImplementation::start_helper() {
   if (helper_ != nullptr) return;
-  helper_ = std::make_unique<Helper>(*fabric_);
+  helper_ = std::make_unique<Helper>(*fabric_, lent_);
   fabric_->barrier("window.helper");
 }
 
@@ -276,6 +276,9 @@ std::shared_ptr<Window> OneSided::window(std::shared_ptr<Segment> segment) {
 }
 
 void OneSided::start_helper() { implementation_->start_helper(); }
+std::shared_ptr<const void> OneSided::lend(const void* address, std::size_t bytes) {
+  return implementation_->lend(address, bytes);
+}
 
 std::shared_ptr<Segment> OneSided::segment(std::size_t bytes, MemoryKind kind) {
   return implementation_->segment(bytes, kind);

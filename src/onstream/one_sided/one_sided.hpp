@@ -28,8 +28,12 @@ class OneSided {
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
 
-  // Collective: from here on this rank's helper serves windows that peers make of what they alone know.
+  // Collective: from here on this rank's helper serves windows that peers make of what they alone know, where this rank
+  // lends them that memory.
   void start_helper();
+  // While the handle lives, peers that know the address may have this rank's helper touch the memory, which is the
+  // caller's. Not collective. May wait for what the helper is moving.
+  std::shared_ptr<const void> lend(const void* address, std::size_t bytes);
 
   // --- symmetric memory ---
   // Collective. Parts that a rank cannot map (private memory, parameter path `stage`) are reached through their owners.

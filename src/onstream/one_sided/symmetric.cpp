@@ -14,7 +14,6 @@ using one_sided::Segments;
 
 std::shared_ptr<Segment> OneSidedImplementation::segment(std::size_t bytes, MemoryKind kind) {
   std::shared_ptr<Segment> made = fabric_->segment(bytes, kind, Mapped::by_path);
-  if (!made->direct_everywhere()) start_helper();
   auto row = std::make_shared<SegmentRow>();
   row->begin = reinterpret_cast<std::uintptr_t>(made->local());
   row->bytes = bytes;
@@ -25,12 +24,19 @@ std::shared_ptr<Segment> OneSidedImplementation::segment(std::size_t bytes, Memo
   }
   row->window = std::make_shared<Window>(*fabric_, std::shared_ptr<Segment>(std::shared_ptr<void>(), made.get()));
   segments_->add(*made, row);
-  // The handle that programs hold: with the last of them the row goes, and then the memory.
-  const auto let_go = [made, rows = std::weak_ptr(segments_)](Segment* gone) mutable {
+  // The handle that programs hold: with the last of them the row goes, what peers may ask of the helper, and then the
+  // memory.
+  const auto let_go = [made, rows = std::weak_ptr(segments_), lent = std::weak_ptr(lent_)](Segment* gone) mutable {
     if (const auto living = rows.lock()) living->remove(*gone);
+    if (const auto living = lent.lock()) living->remove(*gone);
     made.reset();
   };
-  return {made.get(), let_go};
+  std::shared_ptr<Segment> handle(made.get(), let_go);
+  if (made->direct_everywhere()) return handle;
+  lent_->add(*made);
+  // No rank uses a part before its owner has lent it.
+  helper_ == nullptr ? start_helper() : fabric_->barrier("segment.helper");
+  return handle;
 }
 
 void OneSidedImplementation::free(const std::shared_ptr<Segment>& segment) {
@@ -38,8 +44,10 @@ void OneSidedImplementation::free(const std::shared_ptr<Segment>& segment) {
     fail(ErrorCode::timeout, "free: one-sided ops of rank ", rank(), " were under way for ",
          fabric_->parameters().timeout_s, " s (timeout_s)");
   }
-  fabric_->free(segment);
-  segments_->remove(*segment);
+  fabric_->free(segment, [&] {
+    segments_->remove(*segment);
+    lent_->remove(*segment);
+  });
   const std::lock_guard lock(mutex_);
   tables_.erase(segment->number());
 }

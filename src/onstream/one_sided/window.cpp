@@ -9,13 +9,13 @@ namespace onstream {
 
 namespace {
 
-// What a rank tells about its part: lines of text. First its bytes and address; then one line for every peer, the
-// address at which that peer sees it or why it does not.
+// What a rank tells about its part: lines of text. First its bytes, its address and the id by which it is lent; then
+// one line for every peer, the address at which that peer sees it or why it does not.
 class Notice {
  public:
-  Notice(Fabric& fabric, void* address, std::size_t bytes) {
+  Notice(Fabric& fabric, one_sided::LentId id, void* address, std::size_t bytes) {
     const auto own = reinterpret_cast<std::uint64_t>(address);
-    text_ = concat(bytes, '\n', own, '\n');
+    text_ = concat(bytes, '\n', own, '\n', id, '\n');
     for (int peer = 0; peer < fabric.size(); ++peer) {
       if (bytes == 0) {
         text_ += "0\n";
@@ -50,18 +50,20 @@ std::uint64_t number_of(std::string_view text) {
 
 }  // namespace
 
-Window::Window(Fabric& fabric, void* address, std::size_t bytes) {
+Window::Window(Fabric& fabric, one_sided::Lent& lent, void* address, std::size_t bytes) {
   const std::vector<std::string> notices = fabric.agree("window", [&] {
     require(address != nullptr || bytes == 0, "window: ", bytes, " B at a null pointer");
-    return Notice(fabric, address, bytes).text();
+    if (bytes > 0) loan_ = lent.lend(address, bytes);
+    return Notice(fabric, loan_ == nullptr ? one_sided::kByAddress : loan_->id, address, bytes).text();
   });
   for (const std::string& notice : notices) {
     const std::vector<std::string_view> lines = lines_of(notice);
     Part part;
     part.bytes = number_of(lines.at(0));
     part.there = number_of(lines.at(1));
+    part.lent_id = number_of(lines.at(2));
     for (const std::string_view line : lines) needs_helper_ = needs_helper_ || line.starts_with("not: ");
-    const std::string_view mine = lines.at(2 + static_cast<std::size_t>(fabric.rank()));
+    const std::string_view mine = lines.at(3 + static_cast<std::size_t>(fabric.rank()));
     if (mine.starts_with("not: ")) {
       part.why_not = mine.substr(5);
     } else {
@@ -69,6 +71,7 @@ Window::Window(Fabric& fabric, void* address, std::size_t bytes) {
     }
     parts_.push_back(std::move(part));
   }
+  if (!needs_helper_) loan_.reset();
 }
 
 Window::Window(const Fabric& fabric, std::shared_ptr<Segment> segment) : segment_(std::move(segment)) {
@@ -76,14 +79,15 @@ Window::Window(const Fabric& fabric, std::shared_ptr<Segment> segment) : segment
   for (int rank = 0; rank < fabric.size(); ++rank) {
     const bool direct = segment_->direct(rank);
     const auto here = direct ? reinterpret_cast<std::uint64_t>(segment_->peer(rank)) : 0;
-    parts_.push_back({segment_->bytes(), here, segment_->address_at(rank), segment_->why_not(rank)});
+    parts_.push_back({segment_->bytes(), here, segment_->address_at(rank), segment_->why_not(rank),
+                      one_sided::id_of_segment(segment_->number())});
   }
   needs_helper_ = !segment_->direct_everywhere();
 }
 
 Window::Window(const Fabric& fabric, const Known& known) {
   parts_.resize(static_cast<std::size_t>(fabric.size()));
-  parts_.at(static_cast<std::size_t>(known.rank)) = {known.bytes, known.here, known.there, ""};
+  parts_.at(static_cast<std::size_t>(known.rank)) = {known.bytes, known.here, known.there, "", one_sided::kByAddress};
   needs_helper_ = known.here == 0;
 }
 

@@ -222,13 +222,14 @@ class Fabric::Implementation {
     return made;
   }
 
-  void free(const std::shared_ptr<Segment>& segment) {
+  void free(const std::shared_ptr<Segment>& segment, const std::function<void()>& agreed) {
     const auto mapped = std::dynamic_pointer_cast<MappedSegment>(segment);
     const std::string mine = mapped == nullptr ? std::string("no segment")
                              : mapped->freed() ? concat("segment ", mapped->number(), ", which was freed before")
                                                : concat("segment ", mapped->number());
     require_same(all_gather("the end of a segment", mine), "a segment is freed by every rank at once, but", "frees");
     require(mapped != nullptr && !mapped->freed(), "free: ", mine);
+    agreed();
     mapped->release();
   }
 
@@ -462,7 +463,9 @@ void Fabric::require_same(std::string_view rule, std::string_view verb, std::str
 std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
   return implementation_->segment(bytes, kind, mapped);
 }
-void Fabric::free(const std::shared_ptr<Segment>& segment) { implementation_->free(segment); }
+void Fabric::free(const std::shared_ptr<Segment>& segment, const std::function<void()>& agreed) {
+  implementation_->free(segment, agreed);
+}
 std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
   try {
     return implementation_->reach_.expose(address, bytes, peer);

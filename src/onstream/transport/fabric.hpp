@@ -28,7 +28,9 @@
 namespace onstream {
 
 // Symmetric memory: every rank allocates it together, zeroed, and can address every peer's part that its device
-// reaches. A part lives until its owner's last handle goes, or Fabric::free(); peers may use it no longer.
+// reaches. A part is its owner's until the owner's last handle goes, or Fabric::free(); peers may use it no longer. A
+// peer that has mapped it, and still does, finds memory there all the same; the owner's helper refuses, and the world
+// fails.
 class Segment {
  public:
   virtual ~Segment() = default;
@@ -80,8 +82,9 @@ class Fabric {
   // whose sizes or kinds differ, and what a rank says that has no such memory.
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind, Mapped mapped = Mapped::always);
   // Collective: frees every rank's part at once, whoever still holds the handle. Throws invalid_argument, on every
-  // rank, naming who frees which segment if they differ. Work that uses it must have finished on every rank.
-  void free(const std::shared_ptr<Segment>& segment);
+  // rank, naming who frees which segment if they differ. Work that uses it must have finished on every rank. Once all
+  // ranks have said so, and before the memory goes, it calls agreed().
+  void free(const std::shared_ptr<Segment>& segment, const std::function<void()>& agreed = [] {});
 
   // The living segment in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) const;

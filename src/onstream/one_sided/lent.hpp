@@ -1,0 +1,79 @@
+// Lent: the memory of this rank that its helper may touch for peers - its parts of segments, what it lent as a window,
+// and what it lent to peers that were told the address.
+//
+// An entry begins before a peer can know of the memory and ends before the memory does. The helper moves bytes with the
+// lock held, so once an entry has ended nothing touches its memory any more. A request names the entry that it means:
+// memory that has taken the place of what is gone is not mistaken for it. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "onstream/device/device.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::one_sided {
+
+// What entry a request means: a segment's, by its number; another, by the number that its owner told; or, 0, whichever
+// the address lies in.
+using LentId = std::uint64_t;
+constexpr LentId kByAddress = 0;
+constexpr LentId id_of_segment(std::uint64_t number) { return 2 * number; }
+
+class Lent : public std::enable_shared_from_this<Lent> {
+ public:
+  explicit Lent(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+
+  void add(const Segment& segment);
+  void remove(const Segment& segment);
+  // Memory of the program's, which keeps it: lent while the handle lives.
+  struct Loan {
+    std::shared_ptr<Lent> lent;
+    LentId id;
+    Loan(std::shared_ptr<Lent> table, LentId number) : lent(std::move(table)), id(number) {}
+    ~Loan() { lent->remove(id); }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+  };
+  std::shared_ptr<const Loan> lend(const void* address, std::size_t bytes);
+
+  enum class Where { cpu, gpu };  // who can touch it
+  // Calls touch(where) while the bytes are sure to be there. Where they are not it gives the reason; else nothing.
+  template <class Touch>
+  std::string use(LentId id, std::uint64_t address, std::size_t bytes, const Touch& touch) {
+    const std::lock_guard lock(mutex_);
+    const Entry* const entry = find(id, address, bytes);
+    std::string why_not = missing(entry, id, address, bytes);
+    if (why_not.empty()) touch(entry->where);
+    return why_not;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t begin = 0;
+    std::size_t bytes = 0;
+    Where where = Where::cpu;
+    bool programs = false;         // the program may have freed it
+    std::uint64_t allocation = 0;  // MemoryInfo::id of such memory; 0: the system knows whether it is mapped
+    bool holds(std::uint64_t address, std::size_t count) const {
+      return address >= begin && address - begin <= bytes && count <= bytes - (address - begin);
+    }
+  };
+  void remove(LentId id);
+  Entry entry_of(const void* address, std::size_t bytes) const;
+  const Entry* find(LentId id, std::uint64_t address, std::size_t bytes) const;
+  bool is_there(const Entry& entry, std::uint64_t address, std::size_t bytes) const;
+  std::string missing(const Entry* entry, LentId id, std::uint64_t address, std::size_t bytes) const;
+
+  std::shared_ptr<Device> device_;
+  std::mutex mutex_;
+  std::map<LentId, Entry> entries_;
+  std::map<LentId, std::size_t> gone_;  // bytes of the newest entries that have ended, for what is told of them
+  std::uint64_t loans_ = 0;
+};
+
+}  // namespace onstream::one_sided

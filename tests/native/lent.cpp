@@ -1,0 +1,223 @@
+// What a rank's helper does for peers with memory that is not lent any more: nothing, and the world fails with who used
+// what of whom.
+#include "onstream/one_sided/lent.hpp"
+
+#include <sys/mman.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "check.hpp"
+#include "onstream/one_sided/helper.hpp"
+#include "own_stream.hpp"
+#include "ranks.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+// Rank 1 uses memory of rank 0 by its helper, in the way that `use` says, after rank 0 has let go of it: both hear the
+// story, at once, and nobody crashes.
+void use_after_the_end(const std::function<std::shared_ptr<void>(World&)>& lend, const std::string& story,
+                       const std::function<void(World&, const std::shared_ptr<void>&)>& use) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.path = "stage";
+    run_ranks(2, parameters, [&](World& world) {
+      std::shared_ptr<void> lent = lend(world);
+      world.barrier();
+      if (world.rank() == 0) lent.reset();
+      world.barrier();
+      const std::uint64_t start = now_ns();
+      if (world.rank() == 1) CHECK_THROWS(use(world, lent), story);
+      await_failure(world);
+      CHECK_THROWS(world.check(), story);
+      CHECK(ended_at_once(start));
+    });
+  }
+}
+
+constexpr const char* kSegmentGone = "rank 0's part of segment";
+
+const Segment& segment_in(const std::shared_ptr<void>& held) { return *static_cast<const Segment*>(held.get()); }
+
+}  // namespace
+
+CASE(every_op_on_a_segment_whose_owner_let_go_of_it_fails_the_world_with_the_story) {
+  using Op = std::function<void(World&, const Remote&)>;
+  const std::vector<unsigned char> bytes(2000, 5);
+  const std::vector<std::pair<std::string, Op>> ops = {
+      {"a put of 2000 B by rank 1 is for ",
+       [&](World& world, const Remote& to) { world.one_sided().put(to, bytes.data(), bytes.size()); }},
+      {"a get of 3 B by rank 1 is for ",
+       [&](World& world, const Remote& from) {
+         unsigned char got[3];
+         world.one_sided().get(got, from, sizeof got);
+       }},
+      {"a store of 4 B by rank 1 is for ",
+       [](World& world, const Remote& word) { world.one_sided().signal({word, SignalOp::set, 1, 4}); }},
+      {"an add to a word of 8 B by rank 1 is for ",
+       [](World& world, const Remote& word) { world.one_sided().signal({word, SignalOp::add, 1, 8}); }},
+      {"an atomic swap of a word of 4 B by rank 1 is for ",
+       [](World& world, const Remote& word) {
+         const OwnStream stream(world);
+         world.one_sided().atomic(AtomicOp::swap, word, 4, 1, nullptr, 0, stream);
+         world.synchronize(stream);
+       }},
+  };
+  for (const auto& [said, op] : ops) {
+    use_after_the_end([](World& world) { return world.segment(4096); }, said + kSegmentGone,
+                      [&op = op](World& world, const std::shared_ptr<void>& held) {
+                        const Remote place = world.one_sided().symmetric(segment_in(held).local() + 8, 0);
+                        op(world, place);
+                      });
+  }
+}
+
+// The address is soon another segment's. That one is not touched.
+CASE(memory_that_takes_the_place_of_a_segment_is_not_mistaken_for_it) {
+  Parameters parameters = quick("host");
+  parameters.path = "stage";
+  run_ranks(2, parameters, [](World& world) {
+    std::shared_ptr<Segment> first = world.segment(8192, MemoryKind::host);
+    if (world.rank() == 0) first.reset();
+    std::vector<std::shared_ptr<Segment>> others;
+    for (int i = 0; i < 8; ++i) others.push_back(world.segment(8192, MemoryKind::host));
+    const std::uint64_t one = 1;
+    if (world.rank() == 1) {
+      CHECK_THROWS(world.one_sided().put(world.one_sided().symmetric(first->local(), 0), &one, sizeof one),
+                   kSegmentGone);
+    }
+    await_failure(world);
+    if (world.rank() == 0) {
+      for (const auto& other : others) CHECK(*reinterpret_cast<const std::uint64_t*>(other->local()) == 0);
+    }
+  });
+}
+
+CASE(a_captured_put_that_is_replayed_after_the_end_of_its_segment_tells) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.path = "stage";
+    run_ranks(2, parameters, [](World& world) {
+      std::shared_ptr<Segment> segment = world.segment(64);
+      const OwnStream stream(world);
+      TestBuffer source(world, 64);
+      std::shared_ptr<Graph> graph;
+      if (world.rank() == 1) {
+        world.device().begin_capture(stream);
+        world.one_sided().put(world.one_sided().symmetric(segment->local(), 0), source.data(), 64, stream);
+        graph = world.device().end_capture(stream);
+        world.device().launch(graph, stream);
+        world.synchronize(stream);
+      }
+      world.barrier();
+      world.free(segment);
+      if (world.rank() == 1) {
+        world.device().launch(graph, stream);
+        world.device().synchronize(stream);
+      }
+      await_failure(world);
+      CHECK_THROWS(world.check(), "a put of 64 B by rank 1 is for rank 0's part of segment");
+    });
+  }
+}
+
+CASE(a_window_whose_owner_let_go_of_it_or_of_its_memory_fails_the_world_with_the_story) {
+  for (const bool only_memory : {false, true}) {
+    run_ranks(2, quick("host"), [&](World& world) {
+      constexpr std::size_t kBytes = std::size_t{1} << 16;
+      void* const own = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      CHECK(own != MAP_FAILED);
+      auto window = world.window(own, kBytes);
+      std::uint64_t value = 0;
+      world.one_sided().get(&value, Remote{*window, 1 - world.rank(), kBytes - 8}, 8);
+      world.barrier();
+      const bool owner = world.rank() == 0;
+      if (owner && !only_memory) window.reset();
+      if (owner) CHECK(munmap(own, kBytes) == 0);
+      world.barrier();
+      const std::string story = only_memory ? "which was freed while it was still lent" : "B and is no longer there";
+      if (!owner) {
+        CHECK_THROWS(world.one_sided().get(&value, Remote{*window, 0, kBytes - 8}, 8),
+                     "a get of 8 B by rank 1 is for a window of rank 0 at");
+      }
+      await_failure(world);
+      CHECK_THROWS(world.check(), story);
+      if (!owner) CHECK(munmap(own, kBytes) == 0);
+    });
+  }
+}
+
+CASE(memory_that_nobody_lends_is_refused_whatever_a_peer_was_told) {
+  on_all_devices(2, [](World& world) {
+    std::vector<unsigned char> own(4096);
+    world.one_sided().start_helper();
+    auto lent = world.one_sided().lend(own.data(), 1024);
+    const auto told = world.fabric()->all_gather("test", std::to_string(reinterpret_cast<std::uint64_t>(own.data())));
+    if (world.rank() == 0) {
+      const Window window(*world.fabric(), {1, std::stoull(told[1]), 0, own.size()});
+      world.one_sided().put(Remote{window, 1, 1000}, own.data(), 24);
+      CHECK_THROWS(world.one_sided().put(Remote{window, 1, 1000}, own.data(), 25),
+                   "a put of 25 B by rank 0 is for memory of rank 1 at");
+    }
+    await_failure(world);
+    CHECK_THROWS(world.check(), "which it does not lend, or not any more");
+  });
+}
+
+CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
+  using one_sided::Errand;
+  using one_sided::Helper;
+  using one_sided::Lent;
+  using one_sided::Work;
+  constexpr std::size_t kBytes = 16;
+  struct Wrong {
+    std::uint64_t work;
+    std::uint64_t offset;
+    std::uint64_t bytes;
+    std::string story;
+  };
+  const auto plain = [](Work work) { return static_cast<std::uint64_t>(work); };
+  const std::uint64_t most = ~std::uint64_t{0};
+  const std::vector<Wrong> all = {
+      {9, 0, 8, "rank 0 left the helper of rank 1 what is no request: work 9"},
+      {plain(Work::get), 0, most, "18446744073709551615 B in a slot of"},
+      {plain(Work::put), 8, 9, "which has only the 16 B"},
+      {plain(Work::get), most - 7, 16, "which has only the 16 B"},  // begins in front, and its end wraps
+      {plain(Work::get), kBytes, 1, "which has only the 16 B"},
+      {plain(Work::store), 0, 3, "a word of 3 B"},
+      {plain(Work::add), 0, 1, "a word of 1 B"},
+      {plain(Work::add), 4, 8, "a word of 8 B at"},
+      {plain(Work::store), 12, 8, "a word of 8 B at"},
+      {plain(Work::atomic), 0, one_sided::packed(AtomicOp::add, 2), "a word of 2 B"},
+      {plain(Work::atomic), 0, 99 << 8 | 8, "an atomic op 99"},
+      {plain(Work::atomic), 16, one_sided::packed(AtomicOp::add, 8), "which has only the 16 B"},
+  };
+  for (const Wrong& wrong : all) {
+    on_all_devices(2, [&](World& world) {
+      alignas(8) std::array<std::byte, kBytes> own{};
+      const auto lent = std::make_shared<Lent>(world.fabric()->device());
+      const auto loan = lent->lend(own.data(), own.size());
+      Helper helper(*world.fabric(), lent);
+      const auto address = std::to_string(reinterpret_cast<std::uint64_t>(own.data()));
+      const std::uint64_t there = std::stoull(world.fabric()->all_gather("test", address)[1]);
+      if (world.rank() == 0) {
+        Errand& slot = *helper.slot(1);
+        slot.address = there + wrong.offset;
+        slot.bytes = wrong.bytes;
+        HostGroup::store_release(&slot.work, one_sided::asked(static_cast<Work>(wrong.work), loan->id));
+      }
+      await_failure(world);
+      CHECK_THROWS(world.check(), wrong.story);
+      for (const std::byte byte : own) CHECK(byte == std::byte{0});
+    });
+  }
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
