@@ -86,7 +86,8 @@ def test_the_readmes_project_is_built_with_onstream_as_a_folder(tmp_path: Path) 
     assert "add_subdirectory" in lists
     (tmp_path / "CMakeLists.txt").write_text(lists)
     shutil.copy(EXAMPLES / "ring.cpp", tmp_path)
-    configure_and_build(tmp_path, tmp_path / "build", "-DONSTREAM_CUDA=OFF")
+    quickly = ["-DCMAKE_BUILD_TYPE=Debug", "-DONSTREAM_ONCE=ON"]
+    configure_and_build(tmp_path, tmp_path / "build", "-DONSTREAM_CUDA=OFF", *quickly)
     check_ring(tmp_path / "build" / "ring")
     commands = tmp_path / "build" / "compile_commands.json"
     assert not commands.exists() or "/tests/native/" not in commands.read_text()
