@@ -5,9 +5,10 @@
 #
 # Native programs run whole, each in one process on one GPU, as many at a time as there are GPUs; those that look at
 # several GPUs run after them, alone. Beside them pytest runs what uses no GPU, in some processes that are shown none;
-# then what uses GPUs (the mark "gpu"), alone. A test of these that is skipped for want of a GPU or of CUDA fails the
-# check: this machine is here to run it. Needs no network. Variables: BUILD (build folder), LIMIT_S (for one native
-# program), PYTEST_LIMIT_S (for each run of pytest), TESTS (which of pytest's; tests/python/test_*.py unless told
+# then what uses GPUs (the mark "gpu"), alone: most of the time, as each job of processes takes seconds to start. A test
+# of these that is skipped for want of any GPU or of CUDA fails the check: this machine is here to run it. One that wants
+# more GPUs than there are is skipped, and says so. Needs no network. Variables: BUILD (build folder), LIMIT_S (for one
+# native program), PYTEST_LIMIT_S (for each run of pytest), TESTS (which of pytest's; tests/python/test_*.py unless told
 # otherwise), MEMCHECK=1 (the native programs once more, the device tests under compute-sanitizer), PARTS (native,
 # pytest, or both), WHEELS (a folder of wheels to use besides the packages of .venv, .whl unless told otherwise).
 # Ends with status 0 if all passed, 1 if something failed, 2 if this machine or build cannot run the check.
@@ -16,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 
 build=${BUILD:-build}
 limit_s=${LIMIT_S:-240}
-pytest_limit_s=${PYTEST_LIMIT_S:-540}
+pytest_limit_s=${PYTEST_LIMIT_S:-1500}
 parts=${PARTS:-native pytest}
 wheels=${WHEELS:-.whl}
 python=.venv/bin/python
@@ -59,6 +60,14 @@ check_build() {
     stop "$build was built without CUDA; make build CUDA=1, with nvcc on PATH"
 }
 
+# Rows of a cuda device are there only if the Python module sees the GPUs.
+check_package() {
+  local seen
+  seen=$("$python" -c 'import onstream; print(sum(row.kind == "cuda" for row in onstream.devices()))') ||
+    stop "$python cannot import onstream"
+  [[ $seen == "$gpu_count" ]] || stop "onstream sees $seen of $gpu_count GPUs; is .venv's module that of $build?"
+}
+
 # run_native NAME PROGRAM COMMAND...: runs a native test program, says how it went and adds its row.
 run_native() {
   local name=$1 log="$logs/$1.txt" status begin=$SECONDS note=""
@@ -90,9 +99,14 @@ run_native_on_one() {
 }
 
 run_natives() {
-  local program alone=() others=()
-  for program in "$build"/tests/native/test_*; do
-    [[ -f $program && -x $program ]] || continue
+  local source program alone=() others=()
+  for source in tests/native/*.cpp; do
+    program=$build/tests/native/test_$(basename "$source" .cpp)
+    if [[ ! -x $program ]]; then
+      add_row "$(basename "$program")" 0 0 0 0 "it was not built"
+      fail
+      continue
+    fi
     case $(basename "$program") in
       test_cuda_device | test_wide_lines) alone+=("$program") ;; # they look at several GPUs
       *) others+=("$program") ;;
@@ -155,8 +169,12 @@ run_pytest_seen() {
   pytest "$logs/seen" -m gpu "${options[@]}" "${tests[@]}"
   printf '\n== pytest, what uses GPUs\n'
   tail -60 "$logs/seen"
-  if grep -E '^SKIPPED' "$logs/seen" | grep -qiE 'no cuda device|no GPU|built without CUDA'; then
+  if grep -E '^SKIPPED' "$logs/seen" | grep -qiE 'no cuda device|no GPU|without CUDA|no CUDA'; then
     note="GPU rows were skipped "
+    fail
+  fi
+  if [[ $(summary_of passed "$logs/seen") == 0 ]]; then
+    note="none passed "
     fail
   fi
   add_pytest_row "pytest with GPUs" $((SECONDS - begin)) "$note" "$logs/seen"
@@ -177,9 +195,14 @@ else
   done
 fi
 [[ $parts == *native* || $parts == *pytest* ]] || stop "PARTS is '$parts'; there are native, pytest"
-[[ $parts == *pytest* ]] && run_pytest_unseen &
+unseen=""
+if [[ $parts == *pytest* ]]; then
+  check_package
+  run_pytest_unseen &
+  unseen=$!
+fi
 [[ $parts == *native* ]] && run_natives
-wait
+[[ -z $unseen ]] || wait "$unseen" || fail
 [[ $parts == *pytest* ]] && run_pytest_seen
 
 printf '\n%-28s %7s %7s %8s %7s\n' what passed failed skipped seconds

@@ -68,6 +68,9 @@ def test_memory_of_a_peer_may_cost_more_than_ones_own_by_what_that_strays() -> N
     (beyond,) = made_up([row("host-put", "host", 8, 1.06e-9), own])["verdicts"]
     assert (within["holds"], within["value"]) == (True, pytest.approx(1.04))
     assert (beyond["holds"], beyond["within"]) == (False, pytest.approx(1.05))
+    noisy = row("own-put", "host", 8, 1.00e-9, p75_s=2e-9)
+    (excused,) = made_up([row("host-put", "host", 8, 1.2e-9), noisy])["verdicts"]
+    assert (excused["holds"], excused["within"]) == (False, pytest.approx(1.1))
     text = "\n".join(lines.one_sided_verdicts(made_up([row("host-put", "host", 8, 1.06e-9), own])))
     assert "MISSED store to peer() 8 B, host: 1.06 x (bar: <= 1, or its spread: 1.050); 1.1 ns against 1 ns, " in text
 

@@ -105,6 +105,7 @@ BARS = (
 )
 
 LEAST_SPREAD = 0.01  # on a quiet machine the quartiles of a loop differ by less than two loops that are alike do
+MOST_SPREAD = 0.10  # what strays by more excuses nothing
 
 Key = tuple[str, str, int]  # case, submission, bytes
 
@@ -251,7 +252,7 @@ def _row(contender: Contender, key: Key, rounds: list[list[float]]) -> dict[str,
 def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
     """One verdict for every case of every bar that the result has, with its reference if the bar has one; absolute ones
     on the hardware they were stated for. Beside this rank's own memory the bar is the limit or, where that is more, what
-    the reference itself strays in the same run: its third quartile over its median, and LEAST_SPREAD at least.
+    the reference itself strays in the same run: its third quartile over its median, LEAST_SPREAD to MOST_SPREAD.
     """
     verdicts = []
     for bar in BARS:
@@ -277,7 +278,7 @@ def _found(result: dict[str, Any], bar: Bar, who: str, case: str) -> dict[str, A
 def _verdict(bar: Bar, ours: dict[str, Any], reference: dict[str, Any] | None) -> dict[str, Any]:
     limit = bar.limit
     if reference is not None and reference["who"] == "onstream":
-        limit *= max(1 + LEAST_SPREAD, reference["p75_s"] / reference["median_s"])
+        limit *= min(1 + MOST_SPREAD, max(1 + LEAST_SPREAD, reference["p75_s"] / reference["median_s"]))
     reference_s = None if reference is None else reference["median_s"]
     rounds = _rounds_of(ours)
     beside = _rounds_of(reference) if reference is not None else [None] * len(rounds)
