@@ -121,7 +121,7 @@ std::uint64_t mixed(std::uint64_t word) {
 }  // namespace
 
 // FNV-1a (Fowler, Noll, Vo), by words: its steps permute the low bits, which stay; the others are mixed.
-std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm) {
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm, int blocks) {
   constexpr int kKept = 11;
   constexpr std::uint64_t kLow = (std::uint64_t{1} << kKept) - 1;
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -138,7 +138,8 @@ std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm) {
   } else if (call.kind != OpKind::all_to_all_v && !is_of_neighbours(call.kind)) {
     take(call.count);
   }
-  return ((mixed(hash) & ~kLow) | (hash & kLow)) << 1;
+  const std::uint64_t high = mixed(hash) ^ static_cast<std::uint64_t>(blocks) << (kKept + 1);
+  return ((high & ~kLow) | (hash & kLow)) << 1;
 }
 
 CollectiveCall all_reduce(const Vector& vector, ReduceOp op) { return of(OpKind::all_reduce, vector, op); }

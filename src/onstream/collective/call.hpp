@@ -85,8 +85,8 @@ bool has_op(OpKind kind);
 bool is_v(OpKind kind);  // counts differ from rank to rank
 // What all ranks must say alike - kind, type, algorithm, reduction, root, counts - as a number whose lowest bit is 0.
 // Of calls that differ in one of these alone (counts: by less than 2048) bits 1 to 11 always differ; else some bit
-// does.
-std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct);
+// does. `blocks`: of a kernel that has as many on every rank; calls that differ in these alone differ in another bit.
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct, int blocks = 0);
 
 bool is_of_neighbours(OpKind kind);  // for a Neighbourhood alone
 

@@ -72,13 +72,15 @@ Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int 
   }
   set_up(fabric, ranks, number, std::move(parts));
   // Nobody writes before all have set theirs up.
-  room_ = room.enter(fabric, "the memory of collectives", Room::Blocks::in_order);
+  room_ = room.enter(fabric, "the memory of collectives", Room::Blocks::in_order, ranks, Room::limits_of(fabric));
+  order.ground = std::make_shared<const Kept>(Kept{ground_, nullptr, room_});
 }
 
 Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
     : ground_(let_go_later(std::make_unique<Ground>())), room_(of.room_) {
   ground_->some = std::move(shared);
   set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
+  order.ground = ground_;
 }
 
 std::size_t Channel::bytes_for(const Fabric& fabric, std::size_t ranks) {
@@ -94,7 +96,6 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
   const std::size_t size = parts.size();
   Device& device = *fabric.device();
   ground_->wait_memory = fabric.wait_memory();
-  order.ground = ground_;
   const std::size_t table = size * (sizeof(std::uint64_t) + sizeof(std::int32_t));
   ground_->own = device.allocate(sizeof(State) + table, MemoryKind::device);
 
@@ -122,10 +123,7 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
 }
 
 void Channel::take(std::shared_ptr<Hierarchy> made) {
-  struct Both {
-    std::shared_ptr<const void> ground, hierarchy;
-  };
-  order.ground = std::make_shared<const Both>(Both{ground_, made});
+  order.ground = std::make_shared<const Kept>(Kept{ground_, made, room_});
   hierarchy = std::move(made);
 }
 

@@ -67,6 +67,11 @@ class Channel {
  private:
   void set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts);
 
+  // What graphs keep, and Room counts as long.
+  struct Kept {
+    std::shared_ptr<const void> ground, hierarchy;
+    std::shared_ptr<Room::Part> room;
+  };
   struct Ground {
     std::shared_ptr<Segment> shared;  // or, of some ranks by themselves,
     Shared some;

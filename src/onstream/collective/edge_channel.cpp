@@ -20,12 +20,12 @@ EdgeChannel::EdgeChannel(Fabric& fabric, Room& room, const EdgeList& edges, std:
   view_.stage_bytes = std::max(kLeastStage * std::max<std::size_t>(1, half),
                                static_cast<std::uint64_t>(parameters.collective_stage_bytes));
   view_.places = places_of(static_cast<int>(size), view_.slot_lines, 0, view_.stage_bytes);
-  order.ground = ground_;
   ground_->wait_memory = fabric.wait_memory();
   ground_->shared = fabric.segment(view_.places.bytes, MemoryKind::device);
   fill_tables(fabric, edges, half);
-  // Nobody writes before all have set theirs up.
-  room_ = room.enter(fabric, "the memory of a neighbourhood", Room::Blocks::all);
+  // Nobody writes before all have set theirs up. Ends tell each other how many blocks they have (edges.hpp).
+  room_ = room.enter(fabric, "the memory of a neighbourhood", Room::Blocks::all, {}, Room::limits_of(fabric));
+  order.ground = std::make_shared<const Kept>(Kept{ground_, room_});
 }
 
 void EdgeChannel::fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half) {

@@ -32,6 +32,11 @@ class EdgeChannel {
  private:
   void fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half);
 
+  // What graphs keep, and Room counts as long.
+  struct Kept {
+    std::shared_ptr<const void> ground;
+    std::shared_ptr<Room::Part> room;
+  };
   struct Ground {
     std::shared_ptr<Segment> shared;
     std::shared_ptr<Memory> own;

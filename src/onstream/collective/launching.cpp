@@ -93,7 +93,7 @@ class Preparing {
     if (!has_op(call_.kind)) {
       PassMove body;
       fill_pass(body, shape);
-      out.set(pass_move_kernel(), body, bulk_grid(bytes_));
+      out.set(pass_move_kernel(), body, bulk_grid(bulk_blocks(bytes_)));
       return out;
     }
     with_rule([&]<class Rule>() {
@@ -101,7 +101,7 @@ class Preparing {
       fill_pass(body, shape);
       body.op = call_.op;
       body.factor = factor();
-      out.set(pass_reduce_kernel(call_.type), body, bulk_grid(bytes_));
+      out.set(pass_reduce_kernel(call_.type), body, bulk_grid(bulk_blocks(bytes_)));
     });
     return out;
   }
@@ -165,14 +165,14 @@ class Preparing {
 
   // What every body has.
   template <class Body>
-  void start(Body& body, Algorithm algorithm) const {
+  void start(Body& body, Algorithm algorithm, int blocks = 0) const {
     body.view = channel_.view();
     body.input = input_;
     body.output = output_;
     body.bytes = bytes_;
     body.root = root();
     body.kind = call_.kind;
-    body.signature = signature_of(call_, algorithm);
+    body.signature = signature_of(call_, algorithm, blocks);
   }
 
   template <class Body>
@@ -257,13 +257,13 @@ class Preparing {
     return {static_cast<int>(blocks), static_cast<int>(std::min<std::size_t>(each, kMaxThreads))};
   }
 
-  // For so many bytes that one rank moves or adds.
-  Grid bulk_grid(std::size_t bytes) const {
-    if (on_host_) return {1, 1};
+  // For so many bytes that one rank moves or adds. Each block meets that of its number on the other ranks, so that all
+  // have as many: part of the signature.
+  int bulk_blocks(std::size_t bytes) const {
     const auto each = static_cast<std::size_t>(fabric_.parameters().collective_block_bytes);
-    const std::size_t blocks = std::clamp<std::size_t>((bytes + each - 1) / each, 1, most_);
-    return {static_cast<int>(blocks), kMaxThreads};
+    return static_cast<int>(std::clamp<std::size_t>((bytes + each - 1) / each, 1, most_));
   }
+  Grid bulk_grid(int blocks) const { return on_host_ ? Grid{1, 1} : Grid{blocks, kMaxThreads}; }
 
   // Where a peer finds this rank's memory; 0 where it is not needed. False: it cannot.
   bool expose(const void* address, std::size_t bytes, std::uint32_t peer, std::uint64_t& out) {
@@ -289,24 +289,26 @@ class Preparing {
     const bool one_part = share() == Share::to_all || share() == Share::to_root;
     const std::size_t work = one_part ? bytes_ / size_ : bytes_;
     if (call_.own != nullptr) {
-      const auto like = bulk_body<BytesRule, kMost>(addresses_fit);
+      const int blocks = own_bulk_blocks(work);
+      const auto like = bulk_body<BytesRule, kMost>(addresses_fit, blocks);
       if constexpr (kMost == kNear)
-        return with_functor(call_.own->bulk, like, own_bulk_grid(work));
+        return with_functor(call_.own->bulk, like, bulk_grid(blocks));
       else
-        return with_functor(call_.own->bulk_far, like, own_bulk_grid(work));
+        return with_functor(call_.own->bulk_far, like, bulk_grid(blocks));
     }
+    const int blocks = bulk_blocks(work);
     Launching out;
     with_rule([&]<class Rule>() {
       const Reach reach = kMost == kNear ? Reach::near : Reach::far;
-      out.set(bulk_reduce_kernel(call_.type, reach), bulk_body<Rule, kMost>(addresses_fit), bulk_grid(work));
+      out.set(bulk_reduce_kernel(call_.type, reach), bulk_body<Rule, kMost>(addresses_fit, blocks), bulk_grid(blocks));
     });
     return out;
   }
 
   template <class Rule, int kMost>
-  BulkReduce<Rule, kMost> bulk_body(bool addresses_fit) {
+  BulkReduce<Rule, kMost> bulk_body(bool addresses_fit, int blocks) {
     BulkReduce<Rule, kMost> body;
-    start(body, Algorithm::direct);
+    start(body, Algorithm::direct, blocks);
     body.share = share();
     body.op = call_.op;
     body.adds = adds();
@@ -333,13 +335,11 @@ class Preparing {
   }
 
   // Each block's region of the stage holds two pieces of every rank.
-  Grid own_bulk_grid(std::size_t work) const {
-    Grid grid = bulk_grid(work);
+  int own_bulk_blocks(std::size_t work) const {
     const std::size_t parts = call_.kind == OpKind::reduce_scatter ? size_ : 1;
     const std::size_t region = (2 * parts * call_.own->deal + 255) / 256 * 256;
     const std::size_t most = std::max<std::size_t>(1, channel_.view().stage_bytes / region);
-    grid.blocks = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(grid.blocks), most));
-    return grid;
+    return static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(bulk_blocks(work)), most));
   }
 
   bool expose_for_reduce(Share share, Whereabouts* at) {
@@ -362,7 +362,7 @@ class Preparing {
   }
 
   void fill_pass(PassWork& body, Shape shape) {
-    start(body, algorithm_with(shape));
+    start(body, algorithm_with(shape), bulk_blocks(bytes_));
     if (!has_root(call_.kind)) body.root = 0;
     body.shape = shape;
     bool all = true;
@@ -388,12 +388,17 @@ class Preparing {
   template <int kMost>
   Launching bulk_move() {
     BulkMove<kMost> body;
-    start(body, Algorithm::direct);
     std::size_t work = 0;
     for (std::uint32_t peer = 0; peer < size_; ++peer) {
       body.portions[peer] = portion(peer);
       work += body.portions[peer].send_bytes;
     }
+    // The grid is the same on every rank, which do not all know what the others move.
+    if (call_.kind == OpKind::broadcast || call_.kind == OpKind::gather || call_.kind == OpKind::scatter) work = bytes_;
+    constexpr std::size_t kEnough = std::size_t{1} << 60;
+    if (is_v(call_.kind)) work = kEnough;
+    const int blocks = bulk_blocks(work);
+    start(body, Algorithm::direct, blocks);
     if (call_.kind == OpKind::broadcast && size_ > 1) {
       constexpr std::size_t kRoundBytes = 1 << 20;
       constexpr std::size_t kMostRounds = 16;
@@ -402,12 +407,8 @@ class Preparing {
           static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.at) ? 1 : 0;
-    // The grid is the same on every rank, which do not all know what the others move.
-    if (call_.kind == OpKind::broadcast || call_.kind == OpKind::gather || call_.kind == OpKind::scatter) work = bytes_;
-    constexpr std::size_t kEnough = std::size_t{1} << 60;
-    if (is_v(call_.kind)) work = kEnough;
     Launching out;
-    out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(work));
+    out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
     return out;
   }
 

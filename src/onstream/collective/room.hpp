@@ -6,13 +6,16 @@
 // Two channels alone have more, as long as there is room for a block besides.
 //
 // A channel that is made, or has gone, changes the room of all. The same call has as many blocks on every rank: calls
-// are counted, and those that some rank has prepared already keep what they had. So do graphs and plans, which count
-// against what is left.
+// are counted, captured ones too, and those that some rank of the team has prepared already keep what they had. Ranks
+// that have captured unequally often disagree for some calls: kernels that need the same number of blocks compare it
+// (signature_of). Graphs and plans keep what they had, too, and count against what is left. Every channel has one block
+// at least, whether it fits or not; what does not is logged. Each world knows of its own channels only.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -42,31 +45,50 @@ class Room {
       std::uint64_t from;  // the first call
       int blocks;
     };
-    Part(std::shared_ptr<std::mutex> mutex, Blocks how) : mutex_(std::move(mutex)), how_(how) {}
+    Part(std::shared_ptr<std::mutex> mutex, Blocks how, std::span<const int> ranks)
+        : mutex_(std::move(mutex)), how_(how), ranks_(ranks.begin(), ranks.end()) {}
+    void step_to(std::uint64_t from, int blocks);
     std::shared_ptr<std::mutex> mutex_;  // the room's
     Blocks how_;
+    std::vector<int> ranks_;
     std::uint64_t calls_ = 0;
     int kept_ = 0;
     std::vector<Step> steps_;
   };
 
-  // Collective over the world, and a barrier of it: the part of a channel that is being made.
-  std::shared_ptr<Part> enter(Fabric& fabric, std::string_view topic, Blocks how);
+  // Of one rank.
+  struct Limits {
+    std::int32_t limit = 1;      // half the blocks that run at once in its share of a GPU (Fabric::block_limit)
+    std::int32_t most = 1;       // that one kernel may have (collective_blocks)
+    std::int32_t shared = 0;     // not 0: by several ranks, a GPU
+    std::int32_t keeps_out = 0;  // not 0: blocks that wait keep others out, as on a GPU
+  };
+  static Limits limits_of(const Fabric& fabric);
+
+  // Collective over the world, and two barriers of it: the part of a channel that is being made. What this rank does on
+  // its device to make it is done. `ranks` are those whose calls of it have as many blocks as this rank's.
+  std::shared_ptr<Part> enter(Fabric& fabric, std::string_view topic, Blocks how, std::span<const int> ranks,
+                              const Limits& limits);
 
   // What there is, and who wants of it.
   struct Wanted {
-    int limit = 1;          // half the blocks that run at once in this rank's share of a GPU (Fabric::block_limit)
-    int most = 1;           // that one kernel may have (collective_blocks)
-    bool shared = false;    // by several ranks, a GPU
+    int limit = 1;
+    int most = 1;
+    bool shared = false;
     std::vector<int> kept;  // by each channel
     Blocks how = Blocks::in_order;
   };
   // The blocks of a kernel of each channel.
   static int share(const Wanted& wanted);
+  // Whether all channels have room for those, and for what they keep.
+  static bool fits(const Wanted& wanted);
 
  private:
+  void warn_of(const Wanted& wanted);
+
   std::shared_ptr<std::mutex> mutex_ = std::make_shared<std::mutex>();
   std::vector<std::weak_ptr<Part>> parts_;  // in the order in which they were made, on every rank the same
+  bool warned_ = false;
 };
 
 }  // namespace onstream::collective

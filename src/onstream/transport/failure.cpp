@@ -117,8 +117,9 @@ std::string describe(const FaultReport& fault) {
       if (is_collective(fault.op) && fault.peer >= 0) {
         return concat(
             what, " found that rank ", fault.peer,
-            " calls another collective, or the same with another count, type, reduction, root or algorithm, here or "
-            "before; all ranks call the same, and collective_check=on tells who calls what");
+            " calls another collective, or the same with another count, type, reduction, root or algorithm, or "
+            "captured "
+            "others more often, here or before; all ranks call the same, and collective_check=on tells who calls what");
       }
       if (is_collective(fault.op)) {
         return concat(what, " found another collective of its channel running; collectives that run at once need ",
