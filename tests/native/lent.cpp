@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <barrier>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,6 +22,10 @@ using namespace onstream::test;
 
 namespace {
 
+// Where the threads of both ranks meet after the last call that all ranks make: what then fails the world on one of
+// them does not reach the other within such a call.
+using Gate = std::barrier<>;
+
 // Rank 1 uses memory of rank 0 by its helper, in the way that `use` says, after rank 0 has let go of it: both hear the
 // story, at once, and nobody crashes.
 void use_after_the_end(const std::function<std::shared_ptr<void>(World&)>& lend, const std::string& story,
@@ -28,11 +33,12 @@ void use_after_the_end(const std::function<std::shared_ptr<void>(World&)>& lend,
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
     parameters.path = "stage";
+    Gate gate(2);
     run_ranks(2, parameters, [&](World& world) {
       std::shared_ptr<void> lent = lend(world);
-      world.barrier();
+      gate.arrive_and_wait();
       if (world.rank() == 0) lent.reset();
-      world.barrier();
+      gate.arrive_and_wait();
       const std::uint64_t start = now_ns();
       if (world.rank() == 1) CHECK_THROWS(use(world, lent), story);
       await_failure(world);
@@ -83,11 +89,13 @@ CASE(every_op_on_a_segment_whose_owner_let_go_of_it_fails_the_world_with_the_sto
 CASE(memory_that_takes_the_place_of_a_segment_is_not_mistaken_for_it) {
   Parameters parameters = quick("host");
   parameters.path = "stage";
-  run_ranks(2, parameters, [](World& world) {
+  Gate gate(2);
+  run_ranks(2, parameters, [&](World& world) {
     std::shared_ptr<Segment> first = world.segment(8192, MemoryKind::host);
     if (world.rank() == 0) first.reset();
     std::vector<std::shared_ptr<Segment>> others;
     for (int i = 0; i < 8; ++i) others.push_back(world.segment(8192, MemoryKind::host));
+    gate.arrive_and_wait();
     const std::uint64_t one = 1;
     if (world.rank() == 1) {
       CHECK_THROWS(world.one_sided().put(world.one_sided().symmetric(first->local(), 0), &one, sizeof one),
@@ -104,7 +112,8 @@ CASE(a_captured_put_that_is_replayed_after_the_end_of_its_segment_tells) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
     parameters.path = "stage";
-    run_ranks(2, parameters, [](World& world) {
+    Gate gate(2);
+    run_ranks(2, parameters, [&](World& world) {
       std::shared_ptr<Segment> segment = world.segment(64);
       const OwnStream stream(world);
       TestBuffer source(world, 64);
@@ -118,6 +127,7 @@ CASE(a_captured_put_that_is_replayed_after_the_end_of_its_segment_tells) {
       }
       world.barrier();
       world.free(segment);
+      gate.arrive_and_wait();
       if (world.rank() == 1) {
         world.device().launch(graph, stream);
         world.device().synchronize(stream);
@@ -130,6 +140,7 @@ CASE(a_captured_put_that_is_replayed_after_the_end_of_its_segment_tells) {
 
 CASE(a_window_whose_owner_let_go_of_it_or_of_its_memory_fails_the_world_with_the_story) {
   for (const bool only_memory : {false, true}) {
+    Gate gate(2);
     run_ranks(2, quick("host"), [&](World& world) {
       constexpr std::size_t kBytes = std::size_t{1} << 16;
       void* const own = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -137,11 +148,11 @@ CASE(a_window_whose_owner_let_go_of_it_or_of_its_memory_fails_the_world_with_the
       auto window = world.window(own, kBytes);
       std::uint64_t value = 0;
       world.one_sided().get(&value, Remote{*window, 1 - world.rank(), kBytes - 8}, 8);
-      world.barrier();
+      gate.arrive_and_wait();
       const bool owner = world.rank() == 0;
       if (owner && !only_memory) window.reset();
       if (owner) CHECK(munmap(own, kBytes) == 0);
-      world.barrier();
+      gate.arrive_and_wait();
       const std::string story = only_memory ? "which was freed while it was still lent" : "B and is no longer there";
       if (!owner) {
         CHECK_THROWS(world.one_sided().get(&value, Remote{*window, 0, kBytes - 8}, 8),
@@ -155,11 +166,13 @@ CASE(a_window_whose_owner_let_go_of_it_or_of_its_memory_fails_the_world_with_the
 }
 
 CASE(memory_that_nobody_lends_is_refused_whatever_a_peer_was_told) {
-  on_all_devices(2, [](World& world) {
+  Gate gate(2);
+  on_all_devices(2, [&](World& world) {
     std::vector<unsigned char> own(4096);
     world.one_sided().start_helper();
     auto lent = world.one_sided().lend(own.data(), 1024);
     const auto told = world.fabric()->all_gather("test", std::to_string(reinterpret_cast<std::uint64_t>(own.data())));
+    gate.arrive_and_wait();
     if (world.rank() == 0) {
       const Window window(*world.fabric(), {1, std::stoull(told[1]), 0, own.size()});
       world.one_sided().put(Remote{window, 1, 1000}, own.data(), 24);
@@ -199,6 +212,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
       {plain(Work::atomic), 0, 99 << 8 | 8, "an atomic op 99"},
       {plain(Work::atomic), 16, one_sided::packed(AtomicOp::add, 8), "which has only the 16 B"},
   };
+  Gate gate(2);
   for (const Wrong& wrong : all) {
     on_all_devices(2, [&](World& world) {
       alignas(8) std::array<std::byte, kBytes> own{};
@@ -207,6 +221,7 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
       Helper helper(*world.fabric(), lent);
       const auto address = std::to_string(reinterpret_cast<std::uint64_t>(own.data()));
       const std::uint64_t there = std::stoull(world.fabric()->all_gather("test", address)[1]);
+      gate.arrive_and_wait();
       if (world.rank() == 0) {
         Errand& slot = *helper.slot(1);
         slot.address = there + wrong.offset;
