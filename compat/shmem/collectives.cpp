@@ -36,7 +36,9 @@ void broadcast(Group& group, void* dest, const void* source, std::size_t bytes, 
   const bool is_root = group.rank() == root;
   void* const output = is_root && at_root == AtRoot::kept ? const_cast<void*>(source) : dest;
   const bool fetched = bytes >= kLargeBytes && group.shmem().cpu_reaches(dest, source);
-  if (bytes > 0 && !fetched && group.run(collective::broadcast({source, output, bytes}, root))) return;
+  if (bytes > 0 && !fetched && group.in_library(dest, source)) {
+    return group.run(collective::broadcast({source, output, bytes}, root));
+  }
   group.meet();
   if (!is_root || (at_root == AtRoot::copied && dest != source)) fetch(group, dest, source, bytes, root);
   group.meet();
@@ -48,11 +50,13 @@ void collect(Group& group, void* dest, const void* source, std::size_t bytes) {
   for (std::size_t i = 1; i < lengths.size(); ++i) offsets[i] = offsets[i - 1] + lengths[i - 1];
   const std::size_t total = offsets.back() + lengths.back();
   const bool fetched = total < kSmallBytes && group.shmem().cpu_reaches(dest, source);
-  CollectiveCall call = collective::all_gather({source, dest, bytes});
-  call.kind = OpKind::all_gather_v;
-  call.receive_counts.assign(lengths.begin(), lengths.end());
-  call.receive_offsets = offsets;
-  if (total > 0 && !fetched && group.run(call)) return;
+  if (total > 0 && !fetched && group.in_library(dest, source)) {
+    CollectiveCall call = collective::all_gather({source, dest, bytes});
+    call.kind = OpKind::all_gather_v;
+    call.receive_counts.assign(lengths.begin(), lengths.end());
+    call.receive_offsets = offsets;
+    return group.run(call);
+  }
   for (int i = 0; i < group.size(); ++i) {
     const int member = turn(group, i);
     const auto index = static_cast<std::size_t>(member);
@@ -62,7 +66,7 @@ void collect(Group& group, void* dest, const void* source, std::size_t bytes) {
 }
 
 void fcollect(Group& group, void* dest, const void* source, std::size_t bytes) {
-  if (bytes > 0 && group.run(collective::all_gather({source, dest, bytes}))) return;
+  if (bytes > 0 && group.in_library(dest, source)) return group.run(collective::all_gather({source, dest, bytes}));
   group.meet();
   for (int i = 0; i < group.size(); ++i) {
     const int member = turn(group, i);
@@ -72,7 +76,7 @@ void fcollect(Group& group, void* dest, const void* source, std::size_t bytes) {
 }
 
 void alltoall(Group& group, void* dest, const void* source, std::size_t bytes) {
-  if (bytes > 0 && group.run(collective::all_to_all({source, dest, bytes}))) return;
+  if (bytes > 0 && group.in_library(dest, source)) return group.run(collective::all_to_all({source, dest, bytes}));
   group.meet();
   const std::size_t mine = static_cast<std::size_t>(group.rank()) * bytes;
   for (int i = 0; i < group.size(); ++i) {
@@ -128,9 +132,10 @@ void reduce(Group& group, void* dest, const void* source, std::size_t count, con
   constexpr std::size_t kCombinedByAll = 2048;
   const auto size = static_cast<std::size_t>(group.size());
   const std::size_t bytes = count * reduction.element;
-  if (count > 0 && reduction.type &&
-      group.run(collective::all_reduce({source, dest, count, *reduction.type}, reduction.op))) {
-    return;
+  if (count > 0 && reduction.type && group.in_library(dest, source)) {
+    CollectiveCall call = collective::all_reduce({source, dest, count, *reduction.type}, reduction.op);
+    call.deterministic = true;  // passes by an algorithm of another order that a parameter asks for
+    return group.run(call);
   }
   group.meet();
   if (count == 0) return;

@@ -56,13 +56,15 @@ void Group::meet_by_words() {
   for (int member = 1; member < size(); ++member) context_->set(sync_ + 1, 1L, world_rank(member));
 }
 
-bool Group::run(CollectiveCall call) {
-  if (collective_ == nullptr || !shmem_.in_library(call.output, call.input)) return false;
+bool Group::in_library(const void* dest, const void* source) const {
+  return collective_ != nullptr && shmem_.in_library(dest, source);
+}
+
+void Group::run(CollectiveCall call) {
   call.output = shmem_.place(call.output);
   call.input = shmem_.place(call.input);
   context_->quiet();
   collective_->run(call);
-  return true;
 }
 
 std::vector<std::uint64_t> Group::exchange(std::uint64_t mine) {

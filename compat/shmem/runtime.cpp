@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "guarded.hpp"
+#include "onstream/collective/view.hpp"
 #include "settings.hpp"
 
 struct onstream_shmem_context onstream_shmem_default_context = {0};
@@ -14,6 +15,9 @@ namespace onstream::shmem {
 namespace {
 
 constexpr std::uint64_t kTold = std::uint64_t{1} << 32;  // in the word of tell_exit(), beside the status
+
+// Whether a team of so many can have the library's collectives.
+bool is_for_library(int size) { return size <= collective::kMostRanks; }
 
 // Ranks whose memory this one loads and stores, by the lowest of them.
 int neighbourhood(const Segment& segment, int size) {
@@ -50,7 +54,8 @@ Runtime::Runtime(int thread_level) : thread_level_(thread_level) {
   words_ = world_->segment((static_cast<std::size_t>(size_) + 1) * sizeof(std::uint64_t), MemoryKind::pinned);
   box_ = reinterpret_cast<std::uint64_t*>(words_->local());
   world_team_.team = world_->team();
-  world_team_.collective = {world_, &world_->collective()};
+  compare_ranks();
+  if (one_device_kind_ && is_for_library(size_)) world_team_.collective = {world_, &world_->collective()};
   shared_team_.team = world_->team()->split(neighbourhood(*words_, size_), rank_);
   default_context_.context = std::make_unique<Context>(world_->one_sided());
   default_context_.team = &world_team_;
@@ -59,6 +64,15 @@ Runtime::Runtime(int thread_level) : thread_level_(thread_level) {
   give_collectives(world_team_, &shared_team_);
   globals_.make(*world_);
   world_->team()->sync();
+}
+
+void Runtime::compare_ranks() {
+  const auto kind = static_cast<std::uint64_t>(world_->device().kind());
+  const auto level = static_cast<std::uint64_t>(thread_level_);
+  for (const Team::Words& words : world_->team()->exchange({kind, level, 0, 0})) {
+    one_device_kind_ = one_device_kind_ && words[0] == kind;
+    some_have_threads_ = some_have_threads_ || words[1] == SHMEM_THREAD_MULTIPLE;
+  }
 }
 
 void Runtime::close() {
@@ -171,15 +185,17 @@ Context& Runtime::collectives_of(TeamHandle& team) {
 }
 
 void Runtime::give_collectives(const TeamHandle& parent, TeamHandle* made) {
-  if (parent.size() != size_ || thread_level_ == SHMEM_THREAD_MULTIPLE) return;
+  if (parent.size() != size_ || some_have_threads_ || !one_device_kind_) return;
   if (made != nullptr && std::ranges::equal(made->team->members(), world_team_.team->members())) {
     made->collective = world_team_.collective;  // calls of both come in the same order on every PE
     return;
   }
   if (device_heap_ == nullptr && heap_->kind() != MemoryKind::device) return;
-  const std::span<const int> members = made == nullptr ? std::span<const int>() : made->team->members();
-  const std::shared_ptr<Collective> among = world_->collective().among(members);
-  if (made != nullptr) made->collective = among;
+  // Who is in a team that is too large names none, as who is in none does, so that all ranks come.
+  const bool has_some = made != nullptr && is_for_library(made->size());
+  const std::shared_ptr<Collective> among =
+      world_->collective().among(has_some ? made->team->members() : std::span<const int>());
+  if (has_some) made->collective = among;
 }
 
 bool Runtime::cpu_reaches(const void* dest, const void* source) const {

@@ -87,14 +87,15 @@ class Runtime {
   Context& collectives_of(TeamHandle& team);
   // Gives what a split made, null where that is no team, the library's collectives. Collective over the parent. A team
   // of all PEs has those of the world. Those of fewer are made by all ranks of the world at once, so only where all
-  // split, and not where threads may split several teams at once; and they take MiB and milliseconds (17 ms of each of
-  // 4 PEs on 2 cores), so only for programs with memory on the device, where each step of a Context's costs
-  // microseconds.
+  // split, and not where threads of some rank may split several teams at once; and they take MiB and milliseconds (17
+  // ms of each of 4 PEs on 2 cores), so only for programs with memory on the device, where each step of a Context's
+  // costs microseconds. Teams of more ranks than the library's have at most (64) get none.
   void give_collectives(const TeamHandle& parent, TeamHandle* made);
   // Whether every CPU loads and stores memory at both places; false too where one of them is not symmetric.
   bool cpu_reaches(const void* dest, const void* source) const;
   // Whether collectives of such memory are the library's: on the host device always, as kernels are the CPU's there; on
-  // a GPU where the CPU does not reach one of them. Not where one is not symmetric, which a Context refuses.
+  // a GPU where the CPU does not reach one of them. Not where one is not symmetric, which a Context refuses. All ranks
+  // that have a team's collectives answer alike for the same symmetric objects: their devices are of one kind.
   bool in_library(const void* dest, const void* source) const;
 
   // All contexts that the program has not given back.
@@ -108,11 +109,15 @@ class Runtime {
 
  private:
   ContextHandle& made_context(shmem_ctx_t handle);
+  // Collective: what ranks may differ in, and must see alike where they choose who does a collective.
+  void compare_ranks();
 
   std::shared_ptr<World> world_;
   int rank_ = 0;
   int size_ = 1;
   int thread_level_;
+  bool one_device_kind_ = true;     // all ranks'
+  bool some_have_threads_ = false;  // at level SHMEM_THREAD_MULTIPLE
   std::unique_ptr<Heap> heap_;
   std::unique_ptr<Heap> device_heap_;
   std::shared_ptr<Segment> words_;  // the box, and behind it the word of tell_exit()

@@ -138,6 +138,63 @@ static void sums_of_reals(shmem_team_t team, struct memory* memory, size_t count
   }
 }
 
+/* 1e17 + 1 is 1e17: any other order than that of the members leaves another sum of four. */
+static void sums_that_cancel_are_in_the_order_of_the_members(void) {
+  static const double values[] = {1e17, 1, -1e17, 3};
+  static double from[3000], to[3000];
+  double expected = 0;
+  for (int pe = 0; pe < size; ++pe) expected += values[pe % 4];
+  CHECK(size != 4 || expected == 3);
+  for (size_t count = 1; count <= 3000; count *= 3000) {
+    for (size_t i = 0; i < count; ++i) from[i] = values[me % 4];
+    CHECK(shmem_double_sum_reduce(SHMEM_TEAM_WORLD, to, from, count) == 0);
+    for (size_t i = 0; i < count; ++i) CHECK(to[i] == expected);
+    shmem_barrier_all();
+  }
+}
+
+/* The root keeps its own destination, and does what the others do wherever the two lie. */
+static void active_sets_broadcast_from_one_memory_to_another(void) {
+  enum { COUNT = 300 };
+  static long sync[SHMEM_BCAST_SYNC_SIZE];
+  for (int i = 0; i < SHMEM_BCAST_SYNC_SIZE; ++i) sync[i] = SHMEM_SYNC_VALUE;
+  const size_t bytes = COUNT * sizeof(long);
+  long* const memories[] = {shmem_malloc(2 * bytes), shmem_malloc_with_hints(2 * bytes, SHMEMX_MALLOC_DEVICE),
+                            static_from};
+  for (int pair = 0; pair < 9; ++pair) {
+    long *const from = memories[pair / 3], *const to = memories[pair % 3] + COUNT;
+    for (int root = 0; root < size; ++root) {
+      for (size_t i = 0; i < COUNT; ++i) given[i] = value(me, i);
+      fill(from, given, COUNT);
+      for (size_t i = 0; i < COUNT; ++i) given[i] = -7;
+      fill(to, given, COUNT);
+      shmem_barrier_all();
+      shmem_broadcast64(to, from, COUNT, root, 0, 0, size, sync);
+      look(got, to, COUNT);
+      for (size_t i = 0; i < COUNT; ++i) CHECK(got[i] == (me == root ? -7 : value(root, i)));
+      shmem_barrier_all();
+    }
+  }
+  for (int m = 0; m < 2; ++m) shmem_free(memories[m]);
+}
+
+/* For more PEs than the library's collectives take (64), too: a team of all, one in reverse, and every second one. */
+static void teams_of_any_size_reduce(void) {
+  shmem_team_t teams[] = {SHMEM_TEAM_WORLD, SHMEM_TEAM_INVALID, SHMEM_TEAM_INVALID};
+  CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, size - 1, -1, size, NULL, 0, &teams[1]) == 0);
+  CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, size > 1 ? 2 : 1, (size + 1) / 2, NULL, 0, &teams[2]) == 0);
+  for (int team = 0; team < 3; ++team) {
+    if (teams[team] == SHMEM_TEAM_INVALID) continue;
+    const long all = shmem_team_n_pes(teams[team]);
+    static_from[0] = shmem_team_my_pe(teams[team]);
+    CHECK(shmem_long_sum_reduce(teams[team], static_to, static_from, 1) == 0);
+    CHECK(static_to[0] == all * (all - 1) / 2);
+    CHECK(shmem_long_fcollect(teams[team], static_to + 1, static_from, 1) == 0);
+    for (long pe = 0; pe < all; ++pe) CHECK(static_to[1 + pe] == pe);
+    shmem_team_sync(teams[team]);
+  }
+}
+
 static void with_each(void (*run)(shmem_team_t, struct memory*, size_t)) {
   shmem_team_t teams[TEAMS] = {SHMEM_TEAM_WORLD, SHMEM_TEAM_SHARED};
   shmem_team_t* const odd = &teams[2];
@@ -223,6 +280,9 @@ int main(int argc, char** argv) {
     CASE(sums_of_reals_are_in_the_order_of_the_members)
     CASE(threads_reduce_on_teams_of_their_own_at_once)
     CASE(teams_come_and_go)
+    CASE(sums_that_cancel_are_in_the_order_of_the_members)
+    CASE(active_sets_broadcast_from_one_memory_to_another)
+    CASE(teams_of_any_size_reduce)
   };
   /* clang-format on */
   const char* const name = argc > 1 ? argv[1] : "";

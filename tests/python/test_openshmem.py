@@ -105,6 +105,17 @@ def test_openshmem_collectives(case: str, heap: str, pes: int) -> None:
     assert f"passed {case}" in output
 
 
+# Others than the library takes by itself, which add in an order of their own.
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("algorithm", ["ring", "tree", "halving_doubling", "hierarchical"])
+def test_sums_keep_the_order_of_the_members_whatever_algorithm_is_asked_for(algorithm: str) -> None:
+    program = compiled(SOURCES / "openshmem_collectives.c", *WARNINGS, "-pthread")
+    case = "sums_that_cancel_are_in_the_order_of_the_members"
+    settings = {"ONSTREAM_COLLECTIVE_ALGORITHM": algorithm, "ONSTREAM_COLLECTIVE_GROUP": "2"}
+    status, output = run(4, program, case, settings=settings)
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+
+
 @pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("case", COLLECTIVES)
