@@ -337,32 +337,38 @@ CASE(ranks_that_captured_unequally_often_step_at_different_calls_and_then_agree_
   });
 }
 
+// A channel of two ranks, whose calls have as many blocks as is said.
+struct OneChannel {
+  explicit OneChannel(World& world)
+      : fabric(*world.fabric()), channel(fabric, room, ranks, 0), runner(world.fabric(), "a test") {}
+
+  void run(const CollectiveCall& call, int most) {
+    collective::Prepared work;
+    work.add(collective::prepare(fabric, channel, ranks, call, most));
+    runner.run_and_wait(channel.order, work);
+  }
+
+  Fabric& fabric;
+  Room room;
+  const std::vector<int> ranks = {0, 1};
+  collective::Channel channel;
+  collective::Runner runner;
+};
+
 CASE(ranks_whose_kernels_of_one_call_have_different_numbers_of_blocks_are_told) {
   const Algorithm algorithms[] = {Algorithm::direct, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling};
   for (const Algorithm algorithm : algorithms) {
     for (const bool adds : {true, false}) {
       if (!adds && algorithm == Algorithm::halving_doubling) continue;
       run_ranks(2, quick("host"), [&](World& world) {
-        Room room;
-        const std::vector<int> ranks = {0, 1};
-        collective::Channel channel(*world.fabric(), room, ranks, 0);
-        collective::Runner runner(world.fabric(), "a test");
+        OneChannel one(world);
         TestBuffer input(world, kLarge * sizeof(float));
         TestBuffer output(world, kLarge * sizeof(float));
         const collective::Vector vector{input.data(), output.data(), kLarge, ElementType::float32};
         CollectiveCall call = adds ? collective::all_reduce(vector) : collective::broadcast(vector, 0);
         call.algorithm = algorithm;
-        const auto run_with = [&](int most) {
-          collective::Prepared work;
-          work.add(collective::prepare(*world.fabric(), channel, ranks, call, most));
-          runner.run_and_wait(channel.order, work);
-        };
-        run_with(4);
-        if (world.rank() == 0) {
-          CHECK_THROWS(run_with(4), "captured others more often");
-        } else {
-          CHECK_THROWS(run_with(2), "captured others more often");
-        }
+        one.run(call, 4);
+        CHECK_THROWS(one.run(call, world.rank() == 0 ? 4 : 2), "captured others more often");
       });
     }
   }
@@ -370,17 +376,12 @@ CASE(ranks_whose_kernels_of_one_call_have_different_numbers_of_blocks_are_told) 
 
 CASE(lines_do_not_care_in_how_many_blocks_they_go) {
   run_ranks(2, quick("host"), [&](World& world) {
-    Room room;
-    const std::vector<int> ranks = {0, 1};
-    collective::Channel channel(*world.fabric(), room, ranks, 0);
-    collective::Runner runner(world.fabric(), "a test");
+    OneChannel one(world);
     TestBuffer buffer(world, kSmall * sizeof(float));
     for (const Algorithm algorithm : {Algorithm::lines, Algorithm::two_shot, Algorithm::wide}) {
       CollectiveCall call = collective::all_reduce({buffer.data(), buffer.data(), kSmall, ElementType::float32});
       call.algorithm = algorithm;
-      collective::Prepared work;
-      work.add(collective::prepare(*world.fabric(), channel, ranks, call, 1 + world.rank()));
-      runner.run_and_wait(channel.order, work);
+      one.run(call, 1 + world.rank());
     }
   });
 }
