@@ -343,10 +343,10 @@ CASE(functors_that_differ_are_told_at_once) {
         TestBuffer buffer(world, 256);
         Collective& it = world.collective();
         const Vector vector{buffer.data(), buffer.data(), 16};
-        it.run(collective::barrier());
         auto call = with<Compose, Affine>(all_reduce(vector), Compose(world.rank() == 1 ? 7 : 11));
         call.algorithm = algorithm;
         try {
+          it.run(collective::barrier());
           it.run(call);
           it.run(collective::barrier());
         } catch (const Error&) {  // as soon as anybody knows
