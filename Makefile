@@ -62,14 +62,14 @@ libmp: build
 
 lint: setup-check build
 	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
-	$(BIN)/ruff format --check python tests tools examples
-	$(BIN)/ruff check python tests tools examples
+	$(BIN)/ruff format --check python tests tools examples bench
+	$(BIN)/ruff check python tests tools examples bench
 	$(BIN)/mypy
 
 format: setup-check
 	$(BIN)/clang-format -i $(CPP_FILES)
-	$(BIN)/ruff format python tests tools examples
-	$(BIN)/ruff check --fix python tests tools examples
+	$(BIN)/ruff format python tests tools examples bench
+	$(BIN)/ruff check --fix python tests tools examples bench
 
 rules: build
 	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py

@@ -17,7 +17,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES: dict[str, Any] = tomllib.loads((ROOT / "tests" / "layers.toml").read_text())
-SUFFIXES = {".cpp", ".hpp", ".cu", ".cuh", ".inc"}
+SUFFIXES = {".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".inc"}
 HEIGHT = {layer: height for height, line in enumerate(RULES["order"]) for layer in line}
 
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 QUERY_TIMEOUT_S = 20
+# Variables that change what is measured: of this library, of the peers and what is below them.
+VARIABLES = re.compile(
+    r"(ONSTREAM|NCCL|NVSHMEM|SHMEM|CUDA|NVIDIA|TORCH|OMPI|OPAL|PMIX|PRTE|UCX|MPICH|MPIR|FI|OMP|GOMP)_(?!.*SECRET)"
+)
 
 
 def collect() -> dict[str, Any]:
@@ -20,11 +26,14 @@ def collect() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
+        "governor": governor(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "system": system(),
         "kernel": platform.release(),
         "load_1min": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "gpus": gpus(),
+        "variables": variables(os.environ),
         "git": git(Path(__file__).resolve().parent),
     }
 
@@ -37,10 +46,40 @@ def cpu_model() -> str | None:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
 
 
+def governor() -> str | None:
+    """How the kernel chooses the first core's clock; null in most virtual machines, which cannot choose."""
+    try:
+        return Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").read_text().strip()
+    except OSError:
+        return None
+
+
+def system() -> str | None:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return None
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in sorted(environment.items()) if VARIABLES.match(name)}
+
+
+GPU_FACTS = {
+    "name": "name",
+    "driver": "driver_version",
+    "bus": "pci.bus_id",
+    "sm_clock": "clocks.sm",
+    "sm_clock_max": "clocks.max.sm",
+    "memory_clock": "clocks.mem",
+    "power_limit": "power.limit",
+}
+
+
 def gpus() -> list[dict[str, str]]:
-    answer = _ask(["nvidia-smi", "--query-gpu=name,driver_version,pci.bus_id", "--format=csv,noheader"])
+    answer = _ask(["nvidia-smi", f"--query-gpu={','.join(GPU_FACTS.values())}", "--format=csv,noheader"])
     rows = [line.split(", ") for line in (answer or "").splitlines()]
-    return [{"name": row[0], "driver": row[1], "bus": row[2]} for row in rows if len(row) == 3]
+    return [dict(zip(GPU_FACTS, row, strict=True)) for row in rows if len(row) == len(GPU_FACTS)]
 
 
 def git(folder: Path) -> dict[str, Any] | None:
