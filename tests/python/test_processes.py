@@ -1,5 +1,5 @@
-"""Worlds of two processes on every device: what process_ranks.py and library_ranks.py say of messages, collectives, segments
-and plans.
+"""Worlds of processes on every device: what process_ranks.py, library_ranks.py and machine_ranks.py say of messages,
+collectives, segments and plans, and of what ranks take of their machine.
 
 On cuda each rank has a GPU of its own; where there is but one, both share it.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import library_ranks as libraries
+import machine_ranks as machine
 import process_ranks as ranks
 import pytest
 from jobs import run_ranks
@@ -101,3 +102,12 @@ def test_cupys_streams_order_and_capture_messages(tmp_path: Path) -> None:
 @on_gpus_with("cupy")
 def test_cupy_arrays_are_reduced(tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [libraries.cupy_arrays_are_reduced], device="cuda")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_memory_that_ranks_share_has_a_name(device: str, tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [machine.no_shared_memory_has_a_name], device=device)
+
+
+def test_of_eight_ranks_on_few_cores_those_that_wait_sleep(tmp_path: Path) -> None:
+    run_ranks(tmp_path, 8, [machine.a_rank_that_waits_leaves_the_cores_to_others], device="host")

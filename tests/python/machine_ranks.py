@@ -1,0 +1,77 @@
+"""What ranks of processes take of their machine, seen from inside: each function is any rank of any number."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import onstream as ons
+
+PLACES = ("/dev/shm/", "/tmp/", "/run/", "/var/")
+
+
+def use_everything(world: ons.World) -> list[object]:
+    """Memory of every kind that ranks share, all of it in use."""
+    after, before = (world.rank + 1) % world.size, (world.rank - 1) % world.size
+    segments = [world.segment(100_000, kind=kind) for kind in ("device", "pinned")]
+    field = world.zeros((66, 66))
+    halo = world.halo(field, ghost=1)
+    halo.launch()
+    large = world.zeros(10**6, "u1")
+    own = np.zeros(10**6, "u1")
+    for out, box in ((large, own), (own, large)):
+        arriving = world.irecv(box, before)
+        world.send(out, after)
+        arriving.wait()
+    world.all_reduce(field)
+    world.all_gather(np.zeros(10**4), np.zeros(world.size * 10**4))
+    return [segments, field, halo, large]
+
+
+def no_shared_memory_has_a_name(world: ons.World) -> None:
+    """Nothing for anybody to find, nor to be left behind by a rank that is killed."""
+    held = use_everything(world)
+    mapped = {line.split(maxsplit=5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if line.count("/")}
+    opened = {os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.exists() or entry.is_symlink()}
+    named = [name for name in mapped | opened if name.startswith(PLACES) and not name.endswith((".py", ".so"))]
+    assert named == [], named
+    assert any(re.match(r"/memfd:onstream", name) for name in mapped), mapped  # it is there, and has no name
+    del held
+
+
+def cpu_seconds(wait: Callable[[], object]) -> float:
+    """What all threads of this process take of the cores until wait() is over."""
+    before = time.process_time()
+    wait()
+    return time.process_time() - before
+
+
+def a_rank_that_waits_leaves_the_cores_to_others(world: ons.World) -> None:
+    """Each way of waiting for rank 0, which is busy elsewhere for a second, takes less than a fifth of that."""
+    stream = world.stream()
+    box, many = np.zeros(8, "u1"), np.zeros(100)
+
+    def on_a_stream() -> None:
+        world.recv(box, 0, stream=stream)
+        stream.synchronize()
+
+    for wait in (lambda: world.recv(box, 0), lambda: world.irecv(box, 0).wait(), on_a_stream):
+        world.barrier()
+        if world.rank == 0:
+            time.sleep(1)
+            for peer in range(1, world.size):
+                world.send(box, peer)
+        else:
+            assert cpu_seconds(wait) < 0.2
+    for together in (world.barrier, lambda: world.all_reduce(many)):
+        world.barrier()
+        if world.rank == 0:
+            time.sleep(1)
+            together()
+        else:
+            assert cpu_seconds(together) < 0.2
