@@ -1,5 +1,5 @@
-// Everything that bootstrap parses from outside, fed with damaged bytes: it must answer or refuse, and never read past
-// an end, hang, or disturb the other ranks.
+// What comes from outside as bytes, from other ranks, launchers and machines' files, damaged: it is answered or
+// refused, and nothing reads past an end, hangs, or disturbs the other ranks.
 //
 // As a test it makes its own inputs, from valid ones by seeded mutation, so a failure repeats; run it under the address
 // and undefined-behaviour sanitizers. With -fsanitize=fuzzer -DONSTREAM_LIBFUZZER (clang) it is a libFuzzer target.
@@ -28,6 +28,7 @@
 #include "onstream/bootstrap/wire.hpp"
 #include "onstream/plan/match.hpp"
 #include "onstream/plan/route.hpp"
+#include "onstream/topology/machine.hpp"
 #include "onstream/transport/failure.hpp"
 
 namespace {
@@ -73,6 +74,7 @@ void parse_all(std::string_view bytes) {
   tolerate([&] { slurm_tasks_on_node(bytes, 3); });
   tolerate([&] { slurm_first_host(bytes); });
   tolerate([&] { parse_process_stat(std::string(bytes)); });
+  tolerate([&] { (void)topology::machine_from(bytes); });
 }
 
 }  // namespace
@@ -167,7 +169,8 @@ CASE(parsers_answer_or_refuse_damaged_bytes) {
   std::vector<std::string> inputs = valid_frames();
   for (const std::string& frame : valid_mesh_frames()) inputs.push_back(frame);
   for (const char* text :
-       {"2(x3),1", "node[07-09,12],login1", "42 (a) S 7 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18"})
+       {"2(x3),1", "node[07-09,12],login1", "42 (a) S 7 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18",
+        "gpus 4 # of two sockets\nswitch plx0 cpu0\nlink 0 plx0 2\nlink plx0 cpu0\n", "torus 4 2 3\n"})
     inputs.emplace_back(text);
   inputs.push_back(encode(this_host()));
   std::string all;

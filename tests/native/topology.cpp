@@ -84,6 +84,8 @@ CASE(what_is_no_machine_is_told_with_its_line) {
   CHECK_THROWS((void)machine_from("gpus 2\nlink 0 7"), "line 2 of the machine, 'link 0 7'");
   CHECK_THROWS((void)machine_from("gpus 2\nlink 0 nvswitch"), "the number of a GPU or the name of a switch");
   CHECK_THROWS((void)machine_from("gpus 2\nlink 0 1 0"), "a count is from 1");
+  CHECK_THROWS((void)machine_from("gpus 2\nswitch a\nswitch a"), "a switch is named once");
+  CHECK_THROWS((void)machine_from("gpus 2\nswitch 1\nlink 0 1"), "a switch's name is no number");
   CHECK_THROWS((void)machine_from("gpus 2\nlink 1 1"), "two different nodes");
   CHECK_THROWS((void)machine_from("gpus 2\nwire 0 1"), "`gpus`, `switch`, `link` or `torus`");
   CHECK_THROWS((void)find_rings(machine_from("gpus 1")), "at least 2 GPUs");

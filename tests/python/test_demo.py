@@ -118,17 +118,51 @@ def test_any_bytes_give_a_sea_floor_or_one_clear_error(tmp_path_factory: Any, da
     file = tmp_path_factory.mktemp("bytes") / f"floor.{kind}"
     for content in (data, magic + data):
         file.write_bytes(content)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of numpy, about headers
-            try:
-                bathymetry.load(file)
-            except InvalidArgumentError as error:
-                assert file.name in str(error)
+        load_or_say_why(file)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=st.sampled_from(["npz", "npy", "png"]),
+    cut=st.floats(0.5, 1.0),
+    damages=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=6),
+)
+def test_a_damaged_file_gives_a_sea_floor_or_one_clear_error(
+    tmp_path_factory: Any, kind: str, cut: float, damages: list[tuple[float, int]]
+) -> None:
+    image = pytest.importorskip("matplotlib.image")
+    file = tmp_path_factory.mktemp("damaged") / f"floor.{kind}"
+    floor, degrees = bowl(9, 9), np.arange(9.0)
+    if kind == "npz":
+        np.savez(file, topo=floor, lon=degrees, lat=degrees)
+    elif kind == "npy":
+        np.save(file, floor)
+    else:
+        image.imsave(file, floor)
+    content = bytearray(file.read_bytes())
+    del content[int(cut * len(content)) :]
+    for where, value in damages:
+        content[int(where * len(content))] = value
+    file.write_bytes(content)
+    load_or_say_why(file)
+
+
+def load_or_say_why(file: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numpy, about headers
+        try:
+            bathymetry.load(file)
+        except InvalidArgumentError as error:
+            assert file.name in str(error)
 
 
 @pytest.mark.parametrize(
     ("arrays", "complaint"),
     [
+        ({"topo": -np.ones((5, 5)), "cell_m": np.array([])}, "cell_m is not one number"),
+        ({"topo": -np.ones((5, 5)), "cell_m": np.array("wide")}, "cell_m is not one number"),
+        ({"topo": -np.ones((5, 5)), "lon": np.array(list("abcde")), "lat": np.arange(5.0)}, "longitude holds <U1"),
+        ({"topo": -np.ones((5, 5)), "lon": np.arange(5.0), "lat": np.arange(5) * 1j}, "latitude holds complex128"),
         ({"a": -np.ones((5, 5)), "b": -np.ones((5, 5))}, "a (5, 5), b (5, 5); it needs one"),
         ({}, "holds nothing"),
         ({"topo": -np.ones((5, 6)), "longitude": np.arange(5.0), "latitude": np.arange(5.0)}, "need (6,)"),
@@ -137,7 +171,19 @@ def test_any_bytes_give_a_sea_floor_or_one_clear_error(tmp_path_factory: Any, da
         ({"topo": -np.ones((5, 5)), "lon": np.arange(5.0), "lat": 40.0 * np.arange(5.0)}, "away from the poles"),
         ({"topo": -np.ones((5, 5)), "cell_m": np.array(-3.0)}, "cell_m is -3"),
     ],
-    ids=["two planes", "empty", "axis length", "one axis", "flat axis", "poles", "cell"],
+    ids=[
+        "no cell",
+        "cell of text",
+        "axis of text",
+        "complex axis",
+        "two planes",
+        "empty",
+        "axis length",
+        "one axis",
+        "flat axis",
+        "poles",
+        "cell",
+    ],
 )
 def test_npz_files_say_what_is_missing(tmp_path: Path, arrays: dict[str, np.ndarray], complaint: str) -> None:
     np.savez(tmp_path / "floor.npz", **arrays)

@@ -130,7 +130,10 @@ def _from_named(arrays: dict[str, Any], source: str) -> Bathymetry:
     if (x is None) != (y is None):
         raise InvalidArgumentError(f"{source} has only one of longitude and latitude; give both, or neither")
     if x is None or y is None:
-        cell = float(np.asarray(arrays.get("cell_m", CELL_M)).ravel()[0])
+        given = np.asarray(arrays.get("cell_m", CELL_M))
+        if given.size != 1 or given.dtype.kind not in "fiu":
+            raise InvalidArgumentError(f"{source}: cell_m is not one number, the width of a cell in metres")
+        cell = float(given.item())
         if not (np.isfinite(cell) and cell > 0):
             raise InvalidArgumentError(f"{source}: cell_m is {cell}; the width of a cell in metres must be positive")
         return _flat(elevation, cell, source)
@@ -153,6 +156,7 @@ def _geographic(elevation: Array, longitude: Any, latitude: Any, source: str) ->
 
 
 def _axis(values: Any, length: int, name: str, source: str) -> Array:
+    _check_numbers(np.asarray(values), f"{source}: {name}", "degrees")
     axis = np.asarray(values, dtype=np.float64)
     if axis.shape != (length,):
         raise InvalidArgumentError(f"{source}: {name} has shape {axis.shape}, but the elevations need ({length},)")
@@ -169,12 +173,16 @@ def _flat(elevation: Array, cell_m: float, source: str) -> Bathymetry:
     return Bathymetry(elevation, x, y, False, source)
 
 
+def _check_numbers(array: NDArray[Any], source: str, unit: str) -> None:
+    if array.dtype.kind not in "fiu":
+        raise InvalidArgumentError(f"{source} holds {array.dtype}, not numbers of {unit}")
+
+
 def _checked(values: Any, source: str) -> Array:
     array = np.asarray(values)
     if array.ndim != 2:
         raise InvalidArgumentError(f"{source} has shape {array.shape}; a sea floor has rows and columns")
-    if array.dtype.kind not in "fiu":
-        raise InvalidArgumentError(f"{source} holds {array.dtype}, not numbers of metres")
+    _check_numbers(array, source, "metres")
     if min(array.shape) < SMALLEST:
         raise InvalidArgumentError(
             f"{source} has {array.shape[0]} x {array.shape[1]} cells; it needs {SMALLEST} each way"

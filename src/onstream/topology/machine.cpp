@@ -49,6 +49,7 @@ class Reader {
   void switches() {
     for (std::size_t i = 1; i < words_.size(); ++i) {
       expect(std::ranges::find(machine_.switches, words_[i]) == machine_.switches.end(), "a switch is named once");
+      expect(words_[i].find_first_not_of("0123456789") != std::string::npos, "a switch's name is no number");
       machine_.switches.push_back(words_[i]);
     }
   }
