@@ -500,6 +500,26 @@ RULE(a_capture_that_is_dropped_lets_go_of_what_was_retained) {
   CHECK(comes_true([&] { return seen.expired(); }));
 }
 
+// What is retained may hold an event of the capture, as a request does.
+struct OfCapture {
+  std::shared_ptr<Event> event;
+};
+
+RULE(a_capture_that_fails_lets_go_of_what_was_retained) {
+  const OwnStream stream(device);
+  const OwnStream joined(device);
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  device.begin_capture(stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  auto thing = std::make_shared<OfCapture>(OfCapture{device.record(stream)});
+  const std::weak_ptr<OfCapture> seen = thing;
+  device.wait(joined, thing->event);
+  launch_one(device, AddOnce{words(memory), 1}, joined);
+  device.retain(stream, std::move(thing));
+  CHECK_THROWS((void)device.end_capture(stream), "unjoined work");
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
 RULE(retain_without_a_capture_is_an_error) {
   const OwnStream stream(device);
   CHECK_THROWS(device.retain(stream, std::make_shared<int>(7)), "not capturing");
@@ -513,6 +533,38 @@ RULE(a_graph_counts_its_operations) {
   device.begin_capture(stream);
   device.copy(memory->data(), memory->data() + 32, 32, stream);
   CHECK(device.end_capture(stream)->nodes() == 1);
+}
+
+CASE(a_host_capture_whose_stream_is_gone_has_ended_and_let_go) {
+  const auto device = open_device("host", 0);
+  auto stream = std::make_unique<OwnStream>(*device);
+  const OwnStream joined(*device);
+  device->begin_capture(*stream);
+  auto thing = std::make_shared<OfCapture>(OfCapture{device->record(*stream)});
+  const std::weak_ptr<OfCapture> seen = thing;
+  device->wait(joined, thing->event);
+  device->retain(*stream, std::move(thing));
+  stream.reset();
+  CHECK(comes_true([&] { return seen.expired(); }));
+  CHECK(!device->capturing(joined));
+}
+
+// Also where another stream gets the address of one that is gone.
+CASE(a_host_capture_waits_for_what_streams_left_in_it) {
+  const auto device = open_device("host", 0);
+  const std::shared_ptr<Memory> memory = device->allocate(8, MemoryKind::device);
+  const OwnStream stream(*device);
+  device->begin_capture(stream);
+  const auto begun = device->record(stream);
+  const auto join_and_add = [&] {
+    auto joined = std::make_unique<OwnStream>(*device);
+    device->wait(*joined, begun);
+    launch_one(*device, AddOnce{words(memory), 1}, *joined);
+    return joined;
+  };
+  join_and_add().reset();
+  device->wait(stream, device->record(*join_and_add()));
+  CHECK_THROWS((void)device->end_capture(stream), "unjoined work");
 }
 
 // The stream's own worker lets go of the graph, which is the last owner of the device that owns the stream.

@@ -75,7 +75,10 @@ void Branches::help() {
   int looks = 0;
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    if (!under_way() && ++looks > kLooksBeforeSleep) begun_.wait(lock, [this] { return ending_ || under_way(); });
+    if (!under_way() && looks++ == kLooksBeforeSleep) {
+      begun_.wait(lock, [this] { return ending_ || under_way(); });
+      looks = 0;
+    }
     const std::uint64_t own = own_;
     ended_.wait_for(lock, kStandstill, [this] { return ending_; });
     if (!under_way()) continue;

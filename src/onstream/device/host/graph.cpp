@@ -20,12 +20,12 @@ bool is_list(const std::vector<Node>& nodes) {
 
 }  // namespace
 
-Graph::Graph(Captured captured) : captured_(std::move(captured)) {
-  if (!is_list(captured_.nodes)) branches_ = std::make_unique<Branches>(captured_.nodes, captured_.streams);
+Captured::~Captured() {
+  for (auto& thing : retained) Disposal::of_process().hand_over(std::move(thing));
 }
 
-Graph::~Graph() {
-  for (auto& thing : captured_.retained) Disposal::of_process().hand_over(std::move(thing));
+Graph::Graph(Captured captured) : captured_(std::move(captured)) {
+  if (!is_list(captured_.nodes)) branches_ = std::make_unique<Branches>(captured_.nodes, captured_.streams);
 }
 
 void Graph::run() const {
@@ -38,27 +38,27 @@ void GraphTask::run() const { graph->run(); }
 
 bool Capture::open() const {
   const std::lock_guard lock(mutex_);
-  return open_;
+  return captured_.has_value();
 }
 
 bool Capture::append(const Stream* stream, Task& task) {
   const std::lock_guard lock(mutex_);
-  if (!open_) return false;
-  std::vector<std::size_t>& reached = reached_[stream];
-  captured_.nodes.push_back({std::move(task), std::move(reached)});
-  reached = {captured_.nodes.size() - 1};
+  if (!captured_) return false;
+  Chain& chain = chains_[stream];
+  captured_->nodes.push_back({std::move(task), std::move(chain.reached)});
+  chain = {{captured_->nodes.size() - 1}, true};
   return true;
 }
 
 std::vector<std::size_t> Capture::reached(const Stream* stream) const {
   const std::lock_guard lock(mutex_);
-  const auto found = reached_.find(stream);
-  return found == reached_.end() ? std::vector<std::size_t>() : found->second;
+  const auto found = chains_.find(stream);
+  return found == chains_.end() ? std::vector<std::size_t>() : found->second.reached;
 }
 
 void Capture::wait(const Stream* stream, const std::vector<std::size_t>& nodes) {
   const std::lock_guard lock(mutex_);
-  std::vector<std::size_t>& reached = reached_[stream];
+  std::vector<std::size_t>& reached = chains_[stream].reached;
   for (const std::size_t node : nodes) {
     if (std::ranges::find(reached, node) == reached.end()) reached.push_back(node);
   }
@@ -66,24 +66,41 @@ void Capture::wait(const Stream* stream, const std::vector<std::size_t>& nodes) 
 
 void Capture::retain(std::shared_ptr<const void> thing) {
   const std::lock_guard lock(mutex_);
-  auto& retained = captured_.retained;
-  if (open_ && (retained.empty() || retained.back() != thing)) retained.push_back(std::move(thing));
+  if (!captured_) return;
+  auto& retained = captured_->retained;
+  if (retained.empty() || retained.back() != thing) retained.push_back(std::move(thing));
 }
 
 Captured Capture::end() {
-  const std::lock_guard lock(mutex_);
-  open_ = false;
-  std::vector<bool> awaited(captured_.nodes.size(), false);
-  for (const Node& node : captured_.nodes) {
+  std::unique_lock lock(mutex_);
+  Captured captured = std::move(*captured_);
+  captured_.reset();
+  std::vector<bool> awaited(captured.nodes.size(), false);
+  for (const Node& node : captured.nodes) {
     for (const std::size_t earlier : node.after) awaited[earlier] = true;
   }
-  for (const std::size_t node : reached_[origin_]) awaited[node] = true;
+  for (const std::size_t node : chains_[origin_].reached) awaited[node] = true;
+  captured.streams = left_;
+  for (const auto& [stream, chain] : chains_) captured.streams += chain.has_tasks ? 1 : 0;
+  lock.unlock();  // before anything that the capture holds may end
   require(
       std::ranges::find(awaited, false) == awaited.end(),
       "end_capture(): there is unjoined work: another stream joined the capture, and the one that began it does not "
       "wait for an event behind all that was added there");
-  captured_.streams = reached_.size();
-  return std::move(captured_);
+  return captured;
+}
+
+void Capture::leave(const Stream* stream) {
+  std::optional<Captured> dropped;  // ends without the lock
+  const std::lock_guard lock(mutex_);
+  if (stream == origin_ && captured_) {
+    dropped.emplace(std::move(*captured_));
+    captured_.reset();
+  }
+  const auto found = chains_.find(stream);
+  if (found == chains_.end()) return;
+  left_ += found->second.has_tasks ? 1 : 0;
+  chains_.erase(found);
 }
 
 bool Event::done() const {

@@ -22,17 +22,22 @@ namespace onstream::host {
 
 class Stream;
 
-// What a capture collected.
+// What a capture collected. Its end hands over to the disposal what was retained.
 struct Captured {
+  Captured() = default;
+  Captured(Captured&&) = default;
+  Captured& operator=(Captured&&) = delete;
+  ~Captured();
+
   std::vector<Node> nodes;
-  std::size_t streams = 0;
+  std::size_t streams = 0;  // with tasks
   std::vector<std::shared_ptr<const void>> retained;
 };
 
 class Graph final : public onstream::Graph {
  public:
   explicit Graph(Captured captured);
-  ~Graph() override;
+  ~Graph() override = default;
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
@@ -60,13 +65,22 @@ class Capture {
   void retain(std::shared_ptr<const void> thing);
   // Throws invalid_argument for work that the origin does not wait for.
   Captured end();
+  // The stream is gone. Without its origin the capture has ended, and lets go of everything: what it retained may hold
+  // events of the capture, which hold it.
+  void leave(const Stream* stream);
 
  private:
+  // Another stream may come to have the address of one that is gone.
+  struct Chain {
+    std::vector<std::size_t> reached;
+    bool has_tasks = false;
+  };
+
   const Stream* const origin_;  // compared, never followed
   mutable std::mutex mutex_;
-  Captured captured_;
-  std::map<const Stream*, std::vector<std::size_t>> reached_;  // compared, never followed
-  bool open_ = true;
+  std::optional<Captured> captured_ = Captured();  // until it has ended
+  std::map<const Stream*, Chain> chains_;          // compared, never followed
+  std::size_t left_ = 0;                           // streams with tasks that are gone
 };
 
 }  // namespace onstream::host

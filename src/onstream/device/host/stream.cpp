@@ -39,8 +39,9 @@ void spin_until(const Ready& ready) {
 
 Stream::~Stream() {
   std::unique_lock lock(mutex_);
-  capture_.reset();
+  const std::shared_ptr<Capture> capture = std::move(capture_);
   lock.unlock();
+  if (capture != nullptr) capture->leave(this);
   synchronize();
   lock.lock();
   stopping_ = true;
@@ -179,13 +180,14 @@ void Stream::begin_capture() {
 }
 
 std::shared_ptr<Graph> Stream::end_capture() {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   require(in_capture(), "end_capture() on a stream that is not capturing; begin_capture() comes first");
   require(
       capture_->origin() == this,
       "end_capture() on a stream that joined the capture of another by waiting for its event; the capturing began on "
       "that stream and must end there");
   const std::shared_ptr<Capture> capture = std::move(capture_);
+  lock.unlock();
   return std::make_shared<Graph>(capture->end());
 }
 
