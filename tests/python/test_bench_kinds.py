@@ -177,6 +177,9 @@ def test_startup_tells_seconds_and_bytes_and_judges_them() -> None:
     (verdict,) = result["verdicts"]
     assert (verdict["quantity"], verdict["ranks"]) == ("start_s", 4)
     assert any("start-up, world of 4" in line for line in lines.short_of(result))
+    assert lines.short_of(result)[-1] == (
+        "not run (the case is not in this run): device memory of each rank, world of 8"
+    )
 
 
 def test_setup_bars_are_below_not_at_their_limit() -> None:
@@ -396,3 +399,28 @@ def test_a_bar_of_collectives_is_judged_against_the_better_peer() -> None:
     assert verdict["value"] == pytest.approx(2 / 3)
     rows[0]["median_s"] = 5e-6
     assert not collective.judge({"device_kind": "host", "device": "a CPU", "ranks": 4, "rows": rows})[0]["holds"]
+
+
+def test_bars_of_collectives_without_a_verdict_are_told_and_a_quick_run_has_none() -> None:
+    ours = {
+        "who": "onstream", "kind": "all_reduce", "type": "float32", "bytes": 8, "submission": "host", "median_s": 2e-6,
+        "bus_bytes_per_s": 1.0,
+    }  # fmt: skip
+    result: dict[str, Any] = {
+        "device_kind": "host", "device": "a CPU", "ranks": 4, "rows": [ours], "settings": {"quick": False},
+        "peers_missing": {},
+    }  # fmt: skip
+    result["verdicts"] = collective.judge(result)
+    assert lines.collective_verdicts(result) == [
+        "not run (what it is compared with is not in this run): all_reduce 8 B float32, host",
+        "not run (the case is not in this run): all_reduce 1 MiB float32, host; all_to_all 1 MiB float32, host",
+    ]
+    result["rows"].append({**ours, "who": "mpich", "median_s": 4e-6})
+    result["verdicts"] = collective.judge(result)
+    assert lines.collective_verdicts(result)[0].startswith("holds  all_reduce 8 B")
+    result["settings"]["quick"] = True
+    assert lines.collective_verdicts(result)[0].startswith("quick run, no verdict: holds all_reduce 8 B")
+    assert lines.collective_verdicts({**result, "device_kind": "cuda", "verdicts": []})[0] == (
+        "not run (the case is not in this run): all_gather 1 GiB float32, captured; "
+        "reduce_scatter 1 GiB float32, captured; broadcast 1 GiB float32, captured"
+    )

@@ -91,10 +91,22 @@ def test_a_peers_figure_is_beaten_without_an_allowance() -> None:
     assert (trip["within"], trip["value"]) == (1.0, pytest.approx(1.01))
 
 
+def test_a_quick_run_gives_no_verdict_that_looks_like_one() -> None:
+    result = made_up([row("host-put", "host", 8, 1e-9), row("own-put", "host", 8, 1e-9)])
+    assert lines.one_sided_verdicts(result)[0].startswith("holds ")
+    result["settings"]["quick"] = True
+    assert lines.one_sided_verdicts(result)[0].startswith("quick run, no verdict: holds store to peer() 8 B, host")
+    assert '<li class="holds">' not in report.page([result])
+
+
 def test_without_the_peer_nothing_is_judged_against_it_and_the_reason_is_told() -> None:
     result = made_up([row("host-put-signal", "host", 8, 1e-9)])
     result["peers_missing"] = {"openmpi": "out of luck"}
-    assert lines.one_sided_verdicts(result)[0].startswith("no bar was stated")
+    assert lines.one_sided_verdicts(result)[1] == (
+        "not run (what it is compared with is not in this run): "
+        "put_signal and wait by hosts 8 B, host, against Open MPI, put and quiet by a host; "
+        "put_signal and wait by hosts 8 B, host, against Open MPI, put_signal and wait by hosts"
+    )
     assert lines.one_sided_verdicts(result)[-1] == "without Open MPI: out of luck"
 
 
@@ -113,9 +125,9 @@ def test_a_round_that_missed_the_bar_is_told_even_where_the_median_holds() -> No
 def test_results_from_before_there_were_bars_are_judged_when_they_are_told() -> None:
     old = made_up([row("grid-put", "eager", 256 * MIB, 1e-3)], "cuda", "NVIDIA H200")
     del old["verdicts"], old["settings"]["rounds"], old["rows"][0]["rounds_median_s"]
-    assert lines.one_sided_verdicts(old) == [
-        "MISSED put_signal by a whole grid 256 MiB, eager: 268.44 GB/s (bar: >= 365)"
-    ]
+    missed, told = lines.one_sided_verdicts(old)
+    assert missed == "MISSED put_signal by a whole grid 256 MiB, eager: 268.44 GB/s (bar: >= 365)"
+    assert told.startswith("not run (the case is not in this run): put and wait of a word in a kernel 8 B, kernel; ")
 
 
 def stand_in() -> str:

@@ -48,7 +48,45 @@ def test_bandwidth_is_judged_the_other_way_round() -> None:
 def test_without_peers_no_bar_against_peers_is_judged() -> None:
     result = made_up([row("onstream", "ping-pong", "host", 8, 1e-9)])
     assert result["verdicts"] == []
-    assert "no bar was stated" in table.verdict_lines(result)[0]
+    assert table.verdict_lines(result) == [
+        "not run (what it is compared with is not in this run): 8 B latency, ping-pong host",
+        "not run (the case is not in this run): 1 MiB bandwidth, pipelined host",
+    ]
+
+
+def test_the_readme_table_tells_bars_that_were_not_run_where_none_was_judged() -> None:
+    result = made_up([row("onstream", "ping-pong", "host", 8, 1e-9)])
+    assert table.markdown_of(result, "x.json")[-1] == (
+        "Bars not run (the case is not in this run): 1 MiB bandwidth, pipelined host."
+    )
+
+
+def test_where_no_bar_was_stated_that_is_told() -> None:
+    result = made_up([row("onstream", "ping-pong", "captured", 8, 1e-6)], "cuda", "NVIDIA T4")
+    assert table.verdict_lines(result) == ["no bar was stated for this device"]
+
+
+def test_a_bar_that_was_not_run_is_told_for_each_way_it_is_judged() -> None:
+    result = made_up([row("onstream", "ring-plan", "captured", 8, 2.5e-6)], "cuda", "NVIDIA H200")
+    without = [(bar.bytes, mode) for bar, mode, _ in bars.not_run(result) if bar.mode == "ring"]
+    assert without[0] == (8, "ring")
+    assert (8, "ring-plan") not in without
+    holds, told = table.verdict_lines(result)
+    assert holds.startswith("holds  8 B latency, ring-plan")
+    assert "; 256 MiB bandwidth, ping-pong captured, path memop; " in told
+    assert len(bars.not_run(result)) == told.count("; ") + 1
+
+
+def test_a_quick_run_gives_no_verdict_that_looks_like_one() -> None:
+    rows = [row("onstream", "ring", "captured", 8, 3e-6), row("onstream", "ring-plan", "captured", 8, 2e-6)]
+    result = made_up(rows, "cuda", "NVIDIA H200")
+    result["settings"]["quick"] = True
+    missed, held, *_ = table.verdict_lines(result)
+    assert missed.startswith("quick run, no verdict: missed 8 B latency, ring captured")
+    assert held.startswith("quick run, no verdict: holds 8 B latency, ring-plan captured")
+    assert '<li class="holds">' not in report.page([result])
+    assert '<li class="missed">' not in report.page([result])
+    assert "| <= 2.6 us | 2 us | quick run, no verdict |" in "\n".join(table.markdown_of(result, "x.json"))
 
 
 def test_gpu_bars_are_judged_on_the_hardware_they_were_stated_for() -> None:
@@ -150,7 +188,8 @@ def test_the_readme_table_tells_bars_what_was_reached_and_who_was_not_there() ->
     assert "| ring | stream-ordered, captured in a graph | 8 B | 3.00 us | 6.00 us |" in lines
     assert "| 8 B latency, ring-plan captured | <= 2.6 us | 2 us |  |" in lines
     assert "| 256 MiB bandwidth, ping-pong captured, path copy | >= 390 GB/s | 300 GB/s | missed |" in lines
-    assert lines[-1] == "Not in this run: NVSHMEM (there is no libnvshmem_host.so.3)."
+    assert "Not in this run: NVSHMEM (there is no libnvshmem_host.so.3)." in lines
+    assert lines[-1].startswith("Bars not run (the case is not in this run): 8 B latency, ping-pong captured; ")
 
 
 def test_a_file_of_another_schema_is_refused_by_name() -> None:

@@ -2,7 +2,7 @@
 
 A bar against peers takes the better peer's median of the same run. A bar in absolute figures names the hardware that
 it was stated for; on other hardware it is not judged. A ring is judged twice, by messages and by a plan. `peer` is what
-another library reaches today on that hardware, in words.
+another library reaches today on that hardware, in words. A bar whose figures a run does not have is told as not run.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .cases import GIB, KIB, MIB, RINGS
+
+# Why a bar has no verdict.
+NO_CASE = "the case is not in this run"
+NO_PEER = "what it is compared with is not in this run"
 
 
 @dataclass(frozen=True)
@@ -76,16 +80,35 @@ SETUP_BARS = (
 def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
     """One verdict for every bar, every mode of it, and every kind of memory, whose figures the result has."""
     verdicts = []
-    for bar in BARS:
-        if bar.device != result["device_kind"] or bar.hardware not in result["device"]:
-            continue
-        rows = [row for row in result["rows"] if _matches(row, bar)]
-        peers = [row for row in rows if row["who"] != "onstream"]
+    for bar in _stated_for(result):
+        ours, peers = _rows_of(result, bar)
         if bar.unit.startswith("x") and not peers:
             continue
-        ours = [row for row in rows if row["who"] == "onstream"]
         verdicts += [{**asdict(bar), **_verdict(bar, row, peers)} for row in _best_of_each(ours)]
     return verdicts
+
+
+def not_run(result: dict[str, Any]) -> list[tuple[Bar, str, str]]:
+    """Every bar stated for this device, and mode of it, that has no verdict; and why."""
+    without = []
+    for bar in _stated_for(result):
+        ours, peers = _rows_of(result, bar)
+        for mode in modes_of(bar):
+            if all(row["mode"] != mode for row in ours):
+                without.append((bar, mode, NO_CASE))
+            elif bar.unit.startswith("x") and not peers:
+                without.append((bar, mode, NO_PEER))
+    return without
+
+
+def _stated_for(result: dict[str, Any]) -> Iterable[Bar]:
+    return (bar for bar in BARS if bar.device == result["device_kind"] and bar.hardware in result["device"])
+
+
+def _rows_of(result: dict[str, Any], bar: Bar) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Ours, and the peers'."""
+    rows = [row for row in result["rows"] if _matches(row, bar)]
+    return [row for row in rows if row["who"] == "onstream"], [row for row in rows if row["who"] != "onstream"]
 
 
 def headline_sizes(device: str) -> tuple[int, ...]:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..errors import Error, InvalidArgumentError
-from . import environment, mpi, peers, programs
+from . import bars, environment, mpi, peers, programs
 from .cases import GIB, KIB, MAX_MESSAGES, MIB, SAMPLE_BYTES, SIZES
 from .message import Say, preamble
 from .mpi import PeerMissing
@@ -376,16 +376,8 @@ def _row(contender: Contender, case: Case) -> dict[str, Any]:
 def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
     """One verdict for every bar whose case the result has; absolute ones on the hardware they were stated for."""
     verdicts = []
-    for bar in BARS:
-        if bar.device != result["device_kind"]:
-            continue
-        if bar.unit != "x" and (HARDWARE not in result["device"] or result["ranks"] != HARDWARE_RANKS):
-            continue
-        alike = [
-            row for row in result["rows"] if (row["kind"], row["type"], row["bytes"]) == (bar.kind, bar.type, bar.bytes)
-        ]
-        ours = [row for row in alike if row["who"] == "onstream" and row["submission"] == bar.submission]
-        others = [row for row in alike if row["who"] != "onstream"]
+    for bar in _stated_for(result):
+        ours, others = _rows_of(result, bar)
         if not ours or (bar.unit == "x" and not others):
             continue
         best = min(others, key=lambda row: float(row["median_s"]), default=None)
@@ -403,3 +395,29 @@ def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
             "peer_median_s": best["median_s"] if best else None,
         })  # fmt: skip
     return verdicts
+
+
+def not_run(result: dict[str, Any]) -> list[tuple[Bar, str]]:
+    """Every bar stated for this device that has no verdict, and why."""
+    without = []
+    for bar in _stated_for(result):
+        ours, others = _rows_of(result, bar)
+        if not ours:
+            without.append((bar, bars.NO_CASE))
+        elif bar.unit == "x" and not others:
+            without.append((bar, bars.NO_PEER))
+    return without
+
+
+def _stated_for(result: dict[str, Any]) -> Iterator[Bar]:
+    here = HARDWARE in result["device"] and result["ranks"] == HARDWARE_RANKS
+    return (bar for bar in BARS if bar.device == result["device_kind"] and (bar.unit == "x" or here))
+
+
+def _rows_of(result: dict[str, Any], bar: Bar) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Ours as it was submitted, and the peers' in whatever way."""
+    alike = [
+        row for row in result["rows"] if (row["kind"], row["type"], row["bytes"]) == (bar.kind, bar.type, bar.bytes)
+    ]
+    ours = [row for row in alike if row["who"] == "onstream" and row["submission"] == bar.submission]
+    return ours, [row for row in alike if row["who"] != "onstream"]

@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import am, collective, one_sided, paths, upc
+from . import am, bars, collective, one_sided, paths, startup, upc
 from .cases import MIB
 from .peers import TITLES
 from .ping_kernel_pong import WAYS
-from .table import SUBMISSION_TITLES, lines_of, rate_text, size_text, time_text, verdict_lines, warnings_of
+from .table import (
+    SUBMISSION_TITLES,
+    lines_of,
+    not_run_lines,
+    rate_text,
+    size_text,
+    time_text,
+    verdict_lines,
+    warnings_of,
+    word_of,
+)
 
+NO_BAR = "no bar was stated for this device and this number of ranks"
+SETUP_TITLES = {"device_bytes": "device memory of each rank", "start_s": "start-up"}
 LARGE = MIB  # from here on a bandwidth says more than a time
 
 
@@ -25,7 +37,7 @@ def short_of(result: dict[str, Any]) -> list[str]:
     if result["kind"] == "message":
         return [f"-- messages, {result['ranks']}", *verdict_lines(result)]
     if result["kind"] == "startup":
-        return ["-- start-up", *(setup_verdict(verdict) for verdict in result["verdicts"])]
+        return ["-- start-up", *setup_verdicts(result)]
     if result["kind"] == "paths":
         return [
             "-- paths, the fastest",
@@ -92,7 +104,7 @@ def _startup(result: dict[str, Any]) -> list[str]:
         held = f"{row['device_bytes'] / MIB:.2f} MiB"
         first = first_held(row)
         lines.append(f"{row['ranks']:>6} {row['start_s']:>10.3f} s {row['first_s']:>10.3f} s {held:>28} {first:>12}")
-    return [*lines, *(setup_verdict(verdict) for verdict in result["verdicts"])]
+    return [*lines, *setup_verdicts(result)]
 
 
 def first_held(row: dict[str, Any]) -> str:
@@ -101,12 +113,18 @@ def first_held(row: dict[str, Any]) -> str:
     return f"{held / MIB:.2f} MiB" if held > 0 else "-"
 
 
+def setup_verdicts(result: dict[str, Any]) -> list[str]:
+    lines = [setup_verdict(verdict) for verdict in result["verdicts"]]
+    return lines + not_run_lines(
+        (f"{SETUP_TITLES[bar.quantity]}, world of {bar.ranks}", bars.NO_CASE) for bar in startup.not_run(result)
+    )
+
+
 def setup_verdict(verdict: dict[str, Any]) -> str:
     word = "holds " if verdict["holds"] else "MISSED"
     scale, unit = (MIB, "MiB") if verdict["unit"] == "B" else (1, verdict["unit"])
-    what = {"device_bytes": "device memory of each rank", "start_s": "start-up"}[verdict["quantity"]]
     return (
-        f"{word} {what}, world of {verdict['ranks']}: {verdict['value'] / scale:.3g} {unit} "
+        f"{word} {SETUP_TITLES[verdict['quantity']]}, world of {verdict['ranks']}: {verdict['value'] / scale:.3g} {unit} "
         f"(bar: < {verdict['limit'] / scale:g}; peers: {verdict['peer']})"
     )
 
@@ -153,21 +171,32 @@ def one_sided_verdicts(result: dict[str, Any]) -> list[str]:
     """What the bars ask for and what was reached; results from before there were bars are judged now."""
     lines = []
     for verdict in result["verdicts"] if "verdicts" in result else one_sided.judge(result):
-        word = "holds " if verdict["holds"] else "MISSED"
+        word = word_of(verdict, result)
         sign = ">=" if verdict["unit"] == "GB/s" else "<="
         size = f" {size_text(verdict['bytes'])}" if verdict["bytes"] else ""
         text = f"{word} {one_sided.TITLES[verdict['case']]}{size}, {verdict['submission']}: {verdict['value']:.2f} "
         text += f"{verdict['unit']} (bar: {sign} {verdict['limit']:g}{_spread_text(verdict)})"
         if verdict["reference_median_s"]:
-            who, case = verdict["against"]
-            whose = one_sided.TITLES[case] if who == "onstream" else f"{TITLES.get(who, who)}, {one_sided.TITLES[case]}"
-            text += f"; {time_text(verdict['median_s'])} against {time_text(verdict['reference_median_s'])}, {whose}"
+            text += f"; {time_text(verdict['median_s'])} against {time_text(verdict['reference_median_s'])}, "
+            text += _whose(*verdict["against"])
         if verdict["rounds"] > 1:
             text += f"; in {verdict['rounds_held']} of {verdict['rounds']} rounds"
         lines.append(text + (f"; peers: {verdict['peer']}" if verdict["peer"] else ""))
+    lines += not_run_lines((_what_of(bar, case), why) for bar, case, why in one_sided.not_run(result))
     if not lines:
-        lines.append("no bar was stated for this device and this number of ranks, or its cases or peers were not run")
+        lines.append(NO_BAR)
     return [*lines, *(f"without {TITLES.get(name, name)}: {why}" for name, why in result["peers_missing"].items())]
+
+
+def _what_of(bar: one_sided.Bar, case: str) -> str:
+    size = f" {size_text(bar.bytes)}" if bar.bytes else ""
+    against = f", against {_whose(*bar.against)}" if bar.unit == "x" else ""
+    return f"{one_sided.TITLES[case]}{size}, {bar.submission}{against}"
+
+
+def _whose(who: str, case: str) -> str:
+    title = one_sided.TITLES[case]
+    return title if who == "onstream" else f"{TITLES.get(who, who)}, {title}"
 
 
 def _spread_text(verdict: dict[str, Any]) -> str:
@@ -228,7 +257,7 @@ def short_how(how: str) -> str:
 def collective_verdicts(result: dict[str, Any]) -> list[str]:
     lines = []
     for verdict in result["verdicts"]:
-        word = "holds " if verdict["holds"] else "MISSED"
+        word = word_of(verdict, result)
         sign = ">=" if verdict["unit"] == "GB/s" else "<="
         text = f"{word} {verdict['kind']} {size_text(verdict['bytes'])} {verdict['type']}, {verdict['submission']}: "
         text += f"{verdict['value']:.2f} {verdict['unit']} (bar: {sign} {verdict['limit']:g})"
@@ -236,6 +265,12 @@ def collective_verdicts(result: dict[str, Any]) -> list[str]:
             peer = f"{collective.TITLES[verdict['against']]} {time_text(verdict['peer_median_s'])}"
             text += f"; onstream {time_text(verdict['median_s'])}, {peer}"
         lines.append(text + (f"; peers: {verdict['peer']}" if verdict["peer"] else ""))
+    lines += not_run_lines(
+        (f"{bar.kind} {size_text(bar.bytes)} {bar.type}, {bar.submission}", why)
+        for bar, why in collective.not_run(result)
+    )
+    if not lines:
+        lines.append(NO_BAR)
     for one in result.get("cases_missing", []):
         case = f"{one['kind']} {size_text(one['bytes'])} {one['type']}, {one['submission']}"
         lines.append(f"{collective.TITLES[one['who']]} without {case}: {one['why']}")

@@ -11,11 +11,12 @@ rounds it was reached.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ..errors import Error, InvalidArgumentError
-from . import environment, mpi, peers, programs
+from . import bars, environment, mpi, peers, programs
 from .cases import KIB, MIB, SIZES, Case
 from .message import Say, preamble
 from .mpi import PeerMissing
@@ -255,15 +256,30 @@ def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
     the reference itself strays in the same run: its third quartile over its median, LEAST_SPREAD to MOST_SPREAD.
     """
     verdicts = []
-    for bar in BARS:
-        if bar.device != result["device_kind"] or bar.hardware not in result["device"] or bar.ranks != result["ranks"]:
-            continue
+    for bar in _stated_for(result):
         reference = _found(result, bar, *bar.against)
         for case in bar.cases:
             ours = _found(result, bar, "onstream", case)
             if ours is not None and (reference is not None or bar.unit != "x"):
                 verdicts.append({**asdict(bar), "case": case, **_verdict(bar, ours, reference)})
     return verdicts
+
+
+def not_run(result: dict[str, Any]) -> list[tuple[Bar, str, str]]:
+    """Every bar stated for this device and number of ranks, and case of it, that has no verdict; and why."""
+    without = []
+    for bar in _stated_for(result):
+        for case in bar.cases:
+            if _found(result, bar, "onstream", case) is None:
+                without.append((bar, case, bars.NO_CASE))
+            elif bar.unit == "x" and _found(result, bar, *bar.against) is None:
+                without.append((bar, case, bars.NO_PEER))
+    return without
+
+
+def _stated_for(result: dict[str, Any]) -> Iterator[Bar]:
+    device, ranks = result["device_kind"], result["ranks"]
+    return (bar for bar in BARS if (bar.device, bar.ranks) == (device, ranks) and bar.hardware in result["device"])
 
 
 def _found(result: dict[str, Any], bar: Bar, who: str, case: str) -> dict[str, Any] | None:

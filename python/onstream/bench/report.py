@@ -22,7 +22,7 @@ from .lines import (
     first_held,
     lines_of_any,
     one_sided_verdicts,
-    setup_verdict,
+    setup_verdicts,
     short_how,
 )
 from .peers import TITLES
@@ -362,7 +362,7 @@ def _aggregation(result: dict[str, Any]) -> Iterator[str]:
 
 def _startup(result: dict[str, Any]) -> Iterator[str]:
     yield f"<section><h2>Start-up and memory</h2><p>{html.escape(result['device'])}; the device is open before the clock starts.</p>"
-    yield _verdicts([setup_verdict(verdict) for verdict in result["verdicts"]])
+    yield _verdicts(setup_verdicts(result))
     body = [
         [
             str(row["ranks"]),

@@ -49,6 +49,7 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
 
 
 def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """One verdict for every bar whose number of ranks the result has."""
     verdicts = []
     for bar in bars.SETUP_BARS:
         for row in result["rows"]:
@@ -56,3 +57,8 @@ def judge(result: dict[str, Any]) -> list[dict[str, Any]]:
                 value = row[bar.quantity]
                 verdicts.append({**asdict(bar), "value": value, "holds": value < bar.limit})
     return verdicts
+
+
+def not_run(result: dict[str, Any]) -> list[bars.SetupBar]:
+    """The others."""
+    return [bar for bar in bars.SETUP_BARS if all(row["ranks"] != bar.ranks for row in result["rows"])]

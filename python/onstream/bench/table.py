@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from . import bars
 from .cases import GIB, KIB, MIB, RINGS
 from .peers import TITLES
 
@@ -13,6 +16,7 @@ SUBMISSION_TITLES = {
     "eager": "stream-ordered, eager",
     "captured": "stream-ordered, captured in a graph",
 }
+QUICK = "quick run, no verdict"
 BUSY = 0.5  # load of others, per core, above which a run says that it is disturbed
 
 # What goes into README; all the rest is in the file.
@@ -98,10 +102,29 @@ def heading_of(result: dict[str, Any]) -> str:
     )
 
 
+def word_of(verdict: dict[str, Any], result: dict[str, Any]) -> str:
+    """What a line about a bar begins with. A quick run shows that things work; its figures judge nothing."""
+    if _is_quick(result):
+        return f"{QUICK}: {'holds' if verdict['holds'] else 'missed'}"
+    return "holds " if verdict["holds"] else "MISSED"
+
+
+def _is_quick(result: dict[str, Any]) -> bool:
+    return bool(result["settings"].get("quick", False))
+
+
+def not_run_lines(whats: Iterable[tuple[str, str]]) -> list[str]:
+    """Of bars without a verdict, each as what it is of and why: one line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for what, why in whats:
+        by_reason.setdefault(why, []).append(what)
+    return [f"not run ({why}): {'; '.join(found)}" for why, found in by_reason.items()]
+
+
 def verdict_lines(result: dict[str, Any]) -> list[str]:
     lines = []
     for verdict in result["verdicts"]:
-        word = "holds " if verdict["holds"] else "MISSED"
+        word = word_of(verdict, result)
         sign = "<=" if verdict["quantity"] == "latency" else ">="
         unit = verdict["unit"]
         what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how_of(verdict)}, {verdict['memory']} memory"
@@ -112,11 +135,19 @@ def verdict_lines(result: dict[str, Any]) -> list[str]:
         elif verdict.get("peer"):
             figure += f"; peers: {verdict['peer']}"
         lines.append(f"{word} {what}: {figure}")
+    lines += _not_run(result)
     if not lines:
-        lines.append("no bar was stated for this device, or its cases or peers were not run")
+        lines.append("no bar was stated for this device")
     for name, why in result["peers_missing"].items():
         lines.append(f"without {TITLES[name]}: {why}")
     return lines
+
+
+def _not_run(result: dict[str, Any]) -> list[str]:
+    return not_run_lines(
+        (f"{size_text(bar.bytes)} {bar.quantity}, {how_of({**asdict(bar), 'via': mode})}", why)
+        for bar, mode, why in bars.not_run(result)
+    )
 
 
 def how_of(verdict: dict[str, Any]) -> str:
@@ -154,21 +185,22 @@ def markdown_of(result: dict[str, Any], file: str) -> list[str]:
 
 def _markdown_bars(result: dict[str, Any]) -> list[str]:
     """What was asked for, and the best figure reached."""
-    if not result["verdicts"]:
-        return []
     missing = [f"{TITLES[name]} ({why.splitlines()[0]})" for name, why in result["peers_missing"].items()]
     notes = ["", f"Not in this run: {'; '.join(missing)}."] if missing else []
-    rows = [_markdown_bar(verdict) for verdict in result["verdicts"]]
-    return ["", "| what | bar | reached | |", "|---|---|---|---|", *rows, *notes]
+    notes += [part for line in _not_run(result) for part in ("", f"Bars {line}.")]
+    rows = [_markdown_bar(verdict, result) for verdict in result["verdicts"]]
+    head = ["", "| what | bar | reached | |", "|---|---|---|---|"] if rows else []
+    return [*head, *rows, *notes]
 
 
-def _markdown_bar(verdict: dict[str, Any]) -> str:
+def _markdown_bar(verdict: dict[str, Any], result: dict[str, Any]) -> str:
     sign = "<=" if verdict["quantity"] == "latency" else ">="
     memory = "" if verdict["hardware"] else f", {verdict['memory']} memory"
     what = f"{size_text(verdict['bytes'])} {verdict['quantity']}, {how_of(verdict)}{memory}"
     unit = f"x {TITLES[verdict['against']]}" if verdict["against"] else verdict["unit"]
     reached = f"{verdict['value']:.3g} {unit}"
-    return f"| {what} | {sign} {verdict['limit']:g} {verdict['unit']} | {reached} | {'' if verdict['holds'] else 'missed'} |"
+    note = QUICK if _is_quick(result) else "" if verdict["holds"] else "missed"
+    return f"| {what} | {sign} {verdict['limit']:g} {verdict['unit']} | {reached} | {note} |"
 
 
 def short_version(name: str, library: str) -> str:
