@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "check.hpp"
@@ -82,8 +86,61 @@ inline void run(World& world, const CollectiveCall& call, const OwnStream* strea
   world.synchronize(*stream);
 }
 
+// What the list of algorithms says of a kind, as of a small call where there is room for everything.
+inline bool is_possible(OpKind kind, Algorithm algorithm) {
+  const collective::Machine roomy{DeviceKind::host, 0, 4, 1 << 20, 1 << 20, 2};
+  std::byte beside;
+  CollectiveCall call;
+  call.kind = kind;
+  call.output = &beside;
+  call.count = 8;
+  call.type = ElementType::int32;
+  for (const collective::AlgorithmRow& row : collective::algorithms()) {
+    if (row.algorithm == algorithm) return why_not(row, call, roomy).empty();
+  }
+  return false;
+}
+
+// What was compared with its reference since a Coverage was made, by whichever rank: as what cannot run is passed by
+// without a word (can() below), a case says at its end what must have run.
+class Coverage {
+ public:
+  Coverage() {
+    const std::lock_guard lock(mutex());
+    counts().clear();
+  }
+  static void note(const CollectiveCall& call) {
+    const std::lock_guard lock(mutex());
+    ++counts()[{call.kind, call.algorithm}];
+  }
+  // Throws unless each of these kinds ran by each of these algorithms that does it.
+  void check(std::span<const OpKind> kinds, std::span<const Algorithm> algorithms) const {
+    const std::lock_guard lock(mutex());
+    std::string never;
+    for (const OpKind kind : kinds) {
+      for (const Algorithm algorithm : algorithms) {
+        if (!is_possible(kind, algorithm) || counts()[{kind, algorithm}] > 0) continue;
+        never += concat(never.empty() ? "" : ", ", name_of(kind), " by ", name_of(algorithm));
+      }
+    }
+    if (!never.empty()) throw CheckFailed("never ran: " + never);
+  }
+
+ private:
+  using Counts = std::map<std::pair<OpKind, Algorithm>, int>;
+  static Counts& counts() {
+    static Counts all;
+    return all;
+  }
+  static std::mutex& mutex() {
+    static std::mutex one;
+    return one;
+  }
+};
+
 inline void expect(World& world, const CollectiveCall& call, const std::vector<unsigned char>& got,
                    const std::vector<unsigned char>& expected, const char* how) {
+  Coverage::note(call);
   if (got == expected) return;
   const auto differing = std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin();
   throw CheckFailed(concat(how, " ", name_of(call.kind), " of ", call.count, " ", name_of(call.type), " ",
@@ -257,10 +314,130 @@ void check_move(World& world, OpKind kind, std::size_t bytes, Algorithm algorith
   }
 }
 
+// How many elements each rank has for each, in units of so many, and where they lie. Some have none.
+struct Parts {
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> offsets;
+  std::size_t end = 0;
+
+  // The first at `begin`, `gap` elements between one and the next.
+  template <class Count>
+  static Parts of(World& world, std::size_t begin, std::size_t gap, const Count& count) {
+    Parts parts;
+    parts.end = begin;
+    for (std::size_t peer = 0; peer < static_cast<std::size_t>(world.size()); ++peer) {
+      parts.counts.push_back(count(peer));
+      parts.offsets.push_back(parts.end);
+      parts.end += count(peer) + gap;
+    }
+    return parts;
+  }
+};
+
+// An exchange of 2-byte elements whose counts differ from pair to pair, and one in place, where both ways of a pair
+// have as many.
+template <class How>
+void check_all_to_all_v(World& world, std::size_t unit, Algorithm algorithm, Where where, const How& how) {
+  const auto me = static_cast<std::size_t>(world.rank());
+  CollectiveCall call;
+  call.algorithm = algorithm;
+  call.kind = OpKind::all_to_all_v;
+  call.type = ElementType::int16;
+  const auto set = [&](const Parts& sends, const Parts& receives) {
+    call.send_counts = sends.counts;
+    call.send_offsets = sends.offsets;
+    call.receive_counts = receives.counts;
+    call.receive_offsets = receives.offsets;
+  };
+  const auto fill_all = [&](std::vector<unsigned char>& all, const Parts& parts, bool sends) {
+    for (std::size_t peer = 0; peer < parts.counts.size(); ++peer) {
+      const int other = static_cast<int>(peer);
+      const std::size_t bytes = 2 * parts.counts[peer];
+      fill(all, 2 * parts.offsets[peer], sends ? sent(bytes, world.rank(), other) : sent(bytes, other, world.rank()));
+    }
+  };
+  const auto count = [&](std::size_t from, std::size_t to) { return (from * 5 + to * 3) % 7 * unit; };
+  const Parts sends = Parts::of(world, 3, 1, [&](std::size_t peer) { return count(me, peer); });
+  const Parts receives = Parts::of(world, 1, 2, [&](std::size_t peer) { return count(peer, me); });
+  set(sends, receives);
+  Buffer input(world, 2 * sends.end, where);
+  Buffer output(world, 2 * receives.end, where);
+  call.input = input.data();
+  call.output = output.data();
+  if (!can(world, call)) return;
+  std::vector<unsigned char> mine(2 * sends.end);
+  fill_all(mine, sends, true);
+  input.write(mine);
+  std::vector<unsigned char> expected = output.read();
+  fill_all(expected, receives, false);
+  run(world, call, how);
+  expect(world, call, output.read(), expected, "beside");
+
+  const Parts both = Parts::of(world, 2, 1, [&](std::size_t peer) { return (me + peer + me * peer) % 5 * unit; });
+  set(both, both);
+  Buffer over(world, 2 * both.end, where);
+  call.input = call.output = over.data();
+  if (!can(world, call)) return;
+  std::vector<unsigned char> before(2 * both.end, 9);
+  std::vector<unsigned char> after = before;
+  fill_all(before, both, true);
+  fill_all(after, both, false);
+  over.write(before);
+  run(world, call, how);
+  expect(world, call, over.read(), after, "in place");
+}
+
+// Each rank's elements at every rank, beside and in place.
+template <class How>
+void check_all_gather_v(World& world, std::size_t unit, Algorithm algorithm, Where where, const How& how) {
+  const auto me = static_cast<std::size_t>(world.rank());
+  const Parts parts = Parts::of(world, 2, 1, [&](std::size_t peer) { return peer * 5 % 7 * unit; });
+  CollectiveCall call;
+  call.algorithm = algorithm;
+  call.kind = OpKind::all_gather_v;
+  call.type = ElementType::int16;
+  call.count = parts.counts[me];
+  call.receive_counts = parts.counts;
+  call.receive_offsets = parts.offsets;
+  const std::vector<unsigned char> mine = sent(2 * call.count, world.rank(), 0);
+  Buffer input(world, mine.size(), where);
+  Buffer output(world, 2 * parts.end, where);
+  call.input = input.data();
+  call.output = output.data();
+  if (!can(world, call)) return;
+  const auto with_all = [&](std::vector<unsigned char> bytes) {
+    for (std::size_t peer = 0; peer < parts.counts.size(); ++peer) {
+      fill(bytes, 2 * parts.offsets[peer], sent(2 * parts.counts[peer], static_cast<int>(peer), 0));
+    }
+    return bytes;
+  };
+  input.write(mine);
+  const std::vector<unsigned char> expected = with_all(output.read());
+  run(world, call, how);
+  expect(world, call, output.read(), expected, "beside");
+
+  std::vector<unsigned char> before(2 * parts.end, 9);
+  const std::vector<unsigned char> after = with_all(before);
+  fill(before, 2 * parts.offsets[me], mine);
+  output.write(before);
+  call.input = output.data() + 2 * parts.offsets[me];
+  run(world, call, how);
+  expect(world, call, output.read(), after, "in place");
+}
+
+// Both, with `unit` elements or a few times as many for each rank.
+template <class How>
+void check_counts(World& world, std::size_t unit, Algorithm algorithm, Where where, const How& how) {
+  if (algorithm == Algorithm::copy && where == Where::plain) return;  // refused: collective_errors.cpp
+  check_all_to_all_v(world, unit, algorithm, where, how);
+  check_all_gather_v(world, unit, algorithm, where, how);
+}
+
 constexpr OpKind kReductions[] = {OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter, OpKind::scan,
                                   OpKind::exclusive_scan};
 constexpr OpKind kMoves[] = {OpKind::all_gather, OpKind::gather, OpKind::scatter, OpKind::broadcast,
                              OpKind::all_to_all};
+constexpr OpKind kCounted[] = {OpKind::all_gather_v, OpKind::all_to_all_v};
 
 inline std::vector<Where> places(World& world) {
   if (world.device().kind() == DeviceKind::host) return {Where::reachable, Where::plain};
