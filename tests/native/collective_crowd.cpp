@@ -115,6 +115,7 @@ void run(World&, const CollectiveCall& call, const Crowd* crowd) { crowd->run(ca
 }  // namespace
 
 void check_reductions(std::initializer_list<Algorithm> algorithms) {
+  const Coverage coverage;
   with_many_crowds(quick("host"), [&](World& world, const Crowd& crowd) {
     for (const OpKind kind : kReductions) {
       for (const Algorithm algorithm : algorithms) {
@@ -127,6 +128,7 @@ void check_reductions(std::initializer_list<Algorithm> algorithms) {
       }
     }
   });
+  coverage.check(kReductions, algorithms);
 }
 
 CASE(reductions_by_lines_are_right_by_blocks_of_several_threads) {
@@ -140,6 +142,7 @@ CASE(reductions_that_are_passed_on_are_right_by_blocks_of_several_threads) {
 }
 
 CASE(moves_are_right_by_blocks_of_several_threads) {
+  const Coverage coverage;
   with_many_crowds(quick("host"), [](World& world, const Crowd& crowd) {
     for (const OpKind kind : kMoves) {
       for (const Algorithm algorithm : kByKernels) {
@@ -148,7 +151,10 @@ CASE(moves_are_right_by_blocks_of_several_threads) {
         }
       }
     }
+    for (const Where where : places(world)) check_counts(world, 200, Algorithm::direct, where, &crowd);
   });
+  coverage.check(kMoves, kByKernels);
+  coverage.check(kCounted, kByKernels);
 }
 
 CASE(large_ones_take_several_flights_and_windows_and_fill_the_stage_many_times) {

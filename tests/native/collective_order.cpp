@@ -2,7 +2,7 @@
 #include "onstream/collective/collective.hpp"
 
 #include "check.hpp"
-#include "collective_cases.hpp"
+#include "collective_ways.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -55,6 +55,52 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
     for (std::size_t i = 0; i < kCount; ++i) append(bytes, expected);
     CHECK(values.read() == bytes);
   });
+}
+
+CASE(every_kind_by_every_algorithm_is_captured_and_replayed_among_eager_ones) {
+  for (const int size : all_or_few<std::vector<int>>({3, 4}, {3})) check_everything_by<Replayed>(size);
+}
+
+// What is captured is compared then, and a capture whose ranks differ can go on.
+CASE(in_the_checking_mode_what_is_captured_is_compared_once_and_replayed) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = in_pairs(device);
+    parameters.collective_check = "on";
+    run_ranks(3, parameters, [](World& world) {
+      constexpr std::size_t kCount = 50;
+      TestBuffer values(world, kCount * 4);
+      TestBuffer all(world, kCount * 4 * 3);
+      const auto mine = input_of(ElementType::int32, ReduceOp::sum, world.rank(), kCount);
+      values.write(mine);
+      const OwnStream stream(world);
+      Collective& it = world.collective();
+      const collective::Vector vector{values.data(), all.data(), kCount, ElementType::int32};
+      world.device().begin_capture(stream);
+      it.run(all_reduce(vector), stream);
+      const CollectiveCall odd = world.rank() == 1 ? all_gather(vector) : broadcast(vector, 0);
+      CHECK_THROWS(it.run(odd, stream), "the ranks do not call the same collective on channel 0:");
+      CollectiveCall counts = all_gather(vector);
+      counts.kind = OpKind::all_gather_v;
+      counts.receive_counts = {kCount, kCount, kCount};
+      counts.receive_offsets = {2 * kCount, 0, kCount};
+      it.run(counts, stream);
+      const auto graph = world.device().end_capture(stream);
+      std::vector<std::vector<unsigned char>> gathered;
+      for (const int rank : {1, 2, 0}) gathered.push_back(input_of(ElementType::int32, ReduceOp::sum, rank, kCount));
+      for (int i = 0; i < 3; ++i) {
+        all.write(std::vector<unsigned char>(all.bytes()));
+        world.device().launch(graph, stream);
+        world.synchronize(stream);
+        CHECK(all.read() == joined(gathered));
+        it.run(all_reduce(vector), stream);
+        world.synchronize(stream);
+        const auto sums = result_of(ElementType::int32, ReduceOp::sum, 0, 3, 0, kCount);
+        const auto got = all.read();
+        CHECK(std::equal(sums.begin(), sums.end(), got.begin()));
+        world.barrier();  // nobody clears its output before all have theirs
+      }
+    });
+  }
 }
 
 CASE(captured_moves_mean_the_same_at_every_replay_among_eager_ones) {

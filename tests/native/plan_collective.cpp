@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "check.hpp"
-#include "collective_cases.hpp"
+#include "collective_ways.hpp"
 #include "onstream/collective/collective.hpp"
 #include "onstream/plan/plan.hpp"
 #include "own_stream.hpp"
@@ -130,6 +130,8 @@ CASE(every_algorithm_runs_in_a_plan) {
     });
   }
 }
+
+CASE(every_kind_by_every_algorithm_runs_in_a_plan_eager_and_replayed) { check_everything_by<Planned>(3); }
 
 CASE(collectives_of_a_plan_follow_each_other_among_others_of_their_channel) {
   on_all_devices(4, [&](World& world) {
