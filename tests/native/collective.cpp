@@ -276,7 +276,8 @@ CASE(wide_is_right_up_to_the_size_of_its_slots_and_refuses_more) {
       CollectiveCall call = all_reduce({buffer.data(), buffer.data(), most + 1, ElementType::int8});
       call.algorithm = Algorithm::wide;
       CHECK_THROWS(world.collective().run(call), "do not fit");
-      call = collective::all_gather({buffer.data(), buffer.data(), slot + 1, ElementType::int8});
+      TestBuffer input(world, slot + 1);
+      call = collective::all_gather({input.data(), buffer.data(), slot + 1, ElementType::int8});
       call.algorithm = Algorithm::wide;
       CHECK_THROWS(world.collective().run(call), "do not fit");
     });

@@ -30,6 +30,25 @@ CASE(what_cannot_work_is_refused_with_its_values) {
                  "input of 16 B is a null pointer");
     CHECK_THROWS(it.run(all_reduce({buffer.data() + 2, buffer.data(), 4, ElementType::int32})), "not aligned");
     CHECK_THROWS(it.run(all_reduce({buffer.data() + 4, buffer.data(), 4, ElementType::int32})), "overlap");
+    // Each at the place of the other rank.
+    const std::size_t one = 4 * sizeof(std::int32_t);
+    const std::size_t mine = one * static_cast<std::size_t>(world.rank());
+    const Vector beside{buffer.data() + one - mine, buffer.data(), 4, ElementType::int32};
+    const Vector within{buffer.data(), buffer.data() + one - mine, 4, ElementType::int32};
+    CHECK_THROWS(it.run(all_gather(beside)), "overlap, and not as a collective in place");
+    CHECK_THROWS(it.run(collective::reduce_scatter(within)), "overlap, and not as a collective in place");
+    if (world.rank() == 1) CHECK_THROWS(it.run(collective::gather(beside, 1)), "overlap");
+    if (world.rank() == 1) CHECK_THROWS(it.run(collective::scatter(within, 1)), "overlap");
+    CollectiveCall counts = all_gather(beside);
+    counts.kind = OpKind::all_gather_v;
+    counts.receive_counts = {4, 4};
+    counts.receive_offsets = {0, 4};
+    CHECK_THROWS(it.run(counts), "overlap");
+    counts.kind = OpKind::all_to_all_v;
+    counts.input = counts.output;
+    counts.send_counts = counts.receive_counts;
+    counts.send_offsets = {4, 0};
+    CHECK_THROWS(it.run(counts), "overlap");
     CHECK_THROWS(it.run(all_reduce({buffer.data(), buffer.data(), 40, ElementType::int32})), "ends");
     CollectiveCall call = all_reduce(on(ElementType::int32));
     call.channel = 99;

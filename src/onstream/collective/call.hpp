@@ -3,7 +3,9 @@
 // Made by the functions below, one a kind; every rank of the team makes the same call, in the same order on each
 // channel. `count` is in elements. In place: the same address as input and output where the result lies over the
 // input (all_reduce, reduce, broadcast, all_to_all, scan), and input == output + rank * count where it lies beside
-// (all_gather, gather) or is a part of it (reduce_scatter: output == input + rank * count; scatter likewise).
+// (all_gather, gather) or is a part of it (reduce_scatter: output == input + rank * count; scatter likewise). An
+// all_gather_v at the receive offset of the rank; an all_to_all_v at the same address, with the same counts and
+// offsets both ways. Any other overlap is refused.
 #pragma once
 
 #include <cstddef>

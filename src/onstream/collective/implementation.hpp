@@ -164,17 +164,24 @@ class Collective::Implementation {
   void check_overlap(const CollectiveCall& call, std::size_t in, std::size_t out) const {
     const auto* input = static_cast<const std::byte*>(call.input);
     const auto* output = static_cast<const std::byte*>(call.output);
-    if (in == 0 || out == 0 || input == output || input + in <= output || output + out <= input) return;
-    const std::size_t part = call.count * size_of(call.type) * static_cast<std::size_t>(rank_);
-    const bool beside = call.kind == OpKind::all_gather || call.kind == OpKind::gather;
-    const bool within = call.kind == OpKind::reduce_scatter || call.kind == OpKind::scatter;
-    if ((beside && input == output + part) || (within && output == input + part)) return;
-    if (call.kind == OpKind::all_gather_v &&
-        input == output + call.receive_offsets[static_cast<std::size_t>(rank_)] * size_of(call.type)) {
-      return;
+    if (in == 0 || out == 0 || input + in <= output || output + out <= input) return;
+    require(is_in_place(call, input, output), name_of(call.kind), ": the input of ", in, " B at ", call.input,
+            " and the output of ", out, " B at ", call.output, " overlap, and not as a collective in place");
+  }
+  bool is_in_place(const CollectiveCall& call, const std::byte* input, const std::byte* output) const {
+    const std::size_t element = size_of(call.type);
+    const std::size_t part = call.count * element * static_cast<std::size_t>(rank_);
+    switch (call.kind) {
+      case OpKind::all_gather:
+      case OpKind::gather: return input == output + part;
+      case OpKind::reduce_scatter:
+      case OpKind::scatter: return output == input + part;
+      case OpKind::all_gather_v:
+        return input == output + call.receive_offsets[static_cast<std::size_t>(rank_)] * element;
+      case OpKind::all_to_all_v:
+        return input == output && call.send_counts == call.receive_counts && call.send_offsets == call.receive_offsets;
+      default: return input == output;
     }
-    fail(ErrorCode::invalid_argument, name_of(call.kind), ": the input of ", in, " B at ", call.input,
-         " and the output of ", out, " B at ", call.output, " overlap, and not as a collective in place");
   }
 
   bool checks() const { return fabric_->parameters().collective_check == "on"; }
