@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "guarded.hpp"
+#include "onstream/base/log.hpp"
 
 namespace onstream::nccl {
 
@@ -49,6 +50,13 @@ constexpr std::size_t kLeastSize = offsetof(ncclConfig_t, blocking) + sizeof(int
 constexpr std::size_t kMostSize = 4096;
 constexpr int kMany = INT_MAX;
 
+// A program that leaves multiprocessors to its own kernels alone counts on it.
+void tell_policy(int policy) {
+  log_once(LogLevel::warn, "nccl CTAPolicy", "the option CTAPolicy is ",
+           policy == NCCL_CTA_POLICY_ZERO ? "NCCL_CTA_POLICY_ZERO" : "NCCL_CTA_POLICY_EFFICIENCY",
+           ", which has no effect: collectives are kernels here; maxCTAs says of how many blocks at most");
+}
+
 void check_hints(const Reader& reader) {
   const auto most = reader.number("maxCTAs", &ncclConfig_t::maxCTAs, version(17), 1, kMany);
   const auto least = reader.number("minCTAs", &ncclConfig_t::minCTAs, version(17), 1, kMany);
@@ -58,7 +66,9 @@ void check_hints(const Reader& reader) {
   reader.number("splitShare", &ncclConfig_t::splitShare, version(18), 0, 1);
   reader.number("trafficClass", &ncclConfig_t::trafficClass, version(25), 0, kMany);
   reader.number("collnetEnable", &ncclConfig_t::collnetEnable, version(27), 0, 1);
-  reader.number("CTAPolicy", &ncclConfig_t::CTAPolicy, version(27), NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO);
+  const auto policy =
+      reader.number("CTAPolicy", &ncclConfig_t::CTAPolicy, version(27), NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_ZERO);
+  if (policy.value_or(NCCL_CTA_POLICY_DEFAULT) != NCCL_CTA_POLICY_DEFAULT) tell_policy(*policy);
   reader.number("shrinkShare", &ncclConfig_t::shrinkShare, version(27), 0, 1);
   reader.number("nvlsCTAs", &ncclConfig_t::nvlsCTAs, version(27), 1, kMany);
   reader.number("nChannelsPerNetPeer", &ncclConfig_t::nChannelsPerNetPeer, version(28), 1, kMany);

@@ -2,6 +2,7 @@
 //
 // What changes results or waiting is honoured (blocking, maxCTAs, commName) or refused (netName). The others are hints
 // about resources that onstream does not have, or decides about itself; they are checked for sense, and have no effect.
+// The one that a program may count on (CTAPolicy) is told in the log then, once.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,7 @@
 /* Calls of NCCL's interface that cannot work: each returns its code, says why, and leaves the rest as it was; and ranks
  * that are late, gone, or of another mind. The cases run on two ranks. */
+#include <stddef.h>
+
 #include "nccl_case.h"
 
 static unsigned char data[16]; /* of calls that do not get as far as looking at it */
@@ -78,6 +80,37 @@ static void wrong_arguments_of_communicators_are_refused(struct ranked* me) {
   REFUSED(ncclCommShrink(me->comm, &me->rank, 1, &made, NULL, 0), ncclInvalidArgument, "leaves itself out");
   REFUSED(ncclCommShrink(me->comm, twice, 2, &made, NULL, 0), ncclInvalidArgument, "is named twice");
   REFUSED(ncclCommShrink(me->comm, twice, 1, &made, NULL, 9), ncclInvalidArgument, "the flags 9");
+  check_still_works(me);
+}
+
+/* Those without effect, set to what makes sense, and beyond it. */
+static void hints_are_checked_and_accepted(struct ranked* me) {
+  const struct {
+    const char* name;
+    size_t at;
+    int good, bad;
+  } hints[] = {{"cgaClusterSize", offsetof(ncclConfig_t, cgaClusterSize), 2, -1},
+               {"minCTAs", offsetof(ncclConfig_t, minCTAs), 4, 0},
+               {"splitShare", offsetof(ncclConfig_t, splitShare), 1, 2},
+               {"trafficClass", offsetof(ncclConfig_t, trafficClass), 3, -1},
+               {"collnetEnable", offsetof(ncclConfig_t, collnetEnable), 1, 2},
+               {"CTAPolicy", offsetof(ncclConfig_t, CTAPolicy), NCCL_CTA_POLICY_ZERO, 3},
+               {"shrinkShare", offsetof(ncclConfig_t, shrinkShare), 1, -1},
+               {"nvlsCTAs", offsetof(ncclConfig_t, nvlsCTAs), 1, 0},
+               {"nChannelsPerNetPeer", offsetof(ncclConfig_t, nChannelsPerNetPeer), 1, 0},
+               {"nvlinkCentricSched", offsetof(ncclConfig_t, nvlinkCentricSched), 1, 2}};
+  size_t i;
+  for (i = 0; i < sizeof hints / sizeof hints[0]; ++i) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclComm_t made = NULL;
+    char words[64];
+    memcpy((char*)&config + hints[i].at, &hints[i].bad, sizeof(int));
+    snprintf(words, sizeof words, "the option %s is %d, but may be", hints[i].name, hints[i].bad);
+    REFUSED(ncclCommSplit(me->comm, 0, me->rank, &made, &config), ncclInvalidArgument, words);
+    memcpy((char*)&config + hints[i].at, &hints[i].good, sizeof(int));
+    OK(ncclCommSplit(me->comm, 0, me->rank, &made, &config));
+    OK(ncclCommDestroy(made));
+  }
   check_still_works(me);
 }
 
@@ -242,10 +275,39 @@ static void an_abort_does_not_wait_for_a_start(struct ranked* me) {
   check_still_works(me);
 }
 
+struct team {
+  int ranks, rank, stride;
+};
 ncclResult_t ncclDevCommCreate(ncclComm_t comm, const void* requirements, void* made);
+ncclResult_t ncclDevCommDestroy(ncclComm_t comm, const void* made);
+ncclResult_t ncclGinBarrierCreateRequirement(ncclComm_t comm, struct team team, int barriers, void* handle, void* made);
+ncclResult_t ncclLsaBarrierCreateRequirement(struct team team, int barriers, void* handle, void* made);
+ncclResult_t ncclLLA2ACreateRequirement(int blocks, int slots, void* handle, void* made);
+struct team ncclTeamWorld(ncclComm_t comm);
+struct team ncclTeamLsa(ncclComm_t comm);
+struct team ncclTeamRail(ncclComm_t comm);
+int ncclTeamRankToWorld(ncclComm_t comm, struct team team, int rank);
+int ncclTeamRankToLsa(ncclComm_t comm, struct team team, int rank);
+
+static int is_team(struct team team, int ranks, int rank, int stride) {
+  return team.ranks == ranks && team.rank == rank && team.stride == stride;
+}
 
 static void what_is_not_supported_is_refused(struct ranked* me) {
-  REFUSED(ncclDevCommCreate(me->comm, NULL, NULL), ncclInvalidUsage, "interface for kernels is not supported");
+  const struct team all = ncclTeamWorld(me->comm);
+  REFUSED(ncclDevCommCreate(me->comm, NULL, NULL), ncclInvalidUsage,
+          "ncclDevCommCreate: NCCL's interface for kernels is not supported");
+  REFUSED(ncclDevCommDestroy(me->comm, NULL), ncclInvalidUsage,
+          "ncclDevCommDestroy: NCCL's interface for kernels is not supported");
+  REFUSED(ncclGinBarrierCreateRequirement(me->comm, all, 1, NULL, NULL), ncclInvalidUsage,
+          "ncclGinBarrierCreateRequirement: NCCL's interface for kernels is not supported");
+  REFUSED(ncclLsaBarrierCreateRequirement(all, 1, NULL, NULL), ncclInvalidUsage,
+          "ncclLsaBarrierCreateRequirement: NCCL's interface for kernels is not supported");
+  REFUSED(ncclLLA2ACreateRequirement(1, 1, NULL, NULL), ncclInvalidUsage,
+          "ncclLLA2ACreateRequirement: NCCL's interface for kernels is not supported");
+  CHECK(is_team(all, me->size, me->rank, 1) && is_team(ncclTeamLsa(me->comm), me->size, me->rank, 1));
+  CHECK(is_team(ncclTeamRail(me->comm), 1, 0, me->size) && is_team(ncclTeamWorld(NULL), 0, 0, 0));
+  CHECK(ncclTeamRankToWorld(me->comm, all, 1) == 1 && ncclTeamRankToLsa(me->comm, all, 0) == 0);
   check_still_works(me);
 }
 
@@ -401,6 +463,7 @@ int main(int argc, char** argv) {
   static const struct test_case cases[] = {
       CASE(wrong_arguments_of_collectives_are_refused),
       CASE(wrong_arguments_of_communicators_are_refused),
+      CASE(hints_are_checked_and_accepted),
       CASE(an_option_that_is_not_known_is_refused),
       CASE(a_destroyed_communicator_is_refused),
       CASE(a_finalized_communicator_is_refused),

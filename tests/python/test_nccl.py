@@ -92,10 +92,14 @@ def gpus() -> int | None:
     return len(listed.stdout.splitlines())
 
 
-def run_cases(source: str, mode: str, ranks: int, cases: list[str], folder: Path, settings: dict[str, str]) -> str:
+def skip_beyond_gpus(ranks: int) -> None:
     limit = gpus()
     if limit is not None and ranks > limit:
         pytest.skip(f"{ranks} ranks take as many GPUs, and there are {limit}")
+
+
+def run_cases(source: str, mode: str, ranks: int, cases: list[str], folder: Path, settings: dict[str, str]) -> str:
+    skip_beyond_gpus(ranks)
     program = str(program_of(source))
     command = [program, mode, str(ranks), *cases]
     if mode == "processes":
@@ -144,6 +148,14 @@ def test_nccl_with_ranks_that_are_late_gone_or_differ(case: str, tmp_path: Path)
     run_cases("nccl_misuse.c", mode, 2, [case], tmp_path, settings)
 
 
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_the_hint_that_a_program_may_count_on_is_told_once(tmp_path: Path) -> None:
+    output = run_cases("nccl_misuse.c", "threads", 2, ["hints_are_checked_and_accepted"], tmp_path, {})
+    told = [line for line in output.splitlines() if re.match(r"onstream\[\d\] warn: ", line)]
+    assert len(told) == 1, output
+    assert "the option CTAPolicy is NCCL_CTA_POLICY_ZERO, which has no effect" in told[0]
+
+
 # --- beside the calls ---
 
 
@@ -176,31 +188,81 @@ def test_every_call_of_nvidias_library_is_there() -> None:
     assert exported(found[0]) - inner - exported(toolkit().folder / "nccl" / "libonstream_nccl.so") == set()
 
 
-def test_a_program_linked_for_nccl_runs_with_the_drop_in(tmp_path: Path) -> None:
-    """Linked as against NVIDIA's library, by its name, and found by the library path alone."""
+def linked_for_nccl(source: str, nccl: Path, program: Path) -> Path:
+    """A program linked as against NVIDIA's library, by its name, which is found in the folder `nccl` as it is linked."""
     tools = toolkit()
-    drop_in = tools.folder / "nccl" / "drop_in"
-    program = tmp_path / "program"
-    options = [
-        option for option in tools.options if str(tools.folder / "nccl") not in option or option.startswith("-I")
-    ]
+    ours = str(tools.folder / "nccl")
+    options = [option for option in tools.options if ours not in option or option.startswith("-I")]
     libraries = [part.replace("-lonstream_nccl", "-lnccl") for part in tools.libraries]
-    command = [
-        "cc",
-        "-std=gnu11",
-        *options,
-        f"-L{drop_in}",
-        str(SOURCES / "nccl_alone.c"),
-        "-o",
-        str(program),
-        *libraries,
-    ]
+    # The stand-in for CUDA uses what is in our library.
+    loose = ["-Wl,--unresolved-symbols=ignore-in-shared-libs", "-Wl,-z,lazy"]
+    command = ["cc", "-std=gnu11", *options, f"-L{nccl}", str(SOURCES / source), "-o", str(program), *libraries, *loose]
     status, output = call(command, COMPILE_LIMIT_S)
     assert status == 0, output
     needed = subprocess.run(["readelf", "-d", str(program)], capture_output=True, text=True, check=True).stdout
     assert "[libnccl.so.2]" in needed
+    return program
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_program_linked_for_nccl_runs_with_the_drop_in(ranks: int, tmp_path: Path) -> None:
+    """Found by the library path alone."""
+    skip_beyond_gpus(ranks)
+    drop_in = toolkit().folder / "nccl" / "drop_in"
+    program = linked_for_nccl("nccl_alone.c", drop_in, tmp_path / "program")
     case = "one_thread_drives_all_ranks"
-    status, output = call([str(program), "alone", "1", case], LIMIT_S, {"LD_LIBRARY_PATH": str(drop_in), **SETTINGS})
+    found = {"LD_LIBRARY_PATH": str(drop_in), **SETTINGS}
+    status, output = call([str(program), "alone", str(ranks), case], LIMIT_S, found)
+    assert status == 0, output
+    assert f"passed {case}" in output
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_processes_linked_for_nccl_run_with_the_drop_in(tmp_path: Path) -> None:
+    skip_beyond_gpus(2)
+    drop_in = toolkit().folder / "nccl" / "drop_in"
+    program = linked_for_nccl("nccl.c", drop_in, tmp_path / "program")
+    case = "an_older_config_is_understood"
+    command = [*LAUNCHER, "-n", "2", str(program), "processes", str(tmp_path / "id"), case]
+    status, output = call(command, LIMIT_S, {"LD_LIBRARY_PATH": str(drop_in), **SETTINGS})
+    assert status == 0, output
+    assert output.count(f"passed {case}") == 2
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_a_program_that_finds_another_nccl_runs_with_the_library_preloaded(tmp_path: Path) -> None:
+    """Beside the program lies a libnccl.so.2 whose every call fails."""
+    ranks = 3
+    skip_beyond_gpus(ranks)
+    source, other = tmp_path / "other.c", tmp_path / "libnccl.so.2"
+    texts = {f"{p}ncclGet{what}" for p in ("", "p") for what in ("LastError", "ErrorString")}
+    calls = [f"int {name}(void) {{ return 3; }}\n" for name in sorted(declared() - texts)]
+    calls += [f'const char* {name}(void) {{ return "another NCCL"; }}\n' for name in sorted(texts)]
+    source.write_text("".join(calls))
+    command = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        "-w",
+        "-fno-builtin",
+        "-Wl,-soname,libnccl.so.2",
+        str(source),
+        "-o",
+        str(other),
+    ]
+    status, output = call(command, COMPILE_LIMIT_S)
+    assert status == 0, output
+    (tmp_path / "libnccl.so").symlink_to(other.name)
+    program = linked_for_nccl("nccl_alone.c", tmp_path, tmp_path / "program")
+    case = "one_thread_drives_all_ranks"
+    command = [str(program), "alone", str(ranks), case]
+    found = {"LD_LIBRARY_PATH": str(tmp_path), **SETTINGS}
+    status, output = call(command, LIMIT_S, found)
+    assert status != 0, output
+    assert "another NCCL" in output
+    ours = toolkit().folder / "nccl" / "libonstream_nccl.so"
+    status, output = call(command, LIMIT_S, {"LD_PRELOAD": str(ours), **found})
     assert status == 0, output
     assert f"passed {case}" in output
 
