@@ -1,6 +1,7 @@
 // The mesh: ranks are threads here, and processes where one of them must die.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -288,6 +289,119 @@ CASE(a_rank_that_dies_while_the_mesh_connects_is_named_at_once) {
   CHECK(wait_for_exit(victim) == 128 + SIGKILL);
 }
 
+// What a mesh publishes and proves, for ranks that are no more than sockets.
+constexpr const char* kStart = "the start of the world";
+
+std::string published(const std::string& name, const std::string& nonce) {
+  wire::Packer address;
+  address.text(name).text(nonce).u32(static_cast<std::uint32_t>(::getpid())).text(encode(this_host()));
+  return address.body();
+}
+
+std::string proof(const Launch& launch, int to, const std::string& nonce, std::string_view nonce_there) {
+  wire::Packer text;
+  text.text("onstream mesh").u32(static_cast<std::uint32_t>(launch.rank)).u32(static_cast<std::uint32_t>(to));
+  return hmac_sha256(launch.secret, text.text(nonce).text(nonce_there).body());
+}
+
+// Connects to rank `to`, and says hello.
+Fd greet(const Launch& launch, int to, const std::string& nonce, const std::string& address) {
+  wire::Unpacker there(address);
+  const Endpoint endpoint{std::string(there.text()), 0};
+  std::string why;
+  Fd socket = connect_once(endpoint, Deadline(kSoonS), why);
+  CHECK(socket.valid());
+  wire::Packer hello;
+  hello.u32(static_cast<std::uint32_t>(launch.rank)).text(proof(launch, to, nonce, there.text()));
+  send_all(socket, wire::encode(1, hello.body()), Deadline(kSoonS));
+  return socket;
+}
+
+// The kind of the first frame that comes; -1 if the connection ends before.
+int first_kind(const Fd& socket) {
+  wire::FrameReader reader;
+  while (wait_for(socket, POLLIN, Deadline(kSoonS))) {
+    std::string bytes;
+    const Received received = receive_some(socket, bytes);
+    reader.feed(bytes);
+    if (const std::optional<wire::Frame> frame = reader.next()) return frame->kind;
+    if (received == Received::end) break;
+  }
+  return -1;
+}
+
+// Until rank 1 has joined the gather, which all others but this one keep from its end.
+void await_rank_1(Store& store) {
+  const Deadline deadline(kSoonS);
+  std::string absent = " 1,";
+  while (absent.find(" 1,") != std::string::npos && !deadline.passed()) {
+    try {
+      store.all_gather(kStart, "", Deadline(0.02));
+    } catch (const Error& error) {
+      absent = error.what();
+    }
+  }
+  CHECK(absent.find("did not come to") != std::string::npos && absent.find(" 1,") == std::string::npos);
+}
+
+CASE(ranks_that_all_connect_before_one_looks_are_all_taken) {
+  constexpr int kSize = 72;
+  const std::string address = fresh_name();
+  const pid_t late = spawn_rank("mesh_looks", launch_of(1, kSize, address));
+  std::promise<void> stopped;
+  const std::shared_future<void> is_stopped = stopped.get_future().share();
+  std::atomic<int> greeted{0};
+  as_ranks(kSize, [&](int rank) {
+    const Launch launch = launch_of(rank, kSize, address);
+    if (rank == 0) return (void)MeshRank(launch);
+    if (rank == 1) return;
+    Store store(launch, Deadline(kSoonS));
+    if (rank == 2) {
+      await_rank_1(store);
+      ::kill(late, SIGSTOP);
+      int status = 0;
+      CHECK(::waitpid(late, &status, WUNTRACED) == late && WIFSTOPPED(status));
+      stopped.set_value();
+    }
+    (void)is_stopped.wait_for(std::chrono::duration<double>(kSoonS));
+    const std::string nonce = random_bytes(32);
+    const auto addresses = store.all_gather(kStart, published(fresh_name(), nonce), Deadline(kSoonS));
+    const Fd to_0 = greet(launch, 0, nonce, addresses.at(0));
+    const Fd to_1 = greet(launch, 1, nonce, addresses.at(1));
+    if (++greeted == kSize - 2) ::kill(late, SIGCONT);
+    CHECK(first_kind(to_1) == 2);  // accepted
+    CHECK(first_kind(to_0) == 2);
+  });
+  CHECK(wait_for_exit(late) == 0);
+}
+
+CASE(why_a_rank_gave_up_while_the_ranks_connected_is_told_by_the_others) {
+  const std::string address = fresh_name();
+  as_ranks(3, [&](int rank) {
+    const Launch launch = launch_of(rank, 3, address);
+    Store store(launch, Deadline(kSoonS));
+    if (rank == 0) {
+      store.tell_failure("no memory for the cat");
+      return (void)store.all_gather(kStart, published(fresh_name(), random_bytes(32)), Deadline(kSoonS));
+    }
+    const std::string me = concat(" (pid ", ::getpid(), ")");
+    check_throws([&] { Mesh(launch, store, Deadline(kSoonS)); },
+                 concat("rank 0", me, " died, or gave up, while the ranks connected; the first failure was of rank 0",
+                        me, ": no memory for the cat"));
+  });
+}
+
+CASE(why_a_rank_gave_up_before_the_ranks_connected_is_told_by_the_others) {
+  const std::string address = fresh_name();
+  as_ranks(2, [&](int rank) {
+    const Launch launch = launch_of(rank, 2, address);
+    Store store(launch, Deadline(kSoonS));
+    if (rank == 1) return store.tell_failure("no GPU is here");
+    check_throws([&] { Mesh(launch, store, Deadline(kSoonS)); },
+                 concat("the first failure was of rank 1 (pid ", ::getpid(), "): no GPU is here"));
+  });
+}
+
 CASE(mesh_of_one_rank_is_trivial_and_ticks) {
   Store store(Launch{}, Deadline(kSoonS));
   Mesh mesh(Launch{}, store, Deadline(kSoonS));
@@ -368,15 +482,12 @@ void mesh_forks() {
   CHECK_THROWS(one.mesh.all_gather("never", "", Deadline(kSoonS)), "");
 }
 
+void mesh_looks() { const MeshRank one(launch_from_environment()); }
+
 // Publishes what a mesh publishes, but does not live long enough to connect.
 void address_then_die() {
   Store store(launch_from_environment(), Deadline(kSoonS));
-  wire::Packer address;
-  address.text(fresh_name())
-      .text(random_bytes(32))
-      .u32(static_cast<std::uint32_t>(::getpid()))
-      .text(encode(this_host()));
-  store.all_gather("the start of the world", address.body(), Deadline(kSoonS));
+  store.all_gather(kStart, published(fresh_name(), random_bytes(32)), Deadline(kSoonS));
   ::raise(SIGKILL);
 }
 
@@ -387,6 +498,7 @@ int main(int argc, char** argv) {
     return run_role({{"mesh_victim", mesh_victim},
                      {"mesh_witness", mesh_witness},
                      {"mesh_forks", mesh_forks},
+                     {"mesh_looks", mesh_looks},
                      {"address_then_die", address_then_die}},
                     argv[2]);
   }

@@ -50,8 +50,8 @@ std::optional<int> Meeting::someone_dead() const {
 }
 
 MeetingAnswers Meeting::set(std::string_view key, std::string_view value) {
-  values_.insert_or_assign(std::string(key), std::string(value));
   MeetingAnswers answers;
+  if (!values_.emplace(key, value).second) return answers;
   const auto waiting = getters_.find(key);
   if (waiting == getters_.end()) return answers;
   for (const Question& question : waiting->second) answers.push_back(value_for(question.rank, question.id, value));

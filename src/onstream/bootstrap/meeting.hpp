@@ -37,6 +37,7 @@ class Meeting {
   // Nobody is here, and nobody will come: the meeting can be forgotten.
   bool over() const;
 
+  // The first value of a key stays.
   MeetingAnswers set(std::string_view key, std::string_view value);
   MeetingAnswers get(int rank, std::uint64_t id, std::string_view key);
   MeetingAnswers gather(int rank, std::uint64_t id, std::string_view topic, std::string_view value);

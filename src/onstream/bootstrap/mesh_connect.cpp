@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <list>
 
 #include "onstream/base/error.hpp"
@@ -14,9 +15,9 @@
 namespace onstream {
 namespace {
 
-constexpr std::uint8_t kHello = 1;     // {from, proof}, by the one that connects
-constexpr std::uint8_t kAccepted = 2;  // {proof}, by the one that listens
-constexpr std::size_t kMaxMeshStrangers = 64;
+constexpr std::uint8_t kHello = 1;             // {from, proof}, by the one that connects
+constexpr std::uint8_t kAccepted = 2;          // {proof}, by the one that listens
+constexpr std::size_t kMaxMeshStrangers = 64;  // beside the ranks, which may all come at once
 
 // What every rank publishes.
 struct Address {
@@ -61,13 +62,12 @@ std::string who(const std::vector<Address>& addresses, int rank) {
 class Connector {
  public:
   Connector(const Launch& launch, Store& store, Deadline deadline)
-      : launch_(launch), deadline_(deadline), peers_(static_cast<std::size_t>(launch.size)) {
+      : launch_(launch), store_(store), deadline_(deadline), peers_(static_cast<std::size_t>(launch.size)) {
     Endpoint endpoint{concat("unix:onstream-", to_hex(random_bytes(16))), 0};
     listener_ = listen_at(endpoint, Reach::this_host);
     if (!listener_.valid()) fail(ErrorCode::system, "the random name ", endpoint.address, " is taken");
     const Address mine{endpoint.address, random_bytes(32), static_cast<int>(::getpid()), this_host()};
-    for (const std::string& text : store.all_gather("the start of the world", pack(mine), deadline))
-      addresses_.push_back(unpack(text));
+    for (const std::string& text : gather(pack(mine))) addresses_.push_back(unpack(text));
     check_hosts(mine.host);
     watch_processes(mine.host);
   }
@@ -83,6 +83,15 @@ class Connector {
   struct Stranger {
     MeshLink link;
   };
+
+  std::vector<std::string> gather(const std::string& mine) {
+    try {
+      return store_.all_gather("the start of the world", mine, deadline_);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::timeout) throw;
+      fail_after_another(error.code(), error.what());
+    }
+  }
 
   void check_hosts(const Host& mine) const {
     std::string others;
@@ -111,7 +120,9 @@ class Connector {
     std::string why;
     Fd socket;
     while (!(socket = connect_once(Endpoint{address.name, 0}, deadline_, why)).valid()) {
+      const bool listens = errno != ECONNREFUSED;  // it did before it told its name
       if (process_ended(peer)) fail_died(peer);
+      if (!listens) fail_gave_up(peer);
       if (deadline_.passed()) timed_out();
       wait_for(listener_, 0, Deadline(std::min(0.01, deadline_.left_s())));  // only a pause: its backlog was full
     }
@@ -146,6 +157,8 @@ class Connector {
     for (int peer = 0; peer < launch_.size; ++peer)
       if (process_ended(peer)) ended.push_back(peer);
     for (Fd socket; (socket = accept_one(listener_)).valid();) take_stranger(std::move(socket));
+    if (errno == EMFILE || errno == ENFILE)
+      fail_errno("cannot accept another rank (is the limit of open files, ulimit -n, reached?)");
     for (Stranger& stranger : strangers_) hear_stranger(stranger);
     std::erase_if(strangers_, [](const Stranger& stranger) { return !stranger.link.open(); });
     for (int peer = 0; peer < launch_.rank; ++peer)
@@ -157,7 +170,7 @@ class Connector {
 
   void take_stranger(Fd socket) {
     if (credentials_of(socket).uid != ::geteuid()) return;
-    if (strangers_.size() >= kMaxMeshStrangers) strangers_.pop_front();
+    if (strangers_.size() >= kMaxMeshStrangers + peers_.size()) strangers_.pop_front();
     strangers_.push_back({MeshLink(std::move(socket))});
   }
 
@@ -201,9 +214,7 @@ class Connector {
               who(addresses_, peer), " does not know the job's secret");
       return accept_as_proved(peer);
     }
-    if (received == Received::end)
-      fail(ErrorCode::aborted, who(addresses_, peer),
-           " died, or gave up, while the ranks connected; see its own error");
+    if (received == Received::end) fail_gave_up(peer);
   }
 
   void accept_as_proved(int peer) {
@@ -217,18 +228,32 @@ class Connector {
   }
 
   [[noreturn]] void fail_died(int peer) const {
-    fail(ErrorCode::aborted, who(addresses_, peer), " died while the ranks connected");
+    fail_after_another(ErrorCode::aborted, who(addresses_, peer) + " died while the ranks connected");
+  }
+
+  [[noreturn]] void fail_gave_up(int peer) const {
+    fail_after_another(ErrorCode::aborted, who(addresses_, peer) + " died, or gave up, while the ranks connected");
+  }
+
+  // That a rank has ended is seldom the cause: it may have failed by the end of yet another.
+  [[noreturn]] void fail_after_another(ErrorCode code, const std::string& what) const {
+    const std::string first = store_.failure_told();
+    if (first.empty() || first.ends_with(what)) fail(code, what);
+    fail(code, what, "; the first failure was of ", first);
   }
 
   [[noreturn]] void timed_out() const {
     std::string absent;
     for (int rank = 0; rank < launch_.size; ++rank)
       if (rank != launch_.rank && !proved(rank)) absent += concat(absent.empty() ? "" : ", ", who(addresses_, rank));
-    fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not connect to rank ", launch_.rank, " within ",
-         deadline_.limit_s(), " s");
+    const std::string what = concat(absent, " of ", launch_.size, " did not connect to rank ", launch_.rank, " within ",
+                                    deadline_.limit_s(), " s");
+    store_.tell_failure(what);
+    fail_after_another(ErrorCode::timeout, what);
   }
 
   const Launch& launch_;
+  Store& store_;
   const Deadline deadline_;
   Fd listener_;
   std::vector<Address> addresses_;
@@ -240,7 +265,12 @@ class Connector {
 }  // namespace
 
 std::vector<ConnectedPeer> connect_mesh(const Launch& launch, Store& store, Deadline deadline) {
-  return Connector(launch, store, deadline).connect();
+  try {
+    return Connector(launch, store, deadline).connect();
+  } catch (const Error& error) {
+    store.tell_failure(error.what());
+    throw;
+  }
 }
 
 }  // namespace onstream

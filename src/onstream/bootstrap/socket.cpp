@@ -139,6 +139,8 @@ Fd connect_to(const Place& place, Deadline deadline, std::string& why) {
   }
   if (error != 0) {
     why = std::strerror(error);
+    socket.reset();
+    errno = error;
     return Fd();
   }
   if (connected_to_itself(socket)) {

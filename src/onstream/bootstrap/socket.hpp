@@ -30,11 +30,11 @@ enum class Reach { this_host, any_host };
 // it was 0. Returns an invalid Fd when the address is in use; throws system, with what to do, for all else.
 Fd listen_at(Endpoint& endpoint, Reach reach);
 
-// One attempt at each of the addresses the name stands for. Returns an invalid Fd, and why in `why`, when nobody
-// accepts.
+// One attempt at each of the addresses the name stands for. Returns an invalid Fd, and why in `why` and errno, when
+// nobody accepts.
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, std::string& why);
 
-// Invalid when nobody waits to be accepted.
+// Invalid when nobody waits to be accepted, or, as errno tells, could not be.
 Fd accept_one(const Fd& listener);
 
 // User id and process id at the other end of a Unix-domain socket, from the kernel.

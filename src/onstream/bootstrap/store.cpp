@@ -22,6 +22,7 @@ namespace {
 
 using store_protocol::Kind;
 
+constexpr std::string_view kFailure = "why the start failed";
 constexpr double kSendLimitS = 60.0;  // the server always reads; only a stopped process takes longer
 
 std::string list_of(const std::vector<std::uint32_t>& ranks) {
@@ -68,7 +69,7 @@ class Store::Implementation {
   void set(std::string_view key, std::string_view value) {
     if (launch_.size == 1) {
       const std::lock_guard lock(mutex_);
-      alone_.insert_or_assign(std::string(key), std::string(value));
+      alone_.emplace(key, value);
       alone_changed_.notify_all();
       return;
     }
@@ -90,6 +91,23 @@ class Store::Implementation {
       send(Kind::cancel, wire::Packer().u64(id));
     }
     fail(ErrorCode::timeout, "key '", key, "' was not set within ", deadline.limit_s(), " s at ", endpoint_.describe());
+  }
+
+  void tell_failure(const std::string& what) {
+    try {
+      set(kFailure, concat("rank ", launch_.rank, " (pid ", ::getpid(), "): ", what));
+    } catch (const Error&) {
+      // Rank 0 is gone: nobody can be told, and all see that.
+    }
+  }
+
+  std::string failure_told() {
+    constexpr double kPatienceS = 5;  // a rank's end may be seen before its last words are
+    try {
+      return get(kFailure, Deadline(kPatienceS));
+    } catch (const Error&) {
+      return "";
+    }
   }
 
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline) {
@@ -248,6 +266,8 @@ Store::~Store() = default;
 int Store::port() const { return implementation_->port(); }
 void Store::set(std::string_view key, std::string_view value) { implementation_->set(key, value); }
 std::string Store::get(std::string_view key, Deadline deadline) { return implementation_->get(key, deadline); }
+void Store::tell_failure(const std::string& what) { implementation_->tell_failure(what); }
+std::string Store::failure_told() { return implementation_->failure_told(); }
 std::vector<std::string> Store::all_gather(std::string_view topic, std::string_view mine, Deadline deadline) {
   return implementation_->all_gather(topic, mine, deadline);
 }

@@ -25,12 +25,18 @@ class Store {
   Store& operator=(const Store&) = delete;
 
   int port() const;
+  // The first value of a key stays, whoever sets it.
   void set(std::string_view key, std::string_view value);
   // Blocks until the key is set. Throws timeout naming the key.
   std::string get(std::string_view key, Deadline deadline);
   // One value from every rank, in rank order; each (topic) is used once. Throws timeout naming the ranks that did not
   // come.
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, Deadline deadline);
+
+  // For ranks that see nothing of a rank's failure at the start but its end: the first one told stays.
+  void tell_failure(const std::string& what);
+  // "rank 2 (pid 71): no GPU is here", once a rank has told; "" if none does within 5 s, or one has died.
+  std::string failure_told();
 
  private:
   class Implementation;

@@ -32,10 +32,13 @@ namespace {
 
 // What earlier worlds of the process let go of is released first: freeing pinned memory waits for running kernels, and
 // holds up the launches that those may wait for (docs/decisions/0005).
-std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters) {
+std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters, Store& store) try {
   constexpr double kLimitS = 1;
   static_cast<void>(Disposal::of_process().finish(kLimitS));
   return open_device(parameters.device, launch.local_rank);
+} catch (const Error& error) {
+  store.tell_failure(error.what());  // the others see no more than that this rank is gone
+  throw;
 }
 
 }  // namespace
@@ -46,7 +49,7 @@ class Fabric::Implementation {
       : launch_(launch),
         parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
-        device_(opened_device(launch, parameters)),
+        device_(opened_device(launch, parameters, store_)),
         board_(std::make_shared<Board>(*device_, launch, parameters)),
         mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
         mesh_(*mesh_owner_),
