@@ -168,7 +168,7 @@ void run_blocking(const Self& self, const CollectiveCall& call) {
   } else {
     self.state->run_and_wait([&](Stream stream) { collective.run(call, stream); }, on_interrupt);
   }
-  self.state->check();
+  self.state->check_waited();
 }
 
 template <class Self>

@@ -147,7 +147,7 @@ std::uint64_t atomic(const PyContext& self, const std::string& op, const Element
 
 void raise_unless_met(WorldState& state, const World& world, Status status) {
   if (status == Status::ok) return;
-  state.check();
+  state.check_waited();
   fail(ErrorCode::aborted, "rank ", world.rank(), ": a wait for words ended as ", name_of(status));
 }
 

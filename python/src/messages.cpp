@@ -48,16 +48,10 @@ Message message_from(WorldHandle self, OpKind kind, nb::handle array, int peer, 
   return message;
 }
 
-// Calls into the library: without the GIL, interruptible, and a world that has failed before is told in the op's own
-// words, what(). Wrong arguments are told as such, also by a world that has failed.
+// Calls into the library: without the GIL, and interruptible in the op's own words, what().
 template <class What, class Function>
 auto perform(World& world, const What& what, const Function& function) {
-  try {
-    return interruptible(function, [&] { abort_interrupted(world, what()); });
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::aborted) throw;
-    fail(ErrorCode::aborted, "rank ", world.rank(), ": ", what(), " did not start: ", error.what());
-  }
+  return interruptible(function, [&] { abort_interrupted(world, what()); });
 }
 
 template <class Function>
@@ -182,9 +176,8 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
 
 std::optional<std::size_t> exchange(WorldHandle self, Message out, Message in, nb::handle stream) {
   const StreamChoice choice = choose_for_both(self, stream, out.buffer, in.buffer);
-  const auto what = [out_text = message_text(OpKind::send, out.buffer.bytes, out.peer, out.options.lane),
-                     in_text = message_text(OpKind::recv, in.buffer.bytes, in.peer, in.options.lane)] {
-    return concat("sendrecv (", out_text, ", ", in_text, ")");
+  const auto what = [to = out.outgoing(), from = in.incoming()] {
+    return concat("sendrecv (", text_of(to), ", ", text_of(from), ")");
   };
   if (!choice.stream) return exchange_blocking(self, std::move(out), std::move(in), what);
   World& world = *out.world;

@@ -64,7 +64,7 @@ void run(PyPlan& self) {
                                  concat("rank ", world->rank(), " was interrupted in plan '", plan->name(), "'"),
                                  Fabric::Cause::interrupt);
                            });
-  self.state->check();
+  self.state->check_waited();
 }
 
 struct PyBuilder {

@@ -104,6 +104,11 @@ void WorldState::check() {
   raise_faults(take_faults());
 }
 
+void WorldState::check_waited() {
+  open()->fabric()->check_waited();
+  raise_faults(take_faults());
+}
+
 void WorldState::add(const std::shared_ptr<Closable>& closable) {
   std::erase_if(closables, [](const auto& known) { return known.expired(); });
   closables.push_back(closable);

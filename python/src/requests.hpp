@@ -56,6 +56,8 @@ struct WorldState {
   std::shared_ptr<World> open() const;
   // Throws aborted with the story if the world has failed, or the exception of the faults since the last look.
   void check();
+  // The same after a wait: timeout where a deadline of this rank's own has passed.
+  void check_waited();
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);

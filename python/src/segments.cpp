@@ -95,7 +95,7 @@ void wait(PySegment& self, std::size_t offset, std::uint64_t value, const std::s
   }
   const Status status = interruptible([&] { return world->one_sided().wait(word, until); }, [] {});
   if (status == Status::ok) return;
-  self.state->check();
+  self.state->check_waited();
   fail(ErrorCode::aborted, "rank ", world->rank(), ": a wait for a word of a segment ended as ", name_of(status));
 }
 

@@ -118,7 +118,7 @@ void synchronize(PyStream& self) {
     const nb::gil_scoped_release release;
     device.synchronize(self.stream());
   }
-  if (self.state()->world != nullptr) self.state()->check();
+  if (self.state()->world != nullptr) self.state()->check_waited();
 }
 
 void end_capture(PyStream& self, PyGraph& graph) {

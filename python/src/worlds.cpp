@@ -100,7 +100,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
   if (stream.is_none()) {
     self.state()->synchronize();
-    return self.state()->check();
+    return self.state()->check_waited();
   }
   const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
   require(choice.stream.has_value(), "synchronize() takes a stream, or nothing for all that the world has used");
@@ -111,7 +111,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
     const nb::gil_scoped_release release;
     world->device().synchronize(*choice.stream);
   }
-  self.state()->check();
+  self.state()->check_waited();
 }
 
 void barrier(PyWorld& self, nb::handle stream) {

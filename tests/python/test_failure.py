@@ -135,9 +135,19 @@ def test_a_step_after_a_failure_names_itself() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
         plan = world.plan("jacobi").send(np.ones(2), 0).recv(np.ones(2), 0).build()
         segment, stream = world.segment(64), world.stream()
+        context, array = world.context(), world.heap(4096).zeros(2)
         world.abort("the cat")
         for call, name in [
             (world.barrier, "a barrier"),
+            (lambda: world.send(b"x", 0, lane=2), "send of 1 B to rank 0 on lane 2"),
+            (lambda: world.irecv(bytearray(8), 0), "recv of 8 B from rank 0 on lane 0"),
+            (lambda: world.recv(bytearray(8), 0, stream=stream), "recv of 8 B from rank 0 on lane 0"),
+            (
+                lambda: world.sendrecv(b"x", 0, bytearray(8), 0),
+                r"sendrecv \(send of 1 B to rank 0 on lane 0, recv of 8 B from rank 0 on lane 0\)",
+            ),
+            (lambda: segment.put(np.ones(2), 0, stream="host"), "copy of 16 B"),
+            (lambda: context.get(np.ones(2), array, 0), "get of 16 B with rank 0"),
             (lambda: world.segment(8), "the allocation of a segment"),
             (world.plan().build, "the build of a plan"),
             (lambda: plan.launch(stream), "a launch of plan 'jacobi'"),

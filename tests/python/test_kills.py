@@ -49,6 +49,11 @@ DEATH = """
         torch.cuda.synchronize(device)
         return tensor
 
+    def hear():
+        limit = time.monotonic() + 30
+        while world.failure() is None and time.monotonic() < limit:
+            time.sleep(0.001)
+
     prepared = PREPARE
     if rank == 1:
         with open("pid", "w") as out:
@@ -68,6 +73,7 @@ DEATH = """
     sys.setswitchinterval(1000)
     try:
         begun.set()
+        HEAR
         WAIT
     except ons.Error as error:
         told = {"type": type(error).__name__, "text": str(error), "after_s": time.monotonic() - started}
@@ -103,7 +109,7 @@ class Way:
 
 def message(op: str, nbytes: int) -> str:
     """Of a message that waited, or that a busy machine let come too late to wait at all."""
-    return rf"{op} of {nbytes} B ((from|to) rank 1 on lane 5 was waiting|with rank 1 on lane 5[^:]* did not start)"
+    return rf"{op} of {nbytes} B (from|to) rank 1 on lane 5( was waiting|[^:]* did not start)"
 
 
 RECV = message("recv", 64)
@@ -133,7 +139,10 @@ WAYS = {
         prepare="world.all_reduce(many)",  # the first one makes what the others use
         enqueue="world.all_reduce(many, stream=stream)",
     ),
-    "first all_reduce": Way("world.all_reduce(many)", "the start of collectives did not (end|start)"),
+    "first all_reduce": Way(
+        "world.all_reduce(many)",
+        r"(all_reduce of 8 float64 sum did not start|the start of collectives did not (end|start))",
+    ),
     "build": Way("world.plan('jacobi').build()", "the build of a plan did not (end|start)"),
     "segment": Way("world.segment(64)", "the allocation of a segment did not (end|start)"),
     "barrier": Way("world.barrier()", "a barrier did not (end|start)"),
@@ -157,6 +166,12 @@ GPU_WAYS = {
     ),
     **{way: WAYS[way] for way in ("stream", "plan", "graph", "word on a stream", "all_reduce", "barrier")},
 }
+
+
+def way_of(device: str, _size: int, way: str) -> Way:
+    return WAYS[way] if device == "host" else GPU_WAYS[way]
+
+
 DEATHS = [
     *(("host", 3, way) for way in WAYS),
     *(("cuda", 2, way) for way in GPU_WAYS if "cuda" in DEVICES and ("torch" not in way or "torch" in LIBRARIES)),
@@ -165,8 +180,19 @@ DEATHS = [
 
 @pytest.mark.parametrize(("device", "size", "way"), DEATHS)
 def test_a_killed_rank_is_named_at_once(device: str, size: int, way: str, tmp_path: Path) -> None:
-    one = WAYS[way] if device == "host" else GPU_WAYS[way]
+    check_death(device, size, way, "pass", tmp_path)
+
+
+@pytest.mark.parametrize(("device", "size", "way"), [death for death in DEATHS if way_of(*death).enqueue == "pass"])
+def test_a_call_after_a_death_names_itself(device: str, size: int, way: str, tmp_path: Path) -> None:
+    check_death(device, size, way, "hear()", tmp_path)
+
+
+def check_death(device: str, size: int, way: str, hear: str, tmp_path: Path) -> None:
+    """`hear` is what the living do between the death's cause and their wait."""
+    one = way_of(device, size, way)
     program = DEATH.replace("PREPARE", one.prepare).replace("ENQUEUE", one.enqueue).replace("WAIT", one.wait)
+    program = program.replace("HEAR", hear)
     program = program.replace("DEVICE", repr(device))
     outcome = run_job(tmp_path, size, program, options=("--grace-s", "inf"), timeout_s=100)
     assert outcome.code != 0

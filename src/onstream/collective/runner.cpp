@@ -88,7 +88,7 @@ void Runner::run_and_wait(Order& order, const Prepared& work) {
     lock.unlock();
     device_->synchronize(stream.get());
   }
-  fabric_->check();
+  fabric_->check_waited();
 }
 
 plan::PreparedCall Runner::for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row) {

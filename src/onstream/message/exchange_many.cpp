@@ -30,6 +30,7 @@ void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::
                                             Stream stream) {
   for (const Outgoing& one : out) check_arguments("exchange", one.source, one.bytes, one.peer, one.options);
   for (const Incoming& one : in) check_arguments("exchange", one.destination, one.bytes, one.peer, one.options);
+  fabric_->check([&] { return concat("an exchange of ", out.size(), " sends and ", in.size(), " receives"); });
   if (out.empty() && in.empty()) return;
   if (out.size() == 1 && in.size() == 1) return sendrecv(out.front(), in.front(), stream);
   const std::size_t most = std::max(out.size(), in.size());

@@ -74,6 +74,17 @@ class Messages::Implementation {
   const lane::View& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
   void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                        const MessageOptions& options);
+  // Runs what starts an op: if the world has failed, or fails meanwhile, that is told in the op's name, what().
+  template <class What, class Function>
+  auto start_as(const What& what, const Function& function) const {
+    try {
+      fabric_->check();
+      return function();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::aborted) throw;
+      fail_named(DidNot::start, fabric_->rank(), what(), error);
+    }
+  }
   SendRoute route_send(const Outgoing& message, lane::Completion completion);
   RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                        lane::Completion completion);

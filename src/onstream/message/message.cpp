@@ -10,12 +10,29 @@ namespace onstream {
 
 namespace {
 
+// As faults name it.
+std::string text_of(OpKind kind, std::size_t bytes, int peer, const MessageOptions& options) {
+  FaultReport named;
+  named.op = kind;
+  named.peer = peer;
+  named.lane = options.lane;
+  named.bytes = bytes;
+  return what_of(named);
+}
+
 std::uint64_t next_serial() {
   static std::atomic<std::uint64_t> last = 0;
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 }  // namespace
+
+std::string text_of(const Outgoing& message) {
+  return text_of(OpKind::send, message.bytes, message.peer, message.options);
+}
+std::string text_of(const Incoming& message) {
+  return text_of(OpKind::recv, message.bytes, message.peer, message.options);
+}
 
 Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)),
@@ -76,23 +93,26 @@ void Messages::Implementation::check_arguments(const char* what, const void* add
           " does not exist; this world has lanes 0 to ", lanes - 1, " (parameter lanes)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
   require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
-  fabric_->check();  // last: that the world has failed shall not hide what is wrong with the call
 }
 
 SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion) {
-  const auto& [source, bytes, peer, options] = message;
-  check_arguments("send", source, bytes, peer, options);
-  if (fabric_->has_left(peer)) {
-    fail(ErrorCode::closed, "send of ", bytes, " B to rank ", peer, " on lane ", options.lane, ": rank ", peer,
-         " left the world; nobody will receive it");
-  }
-  return router_.send(source, bytes, peer, options.path, completion);
+  check_arguments("send", message.source, message.bytes, message.peer, message.options);
+  // Last: that the world has failed shall not hide what is wrong with the call.
+  return start_as([&] { return text_of(message); },
+                  [&] {
+                    if (fabric_->has_left(message.peer)) {
+                      fail(ErrorCode::closed, text_of(message), ": rank ", message.peer,
+                           " left the world; nobody will receive it");
+                    }
+                    return router_.send(message.source, message.bytes, message.peer, message.options.path, completion);
+                  });
 }
 
 RecvRoute Messages::Implementation::route_recv(void* destination, std::size_t bytes, int peer,
                                                const MessageOptions& options, lane::Completion completion) {
   check_arguments("recv", destination, bytes, peer, options);
-  return router_.recv(destination, bytes, peer, options.path, completion);
+  return start_as([&] { return text_of(Incoming{destination, bytes, peer, options}); },
+                  [&] { return router_.recv(destination, bytes, peer, options.path, completion); });
 }
 
 lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,

@@ -53,6 +53,10 @@ struct Incoming {
   MessageOptions options;
 };
 
+// As faults name them: "send of 64 B to rank 1 on lane 0".
+std::string text_of(const Outgoing& message);
+std::string text_of(const Incoming& message);
+
 // An isend or irecv on its way. Keeps alive what it needs; the buffer stays the caller's and must live until the wait.
 class Request;
 

@@ -56,7 +56,7 @@ class Context::Implementation {
     }
   };
   Spot find(const char* what, const void* address, std::size_t bytes, int rank) const {
-    one_sided_.fabric().check();
+    one_sided_.fabric().check([&] { return concat(what, " of ", bytes, " B with rank ", rank); });
     const SegmentRow* row = one_sided_.segments().find(address);
     require(row != nullptr, what, ": ", address,
             " is in no segment of this world: it must be this rank's own address "
@@ -71,6 +71,10 @@ class Context::Implementation {
   Spot find_word(const char* what, const void* word, std::size_t width, int rank) const {
     require(number_of(word) % width == 0, what, ": the word of ", width, " B at ", word, " is not aligned to its size");
     return find(what, word, width, rank);
+  }
+
+  void check_wait(const Until& until) const {
+    one_sided_.fabric().check([&] { return concat("wait for a word of ", until.width, " B"); });
   }
 
   // Plain memory of this rank that the CPU touches.
@@ -94,7 +98,7 @@ class Context::Implementation {
     if (!pending_) return;
     device_.synchronize(stream());
     pending_ = false;
-    one_sided_.fabric().check();
+    one_sided_.fabric().check_waited();
   }
   void signal(const Spot& word, std::uint64_t value, SignalOp op) {
     std::byte* const here = word.here();
@@ -282,7 +286,7 @@ void Context::signal(std::uint64_t* word, std::uint64_t value, SignalOp op, int 
 
 Status Context::wait_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
-  implementation_->one_sided_.fabric().check();
+  implementation_->check_wait(until);
   if (implementation_->cpu_touches(word)) {
     return wait_for([&] { return is_met(HostGroup(0, 1), step); });
   }
@@ -291,7 +295,7 @@ Status Context::wait_word(const void* word, const Until& until) {
 
 bool Context::test_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
-  implementation_->one_sided_.fabric().check();
+  implementation_->check_wait(until);
   if (implementation_->cpu_touches(word)) return is_met(HostGroup(0, 1), step);
   one_sided::Step copy = step;
   std::uint64_t held = 0;

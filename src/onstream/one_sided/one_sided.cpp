@@ -29,7 +29,9 @@ bool collide(const Step& first, const Step& second) {
 }
 
 // As faults name it, when it has not started.
-std::string text_of(const Step& step) {
+std::string text_of(std::span<const Step> steps) {
+  if (steps.empty()) return "a one-sided op";
+  const Step& step = steps.front();
   if (step.kind == StepKind::wait) {
     return concat("wait for a word of ", int{step.width}, " B, compared with ", step.source);
   }
@@ -78,7 +80,7 @@ OneSidedImplementation::~OneSidedImplementation() {
 }
 
 std::shared_ptr<Window> OneSidedImplementation::window(void* address, std::size_t bytes) {
-  fabric_->check();
+  fabric_->check([&] { return concat("a window of ", bytes, " B"); });
   auto made = std::make_shared<Window>(*fabric_, *lent_, address, bytes);
   if (made->needs_helper()) start_helper();
   return made;
@@ -180,7 +182,7 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream)
 }
 
 void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
-  fabric_->check([&] { return steps.empty() ? std::string("a one-sided op") : text_of(steps.front()); });
+  fabric_->check([&] { return text_of(steps); });
   if (steps.empty()) return;
   enqueue(steps, stream);
   (void)note(stream);
@@ -208,7 +210,7 @@ void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
 }
 
 void OneSidedImplementation::run(std::span<const Step> steps) {
-  fabric_->check();
+  fabric_->check([&] { return text_of(steps); });
   if (on_host_) {
     run_inline(steps);
   } else {
@@ -216,7 +218,7 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
     enqueue(steps, stream.get());
     device_->synchronize(stream.get());
   }
-  fabric_->check();
+  fabric_->check_waited();
 }
 
 // A word that the CPU reads itself, of a device whose faults it cannot count: those words lie in the device's memory.
@@ -229,7 +231,7 @@ Status OneSidedImplementation::wait_here(const Step& step) {
 
 void OneSidedImplementation::wait_many(one_sided::Many many, const WordRow& words, const Until& until,
                                        const Answer& answer, Stream stream) {
-  fabric_->check();
+  fabric_->check([&] { return concat("wait for ", words.count, " words"); });
   const auto writable = [&](const char* what, const void* address) {
     require(reinterpret_cast<std::uintptr_t>(address) % sizeof(std::uint64_t) == 0 && address != nullptr,
             "wait: ", what, " of many words go to words of 8 B, not to ", address);

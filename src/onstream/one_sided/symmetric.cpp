@@ -90,7 +90,7 @@ SegmentView OneSidedImplementation::view(const Segment& segment) {
 
 void OneSidedImplementation::walk(void* to, const Layout& to_layout, const void* from, const Layout& from_layout,
                                   Stream stream) {
-  fabric_->check();
+  fabric_->check([&] { return concat("copy of ", to_layout.bytes(), " B by layouts"); });
   require(to_layout.bytes() == from_layout.bytes(), "layouts of equal bytes, but the destination is ",
           to_layout.describe(), " and the source ", from_layout.describe());
   require(!to_layout.overlaps_itself(), "the destination's layout, ", to_layout.describe(), ", overlaps itself");

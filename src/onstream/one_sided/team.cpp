@@ -69,7 +69,7 @@ std::optional<int> Team::member_of(int world_rank) const {
 TeamView Team::view() const { return kernel_; }
 
 void Team::barrier(Stream stream) {
-  one_sided_.fabric().check();
+  one_sided_.fabric().check([&] { return concat("a barrier of ", size(), " ranks"); });
   constexpr int kWarp = 32;
   const int threads = std::clamp((size() + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
   launch(one_sided_.device(), one_sided::barrier_kernel(), one_sided::Barrier{stream_}, {1, threads}, stream);
@@ -98,7 +98,7 @@ Status Team::meet() {
 }
 
 void Team::sync() {
-  one_sided_.fabric().check();
+  one_sided_.fabric().check([&] { return concat("a barrier of the hosts of ", size(), " ranks"); });
   if (meet() == Status::ok) return;
   one_sided_.fabric().check();
   fail(ErrorCode::aborted, "a barrier of the hosts of ", size(), " ranks was interrupted");

@@ -142,20 +142,20 @@ class Fabric::Implementation {
   std::shared_ptr<Event> note_use(Stream stream) { return uses_.note(stream); }
 
   // Throws the story if the world has failed, beginning with what has come to nothing by that.
-  void check_for(std::string_view topic, std::string_view what_it_did_not) {
+  void check_for(std::string_view topic, DidNot what_happened) {
     try {
       check();
     } catch (const Error& error) {
-      fail(error.code(), "rank ", launch_.rank, ": ", topic, " did not ", what_it_did_not, ": ", error.what());
+      fail_named(what_happened, launch_.rank, topic, error);
     }
   }
 
   std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
-    check_for(topic, "start");
+    check_for(topic, DidNot::start);
     try {
       return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
     } catch (const Error& error) {
-      check_for(topic, "end");  // the world's own story says more, if it has failed
+      check_for(topic, DidNot::end);  // the world's own story says more, if it has failed
       if (error.code() != ErrorCode::timeout) throw;
       late(concat(error.what(), " (parameter timeout_s)"));
     }
@@ -168,7 +168,7 @@ class Fabric::Implementation {
   }
 
   std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine) {
-    check_for(topic, "start");
+    check_for(topic, DidNot::start);
     wire::Packer packed;
     const auto refuse = [&](ErrorCode code, const char* what) {
       if (code == ErrorCode::timeout) late(concat(topic, ": ", what));  // the others' deadline has come as well
@@ -361,9 +361,21 @@ class Fabric::Implementation {
   }
 
   void check() {
+    if (has_failed()) throw Error(ErrorCode::aborted, settled_failure("")->story);
+  }
+
+  void check_waited() {
+    if (!has_failed()) return;
+    const Failure failure = *settled_failure("");
+    const bool late = std::ranges::any_of(failure.faults, [this](const FaultReport& fault) {
+      return fault.rank == launch_.rank && fault.status == Status::timeout;
+    });
+    throw Error(late ? ErrorCode::timeout : ErrorCode::aborted, failure.story);
+  }
+
+  bool has_failed() {
     if (board_->has_news()) look_at_board();
-    if (!board_->aborted()) return;
-    throw Error(ErrorCode::aborted, settled_failure("")->story);
+    return board_->aborted();
   }
 
   // The failure once the ranks that this one waits for have told their faults too: they may close a cycle of waits.
@@ -508,6 +520,7 @@ std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
 void Fabric::abort(const std::string& reason, Cause cause) { implementation_->abort("aborted: " + reason, cause); }
 void Fabric::check() const { implementation_->check(); }
+void Fabric::check_waited() const { implementation_->check_waited(); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
   return implementation_->settled_failure(told);

@@ -135,13 +135,15 @@ class Fabric {
   void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world has failed. Cheap: one load.
   void check() const;
-  // The same in the name of what was about to start, what().
+  // The same after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.
+  void check_waited() const;
+  // check() in the name of what was about to start, what().
   template <class What>
   void check(const What& what) const {
     try {
       check();
     } catch (const Error& error) {
-      fail(error.code(), "rank ", rank(), ": ", what(), " did not start: ", error.what());
+      fail_named(DidNot::start, rank(), what(), error);
     }
   }
   std::optional<Failure> failure() const;

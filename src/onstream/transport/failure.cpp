@@ -187,6 +187,11 @@ std::string story_of(const Failure& failure, const std::string& told) {
   return text;
 }
 
+void fail_named(DidNot what_happened, int rank, std::string_view what, const Error& error) {
+  const char* verb = what_happened == DidNot::start ? "start" : "end";
+  fail(error.code(), "rank ", rank, ": ", what, " did not ", verb, ": ", error.what());
+}
+
 std::optional<int> unheard(const Failure& failure, int rank) {
   const auto waits = first_waits(failure.faults);
   if (!waits.contains(rank)) return std::nullopt;  // it waits for nobody

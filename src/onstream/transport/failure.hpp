@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "onstream/base/error.hpp"
 #include "onstream/base/status.hpp"
 
 namespace onstream {
@@ -50,6 +51,11 @@ struct Failure {
 // The story. `told` is what the reader has just read (a fault's description), which is not told again. `onstream run`
 // finds in it the rank where the failure began (CAUSE in launcher.py).
 std::string story_of(const Failure& failure, const std::string& told = "");
+
+// Throws `error` again, in the name of what it kept from starting, or from ending: "rank 1: a barrier did not start:
+// ...".
+enum class DidNot { start, end };
+[[noreturn]] void fail_named(DidNot what_happened, int rank, std::string_view what, const Error& error);
 
 // Follows the waits from `rank` to the first rank whose fault has not come yet, though it may be part of a cycle.
 std::optional<int> unheard(const Failure& failure, int rank);

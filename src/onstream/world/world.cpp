@@ -43,7 +43,7 @@ std::shared_ptr<Memory> World::allocate(std::size_t bytes, MemoryKind kind) {
 }
 
 void World::register_memory(const void* address, std::size_t bytes) {
-  fabric_->check();
+  fabric_->check([&] { return concat("the registration of ", bytes, " B"); });
   require(address != nullptr && bytes > 0, "register_memory: a null pointer or no bytes");
   for (int peer = 0; peer < size(); ++peer) {
     if (fabric_->expose(address, bytes, peer)) continue;
@@ -125,6 +125,7 @@ void World::barrier() { fabric_->barrier("a barrier"); }
 
 void World::synchronize(Stream stream) {
   device().synchronize(stream);
+  fabric_->check_waited();
   check();
 }
 
