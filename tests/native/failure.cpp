@@ -73,6 +73,59 @@ CASE(a_cycle_of_messages_says_how_to_break_it) {
   CHECK(story_of(failure).find("first") == std::string::npos);
 }
 
+CASE(a_send_and_its_receive_on_unlike_lanes_are_told_as_that) {
+  Failure failure;
+  failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::recv, 0, Status::aborted)};
+  failure.faults[0].lane = 2;
+  const std::string story = story_of(failure);
+  CHECK(story.find("rank 0 sends on lane 2, rank 1 receives on lane 3: lanes must be the same") != std::string::npos);
+  CHECK(story.find("cycle") == std::string::npos);
+  failure.faults[0].lane = 3;  // lanes are not what keeps them apart
+  CHECK(story_of(failure).find("lanes must be the same") == std::string::npos);
+  failure.faults[0].lane = 2;
+  failure.faults[0].plan = 7;  // that is an op's number
+  CHECK(story_of(failure).find("lanes must be the same") == std::string::npos);
+}
+
+CASE(a_receive_that_nothing_came_for_says_what_the_other_rank_did) {
+  Failure failure;
+  failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1)};
+  CHECK(
+      story_of(failure).find("rank 1 tells of no wait of its own, and nothing came from it to rank 0 on lane 3: check "
+                             "that it sends, and on this lane") != std::string::npos);
+  failure.faults.push_back(fault(1, OpKind::recv, 2, Status::aborted));
+  CHECK(story_of(failure).find(
+            "rank 1 waited in recv of 8 B from rank 2 on lane 3, and nothing came from it to rank 0 on "
+            "lane 3") != std::string::npos);
+  for (std::vector<int> Failure::* gone : {&Failure::dead, &Failure::left}) {  // told already
+    failure.*gone = {1};
+    CHECK(story_of(failure).find("nothing came") == std::string::npos);
+    failure.*gone = {};
+  }
+  failure.faults[0].status = Status::aborted;  // something else was first
+  CHECK(story_of(failure).find("nothing came") == std::string::npos);
+}
+
+CASE(what_did_not_start_is_told_with_its_rank_and_the_reason) {
+  const Error reason(ErrorCode::aborted, "the cat");
+  const auto told = [&](DidNot what) {
+    try {
+      fail_named(what, 3, "a barrier", reason);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::aborted);
+      return std::string(error.what());
+    }
+  };
+  CHECK(told(DidNot::start) == "rank 3: a barrier did not start: the cat");
+  CHECK(told(DidNot::end) == "rank 3: a barrier did not end: the cat");
+}
+
+CASE(ranks_that_call_unlike_collectives_are_told_how_to_find_out) {
+  FaultReport report = fault(0, OpKind::all_reduce, 1, Status::misused);
+  CHECK(describe(report).find("parameter collective_check=on (ONSTREAM_COLLECTIVE_CHECK=on) tells who calls what") !=
+        std::string::npos);
+}
+
 CASE(a_story_with_dead_ranks_says_how_the_living_go_on) {
   Failure failure;
   failure.reason = "rank 2 (pid 71) died: its process ended";

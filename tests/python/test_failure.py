@@ -65,6 +65,50 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
         assert "or use isend or sendrecv: a send of more than 4096 B waits for its receive" in story
 
 
+def test_a_message_and_its_receive_on_unlike_lanes_are_told_as_that() -> None:
+    def rank(world: ons.World) -> str:
+        with pytest.raises((ons.TimeoutError, ons.AbortedError)) as caught:
+            if world.rank == 0:
+                world.send(np.zeros(10**6, "u1"), 1, lane=2)
+            else:
+                world.recv(np.zeros(10**6, "u1"), 0, lane=3)
+        return str(caught.value)
+
+    for story in ons.run_threads(2, rank, device="host", timeout_s=1.5):
+        assert "rank 0 sends on lane 2, rank 1 receives on lane 3: lanes must be the same" in story, story
+        assert "cycle" not in story
+
+
+@pytest.mark.parametrize("wait", ["stream", "world", "collective", "plan"])
+def test_a_wait_of_ones_own_that_passed_its_deadline_is_a_timeout(wait: str) -> None:
+    def rank(world: ons.World) -> None:
+        stream, other = world.stream(), 1 - world.rank
+        plan = world.plan("jacobi").send(np.zeros(4), other).recv(np.zeros(4), other).build()
+        world.all_reduce(np.ones(8))
+        world.barrier()
+        if world.rank == 1:
+            while world.failure() is None:
+                pass
+            for call in (world.check, stream.synchronize, world.synchronize, lambda: world.all_reduce(np.ones(8))):
+                with pytest.raises(ons.AbortedError):
+                    call()
+            return
+        if wait in ("stream", "world"):
+            world.recv(bytearray(8), 1, stream=stream)
+        calls = {
+            "stream": stream.synchronize,
+            "world": world.synchronize,
+            "collective": lambda: world.all_reduce(np.ones(8)),
+            "plan": plan.launch,
+        }
+        with pytest.raises(ons.TimeoutError, match="passed its deadline of 2.5 s"):
+            calls[wait]()
+        with pytest.raises(ons.AbortedError):  # it had failed before
+            world.check()
+
+    ons.run_threads(2, rank, device="host", timeout_s=2.5)
+
+
 def test_a_wrong_argument_is_told_also_by_a_world_that_has_failed() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
         world.abort("the first cause")
@@ -259,7 +303,11 @@ def test_a_timeout_says_each_thing_once_with_the_deadline_and_its_parameter() ->
     assert text is not None
     first, *rest = text.splitlines()
     assert first == "rank 0: recv of 24 B from rank 1 on lane 4 passed its deadline of 1.5 s (timeout_s)"
-    assert rest == ["the world has failed with it; to go on, every rank closes it and makes a new one"]
+    assert rest == [
+        "  rank 1 tells of no wait of its own, and nothing came from it to rank 0 on lane 4: check that it sends, and on "
+        "this lane",
+        "the world has failed with it; to go on, every rank closes it and makes a new one",
+    ]
 
 
 def test_a_fault_of_a_plan_gives_the_plans_name() -> None:
@@ -394,7 +442,7 @@ LEAVING = """
 @pytest.mark.parametrize("code", [0, 3])
 @pytest.mark.parametrize("wait", ["world.recv(bytearray(10), 1)", "world.barrier()", "world.send(bytes(10**6), 1)"])
 def test_waiting_for_a_rank_that_ended_normally_ends_at_once(code: int, wait: str, tmp_path: Path) -> None:
-    outcome = run_job(tmp_path, 2, LEAVING.replace("CODE", str(code)).replace("WAIT", wait), timeout_s=20)
+    outcome = run_job(tmp_path, 2, LEAVING.replace("CODE", str(code)).replace("WAIT", wait))
     assert outcome.code in ({1} if code == 0 else {1, 3})
     told = next(line for line in outcome.err.splitlines() if "told:" in line)
     assert "rank 1" in told

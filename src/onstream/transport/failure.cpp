@@ -119,7 +119,8 @@ std::string describe(const FaultReport& fault) {
             what, " found that rank ", fault.peer,
             " calls another collective, or the same with another count, type, reduction, root or algorithm, or "
             "captured "
-            "others more often, here or before; all ranks call the same, and collective_check=on tells who calls what");
+            "others more often, here or before; all ranks call the same, and parameter collective_check=on "
+            "(ONSTREAM_COLLECTIVE_CHECK=on) tells who calls what");
       }
       if (is_collective(fault.op)) {
         return concat(what, " found another collective of its channel running; collectives that run at once need ",
@@ -148,17 +149,64 @@ std::string find_cycle(const std::vector<FaultReport>& faults) {
 
 namespace {
 
+bool is_message(const FaultReport& fault) {
+  return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv);
+}
+
+// A send and the receive that it was meant for, if only their lanes keep them apart: each rank waits for the other.
+std::vector<std::string> differing_lanes(const Failure& failure) {
+  const auto waits = first_waits(failure.faults);
+  std::vector<std::string> lines;
+  for (const auto& [rank, sent] : waits) {
+    const auto other = waits.find(sent->peer);
+    if (sent->op != OpKind::send || !is_message(*sent) || other == waits.end()) continue;
+    const FaultReport& received = *other->second;
+    if (received.op != OpKind::recv || !is_message(received) || received.peer != rank) continue;
+    if (received.lane == sent->lane) continue;
+    lines.push_back(concat("rank ", rank, " sends on lane ", sent->lane, ", rank ", sent->peer, " receives on lane ",
+                           received.lane, ": lanes must be the same"));
+  }
+  return lines;
+}
+
+// Of receives that passed their deadline, where nothing that is told yet says why.
+std::vector<std::string> missing_sends(const Failure& failure) {
+  const auto waits = first_waits(failure.faults);
+  std::vector<std::string> lines;
+  for (const FaultReport& late : failure.faults) {
+    const bool is_late = late.status == Status::timeout && late.op == OpKind::recv && is_message(late);
+    if (!is_late || late.peer == late.rank) continue;
+    if (contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
+    const auto other = waits.find(late.peer);
+    if (other == waits.end()) {
+      lines.push_back(concat("rank ", late.peer, " tells of no wait of its own, and nothing came from it to rank ",
+                             late.rank, " on lane ", late.lane, ": check that it sends, and on this lane"));
+    } else if (other->second->peer != late.rank) {
+      lines.push_back(concat("rank ", late.peer, " waited in ", what_of(*other->second),
+                             ", and nothing came from it to rank ", late.rank, " on lane ", late.lane));
+    }
+  }
+  return lines;
+}
+
 // The ranks of a cycle of waits by messages are all alive and well: their program has to change.
 std::string advice_on_cycle(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
-  const auto is_message = [](const auto& wait) {
-    return wait.second->plan == 0 && (wait.second->op == OpKind::send || wait.second->op == OpKind::recv);
-  };
-  if (!std::all_of(waits.begin(), waits.end(), is_message)) return "";
+  if (!std::all_of(waits.begin(), waits.end(), [](const auto& wait) { return is_message(*wait.second); })) return "";
   const auto sends = [](const auto& wait) { return wait.second->op == OpKind::send; };
   if (std::none_of(waits.begin(), waits.end(), sends)) return "each of them receives first: one has to send first";
   return concat("post the receive before the send (irecv), or use isend or sendrecv: a send of more than ",
                 failure.ahead_bytes, " B waits for its receive, a smaller one once the lane's ring is full");
+}
+
+// What a program has to change, or look at, where ranks wait for each other.
+std::vector<std::string> advice_on_waits(const Failure& failure) {
+  if (auto lines = differing_lanes(failure); !lines.empty()) return lines;
+  const std::string cycle = find_cycle(failure.faults);
+  if (cycle.empty()) return missing_sends(failure);
+  std::vector<std::string> lines{"these waits form a cycle: " + cycle};
+  if (std::string way_out = advice_on_cycle(failure); !way_out.empty()) lines.push_back(std::move(way_out));
+  return lines;
 }
 
 }  // namespace
@@ -176,11 +224,7 @@ std::string story_of(const Failure& failure, const std::string& told) {
       lines.push_back(concat("  rank ", rank, " had left the world before: its program closed it, or ended"));
     }
   }
-  const std::string cycle = find_cycle(failure.faults);
-  if (!cycle.empty()) lines.push_back("  these waits form a cycle: " + cycle);
-  if (const std::string way_out = cycle.empty() ? "" : advice_on_cycle(failure); !way_out.empty()) {
-    lines.push_back("  " + way_out);
-  }
+  for (const std::string& line : advice_on_waits(failure)) lines.push_back("  " + line);
   lines.push_back(advice(failure, failure.reason == told));
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
