@@ -25,6 +25,22 @@ std::string listed(const std::vector<std::int64_t>& numbers) {
 
 bool is_periodic(const HaloSpec& spec, std::size_t d) { return d < spec.periodic.size() && spec.periodic[d]; }
 
+// Cells of the block's own along a dimension: where it has neighbours they fill a neighbour's ghost cells.
+std::int64_t needed_inside(const HaloSpec& spec, std::size_t d) {
+  const bool alone = spec.grid[d] == 1 && !is_periodic(spec, d);
+  return alone ? 1 : std::max<std::int64_t>(1, spec.ghost[d]);
+}
+
+std::string too_small(const HaloSpec& spec, std::size_t d) {
+  const std::int64_t ghost = spec.ghost[d];
+  const std::int64_t needed = needed_inside(spec, d);
+  return concat("halo: the local array of ", listed(spec.shape), " cells is too small along dimension ", d, ": of ",
+                spec.shape[d], " cells there ", ghost, " on each side are ghost cells, which leaves ",
+                std::max<std::int64_t>(0, spec.shape[d] - 2 * ghost), " inside, and needed are ", needed,
+                "; make the array ", needed + 2 * ghost,
+                " or more long along it (a larger field, or fewer ranks in grid[", d, "]), or ghost narrower");
+}
+
 void check(const HaloSpec& spec, const Fabric& fabric, const void* array) {
   const std::size_t dims = spec.shape.size();
   require(dims >= 1 && dims <= kMaxDims, "halo shape has ", dims, " dimensions; 1 to ", kMaxDims, " work");
@@ -43,8 +59,7 @@ void check(const HaloSpec& spec, const Fabric& fabric, const void* array) {
     const std::int64_t ghost = spec.ghost[d];
     require(ghost >= 0, "halo ghost ", ghost, " along dimension ", d, " is negative");
     const std::int64_t interior = spec.shape[d] - 2 * ghost;
-    require(interior >= 1, "halo shape ", listed(spec.shape), " has ", spec.shape[d], " cells along dimension ", d,
-            ", ghost cells included: with a ghost width of ", ghost, " on both sides no cell is left inside");
+    if (interior < 1) fail(ErrorCode::invalid_argument, too_small(spec, d));
   }
   require(ranks == fabric.size(), "halo grid has ", ranks, " ranks, the world has ", fabric.size());
 }
@@ -52,10 +67,7 @@ void check(const HaloSpec& spec, const Fabric& fabric, const void* array) {
 // Blocks may differ in size, so this can be wrong on one rank alone.
 std::string too_narrow(const HaloSpec& spec) {
   for (std::size_t d = 0; d < spec.shape.size(); ++d) {
-    const std::int64_t interior = spec.shape[d] - 2 * spec.ghost[d];
-    if (spec.ghost[d] <= interior || (spec.grid[d] == 1 && !is_periodic(spec, d))) continue;
-    return concat("halo ghost ", spec.ghost[d], " along dimension ", d, " is wider than the ", interior,
-                  " cells inside: they cannot fill a neighbour's ghost cells; use fewer ranks along it");
+    if (spec.shape[d] - 2 * spec.ghost[d] < needed_inside(spec, d)) return too_small(spec, d);
   }
   return "";
 }
