@@ -58,7 +58,7 @@ class Looks {
     if (by_cpu_) {
       // Pairs with whatever release told of the word.
       const T word = std::atomic_ref<T>(const_cast<T&>(row_.words[i])).load(std::memory_order_acquire);
-      return one_sided::holds(row_.compare, word, value);
+      return holds(row_.compare, word, value);
     }
     if constexpr (sizeof(T) >= sizeof(std::uint32_t)) {
       return own_->test(shmem_.place(row_.words + i), row_.compare, value);

@@ -13,7 +13,6 @@
 
 using namespace onstream;
 using namespace onstream::test;
-using one_sided::compares;
 
 namespace {
 

@@ -4,10 +4,14 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "onstream/device/group.hpp"
 
 namespace onstream {
+
+// How a signal changes its word.
+enum class SignalOp : std::uint8_t { set, add };
 
 enum class AtomicOp : std::uint8_t { fetch, set, add, bit_and, bit_or, bit_xor, swap, compare_swap };
 
@@ -19,7 +23,13 @@ template <class Group, class Word>
 ONSTREAM_BODY Word apply(const Group& group, AtomicOp op, Word* word, Word value, Word expected) {
   switch (op) {
     case AtomicOp::fetch: return group.load_relaxed(word);
-    case AtomicOp::set: group.store_relaxed(word, value); return value;
+    case AtomicOp::set:
+      if constexpr (std::is_same_v<Group, HostGroup>) {
+        group.store_release(word, value);  // as the host's other atomics, before which nobody fences
+      } else {
+        group.store_relaxed(word, value);
+      }
+      return value;
     case AtomicOp::add: return group.fetch_add_system(word, value);
     case AtomicOp::bit_and: return group.fetch_and_system(word, value);
     case AtomicOp::bit_or: return group.fetch_or_system(word, value);

@@ -3,6 +3,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/device/atomics.hpp"
+#include "onstream/device/compare.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream {
@@ -32,6 +33,20 @@ const char* name_of(MemoryKind kind) {
     case MemoryKind::managed: return "managed";
     case MemoryKind::host: return "host";
     case MemoryKind::file: return "file";
+  }
+  return "unknown";
+}
+
+const char* name_of(Compare compare) {
+  switch (compare) {
+    case Compare::eq: return "eq";
+    case Compare::ne: return "ne";
+    case Compare::gt: return "gt";
+    case Compare::ge: return "ge";
+    case Compare::lt: return "lt";
+    case Compare::le: return "le";
+    case Compare::reached: return "reached";
+    case Compare::any_bit: return "any_bit";
   }
   return "unknown";
 }

@@ -38,14 +38,6 @@ struct Signal {
   std::size_t width = 8;  // bytes of the word: 4 or 8; its address is a multiple of it
 };
 
-// What a wait waits for.
-struct Until {
-  Compare compare = Compare::reached;
-  std::uint64_t value = 0;
-  std::size_t width = 8;
-  Sign sign = Sign::unsigned_word;
-};
-
 // Words of this rank's own memory, side by side, but for those that `left_out` leaves out: an int for each, not 0 for
 // those. Null: none.
 struct WordRow {

@@ -23,13 +23,12 @@
 #include <cstring>
 #include <type_traits>
 
+#include "onstream/device/atomics.hpp"
+#include "onstream/device/compare.hpp"
 #include "onstream/device/scopes.hpp"
 #include "onstream/device/wait.hpp"
-#include "onstream/one_sided/compare.hpp"
 
 namespace onstream {
-
-enum class SignalOp : std::uint8_t { set, add };
 
 namespace one_sided {
 

@@ -9,8 +9,8 @@
 #include <cstdint>
 
 #include "onstream/device/atomics.hpp"
+#include "onstream/device/compare.hpp"
 #include "onstream/device/wait.hpp"
-#include "onstream/one_sided/compare.hpp"
 
 namespace onstream::one_sided {
 
@@ -40,16 +40,10 @@ struct Step {
   ONSTREAM_BOTH AtomicOp op() const { return static_cast<AtomicOp>(compare); }  // of an atomic step
 };
 
-// Whether the wait's condition holds now. Acquires: what was stored before the word is seen after it.
+// Whether the wait's condition holds now.
 template <class Group>
 ONSTREAM_BODY bool is_met(const Group& group, const Step& step) {
-  if (step.width == 4) {
-    const std::uint32_t word = group.load_acquire(reinterpret_cast<const std::uint32_t*>(step.target));
-    return compares<std::uint32_t, std::int32_t>(step.compare, step.sign, word,
-                                                 static_cast<std::uint32_t>(step.source));
-  }
-  const std::uint64_t word = group.load_acquire(reinterpret_cast<const std::uint64_t*>(step.target));
-  return compares<std::uint64_t, std::int64_t>(step.compare, step.sign, word, step.source);
+  return onstream::is_met(group, step.target, step.width, step.compare, step.sign, step.source);
 }
 
 template <class Group>

@@ -1,16 +1,27 @@
-// How a wait compares a word with a value.
+// How a wait compares a word of 4 or 8 bytes with a value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "onstream/device/group.hpp"
 
-namespace onstream::one_sided {
+namespace onstream {
 
 // What a wait compares, the word on the left. `reached` counts: it holds from the value on, also across a wrap.
 enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
 
+const char* name_of(Compare compare);  // "eq", ..., "any_bit"
+
 enum class Sign : std::uint8_t { unsigned_word, signed_word };
+
+// What a wait waits for.
+struct Until {
+  Compare compare = Compare::reached;
+  std::uint64_t value = 0;
+  std::size_t width = 8;
+  Sign sign = Sign::unsigned_word;
+};
 
 template <class Number>
 ONSTREAM_BOTH bool holds(Compare compare, Number word, Number value) {
@@ -32,9 +43,16 @@ ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
   return holds<Signed>(compare, static_cast<Signed>(word), static_cast<Signed>(value));
 }
 
-}  // namespace onstream::one_sided
+// Whether the word at an address compares now. Acquires: what was stored before the word is seen after it.
+template <class Group>
+ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, Compare compare, Sign sign,
+                          std::uint64_t value) {
+  if (width == 4) {
+    const std::uint32_t word = group.load_acquire(reinterpret_cast<const std::uint32_t*>(address));
+    return compares<std::uint32_t, std::int32_t>(compare, sign, word, static_cast<std::uint32_t>(value));
+  }
+  const std::uint64_t word = group.load_acquire(reinterpret_cast<const std::uint64_t*>(address));
+  return compares<std::uint64_t, std::int64_t>(compare, sign, word, value);
+}
 
-namespace onstream {
-using one_sided::Compare;
-using one_sided::Sign;
 }  // namespace onstream
