@@ -180,7 +180,7 @@ void Batch::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint
     one_sided_->check_kernel_access("atomic", old);
   }
   if (op == AtomicOp::compare_swap) add(store_step(address_of(old), expected, width));
-  if (asks_helper(word)) return atomic_by_helper(op, word, width, value, old);
+  if (asks_helper(word)) return atomic_by_helper(op, word, target, width, value, old);
   Step step = store_step(target, value, width);
   step.kind = StepKind::atomic;
   step.compare = static_cast<Compare>(op);
@@ -189,9 +189,9 @@ void Batch::atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint
   add(step);
 }
 
-void Batch::atomic_by_helper(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old) {
+void Batch::atomic_by_helper(AtomicOp op, const Remote& word, std::uint64_t target, std::size_t width,
+                             std::uint64_t value, void* old) {
   const int peer = word.rank;
-  const std::uint64_t target = word.window.at(peer, word.offset, width);
   const std::uint64_t data = address_of(one_sided_->helper().data(peer));
   claim_helper(peer);
   if (op == AtomicOp::compare_swap) add_copy(data, address_of(old), width, peer, address_of(old));

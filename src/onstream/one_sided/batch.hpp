@@ -86,7 +86,8 @@ class Batch {
   one_sided::Step* last();  // of the steps; null: none
   void add_copy(std::uint64_t target, std::uint64_t source, std::size_t bytes, int peer, std::uint64_t local);
   void write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
-  void atomic_by_helper(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old);
+  void atomic_by_helper(AtomicOp op, const Remote& word, std::uint64_t target, std::size_t width, std::uint64_t value,
+                        void* old);
   static bool asks_helper(const Remote& place);
   static std::uint64_t asked_of(const Remote& place, one_sided::Work work);
   void claim_helper(int peer);
