@@ -14,7 +14,7 @@ from . import _arrays, _core
 from .collectives import Collectives
 from .errors import InvalidArgumentError
 from .neighbours import Neighbourhood
-from .symmetric import SymmetricArray, elements_of
+from .symmetric import SymmetricArray, atomic_bits, elements_of, told_bits
 from .teams import Team
 
 if TYPE_CHECKING:
@@ -69,43 +69,53 @@ class PlanBuilder:
         self._core.get(destination, remote, _arrays.integer_of(peer, "peer"), note)
         return self
 
-    def signal(self, counter: Any, peer: int, *, value: int = 1, note: str = "") -> PlanBuilder:
-        """Adds `value` to a uint64 in a peer's segment, `counter`, after this plan's earlier puts to that peer.
+    def signal(self, counter: Any, peer: int, *, value: int = 1, op: str = "add", note: str = "") -> PlanBuilder:
+        """Changes one integer of 64 bits in a peer's segment, `counter`, after this plan's earlier puts to that peer.
 
-        A SymmetricArray stands for its place on the peer.
+        Adds `value` to it, or sets it (op="set"). A SymmetricArray stands for its place on the peer.
         """
-        address = self._counter(self._remote(counter, peer, writable=True))
-        self._core.signal(address, _count_of(value), _arrays.integer_of(peer, "peer"), note)
+        span = _counter(self._remote(counter, peer, writable=True))
+        bits = told_bits(value, op, span.dtype)
+        self._core.signal(op, elements_of(span), bits, _arrays.integer_of(peer, "peer"), note)
         return self
 
     def atomic(
-        self, op: str, word: Any, peer: int, *, value: int = 0, expected: int = 0, old: Any = None, note: str = ""
+        self, op: str, word: Any, peer: int, *, value: Any = 0, expected: Any = 0, old: Any = None, note: str = ""
     ) -> PlanBuilder:
-        """Changes one integer of 32 or 64 bits in a peer's segment, `word`, as signal() and in order as that does.
+        """Changes one word of 32 or 64 bits in a peer's segment, `word`, in order as signal() does.
 
-        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`). The
-        old value goes to `old`, one integer of the same size that kernels access, if there is one.
+        op is fetch, set, add, and, or, xor, swap, or compare_swap (which stores `value` if the word is `expected`); of
+        floats fetch, set and swap. The old value goes to `old`, one element of the same size that kernels access, if
+        there is one.
         """
-        span = self._integer(self._remote(word, peer, writable=True))
-        width = span.nbytes
-        kept = None if old is None else self._integer(self._span(old, writable=True))
-        if kept is not None and kept.nbytes != width:
-            raise InvalidArgumentError(f"the old value of {width} bytes cannot go to {kept.nbytes} bytes")
+        span = self._remote(word, peer, writable=True)
+        kept = None if old is None else self._span(old, writable=True)
+        if kept is not None and kept.nbytes != span.nbytes:
+            raise InvalidArgumentError(f"the old value of {span.nbytes} bytes cannot go to {kept.nbytes} bytes")
+        value_bits, expected_bits = atomic_bits(op, span.dtype, value, expected)
         self._core.atomic(
             op,
-            span.address,
-            width,
-            _arrays.word_of(value, width, "value"),
+            elements_of(span),
+            value_bits,
             _arrays.integer_of(peer, "peer"),
             0 if kept is None else kept.address,
-            _arrays.word_of(expected, width, "expected"),
+            expected_bits,
             note,
         )
         return self
 
-    def wait(self, counter: Any, *, value: int = 1, note: str = "") -> PlanBuilder:
-        """Ends a launch only when the local uint64 `counter` has grown by `value` more for every launch."""
-        self._core.wait(self._counter(self._span(counter, writable=True)), _count_of(value), note)
+    def wait(self, counter: Any, *, value: int = 1, compare: str | None = None, note: str = "") -> PlanBuilder:
+        """Ends a launch only when the local uint64 `counter` has grown by `value` more for every launch.
+
+        With `compare` - eq, ne, gt, ge, lt or le - only when `counter`, any integer of 32 or 64 bits, compares so with
+        `value`, at every launch anew; it has to stay so until the launch has looked.
+        """
+        span = self._span(counter, writable=True)
+        if compare is None:
+            self._core.wait(_counter(span).address, _count_of(value), note)
+            return self
+        bits = _arrays.word_of_type(value, span.dtype, "value")
+        self._core.wait_until(elements_of(span), compare, bits, note)
         return self
 
     def halo(
@@ -175,23 +185,6 @@ class PlanBuilder:
 
     def _elements(self, array: Any, *, writable: bool) -> _core.Elements:
         return elements_of(self._span(array, writable=writable))
-
-    def _integer(self, span: _arrays.Span) -> _arrays.Span:
-        is_integer = span.dtype == "" or span.dtype.startswith(("int", "uint"))
-        if span.nbytes not in (4, 8) or not is_integer:
-            raise InvalidArgumentError(
-                f"an atomic takes one integer of 32 or 64 bits, such as segment.peer(1, 'uint64')[:1], not "
-                f"{span.nbytes} bytes of {span.dtype or 'an unknown type'}"
-            )
-        return span
-
-    def _counter(self, span: _arrays.Span) -> int:
-        if span.nbytes != 8:
-            raise InvalidArgumentError(
-                f"a counter is one 64-bit integer of a segment, such as segment.peer(1, 'uint64')[:1], not "
-                f"{span.nbytes} bytes"
-            )
-        return span.address
 
     def _choose_grid(self, shape: Sequence[int], ghost: Sequence[int]) -> list[int]:
         """One grid for all ranks, although their blocks may differ by a cell: that of the largest extents."""
@@ -307,6 +300,15 @@ def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
     if len(values) != dims:
         raise InvalidArgumentError(f"{name}={list(value)} has {len(values)} values for an array of {dims} dimensions")
     return values
+
+
+def _counter(span: _arrays.Span) -> _arrays.Span:
+    if span.dtype not in ("int64", "uint64", "") or span.nbytes != 8:
+        raise InvalidArgumentError(
+            f"a counter is one 64-bit integer of a segment, such as segment.peer(1, 'uint64')[:1], not "
+            f"{span.nbytes} bytes of {span.dtype or 'an unknown type'}"
+        )
+    return span
 
 
 def _count_of(value: Any) -> int:

@@ -13,9 +13,11 @@
 
 #include "bind.hpp"
 #include "elements.hpp"
+#include "host_ops.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/halo/halo.hpp"
 #include "planned.hpp"
+#include "segments.hpp"
 #include "slot.hpp"
 #include "streams.hpp"
 #include "waiting.hpp"
@@ -150,24 +152,26 @@ void bind_builder(nb::module_& m) {
           nb::arg("destination"), nb::arg("remote"), nb::arg("peer"), nb::arg("note"))
       .def(
           "signal",
-          [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, int peer, const std::string& note) {
-            self.add([&](PlanBuilder& builder) {
-              builder.signal(reinterpret_cast<std::uint64_t*>(counter), value, peer, note);
-            });
+          [](PyBuilder& self, const std::string& op, const Elements& word, std::uint64_t value, int peer,
+             const std::string& note) {
+            const SignalOp what = signal_op_from(op);
+            self.add(
+                [&](PlanBuilder& builder) { builder.signal(what, word.pointer(), word.bytes(), value, peer, note); });
           },
-          nb::arg("counter"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
+          nb::arg("op"), nb::arg("word"), nb::arg("value"), nb::arg("peer"), nb::arg("note"))
       .def(
           "atomic",
-          [](PyBuilder& self, const std::string& op, std::uintptr_t word, std::size_t width, std::uint64_t value,
-             int peer, std::uintptr_t old, std::uint64_t expected, const std::string& note) {
+          [](PyBuilder& self, const std::string& op, const Elements& word, std::uint64_t value, int peer,
+             std::uintptr_t old, std::uint64_t expected, const std::string& note) {
             const AtomicOp what = atomic_op_from(op);
+            require_atomic(word, what);
             self.add([&](PlanBuilder& builder) {
-              builder.atomic(what, reinterpret_cast<void*>(word), width, value, peer, reinterpret_cast<void*>(old),
-                             expected, note);
+              builder.atomic(what, word.pointer(), word.bytes(), value, peer, reinterpret_cast<void*>(old), expected,
+                             note);
             });
           },
-          nb::arg("op"), nb::arg("word"), nb::arg("width"), nb::arg("value"), nb::arg("peer"), nb::arg("old"),
-          nb::arg("expected"), nb::arg("note"))
+          nb::arg("op"), nb::arg("word"), nb::arg("value"), nb::arg("peer"), nb::arg("old"), nb::arg("expected"),
+          nb::arg("note"))
       .def(
           "wait",
           [](PyBuilder& self, std::uintptr_t counter, std::uint64_t value, const std::string& note) {
@@ -175,6 +179,17 @@ void bind_builder(nb::module_& m) {
                 [&](PlanBuilder& builder) { builder.wait(reinterpret_cast<std::uint64_t*>(counter), value, note); });
           },
           nb::arg("counter"), nb::arg("value"), nb::arg("note"))
+      .def(
+          "wait_until",
+          [](PyBuilder& self, const Elements& word, const std::string& compare, std::uint64_t value,
+             const std::string& note) {
+            const Condition condition{compare_from(compare), value};
+            require_words("a wait of a plan", word);
+            require(word.count() == 1, "a wait of a plan: one word, not ", word.count(),
+                    "; give each a wait of its own");
+            self.add([&](PlanBuilder& builder) { builder.wait(word.pointer(), until_of(word, condition), note); });
+          },
+          nb::arg("word"), nb::arg("compare"), nb::arg("value"), nb::arg("note"))
       .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
            nb::arg("corners"), nb::arg("lane"))
       .def(

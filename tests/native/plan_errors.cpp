@@ -89,8 +89,8 @@ CASE(bad_arguments_are_refused_where_they_are_given) {
     CHECK_THROWS(builder.recv(buffer.data(), Layout::strided(8, {4}, {0}), 0), "overlaps itself");
     CHECK_THROWS(builder.put(buffer.data(), Layout::contiguous(32), buffer.data(), layout, 0),
                  "64 B and the destination 32");
-    CHECK_THROWS(builder.signal(nullptr, 1, 0), "counter is null");
-    CHECK_THROWS(builder.wait(nullptr, 1), "counter is null");
+    CHECK_THROWS(builder.signal(nullptr, 1, 0), "the word is null");
+    CHECK_THROWS(builder.wait(nullptr, 1), "the word is null");
     const auto segment = world.segment(64);
     auto* words = reinterpret_cast<std::uint64_t*>(segment->local());
     CHECK_THROWS(builder.put(buffer.data(), layout, buffer.data(), layout, 0),
@@ -98,6 +98,16 @@ CASE(bad_arguments_are_refused_where_they_are_given) {
     CHECK_THROWS(builder.put(segment->local() + 8, layout, buffer.data(), layout, 0), "do not lie in rank 0's part");
     CHECK_THROWS(builder.signal(words + 8, 1, 0), "do not lie in rank 0's part");
     CHECK_THROWS(builder.wait(reinterpret_cast<std::uint64_t*>(segment->local() + 4), 1), "not aligned to 8 bytes");
+    const auto until = [](Compare compare, std::size_t width) { return Until{compare, 1, width, Sign::unsigned_word}; };
+    CHECK_THROWS(builder.wait(segment->local(), until(static_cast<Compare>(9), 8)), "9 is no comparison");
+    CHECK_THROWS(builder.wait(segment->local(), until(Compare::eq, 2)), "4 or 8 bytes, not 2");
+    CHECK_THROWS(builder.wait(segment->local() + 2, until(Compare::eq, 4)), "not aligned to 4 bytes");
+    CHECK_THROWS(builder.wait(nullptr, until(Compare::eq, 4)), "the word is null");
+    CHECK_THROWS(builder.signal(static_cast<SignalOp>(7), words, 8, 1, 0), "it adds or sets, and 7 is neither");
+    CHECK_THROWS(builder.signal(SignalOp::set, words, 16, 1, 0), "4 or 8 bytes, not 16");
+    CHECK_THROWS(builder.signal(SignalOp::set, segment->local() + 4, 8, 1, 0), "not aligned to 8 bytes");
+    CHECK_THROWS(builder.signal(SignalOp::set, words + 8, 4, 1, 0), "do not lie in rank 0's part");
+    CHECK_THROWS(builder.signal(SignalOp::set, words, 8, 1, -1), "rank -1 is not one");
     CHECK_THROWS(builder.atomic(AtomicOp::add, nullptr, 8, 1, 0), "the word is null");
     CHECK_THROWS(builder.atomic(AtomicOp::add, segment->local(), 2, 1, 0), "4 or 8 bytes, not 2");
     CHECK_THROWS(builder.atomic(AtomicOp::add, segment->local() + 2, 4, 1, 0), "not aligned to 4 bytes");

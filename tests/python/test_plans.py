@@ -126,8 +126,20 @@ def test_sizes_that_differ_are_refused_naming_both() -> None:
         (lambda b: b.recv(np.frombuffer(b"12345678", "u8"), 0), "read-only"),
         (lambda b: b.recv(np.lib.stride_tricks.as_strided(np.zeros(4), (3, 2), (8, 8)), 0), "overlap"),
         (lambda b: b.signal(np.zeros(3, "u8"), 0), "64-bit"),
-        (lambda b: b.atomic("add", np.zeros(3, "u8"), 0), "32 or 64 bits"),
-        (lambda b: b.atomic("add", np.zeros(1, "f8"), 0), "not 8 bytes of float64"),
+        (lambda b: b.signal(np.zeros(1, "u4"), 0), "64-bit"),
+        (lambda b: b.signal(np.zeros(1, "f8"), 0), "not 8 bytes of float64"),
+        (lambda b: b.signal(np.zeros(1, "u8"), 0, op="sub"), "'sub' is none of add, set"),
+        (lambda b: b.signal(np.zeros(1, "u8"), 0, op="set", value=-1), "value is -1, which no uint64 is"),
+        (lambda b: b.signal(np.zeros(1, "u8"), 0), "do not lie in rank 0's part"),
+        (lambda b: b.wait(np.zeros(1, "u4")), "64-bit"),
+        (lambda b: b.wait(np.zeros(1, "u8"), compare="about"), "'about' is none of eq, ne, gt, ge, lt, le"),
+        (lambda b: b.wait(np.zeros(1, "f8"), compare="eq"), "integers of 4 or 8 bytes, not float64"),
+        (lambda b: b.wait(np.zeros(1, "i4"), compare="eq", value=2**31), "which no int32 is"),
+        (lambda b: b.wait(np.zeros(2, "u4"), compare="eq"), "one word, not 2"),
+        (lambda b: b.wait(np.frombuffer(bytearray(16), "u8", 1, 4), compare="eq"), "not aligned to 8 bytes"),
+        (lambda b: b.atomic("add", np.zeros(3, "u8"), 0), "one word, not 3"),
+        (lambda b: b.atomic("add", np.zeros(1, "f8"), 0), "there are fetch, set and swap, but not add"),
+        (lambda b: b.atomic("set", np.zeros(1, "f2"), 0), "words are integers or floats of 4 or 8 bytes, not float16"),
         (lambda b: b.atomic("nand", np.zeros(1, "u8"), 0), "'nand' is none of fetch, set"),
         (lambda b: b.atomic("add", np.zeros(1, "u4"), 0, value=2**32), "no integer of 32 bits"),
         (lambda b: b.atomic("fetch", np.zeros(1, "u8"), 0, old=np.zeros(1, "u4")), "cannot go to 4 bytes"),
@@ -194,6 +206,56 @@ def test_puts_and_signals_reach_the_peers_segment() -> None:
             assert (data.local("f8") == 100 * peer + turn).all()
             world.barrier()
         assert counters.local("u8").tolist() == [0, 0, launches, 0]
+
+    ons.run_threads(2, rank, device="host")
+
+
+def test_waits_compare_words_that_signals_set() -> None:
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        words, data = world.segment(64), world.segment(8 * 16)
+        mine, source = words.local("u8"), np.zeros(16)
+        # The one sets to 5 and the other answers with 6, by plans that are launched in turn.
+        plans = [
+            world.plan(f"set {value}")
+            .put(data.peer(peer, "f8"), source, peer)
+            .signal(words.peer(peer, "u8")[0:1], peer, value=value, op="set")
+            .wait(words.local("i8")[0:1], value=value, compare="eq")
+            .wait(words.local("i4")[2:3], value=0, compare="le")
+            .build()
+            for value in (5, 6)
+        ]
+        assert "wait eq" in plans[0].explain()
+        for turn in range(6):
+            source[:] = 10 * turn + world.rank
+            plans[turn % 2].launch()
+            assert (data.local("f8") == 10 * turn + peer).all()
+            assert mine[0] == 5 + turn % 2
+            world.barrier()
+
+    ons.run_threads(2, rank, device="host")
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_floats_are_fetched_set_and_swapped(dtype: str) -> None:
+    def rank(world: ons.World) -> None:
+        peer = 1 - world.rank
+        words, old = world.segment(64), np.zeros(2, dtype)
+        words.local(dtype)[:3] = [1.5, 2.5, 3.5]
+        world.barrier()
+        theirs = words.peer(peer, dtype)
+        plan = (
+            world.plan("floats")
+            .atomic("fetch", theirs[0:1], peer, old=old[0:1])
+            .atomic("swap", theirs[1:2], peer, value=-0.25, old=old[1:2])
+            .atomic("set", theirs[2:3], peer, value=1e30)
+            .build()
+        )
+        for before in (2.5, -0.25):
+            plan.launch()
+            assert old.tolist() == [1.5, before]
+            world.barrier()
+        assert words.local(dtype)[:3].tolist() == [1.5, -0.25, np.dtype(dtype).type(1e30)]
 
     ons.run_threads(2, rank, device="host")
 

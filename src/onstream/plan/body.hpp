@@ -342,12 +342,20 @@ struct Body {
     send_signals(group, chain.signals);
   }
 
-  // Whether parts own, own + step, ... of an awaited move are there, or the awaited counter has grown enough.
+  template <class Group>
+  ONSTREAM_CALL static bool compares(const Group& group, const Task& task) {
+    const auto word = reinterpret_cast<std::uint64_t>(task.flag);
+    return is_met(group, word, task.width, task.compare, task.sign, task.value);
+  }
+
+  // Whether parts own, own + step, ... of an awaited move are there, or the awaited word is what it has to be.
   template <class Group>
   ONSTREAM_BODY static bool is_there(const Group& group, const Task& task, std::uint64_t epoch, std::uint32_t own,
                                      std::uint32_t step) {
     if (task.kind == OpKind::wait) {
-      return own != 0 || reached(group.load_acquire(task.flag), task.base + task.value * epoch);
+      if (own != 0) return true;
+      if (task.width != 0) return compares(group, task);
+      return reached(group.load_acquire(task.flag), task.base + task.value * epoch);
     }
     if (own >= kMostParts) return true;
     const auto is_now = [&](std::uint64_t flag) { return reached(flag / kPartsOfFlag, epoch); };

@@ -295,7 +295,7 @@ class Build {
   std::vector<std::uint64_t> read_counters() const {
     std::vector<std::uint64_t> bases(ops_.size(), 0);
     for (std::size_t i = 0; i < ops_.size(); ++i) {
-      if (ops_[i].kind != OpKind::wait) continue;
+      if (ops_[i].kind != OpKind::wait || ops_[i].until) continue;
       bases[i] = plan::Tables::read_word(*fabric_->device(), static_cast<const std::uint64_t*>(ops_[i].address));
     }
     return bases;

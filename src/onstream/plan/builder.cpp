@@ -79,6 +79,8 @@ std::shared_ptr<Segment> PlanBuilder::segment_of(const char* what, const void* a
 }
 
 void PlanBuilder::check_word(const char* what, const char* name, const void* word, std::size_t width) const {
+  require(width == 4 || width == 8, what, " op ", ops_.size(), " of plan '", name_, "': a word has 4 or 8 bytes, not ",
+          width);
   require(word != nullptr, what, " op ", ops_.size(), " of plan '", name_, "': the ", name, " is null");
   require(reinterpret_cast<std::uintptr_t>(word) % width == 0, what, " op ", ops_.size(), " of plan '", name_,
           "': the ", name, " at ", word, " is not aligned to ", width, " bytes");
@@ -132,13 +134,22 @@ void PlanBuilder::add_copy(Op op, void* remote, const Layout& remote_layout) {
 }
 
 PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note) {
+  return signal(SignalOp::add, remote_counter, sizeof *remote_counter, value, peer, std::move(note));
+}
+
+PlanBuilder& PlanBuilder::signal(SignalOp kind, void* remote, std::size_t width, std::uint64_t value, int peer,
+                                 std::string note) {
+  require(kind == SignalOp::add || kind == SignalOp::set, "signal op ", ops_.size(), " of plan '", name_,
+          "': it adds or sets, and ", static_cast<int>(kind), " is neither");
   check_peer("signal", peer);
-  check_word("signal", "counter", remote_counter, sizeof *remote_counter);
+  check_word("signal", "word", remote, width);
   Op op;
-  op.segment = segment_of("signal", remote_counter, sizeof *remote_counter, peer);
+  op.segment = segment_of("signal", remote, width, peer);
   op.kind = OpKind::signal;
+  op.atomic = kind == SignalOp::set ? AtomicOp::set : AtomicOp::add;
   op.peer = peer;
-  op.remote = remote_counter;
+  op.remote = remote;
+  op.layout = Layout::contiguous(width);
   op.value = value;
   op.note = std::move(note);
   ops_.push_back(std::move(op));
@@ -148,8 +159,6 @@ PlanBuilder& PlanBuilder::signal(std::uint64_t* remote_counter, std::uint64_t va
 PlanBuilder& PlanBuilder::atomic(AtomicOp kind, void* remote, std::size_t width, std::uint64_t value, int peer,
                                  void* old, std::uint64_t expected, std::string note) {
   check_peer("atomic", peer);
-  require(width == 4 || width == 8, "atomic op ", ops_.size(), " of plan '", name_, "': a word has 4 or 8 bytes, not ",
-          width);
   check_word("atomic", "word", remote, width);
   Op op;
   op.segment = segment_of("atomic", remote, width, peer);
@@ -173,13 +182,28 @@ PlanBuilder& PlanBuilder::atomic(AtomicOp kind, void* remote, std::size_t width,
 }
 
 PlanBuilder& PlanBuilder::wait(std::uint64_t* counter, std::uint64_t value, std::string note) {
-  check_word("wait", "counter", counter, sizeof *counter);
-  check_buffer("wait", counter, Layout::contiguous(sizeof *counter));
   Op op;
-  op.segment = fabric_->segment_of(fabric_->rank(), counter, sizeof *counter);  // null for other memory
-  op.kind = OpKind::wait;
   op.address = counter;
   op.value = value;
+  return add_wait(std::move(op), sizeof *counter, std::move(note));
+}
+
+PlanBuilder& PlanBuilder::wait(const void* word, const Until& until, std::string note) {
+  require(until.compare <= Compare::any_bit, "wait op ", ops_.size(), " of plan '", name_,
+          "': ", static_cast<int>(until.compare), " is no comparison");
+  Op op;
+  op.address = const_cast<void*>(word);
+  op.until = until;
+  return add_wait(std::move(op), until.width, std::move(note));
+}
+
+PlanBuilder& PlanBuilder::add_wait(Op op, std::size_t width, std::string note) {
+  check_word("wait", "word", op.address, width);
+  check_buffer("wait", op.address, Layout::contiguous(width));
+  require(fabric_->device()->inspect(op.address).kernel_access, "wait op ", ops_.size(), " of plan '", name_,
+          "': kernels cannot look at ", op.address, "; give it device, pinned or managed memory");
+  op.segment = fabric_->segment_of(fabric_->rank(), op.address, width);  // null for other memory
+  op.kind = OpKind::wait;
   op.note = std::move(note);
   ops_.push_back(std::move(op));
   return *this;

@@ -254,7 +254,7 @@ class Lowerer {
     SignalView signal;
     signal.counter = static_cast<std::uint64_t*>(op.remote);
     signal.value = op.value;
-    if (op.kind == OpKind::signal) return signal;
+    if (op.kind == OpKind::signal && op.atomic == AtomicOp::add && op.layout.bytes() == sizeof op.value) return signal;
     signal.width = static_cast<std::uint32_t>(op.layout.bytes());
     signal.op = op.atomic;
     signal.expected = op.expected;
@@ -312,8 +312,17 @@ class Lowerer {
   void lower_wait(int index, const Op& wait) {
     Task task = task_for(index);
     task.flag = static_cast<std::uint64_t*>(wait.address);
-    task.base = (*in_.counter_bases)[static_cast<std::size_t>(index)];
-    task.value = wait.value;
+    if (wait.until) {
+      task.bytes = wait.until->width;
+      task.width = static_cast<std::uint32_t>(wait.until->width);
+      task.compare = wait.until->compare;
+      task.sign = wait.until->sign;
+      task.value = wait.until->value;
+    } else {
+      task.bytes = sizeof wait.value;
+      task.base = (*in_.counter_bases)[static_cast<std::size_t>(index)];
+      task.value = wait.value;
+    }
     add(lists_.awaits, task);
   }
 

@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "onstream/base/status.hpp"
 #include "onstream/device/atomics.hpp"
+#include "onstream/device/compare.hpp"
 #include "onstream/layout/layout.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "onstream/tuner/path.hpp"
@@ -24,9 +26,10 @@ struct Op {
                            // wait: the counter
   std::shared_ptr<Segment> segment;  // that holds `remote`, or the counter of a wait: the plan keeps it
   Layout remote_layout = Layout::contiguous(0);
-  std::uint64_t value = 0;     // signal: added; wait: reached or passed, per launch (see plan.hpp); atomic: its operand
-  std::uint64_t expected = 0;  // atomic compare_swap
-  AtomicOp atomic = AtomicOp::fetch;  // of kind atomic, on a word of layout.bytes()
+  std::uint64_t value = 0;            // signal, atomic: the operand; wait: by what the counter grows per launch
+  std::uint64_t expected = 0;         // atomic compare_swap
+  AtomicOp atomic = AtomicOp::fetch;  // of kind atomic or signal (add, set), on a word of layout.bytes()
+  std::optional<Until> until;         // wait: how its word compares at the end of every launch; none: it has grown
   Path path = Path::automatic;
   std::string element;  // name of the element type, to be compared with the other side's; "" if not told
   std::string note;     // what the emitter calls it: "halo axis 0-", for explain()

@@ -17,6 +17,8 @@ namespace {
 std::string title(const Op& op) {
   std::string text = name_of(op.kind);
   if (op.kind == OpKind::atomic) text += concat(" ", name_of(op.atomic));
+  if (op.kind == OpKind::signal && op.atomic == AtomicOp::set) text += " set";
+  if (op.until) text += concat(" ", name_of(op.until->compare));
   const bool comes = op.kind == OpKind::recv || op.kind == OpKind::get;
   if (op.peer >= 0) text += concat(comes ? " from " : " to ", op.peer);
   if (!op.note.empty()) text += ", " + op.note;
@@ -153,7 +155,7 @@ std::string Plan::explain() const {
   for (std::size_t i = 0; i < it.ops.size(); ++i) {
     const PlanOp& row = it.ops[i];
     const bool moves = moves_bytes(row.op.kind);
-    const bool has_bytes = moves || row.op.kind == OpKind::atomic;
+    const bool has_bytes = row.op.layout.bytes() > 0 || moves;
     rows.push_back({std::to_string(i), title(row.op), has_bytes ? std::to_string(row.op.layout.bytes()) : "-",
                     moves ? row.op.layout.describe() : "-", moves ? name_of(row.path) : "-", row.why});
   }

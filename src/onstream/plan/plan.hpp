@@ -83,6 +83,9 @@ class PlanBuilder {
                    std::string note = "");
   // Adds `value` to a 64-bit counter in a peer's part of a segment, after this plan's earlier puts to that peer.
   PlanBuilder& signal(std::uint64_t* remote_counter, std::uint64_t value, int peer, std::string note = "");
+  // The same by an op, on a word of 4 or 8 bytes.
+  PlanBuilder& signal(SignalOp op, void* remote, std::size_t width, std::uint64_t value, int peer,
+                      std::string note = "");
   // An atomic on a word of 4 or 8 bytes in a peer's part of a segment, in order as a signal is. The old value goes to
   // `old`, a word of the same width that kernels of this rank access, or nowhere if that is null. `expected`: of a
   // compare_swap, which without `old` tells nobody how it went.
@@ -90,6 +93,9 @@ class PlanBuilder {
                       std::uint64_t expected = 0, std::string note = "");
   // Ends when the local counter has grown by `value` more for every launch of this plan.
   PlanBuilder& wait(std::uint64_t* counter, std::uint64_t value, std::string note = "");
+  // Ends when the local word compares, at every launch anew: it has to stay so until the launch has looked. Several
+  // waits of a plan end when all of them compare.
+  PlanBuilder& wait(const void* word, const Until& until, std::string note = "");
   // A collective of a team or a neighbourhood: builder.add(world.collective().planned(collective::all_reduce({...}))).
   // All ranks of its team add it, in an order in which they can run. A launch neither prepares it nor asks peers,
   // whatever its algorithm.
@@ -114,6 +120,7 @@ class PlanBuilder {
   std::shared_ptr<Segment> segment_of(const char* what, const void* address, std::size_t bytes, int peer) const;
   void add_copy(Op op, void* remote, const Layout& remote_layout);
   void check_word(const char* what, const char* name, const void* word, std::size_t width) const;
+  PlanBuilder& add_wait(Op op, std::size_t width, std::string note);
 
   std::shared_ptr<Fabric> fabric_;
   std::string name_;

@@ -10,6 +10,7 @@
 
 #include "onstream/base/status.hpp"
 #include "onstream/device/atomics.hpp"
+#include "onstream/device/compare.hpp"
 #include "onstream/device/group.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/layout/layout.hpp"
@@ -53,11 +54,14 @@ struct Task {
   LayoutView to_layout;
   LayoutView from_layout;
   const std::uint64_t* started = nullptr;  // move, pack: wait until the peer's launch number is here; null: no need
-  std::uint64_t* flag = nullptr;           // move: kMostParts flags, one for each part; await: the same; or the counter
+  std::uint64_t* flag = nullptr;           // move: kMostParts flags, one for each part; await: the same; or the word
   Line* slots = nullptr;                   // pack, unpack: two slots
   std::uint64_t slot_lines = 0;            // of one slot
   std::uint64_t base = 0;                  // await of a counter: until it reached base + value * epoch
-  std::uint64_t value = 1;
+  std::uint64_t value = 1;                 // ... or with what a word is compared
+  std::uint32_t width = 0;                 // of the word to compare; 0: a counter
+  Compare compare = Compare::reached;
+  Sign sign = Sign::unsigned_word;
 };
 
 // Lines [begin, end) of a pack or unpack task for a team of threads; or part `begin` of a move or await task for a
@@ -104,9 +108,9 @@ struct Chain {
 
 // A signal, or an atomic.
 struct SignalView {
-  std::uint64_t* counter = nullptr;  // an atomic's word
+  std::uint64_t* counter = nullptr;  // or another word
   std::uint64_t value = 0;
-  std::uint32_t width = 0;  // of an atomic's word, in bytes; 0: a signal
+  std::uint32_t width = 0;  // of the word, in bytes; 0: a counter, to be added to
   AtomicOp op = AtomicOp::add;
   std::uint64_t expected = 0;
   std::uint64_t old = 0;  // where an atomic's old value goes, or 0
