@@ -7,8 +7,9 @@
  *   naive       the same by copies into and out of temporary buffers in shared host memory, with two barriers each way
  *   local       the products alone
  *
- * Numbers are small integers, so the product is exact, and compared with a host's: all of it up to 512 x 512, else by
- * three vectors. `onstream bench upc` compiles and starts this. */
+ * Numbers are small integers, so nothing is rounded. Up to 512 x 512 every element is compared with the host's product;
+ * above, C x with A (B x) for three vectors: Freivalds' check, with vectors that are the same in every run. `onstream
+ * bench upc` compiles and starts this. */
 #include "upc_bench.h"
 
 static const char program[] = "upc_matmul";
@@ -80,6 +81,7 @@ static void check(const char* way) {
     double *const x = calloc((size_t)n, sizeof *x), *const y = malloc(bytes_of(1)), *const z = malloc(bytes_of(1));
     double* const abx = malloc(bytes_of(1));
     for (int vector = 0; vector < 3; ++vector) {
+      /* No place is 0 in two of them, so one wrong element of a row shows. */
       for (int i = 0; i < n; ++i) x[i] = (double)((i * 31 + vector * 17 + i / 7) % 9) - 4;
       apply(y, host_of_b, x);
       apply(abx, host_a, y);

@@ -122,7 +122,8 @@ struct SegmentView {
 
   // --- places ---
   ONSTREAM_BODY std::byte* part(int of) const { return size <= kInline ? parts[of] : further[of]; }
-  // The place in of's part that this rank's `mine` is in its own.
+  // The place in of's part that this rank's `mine` is in its own. Unchecked, here and in all ops below: an address
+  // outside this rank's part, or a rank that is none, gives an address of anything.
   template <class T>
   ONSTREAM_BODY T* peer(T* mine, int of) const {
     const auto offset = reinterpret_cast<std::uintptr_t>(mine) - reinterpret_cast<std::uintptr_t>(own);
