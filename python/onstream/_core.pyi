@@ -252,7 +252,7 @@ class World:
         Waits for the work enqueued through this world, then leaves it. Idempotent; not collective.
         """
 
-    def allocate(self, nbytes: int, kind: str = 'device') -> Block:
+    def allocate(self, nbytes: int, *, kind: str = 'device') -> Block:
         """
         Zeroed memory that peers reach directly. World.empty() gives it as an array.
         """

@@ -154,7 +154,7 @@ class Collectives:
         return self._run(call, (source, target), stream, array if out is None else out)
 
     def all_gather_v(
-        self, array: Any, out: Any, counts: Sequence[int], offsets: Sequence[int] | None = None, *, channel: int = 0,
+        self, array: Any, out: Any, counts: Sequence[int], *, offsets: Sequence[int] | None = None, channel: int = 0,
         stream: Any = None,
     ) -> Any:  # fmt: skip
         """all_gather of arrays of different lengths: `counts` of every rank, and where in `out` each begins.

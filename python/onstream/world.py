@@ -68,7 +68,7 @@ class World(_core.World, Teams):
         library is there. The memory lives as long as the array or a view of it.
         """
         extents, nbytes = _arrays.sized(shape, dtype, "an array")
-        return _arrays.view_of(self.allocate(nbytes, kind), extents, dtype)
+        return _arrays.view_of(self.allocate(nbytes, kind=kind), extents, dtype)
 
     def zeros(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
         """empty(), which is zeroed anyway; for programs that say what they mean."""
@@ -96,7 +96,7 @@ class World(_core.World, Teams):
 
     # --- messages ---
 
-    def wait_all(self, requests: Iterable[_core.Request], stream: Any = None) -> None:
+    def wait_all(self, requests: Iterable[_core.Request], *, stream: Any = None) -> None:
         """Waits for every request, as Request.wait() does; then raises the first error among them.
 
         It blocks for those posted without a stream, and for all of them with stream="host".

@@ -438,7 +438,7 @@ def test_moves_of_slices_bools_and_odd_addresses_work_with_and_without_checking(
         halves = np.array([(1, 2.5)] * 3, dtype="i4, f8")
         assert world.all_to_all(halves).tolist() == [(1, 2.5)] * 3
         out = np.zeros(6, "int16")
-        world.all_gather_v(np.full(rank + 1, rank, "int16"), out, [1, 2, 3], [5, 3, 0])
+        world.all_gather_v(np.full(rank + 1, rank, "int16"), out, [1, 2, 3], offsets=[5, 3, 0])
         assert out.tolist() == [2, 2, 2, 1, 1, 0]
 
     ons.run_threads(3, body, device="host", timeout_s=20, collective_check=check)
