@@ -200,6 +200,17 @@ def test_a_wait_in_vain_ends_at_the_deadline() -> None:
         ("counts[0].atomic('nand', 0)", "op='nand' is none of fetch"),
         ("counts.atomic('add', 0)", "one word, not 4"),
         ("shorts[0].atomic('add', 0)", "words are integers or floats of 4 or 8 bytes, not int16"),
+        ("counts[0].atomic('add', 1)", "rank 1"),
+        ("array.put(np.zeros(4), 0, signal=counts[1:3])", "one symmetric integer of 8 bytes"),
+        ("array.put(np.zeros(4), 0, signal=counts[1], op='sub')", "op='sub' is none of add, set"),
+        ("array[::2].put(np.zeros(2), 0, signal=counts[1], op='sub')", "op='sub' is none of add, set"),
+        ("array.put(np.zeros(4), 1, stream=world.stream())", "rank 1"),
+        ("array[::2].put(np.zeros(2), 1, stream=world.stream())", "rank 1"),
+        ("context.put(array, np.zeros(4), 1)", "rank 1"),
+        ("context.put(array, np.zeros(4), 0, signal=counts[1], op='sub')", "op='sub' is none of add, set"),
+        ("context.put_later(array[::2], np.zeros(2), 0, signal=counts[1], op='sub')", "op='sub' is none of add, set"),
+        ("context.put(array, np.zeros(4), 0, signal=counts[1], op='set', value=-1)", "which no uint64 is"),
+        ("context.set(counts[0], 5, 1)", "rank 1"),
         ("context.put(array, np.zeros((4, 2))[:, 0][:3], 0)", "the source has 24 B"),
         ("context.wait(counts, 1)", "one word, but this array has 4 elements"),
         ("context.signal(array[0], 0)", "one symmetric integer of 8 bytes"),
@@ -209,15 +220,19 @@ def test_a_wait_in_vain_ends_at_the_deadline() -> None:
         ("world.heap(4096, kind='fast')", "kind='fast' is none of"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_value(call: str, words: str) -> None:
+def test_what_is_wrong_is_told_with_its_value_and_writes_nothing(call: str, words: str) -> None:
     def body(world: ons.World) -> None:
         heap = world.heap(1 << 14)
         names = {
             "world": world, "heap": heap, "np": np, "context": world.context(), "array": heap.zeros(4),
             "counts": heap.zeros(4, "u8"), "shorts": heap.zeros(4, "i2"),
         }  # fmt: skip
+        words_of = [names[name] for name in ("array", "counts", "shorts")]
+        for one in words_of:
+            one.local()[...] = 9
         with pytest.raises((ons.Error, TypeError, ValueError, IndexError), match=words):
             eval(call, names)
+        assert all((one.local() == 9).all() for one in words_of)
 
     run(1, body)
 

@@ -155,28 +155,55 @@ def test_a_freed_segment_is_of_no_use() -> None:
     run(2, body)
 
 
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        ("segment.put(np.zeros(9, 'u1'), 0, offset=56)", "9 B at offset 56 are not within the 64 B"),
-        ("segment.put(np.zeros(8, 'u1'), 1)", "rank 1"),
-        ("segment.get(np.zeros(8, 'u1'), -1)", "rank -1"),
-        ("segment.put(np.zeros(8, 'u1'), 0, signal=60)", "8 B at offset 60"),
-        ("segment.signal(0, offset=4)", "not aligned"),
-        ("segment.signal(0, offset=0, op='sub')", "op='sub' is none of add, set"),
-        ("segment.wait(offset=0, value=0, compare='near')", "compare='near' is none of eq"),
-        ("segment.atomic('nand', 0, offset=0)", "op='nand' is none of fetch"),
-        ("segment.atomic('add', 0, offset=0, width=2)", "width=2"),
-        ("segment.put(np.zeros(8, 'u1'), 0, offset='x')", "offset is 'x' of type str"),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_value(call: str, words: str) -> None:
-    def body(world: onstream.World) -> None:
-        segment = world.segment(64)
-        with pytest.raises((onstream.Error, TypeError, ValueError), match=words.replace("(", r"\(")):
-            eval(call, {"segment": segment, "np": np})
+WRONG = [
+    ("segment.put(np.zeros(9, 'u1'), 1, offset=56)", "9 B at offset 56 are not within the 64 B"),
+    ("segment.put(np.zeros(65, 'u1'), 1)", "65 B at offset 0 are not within the 64 B"),
+    ("segment.put(np.zeros(8, 'u1'), 2)", "rank 2"),
+    ("segment.put(np.zeros(8, 'u1'), 1, offset=2**63 - 4)", "are not within the 64 B"),
+    ("segment.put(np.zeros((8, 2))[:, 0], 1)", "contiguous"),
+    ("segment.get(mine, -1)", "rank -1"),
+    ("segment.get(mine, 1, offset=57)", "8 B at offset 57 are not within the 64 B"),
+    ("segment.put(np.zeros(8, 'u1'), 1, signal=60)", "8 B at offset 60"),
+    ("segment.put(np.zeros(8, 'u1'), 1, signal=12)", "not aligned"),
+    ("segment.put(np.zeros(8, 'u1'), 1, signal=56, op='sub')", "op='sub' is none of add, set"),
+    ("segment.put(np.zeros(8, 'u1'), 1, signal=56, op='set', value=-1)", "which no uint64 is"),
+    ("segment.signal(1, offset=4)", "not aligned"),
+    ("segment.signal(1, offset=64)", "8 B at offset 64 are not within the 64 B"),
+    ("segment.signal(2, offset=0)", "rank 2"),
+    ("segment.signal(1, offset=0, op='sub')", "op='sub' is none of add, set"),
+    ("segment.wait(offset=0, value=0, compare='near')", "compare='near' is none of eq"),
+    ("segment.wait(offset=4, value=0)", "not aligned"),
+    ("segment.wait(offset=64, value=0)", "8 B at offset 64 are not within the 64 B"),
+    ("segment.atomic('nand', 1, offset=0)", "op='nand' is none of fetch"),
+    ("segment.atomic('set', 1, offset=0, width=2)", "width=2"),
+    ("segment.atomic('set', 1, offset=2, width=4)", "not aligned"),
+    ("segment.atomic('set', 1, offset=61, width=4)", "4 B at offset 61 are not within the 64 B"),
+    ("segment.atomic('set', 2, offset=0)", "rank 2"),
+    ("segment.put(np.zeros(8, 'u1'), 1, offset='x')", "offset is 'x' of type str"),
+]
+ON_STREAMS = [(call[:-1] + ", stream=stream)", words) for call, words in WRONG if ".atomic(" not in call]
 
-    run(1, body)
+
+@pytest.mark.parametrize(("call", "words"), WRONG + ON_STREAMS)
+def test_what_is_wrong_is_told_with_its_value_and_writes_nothing(call: str, words: str) -> None:
+    def body(world: onstream.World) -> None:
+        segment, mine = world.segment(64), np.full(8, 7, "u1")
+        segment.local()[:] = 1 + world.rank
+        world.barrier()
+        names = {"segment": segment, "np": np, "mine": mine, "stream": world.stream()}
+        with pytest.raises((onstream.Error, TypeError, ValueError), match=words.replace("(", r"\(")):
+            eval(call, names)
+        names["stream"].synchronize()
+        world.barrier()
+        assert (segment.local() == 1 + world.rank).all()
+        assert (mine == 7).all()
+        world.barrier()
+        segment.put(mine, 1 - world.rank, offset=8)
+        world.barrier()
+        assert (segment.local()[8:16] == 7).all()
+        world.barrier()
+
+    run(2, body)
 
 
 def test_a_wait_in_vain_ends_at_the_deadline() -> None:
