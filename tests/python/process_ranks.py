@@ -365,15 +365,17 @@ def atomics(world: ons.World, kind: str, memory: str) -> None:
 
 
 def a_plan_of_every_op(world: ons.World, memory: str) -> None:
-    """A message between strided arrays, a put, and a signal that tells of it."""
+    """A message between strided arrays, a put, and signals that tell of it; a float that is swapped."""
     peer = 1 - world.rank
     segment = world.segment(1024)
     put, counter = segment.array(16), segment.array(1, "u8", offset=512)
     mine, came = (array_of(world, np.zeros((6, 8), "f4"), memory) for _ in range(2))
     source, back = (array_of(world, np.zeros(16), memory) for _ in range(2))
     builder = world.plan("all").send(mine[:, 2:5], peer).recv(came.T[:3], peer).put(put, source, peer)
-    plan = builder.signal(counter, peer).wait(counter).build()
-    assert [op.kind for op in plan.ops] == ["send", "recv", "put", "signal", "wait"]
+    flag, real = segment.array(1, "i8", offset=520), segment.array(1, "f4", offset=528)
+    builder.signal(counter, peer).wait(counter).signal(flag, peer, value=-3, op="set").wait(flag, value=0, compare="lt")
+    plan = builder.atomic("swap", real, peer, value=0.5).build()
+    assert [op.kind for op in plan.ops] == ["send", "recv", "put", "signal", "wait", "signal", "wait", "atomic"]
     table = np.arange(48, dtype="f4").reshape(6, 8)
     for turn, run in enumerate(ways_to_run(world, plan.launch)):
         fill(world, mine, table + 100 * turn + world.rank)
@@ -388,6 +390,8 @@ def a_plan_of_every_op(world: ons.World, memory: str) -> None:
         assert holds(world, back, np.arange(16.0) + 10 * turn + peer), f"way {turn}"
         world.barrier()  # the peer puts here again
     assert segment.atomic("fetch", world.rank, offset=512) == 5
+    assert flag.atomic("fetch", world.rank) == -3
+    assert real.atomic("fetch", world.rank) == 0.5
 
 
 def a_halo(world: ons.World, memory: str) -> None:
