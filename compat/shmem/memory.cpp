@@ -1,6 +1,5 @@
 // The symmetric heap. Every call is collective and meets the other PEs, as the standard has it.
 #include <algorithm>
-#include <bit>
 
 #include "guarded.hpp"
 
@@ -32,10 +31,6 @@ void* allocated(const char* call, const Function& function) {
 
 void* allocate(const char* call, std::size_t size, std::size_t alignment, long hints = 0) {
   if (size == 0) return guarded(call, [](Runtime&) -> void* { return nullptr; });
-  if (alignment > Heap::kMaxAlignment && std::has_single_bit(alignment)) {
-    log(LogLevel::warn, call, ": an alignment of ", alignment, " B; the largest is ", Heap::kMaxAlignment, " B");
-    return nullptr;
-  }
   return allocated(call, [&](Runtime& shmem) {
     Heap& heap = (hints & SHMEMX_MALLOC_DEVICE) != 0 ? shmem.device_heap() : shmem.heap();
     return heap.allocate(size, alignment);

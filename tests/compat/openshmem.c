@@ -56,6 +56,11 @@ static void the_heap_allocates_resizes_and_frees(void) {
   for (int i = 0; i < 1000; ++i) CHECK(zeroes[i] == 0);
   double* aligned = shmem_align(4096, 64);
   CHECK(aligned != NULL && (uintptr_t)aligned % 4096 == 0);
+  for (size_t alignment = 8; alignment <= (size_t)1 << 26; alignment *= 2) {
+    void* const far = shmem_align(alignment, 64);
+    CHECK(far != NULL && (uintptr_t)far % alignment == 0);
+    shmem_free(far);
+  }
   int* hinted = shmem_malloc_with_hints(64, SHMEM_MALLOC_ATOMICS_REMOTE | SHMEM_MALLOC_SIGNAL_REMOTE);
   int* on_device = shmem_malloc_with_hints(64, SHMEMX_MALLOC_DEVICE);
   CHECK(small != NULL && hinted != NULL && on_device != NULL);
@@ -66,7 +71,7 @@ static void the_heap_allocates_resizes_and_frees(void) {
   small = shmem_realloc(small, 50);
   CHECK(small == at && small[49] == me + 1);
   CHECK(shmem_realloc(small, 0) == NULL);
-  CHECK(shmem_align((size_t)1 << 20, 64) == NULL); /* more than there is: said */
+  CHECK(shmem_align((size_t)1 << 40, 64) == NULL); /* more than there is: said */
   CHECK(shmem_malloc((size_t)1 << 50) == NULL);    /* no room: said, and nothing happens */
   shmem_free(NULL);
   shmem_free(zeroes);

@@ -106,6 +106,32 @@ CASE(pieces_lie_at_the_same_place_on_every_rank) {
   }
 }
 
+CASE(pieces_have_any_alignment_that_the_parts_of_all_ranks_have) {
+  run_ranks(3, quick("host"), [](World& world) {
+    constexpr std::size_t kMiB = std::size_t{1} << 20;
+    const auto is_at = [](const void* piece, std::size_t alignment) {
+      return reinterpret_cast<std::uintptr_t>(piece) % alignment == 0;
+    };
+    for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned}) {
+      Heap heap(world.one_sided(), {8 * kMiB, 0, kind});
+      (void)heap.allocate(100);
+      for (std::size_t alignment = 64; alignment <= 4 * kMiB; alignment *= 2) {
+        void* const piece = heap.allocate(64, alignment);
+        CHECK(is_at(piece, alignment));
+        heap.free(piece);
+      }
+      CHECK(heap.full_for(64, 8 * kMiB));
+      CHECK_THROWS((void)heap.allocate(64, 8 * kMiB), "no room for 64 B aligned to 8388608");
+      CHECK_THROWS((void)heap.allocate(64, std::size_t{1} << 62), "B, because the parts of all ranks begin there");
+      heap.close();
+    }
+    Heap growing(world.one_sided(), {2 * kMiB, 4096, MemoryKind::pinned});
+    (void)growing.allocate(100);
+    CHECK(is_at(growing.allocate(64, 2 * kMiB), 2 * kMiB) && growing.bytes() == 4 * kMiB);
+    world.barrier();
+  });
+}
+
 CASE(zeroed_pieces_are_zero_though_used_before_and_moved_pieces_keep_what_they_hold) {
   on_all_devices(2, [](World& world) {
     Heap heap(world.one_sided(), {1 << 16, 0, MemoryKind::device});
@@ -133,7 +159,7 @@ CASE(a_heap_grows_by_segments_or_says_how_full_it_is) {
     (void)fixed.allocate(4096);
     CHECK_THROWS((void)fixed.allocate(5000), "no room for 5000 B aligned to 64: 4096 of 8192 B are used");
     CHECK_THROWS((void)fixed.allocate(1, 3), "power of two, not 3");
-    CHECK_THROWS((void)fixed.allocate(1, 8192), "the largest is 4096 B");
+    CHECK_THROWS((void)fixed.allocate(1, std::size_t{1} << 40), "an alignment of 1099511627776 B; the largest is ");
     Heap growing(world.one_sided(), {8192, 16384, MemoryKind::pinned});
     void* const small = growing.allocate(8000);
     void* const large = growing.allocate(100'000);

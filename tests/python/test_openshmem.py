@@ -92,6 +92,16 @@ def test_openshmem(case: str, pes: int) -> None:
     assert f"passed {case}" in output
 
 
+# On the host device the CPU reaches it there too.
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("case", cases_of("openshmem.c"))
+def test_openshmem_with_the_heap_on_the_host_device(case: str) -> None:
+    settings = {"ONSTREAM_SHMEM_HEAP": "device", "ONSTREAM_DEVICE": "host"}
+    status, output = run(2, compiled(SOURCES / "openshmem.c", *WARNINGS), case, settings=settings)
+    assert status == 0, f"ended with status {status}\n{output[-6000:]}"
+    assert f"passed {case}" in output
+
+
 # A team of some PEs has the library's collectives where the heap is on the device.
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("pes", [1, 2, 4])
@@ -268,8 +278,8 @@ def test_the_cost_of_small_calls_is_printed() -> None:
 
 # --- public programs ---
 
-# They need an MPI, are a part of another, or take alignments above 4096 B.
-NOT_RUN = {"hybrid_mpi_mapping_id", "hybrid_mpi_mapping_id_shmem_comm", "mt_lock", "shmemalign"}
+# They need an MPI, or are a part of another.
+NOT_RUN = {"hybrid_mpi_mapping_id", "hybrid_mpi_mapping_id_shmem_comm", "mt_lock"}
 PARTS = {"mt_lock_test": "mt_lock.c"}
 
 

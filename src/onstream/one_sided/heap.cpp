@@ -13,8 +13,13 @@ namespace {
 
 void check_alignment(std::size_t alignment) {
   require(std::has_single_bit(alignment), "heap: an alignment is a power of two, not ", alignment);
-  require(alignment <= Heap::kMaxAlignment, "heap: an alignment of ", alignment, " B; the largest is ",
-          Heap::kMaxAlignment, " B, because parts begin there on every rank");
+}
+
+std::size_t number_in(const std::string& text) {
+  std::size_t number = 0;
+  if (text.size() != sizeof number) fail(ErrorCode::system, "a rank's alignment of a heap has ", text.size(), " bytes");
+  std::memcpy(&number, text.data(), sizeof number);
+  return number;
 }
 
 }  // namespace
@@ -32,6 +37,7 @@ void Heap::close() {
   for (const std::shared_ptr<Segment>& segment : segments_) one_sided_.free(segment);
   segments_.clear();
   rooms_.clear();
+  alignments_.clear();
 }
 
 void Heap::agree(const std::string& call) const {
@@ -40,12 +46,27 @@ void Heap::agree(const std::string& call) const {
 }
 
 void Heap::add_segment(std::size_t bytes) {
-  segments_.push_back(one_sided_.segment((bytes + kMaxAlignment - 1) / kMaxAlignment * kMaxAlignment, options_.kind));
-  rooms_.emplace_back(segments_.back()->bytes());
+  const auto segment = one_sided_.segment((bytes + kPageBytes - 1) / kPageBytes * kPageBytes, options_.kind);
+  alignments_.push_back(alignment_of(*segment));
+  rooms_.emplace_back(segment->bytes());
+  segments_.push_back(segment);
+}
+
+// The largest that all ranks' parts have.
+std::size_t Heap::alignment_of(const Segment& segment) const {
+  const std::size_t mine = std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(segment.local()));
+  std::string bytes(sizeof mine, '\0');
+  std::memcpy(bytes.data(), &mine, sizeof mine);
+  std::size_t all = mine;
+  for (const std::string& theirs : one_sided_.fabric().all_gather("where the parts of a heap begin", bytes)) {
+    all = std::min(all, number_in(theirs));
+  }
+  return all;
 }
 
 std::optional<Heap::Piece> Heap::find(std::size_t bytes, std::size_t alignment) {
   for (std::size_t i = 0; i < rooms_.size(); ++i) {
+    if (alignment > alignments_[i]) continue;
     if (const std::optional<std::size_t> offset = rooms_[i].allocate(bytes, alignment)) return Piece{i, *offset};
   }
   return std::nullopt;
@@ -53,12 +74,20 @@ std::optional<Heap::Piece> Heap::find(std::size_t bytes, std::size_t alignment) 
 
 bool Heap::full_for(std::size_t bytes, std::size_t alignment) const {
   if (options_.grow_bytes > 0) return false;
-  return std::ranges::none_of(rooms_, [&](FirstFit room) { return room.allocate(bytes, alignment).has_value(); });
+  for (std::size_t i = 0; i < rooms_.size(); ++i) {
+    FirstFit room = rooms_[i];
+    if (alignment <= alignments_[i] && room.allocate(bytes, alignment)) return false;
+  }
+  return true;
 }
 
 Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {
   check_alignment(alignment);
   if (const std::optional<Piece> piece = find(bytes, alignment)) return *piece;
+  if (alignment > largest_alignment()) {
+    fail(ErrorCode::system, "heap: an alignment of ", alignment, " B; the largest is ", largest_alignment(),
+         " B, because the parts of all ranks begin there");
+  }
   if (options_.grow_bytes == 0) {
     std::size_t largest = 0;
     for (const FirstFit& room : rooms_) largest = std::max(largest, room.largest_free());
@@ -66,8 +95,14 @@ Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {
          this->bytes(), " B are used, the largest free piece has ", largest,
          " B; give the heap more bytes, or let it grow (grow_bytes)");
   }
-  add_segment(std::max(options_.grow_bytes, bytes));
-  return find(bytes, alignment).value();
+  // With so many bytes it begins at least there on the host device.
+  add_segment(std::max({options_.grow_bytes, bytes, alignment}));
+  const std::optional<Piece> piece = find(bytes, alignment);
+  if (!piece) {
+    fail(ErrorCode::system, "heap: an alignment of ", alignment, " B, but the part by which it grew begins at ",
+         alignments_.back(), " B");
+  }
+  return *piece;
 }
 
 std::byte* Heap::address_of(const Piece& piece) const { return segments_[piece.segment]->local() + piece.offset; }

@@ -19,7 +19,8 @@ namespace onstream::host {
 // One range of shared memory in this address space: our own allocation, or a peer's that was imported.
 class Shared {
  public:
-  // Allocates zeroed memory. Throws system with the bytes asked for.
+  // Allocates zeroed memory, at a multiple of the largest power of two within `bytes` (up to a GiB), as long as there
+  // are addresses for that. Throws system with the bytes asked for.
   Shared(std::size_t bytes, MemoryKind kind);
   // Maps what another process exported. Throws when `fd` does not hold what `record` says.
   Shared(const ExportRecord& record, const Fd& fd);
@@ -36,8 +37,6 @@ class Shared {
   Export share() const;
 
  private:
-  void map(int fd);
-
   MemoryKind kind_;
   std::size_t bytes_;
   std::uint64_t id_;
