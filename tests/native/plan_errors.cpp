@@ -1,7 +1,9 @@
 // Plans that go wrong: at the build, on all ranks alike; at the launch; and alone.
 #include "onstream/plan/plan.hpp"
 
+#include <functional>
 #include <thread>
+#include <vector>
 
 #include "check.hpp"
 #include "own_stream.hpp"
@@ -198,6 +200,39 @@ CASE(memory_freed_since_the_build_is_noticed_at_launch) {
     world.synchronize(stream);
     in.reset();
     CHECK_THROWS(plan->launch(stream), "plan 'p' op 1, recv from 0: its memory at");
+    CHECK(!world.failure().has_value());
+  });
+}
+
+CASE(a_segment_freed_since_the_build_is_noticed_at_launch) {
+  on_all_devices(2, [](World& world) {
+    const OwnStream stream(world);
+    TestBuffer local(world, 8);
+    const int peer = 1 - world.rank();
+    const Layout word = Layout::contiguous(8);
+    const std::vector<std::function<void(PlanBuilder&, Segment&)>> ops = {
+        [&](PlanBuilder& builder, Segment& segment) {
+          builder.put(segment.peer(peer), word, local.data(), word, peer);
+        },
+        [&](PlanBuilder& builder, Segment& segment) {
+          builder.get(local.data(), word, segment.peer(peer), word, peer);
+        },
+        [&](PlanBuilder& builder, Segment& segment) { builder.signal(SignalOp::set, segment.peer(peer), 8, 1, peer); },
+        [&](PlanBuilder& builder, Segment& segment) { builder.atomic(AtomicOp::add, segment.peer(peer), 8, 1, peer); },
+        [&](PlanBuilder& builder, Segment& segment) { builder.wait(segment.local(), Until{Compare::eq, 0}); },
+    };
+    for (const auto& add : ops) {
+      const auto segment = world.segment(64);
+      PlanBuilder builder = world.plan("late");
+      add(builder, *segment);
+      const auto plan = builder.build();
+      plan->launch(stream);
+      world.synchronize(stream);
+      world.barrier();
+      world.free(segment);
+      CHECK_THROWS(plan->launch(stream), "freed since the plan was built");
+      world.barrier();
+    }
     CHECK(!world.failure().has_value());
   });
 }

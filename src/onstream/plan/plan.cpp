@@ -52,6 +52,12 @@ void Plan::Implementation::check_memory() {
     fail(ErrorCode::invalid_argument, "plan '", name, "' op ", one.op, ", ", title(ops[one.op].op), ": its memory at ",
          one.address, " was freed since the plan was built; keep it as long as the plan, or build a new plan");
   }
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Segment* const segment = ops[i].op.segment.get();
+    if (segment == nullptr || segment->direct(fabric->rank())) continue;  // this rank's own, until it was freed
+    fail(ErrorCode::invalid_argument, "plan '", name, "' op ", i, ", ", title(ops[i].op), ": segment ",
+         segment->number(), " was freed since the plan was built; free it when the plan is of no more use");
+  }
   frees.store(now, std::memory_order_relaxed);
 }
 

@@ -50,8 +50,9 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   // Enqueues one run of all ops. Never blocks. Throws aborted if the world has failed, and invalid_argument if memory
-  // of an op was freed since the build. That is noticed for memory that onstream allocated, and costs one load as long
-  // as nothing is freed; the driver's and the system's own memory is not asked about, nor at a graph's replay.
+  // or a segment of an op was freed since the build. That is noticed for memory that onstream allocated, and costs one
+  // load as long as nothing is freed; the driver's and the system's own memory is not asked about, nor at a graph's
+  // replay.
   void launch(Stream stream);
 
   const std::string& name() const;
