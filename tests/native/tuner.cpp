@@ -59,6 +59,8 @@ CASE(what_cannot_be_stored_is_loaded_or_staged) {
   CHECK(choose(transfer, parameters).path == Path::stage);
   CHECK(says(choose(transfer, parameters), "destination is private"));
   CHECK(says(choose(transfer, parameters), "source is private"));
+  transfer.source.why_not = transfer.destination.why_not;
+  CHECK(choose(transfer, parameters).why == transfer.source.why_not);  // said once
   transfer.source.exposed = true;
   CHECK(choose(transfer, parameters).path == Path::load);
   CHECK(needs_exposure(transfer, parameters));

@@ -69,6 +69,25 @@ def test_any_strides_arrive_in_the_order_of_numpy(data: st.DataObject, shape: tu
     assert np.array_equal(target.ravel(), source.ravel())
 
 
+def test_rows_of_plain_host_memory_fit_a_terminal(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        2,
+        """
+        import numpy as np
+        import onstream as ons
+
+        with ons.init(device="host") as world:
+            plan = world.halo(np.zeros((1030, 1030)), ghost=1, grid=[1, 2])
+            if world.rank == 0:
+                print(plan.explain())
+        """,
+    )
+    lines = outcome.out.splitlines()
+    assert any("host memory not made by onstream" in line for line in lines), outcome.err
+    assert max(len(line) for line in lines) <= 120, outcome.out
+
+
 def test_a_plan_explains_itself() -> None:
     def rank(world: ons.World) -> tuple[str, list[Any], int]:
         peer = 1 - world.rank

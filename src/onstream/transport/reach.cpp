@@ -247,7 +247,8 @@ std::string Reach::attach_story() {
 
 std::string Reach::why_not(const void* address, int peer) {
   const MemoryInfo info = device_->inspect(address);
-  if (!info.exportable) return concat(name_of(info.kind), " memory is private to its process: ", info.why_private);
+  if (info.kind == MemoryKind::host) return "host memory not made by onstream";  // short: explain() has it in each row
+  if (!info.exportable) return concat(name_of(info.kind), " memory is private: ", info.why_private);
   const std::lock_guard lock(mutex_);
   const auto found = exposed_.find({peer, info.base});
   return found == exposed_.end() ? "" : found->second.reason;

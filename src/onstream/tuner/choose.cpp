@@ -76,6 +76,8 @@ Choice choose_freely(const Transfer& t, const Parameters& parameters) {
   const std::string no_load = why_impossible(Path::load, t);
   if (no_load.empty()) return {Path::load, concat("not store: ", no_store, aside)};
   const std::string no_stage = why_impossible(Path::stage, t);
+  const bool same = !t.destination.exposed && !t.source.exposed && t.destination.why_not == t.source.why_not;
+  if (no_stage.empty() && same && !t.source.why_not.empty()) return {Path::stage, t.source.why_not};  // said once
   if (no_stage.empty()) return {Path::stage, concat("not store: ", no_store, "; not load: ", no_load)};
   return {Path::automatic, concat("not store: ", no_store, "; not load: ", no_load, "; not stage: ", no_stage)};
 }
