@@ -208,6 +208,50 @@ def check_death(device: str, size: int, way: str, hear: str, tmp_path: Path) -> 
         assert (told["again"], told["sum"], told["large"]) == (5, 3, True)
 
 
+LEFT_FOR_IT = """
+    import json, os, signal, time
+    import onstream as ons
+
+    def wait_until(holds):
+        limit = time.monotonic() + 60
+        while not holds() and time.monotonic() < limit:
+            time.sleep(0.001)
+
+    def state_of(pid):
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+
+    world = ons.init(device="host")
+    rank, pids = world.rank, bytearray(8)
+    if rank != 1:
+        world.send(os.getpid().to_bytes(8, "little"), 1)
+        try:
+            world.barrier()
+        except ons.Error as error:
+            with open("told.json", "w") as out:
+                json.dump({"text": str(error), "dead": world.failure().dead if world.failure() else []}, out)
+            raise
+    pid = []
+    for peer in (0, 2):
+        world.recv(pids, peer)
+        pid.append(int.from_bytes(pids, "little"))
+    time.sleep(0.1)  # so that rank 0 is likely in the barrier; the text is the same if it is not
+    os.kill(pid[0], signal.SIGSTOP)
+    wait_until(lambda: state_of(pid[0]) == "T")
+    os.kill(pid[1], signal.SIGKILL)
+    wait_until(lambda: world.failure() is not None)
+    world.close()
+    os.kill(pid[0], signal.SIGCONT)
+"""
+
+
+def test_a_death_is_told_though_another_rank_has_left_for_it(tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 3, LEFT_FOR_IT, options=("--grace-s", "inf"), timeout_s=100)
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert re.search(r"rank 0: a barrier did not (end|start): .*rank 2 \(pid \d+\) died", told["text"]), outcome.err
+    assert told["dead"] == [2]
+
+
 BUSY = """
     import json, os, time
     import numpy as np

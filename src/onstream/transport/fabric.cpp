@@ -60,7 +60,7 @@ class Fabric::Implementation {
             [board = board_](int peer) { return board->has_left(peer); })) {
     for (const Cause cause : {Cause::failure, Cause::interrupt}) {
       mesh_.on(topic_of(cause), [this, cause](int, const std::string& reason, Fd) {
-        fail_world(reason, cause);
+        fail_world(reason, cause, LogLevel::info);  // whoever tells it has logged it
         return std::string();
       });
     }
@@ -75,12 +75,20 @@ class Fabric::Implementation {
       has_faults_.store(true, std::memory_order_release);
       return std::string();
     });
+    // Told to all, though all see it: a rank that leaves for it says goodbye later than this.
     mesh_.on_death([this](int peer, const std::string& why) {
-      {
-        const std::lock_guard lock(mutex_);
-        dead_.push_back(peer);
+      take_death(peer, why, LogLevel::error);
+      const wire::Packer told = wire::Packer().u32(static_cast<std::uint32_t>(peer)).text(why);
+      for (int other = 0; other < launch_.size; ++other) {
+        if (other != launch_.rank && other != peer) mesh_.notify(other, "death", told.body());
       }
-      fail_world(why);
+    });
+    mesh_.on("death", [this](int, const std::string& told, Fd) {
+      wire::Unpacker body(told);
+      const std::uint32_t peer = body.u32();
+      require(peer < static_cast<std::uint32_t>(launch_.size), "rank ", peer, " cannot have died");
+      take_death(static_cast<int>(peer), std::string(body.text()), LogLevel::info);
+      return std::string();
     });
     mesh_.on_leave([this](int peer, const std::string&) { board_->set_left(peer); });
     mesh_.on_tick([this] { tick(); });
@@ -268,7 +276,15 @@ class Fabric::Implementation {
 
   static const char* topic_of(Cause cause) { return cause == Cause::interrupt ? "interrupt" : "abort"; }
 
-  void fail_world(const std::string& reason, Cause cause = Cause::failure) {
+  void take_death(int peer, const std::string& why, LogLevel level) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::ranges::find(dead_, peer) == dead_.end()) dead_.push_back(peer);
+    }
+    fail_world(why, Cause::failure, level);
+  }
+
+  void fail_world(const std::string& reason, Cause cause = Cause::failure, LogLevel level = LogLevel::error) {
     {
       const std::lock_guard lock(mutex_);
       if (reason_.empty()) {
@@ -279,7 +295,7 @@ class Fabric::Implementation {
           const bool dead = std::find(dead_.begin(), dead_.end(), peer) != dead_.end();
           if (peer != launch_.rank && !dead && !mesh_.alive(peer)) left_.push_back(peer);
         }
-        log(cause == Cause::interrupt ? LogLevel::debug : LogLevel::error, "the world failed: ", reason);
+        log(cause == Cause::interrupt ? LogLevel::debug : level, "the world failed: ", reason);
       }
     }
     board_->set_abort();

@@ -8,7 +8,7 @@
 //
 // Errors: every call throws Error for values that cannot work, and, once the world has failed, for that (aborted, with
 // the story). How a message ended is a Status: returned where the host waits; where a stream does, synchronize(),
-// check() or take_faults() tell. A world's failure is logged, once on each rank.
+// check() or take_faults() tell. A world's failure is logged where it began, elsewhere at level info.
 #pragma once
 
 #include <cstddef>
