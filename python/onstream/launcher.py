@@ -1,9 +1,11 @@
 """`onstream run`: the ranks of a job on this machine, with their output, their signals and one exit code.
 
 Every rank is a process in a process group of its own, so a Ctrl-C reaches it once, through us. Output goes out by whole
-lines. When a rank fails, the others get a grace period for their own errors, then SIGTERM, then SIGKILL; the error of
-the rank where it began is printed last. Ranks find the programs of this interpreter first on PATH. Ranks die with the launcher, even when that is killed. They meet at an abstract socket name, so no port is
-taken and no file is left. Needs nothing but the standard library: python -m onstream.launcher -n 4 PROGRAM...
+lines; what a rank writes to standard error without a pause, such as a traceback, stays together. When a rank fails, the
+others get a grace period for their own errors, then SIGTERM, then SIGKILL; the error of the rank where it began stands
+last, and is repeated only if others wrote after it. Ranks find the programs of this interpreter first on PATH. Ranks die
+with the launcher, even when that is killed. They meet at an abstract socket name, so no port is taken and no file is
+left. Needs nothing but the standard library: python -m onstream.launcher -n 4 PROGRAM...
 """
 
 from __future__ import annotations
@@ -41,7 +43,12 @@ KILL_AFTER_S = 2.0  # between SIGTERM and SIGKILL
 DRAIN_S = 1.0  # for output that somebody else than a rank still holds open
 TURN_S = 0.05  # how late a rank's end may be noticed where the kernel has no pidfd
 LONGEST_LINE = 1 << 16  # a longer one goes out in pieces
+PAUSE_S = 0.05  # after which what a rank wrote to standard error goes out
+LONGEST_HOLD_S = 0.5  # of a rank that never pauses
 TAIL_LINES = 40  # of standard error, repeated at the end
+TRACEBACK = b"Traceback (most recent call last):"
+CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
+LOGGED = re.compile(rb"onstream(\[\d+\])? error: the world failed: ")  # the traceback before it tells the same
 
 # How the ranks' own words name the rank where a failure began.
 CAUSE = re.compile(
@@ -90,15 +97,27 @@ def run(
 
 
 @dataclass
+class _Screen:
+    """Whose lines were written last, and how many of its standard error stand together there."""
+
+    pipe: BinaryIO | None = None
+    lines: int = 0
+
+
+@dataclass
 class _Source:
-    """One output stream of one rank: cut into lines, each with its prefix."""
+    """One output stream of one rank: cut into lines, each with its prefix. Standard error goes out when it pauses."""
 
     pipe: BinaryIO
     sink: BinaryIO
+    screen: _Screen
     prefix: bytes
     tail: deque[bytes] | None  # the last lines, for standard error
     name: bytes = b""  # by which the library's own lines call the rank: beside a prefix once too often
     pending: bytearray = field(default_factory=bytearray)
+    held: bytearray = field(default_factory=bytearray)  # whole lines
+    held_since: float = 0.0
+    due: float | None = None  # when they go out
 
     def read(self) -> bool:
         """Passes on what is there. False at the end of the stream."""
@@ -114,11 +133,28 @@ class _Source:
         if end == 0 and len(self.pending) > LONGEST_LINE:
             end = len(self.pending)
         if end > 0:
-            self._emit(bytes(self.pending[:end]))
+            self._hold(bytes(self.pending[:end]))
             del self.pending[:end]
         return True
 
+    def _hold(self, lines: bytes) -> None:
+        if self.tail is None:
+            self._emit(lines)
+            return
+        now = time.monotonic()
+        if not self.held:
+            self.held_since = now
+        self.held += lines
+        self.due = min(now + PAUSE_S, self.held_since + LONGEST_HOLD_S)
+
+    def release(self) -> None:
+        """Writes what is held."""
+        held, self.held, self.due = bytes(self.held), bytearray(), None
+        if held:
+            self._emit(held)
+
     def finish(self) -> None:
+        self.release()
         if self.pending:
             self._emit(bytes(self.pending))
             self.pending.clear()
@@ -130,6 +166,9 @@ class _Source:
         if self.name:
             lines = [b"onstream" + line[len(self.name) :] if line.startswith(self.name) else line for line in lines]
         text = b"".join(self.prefix + line + b"\n" for line in lines)
+        if self.screen.pipe is not self.pipe:
+            self.screen.pipe, self.screen.lines = self.pipe, 0
+        self.screen.lines += len(lines)
         if self.tail is not None:
             self.tail.extend(lines)
         self.sink.write(text)
@@ -153,6 +192,17 @@ class _Rank:
             if info is not None:
                 self.code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
         return self.code is not None
+
+    def last_words(self) -> list[bytes]:
+        """Of its last lines those that tell an error: from the traceback on, if there is one."""
+        lines = list(self.tail)
+        starts = [i for i, line in enumerate(lines) if line.startswith(TRACEBACK)]
+        if not starts:
+            return lines
+        start = starts.pop()
+        while starts and any(line.startswith(CHAINED) for line in lines[starts[-1] : start]):
+            start = starts.pop()
+        return [line for line in lines[start:] if not LOGGED.match(line)]
 
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -183,6 +233,8 @@ class _Job:
         self.timeout_s = timeout_s
         self.ranks: list[_Rank] = []
         self.selector = selectors.DefaultSelector()
+        self.screen = _Screen()
+        self.holding: list[_Source] = []  # of standard error
         self.failed: list[_Rank] = []  # in the order seen
         self.interrupted_by: int | None = None
         self.interrupted_at = 0.0
@@ -226,7 +278,9 @@ class _Job:
             os.set_blocking(pipe.fileno(), False)
             # The type of a Popen pipe says less than what it is with bufsize=-1.
             name = f"onstream[{rank.number}]".encode() if prefix else b""
-            source = _Source(pipe, sink, prefix, tail, name)  # type: ignore[arg-type]
+            source = _Source(pipe, sink, self.screen, prefix, tail, name)  # type: ignore[arg-type]
+            if tail is not None:
+                self.holding.append(source)
             self.selector.register(pipe, selectors.EVENT_READ, source)
         with contextlib.suppress(AttributeError, OSError):  # an old kernel: ends are then noticed by the turn
             rank.pidfd = os.pidfd_open(process.pid)
@@ -245,13 +299,23 @@ class _Job:
 
     def _turn(self) -> None:
         now = time.monotonic()
-        due = [at for at in (self.term_at, self.kill_at) if at is not None]
+        due = [at for at in (self.term_at, self.kill_at, *(one.due for one in self.holding)) if at is not None]
         longest = 0.25 if all(rank.pidfd is not None for rank in self.ranks) else TURN_S
         for key, _ in self.selector.select(max(0.0, min([longest, *(at - now for at in due)]))):
             if isinstance(key.data, _Source):
                 self._pass_on(key.data)
             else:
                 self.selector.unregister(key.fileobj)  # a pidfd: its rank has ended
+        self._release_held()
+
+    def _release_held(self) -> None:
+        now = time.monotonic()
+        for source in self.holding:
+            if source.due is not None and source.due <= now:
+                try:
+                    source.release()
+                except BrokenPipeError:
+                    self._reader_went(source.sink)
 
     def _pass_on(self, source: _Source) -> None:
         try:
@@ -389,15 +453,18 @@ class _Job:
         bystanders = self._bystanders(failed)
         if bystanders:
             self.say(bystanders)
-        self.say(_story(failed, self.size))
+        shown = self.screen.pipe is failed.process.stderr and self.screen.lines >= len(failed.last_words())
+        self.say(_story(failed, self.size, shown and not bystanders))
         return code
 
 
-def _story(failed: _Rank, size: int) -> str:
+def _story(failed: _Rank, size: int, shown: bool) -> str:
     others = "" if size == 1 else "; the other ranks were ended"
     if not failed.tail:
         return f"{failed.fate()}{others}. It wrote nothing to standard error."
-    lines = "\n".join(f"[{failed.number}] {line.decode(errors='replace')}" for line in failed.tail)
+    if shown:
+        return f"{failed.fate()}{others}. Its last lines on standard error are those above."
+    lines = "\n".join(f"[{failed.number}] {line.decode(errors='replace')}" for line in failed.last_words())
     return f"{failed.fate()}{others}. Its last lines on standard error:\n{lines}"
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from onstream import launcher
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "python" / "onstream" / "launcher.py"
 SOON_S = 60.0
@@ -128,11 +132,48 @@ def test_the_first_failing_rank_gives_the_code_and_its_error_is_last() -> None:
     program = "if rank == 1: sys.exit('the boundary of rank 1 has no neighbour')\n" + FOR_EVER
     job = run(3, program, "--grace-s", "0.1")
     assert job.returncode == 1
-    *_, fate, last = job.stderr.splitlines()
-    assert fate == (
-        "onstream run: rank 1 ended with code 1; the other ranks were ended. Its last lines on standard error:"
-    )
-    assert last == "[1] the boundary of rank 1 has no neighbour"
+    assert job.stderr.splitlines() == [
+        "[1] the boundary of rank 1 has no neighbour",
+        "onstream run: rank 1 ended with code 1; the other ranks were ended. Its last lines on standard error are those above.",
+    ]
+
+
+def test_of_an_error_that_others_wrote_after_the_traceback_is_repeated() -> None:
+    with subprocess.Popen(["true"]) as process:
+        rank = launcher._Rank(1, process)
+        first, second = (f"Traceback (most recent call last):\n  File {name}\n{name}: the end" for name in ("A", "B"))
+        rank.tail.extend(b"all is well\nstill\n".splitlines())
+        assert rank.last_words() == [b"all is well", b"still"]
+        rank.tail.extend(first.encode().splitlines())
+        rank.tail.append(b"onstream error: the world failed: rank 1 ended by A")
+        assert rank.last_words() == first.encode().splitlines()
+        rank.tail.extend(second.encode().splitlines())
+        assert rank.last_words() == second.encode().splitlines()
+        rank.tail.clear()
+        chained = f"{first}\n\nDuring handling of the above exception, another exception occurred:\n\n{second}"
+        rank.tail.extend(chained.encode().splitlines())
+        assert rank.last_words() == chained.encode().splitlines()
+
+
+def test_what_a_rank_writes_to_standard_error_without_a_pause_stays_together() -> None:
+    sink, screen = io.BytesIO(), launcher._Screen()
+    pipes = [os.pipe() for _ in range(2)]
+    sources = [
+        launcher._Source(os.fdopen(out, "rb"), sink, screen, f"[{rank}] ".encode(), deque())
+        for rank, (out, _) in enumerate(pipes)
+    ]
+    for line in range(3):
+        for source, (_, end) in zip(sources, pipes, strict=True):
+            os.write(end, f"line {line}\n".encode())
+            assert source.read()
+            assert source.due is not None
+    assert sink.getvalue() == b""
+    for source, (_, end) in zip(sources, pipes, strict=True):
+        source.release()
+        assert source.due is None
+        source.pipe.close()
+        os.close(end)
+    assert sink.getvalue().decode().splitlines() == [f"[{rank}] line {line}" for rank in range(2) for line in range(3)]
 
 
 def test_a_rank_killed_by_a_signal_is_named_with_it() -> None:
