@@ -307,7 +307,7 @@ MemoryInfo inspect(const Gpu& gpu, const void* address) {
   const Attributes known = attributes_of(address);
   MemoryInfo info;
   info.base = const_cast<std::byte*>(static_cast<const std::byte*>(address));
-  info.why_private = "it was not allocated by onstream";
+  info.why_private = "plain host memory belongs to one process";
   if (known.memory_type == 0) return info;
   if (known.base != 0) {
     info.base = reinterpret_cast<std::byte*>(known.base);

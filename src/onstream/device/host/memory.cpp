@@ -236,7 +236,7 @@ MemoryInfo inspect(const void* address) {
   MemoryInfo plain;
   plain.base = static_cast<std::byte*>(const_cast<void*>(address));
   plain.kernel_access = true;
-  plain.why_private = "it was not allocated by onstream";
+  plain.why_private = "plain host memory; allocate it with onstream to share it";
   return plain;
 }
 
