@@ -60,6 +60,7 @@ class CrowdGroup {
   static Line load_line(const Line* line) { return HostGroup::load_line(line); }
   static void store_line(Line* line, Line value) { HostGroup::store_line(line, value); }
   static std::uint32_t load_relaxed(const std::uint32_t* word) { return HostGroup::load_relaxed(word); }
+  static std::uint32_t load_acquire(const std::uint32_t* word) { return HostGroup::load_acquire(word); }
   static void store_relaxed(std::uint32_t* word, std::uint32_t value) { HostGroup::store_relaxed(word, value); }
   template <class Word>
   static Word fetch_add_system(Word* word, Word value) {
