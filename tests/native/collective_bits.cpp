@@ -1,6 +1,7 @@
 // Bits of results that depend on the order of adding: what is taken by itself, and what is asked for with
 // `deterministic`, gives the same ones by every algorithm and path, in every run, on every rank, wherever the ranks
 // are.
+#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -190,6 +191,100 @@ CASE(the_contributions_have_other_bits_in_another_order) {
       }
     });
   }
+}
+
+namespace {
+
+// As product() in rules.hpp: rounded by itself, whatever this file is compiled with.
+template <class Real>
+Real rounded(Real a, Real b) {
+  volatile Real product = a * b;
+  return product;
+}
+
+// What two ranks' elements of a premulsum make, and what they would with the sum merged with its second product.
+template <class Real>
+struct Scaled {
+  Real apart = 0;
+  Real merged = 0;
+
+  Scaled(Real a, Real factor_a, Real b, Real factor_b)
+      : apart(rounded(a, factor_a) + rounded(b, factor_b)), merged(std::fma(b, factor_b, rounded(a, factor_a))) {}
+};
+
+template <class Real>
+void check_products(World& world, ElementType type) {
+  constexpr std::size_t kCount = 500;
+  const auto value = [](int rank, std::size_t i) {
+    return static_cast<Real>(std::sin(static_cast<double>(i * 13) + rank));
+  };
+  const auto factor = [](int rank) { return 1.1 + 0.1 * rank; };
+  std::vector<unsigned char> mine;
+  std::vector<unsigned char> apart;
+  std::vector<unsigned char> merged;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    append(mine, value(world.rank(), i));
+    const Scaled<Real> both(value(0, i), static_cast<Real>(factor(0)), value(1, i), static_cast<Real>(factor(1)));
+    append(apart, both.apart);
+    append(merged, both.merged);
+  }
+  CHECK(apart != merged);
+  TestBuffer input(world, mine.size());
+  TestBuffer output(world, mine.size());
+  input.write(mine);
+  for (const Algorithm algorithm : kEach) {
+    CollectiveCall call = all_reduce({input.data(), output.data(), kCount, type}, ReduceOp::premulsum);
+    call.factor = factor(world.rank());
+    call.algorithm = algorithm;
+    if (!can(world, call)) continue;
+    world.collective().run(call);
+    expect(world, call, output.read(), apart, "with each product rounded:");
+  }
+}
+
+// Products of complex numbers, whose parts are sums of products.
+template <class Real>
+void check_complex_products(World& world, ElementType type) {
+  constexpr std::size_t kCount = 500;
+  const auto value = [](int number, std::size_t i) {
+    return static_cast<Real>(std::sin(static_cast<double>(i * 13) + number));
+  };
+  std::vector<unsigned char> mine;
+  std::vector<unsigned char> apart;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Real a[2] = {value(0, i), value(1, i)};
+    const Real b[2] = {value(2, i), value(3, i)};
+    for (const int part : {0, 1}) append(mine, world.rank() == 0 ? a[part] : b[part]);
+    append(apart, rounded(a[0], b[0]) - rounded(a[1], b[1]));
+    append(apart, rounded(a[0], b[1]) + rounded(a[1], b[0]));
+  }
+  TestBuffer input(world, mine.size());
+  TestBuffer output(world, mine.size());
+  input.write(mine);
+  for (const Algorithm algorithm : kEach) {
+    CollectiveCall call = all_reduce({input.data(), output.data(), kCount, type}, ReduceOp::prod);
+    call.algorithm = algorithm;
+    if (!can(world, call)) continue;
+    world.collective().run(call);
+    expect(world, call, output.read(), apart, "with each product rounded:");
+  }
+}
+
+}  // namespace
+
+// A compiler may merge a product with the sum behind it, in some kernels and not in others. Of two ranks every order of
+// adding gives the same.
+CASE(products_are_rounded_before_they_are_added_by_every_algorithm) {
+  const Coverage coverage;
+  on_all_devices(2, [](World& world) {
+    check_products<float>(world, ElementType::float32);
+    check_products<double>(world, ElementType::float64);
+    check_complex_products<float>(world, ElementType::complex64);
+    check_complex_products<double>(world, ElementType::complex128);
+  });
+  coverage.check(std::array{OpKind::all_reduce},
+                 std::array{Algorithm::lines, Algorithm::two_shot, Algorithm::wide, Algorithm::direct, Algorithm::ring,
+                            Algorithm::tree, Algorithm::halving_doubling});
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
