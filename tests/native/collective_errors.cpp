@@ -315,4 +315,54 @@ CASE(what_is_only_for_those_who_ask_is_never_chosen_by_itself) {
   }
 }
 
+namespace {
+
+// What explain() predicts of an algorithm, in microseconds.
+double predicted_us(Algorithm algorithm, const CollectiveCall& call, const collective::Machine& machine) {
+  const std::string told = explain(call, machine);
+  const std::string words = concat("\n  ", name_of(algorithm), ": ");
+  const std::size_t at = told.find(words);
+  CHECK(at != std::string::npos);
+  return std::stod(told.substr(at + words.size()));
+}
+
+}  // namespace
+
+// Sums of 16 and 8 bits of floating point are passed on as floats, and as results once they are whole.
+CASE(the_predicted_cost_counts_the_bytes_that_travel) {
+  struct Row {
+    OpKind kind;
+    Algorithm algorithm;
+    double sums;  // of what travels of integers, the share that sums are
+  };
+  const Row rows[] = {{OpKind::all_reduce, Algorithm::ring, 0.5},
+                      {OpKind::reduce_scatter, Algorithm::ring, 1},
+                      {OpKind::all_reduce, Algorithm::tree, 0.5},
+                      {OpKind::reduce, Algorithm::tree, 1},
+                      {OpKind::all_reduce, Algorithm::halving_doubling, 0.5},
+                      {OpKind::reduce_scatter, Algorithm::halving_doubling, 1}};
+  for (const DeviceKind device : {DeviceKind::host, DeviceKind::cuda}) {
+    const collective::Machine machine{device, 0, 8, 16384, 16384, 2};
+    for (const Row& row : rows) {
+      const auto us = [&](ElementType type, ReduceOp op, OpKind kind) {
+        CollectiveCall call;
+        call.kind = kind;
+        call.type = type;
+        call.op = op;
+        call.count = (std::size_t{1} << 34) / size_of(type);  // so many that all else does not matter
+        return predicted_us(row.algorithm, call, machine);
+      };
+      const auto times = [&](ElementType type, ElementType alike, ReduceOp op) {
+        return us(type, op, row.kind) / us(alike, op, row.kind);
+      };
+      const auto is = [](double value, double expected) { return value > 0.97 * expected && value < 1.03 * expected; };
+      CHECK(is(times(ElementType::float16, ElementType::int16, ReduceOp::sum), 1 + row.sums));
+      CHECK(is(times(ElementType::bfloat16, ElementType::int16, ReduceOp::avg), 1 + row.sums));
+      CHECK(is(times(ElementType::float8_e4m3, ElementType::int8, ReduceOp::prod), 1 + 3 * row.sums));
+      CHECK(is(times(ElementType::float16, ElementType::int16, ReduceOp::max), 1));
+      CHECK(is(times(ElementType::float32, ElementType::int32, ReduceOp::sum), 1));
+    }
+  }
+}
+
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
