@@ -363,6 +363,12 @@ CASE(what_cannot_go_along_edges_is_refused_with_its_values) {
       return neighbour_all_to_all({buffer.data() + in, buffer.data() + out, count});
     };
     CHECK_THROWS(hood->run(on(0, 8, 8)), "overlap; along edges nothing goes in place");
+    CHECK_THROWS(hood->run(on(0, 0, 8)), "overlap; along edges nothing goes in place");
+    CHECK_THROWS(hood->run(neighbour_all_gather({buffer.data(), buffer.data(), 8})), "nothing goes in place");
+    CollectiveCall counts = neighbour_all_to_all_v({buffer.data(), buffer.data(), 0});
+    counts.send_counts = counts.receive_counts = {8, 8};
+    counts.send_offsets = counts.receive_offsets = {0, 8};
+    CHECK_THROWS(hood->run(counts), "nothing goes in place");
     CHECK_THROWS(hood->run(on(0, 32, 17)), "ends");
     CHECK_THROWS(hood->run(neighbour_all_gather({nullptr, buffer.data(), 4})), "input of 4 B is a null pointer");
     CHECK_THROWS(hood->run(neighbour_all_to_all_v({buffer.data(), buffer.data() + 32, 0})),
