@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_a_wait_of_ones_own_that_passed_its_deadline_is_a_timeout(wait: str) -> 
             return
         if wait in ("stream", "world"):
             world.recv(bytearray(8), 1, stream=stream)
-        calls = {
+        calls: dict[str, Callable[[], Any]] = {
             "stream": stream.synchronize,
             "world": world.synchronize,
             "collective": lambda: world.all_reduce(np.ones(8)),
@@ -179,7 +180,7 @@ def test_a_step_after_a_failure_names_itself() -> None:
         segment, stream = world.segment(64), world.stream()
         context, array = world.context(), world.heap(4096).zeros(2)
         world.abort("the cat")
-        for call, name in [
+        calls: list[tuple[Callable[[], Any], str]] = [
             (world.barrier, "a barrier"),
             (lambda: world.send(b"x", 0, lane=2), "send of 1 B to rank 0 on lane 2"),
             (lambda: world.irecv(bytearray(8), 0), "recv of 8 B from rank 0 on lane 0"),
@@ -197,7 +198,8 @@ def test_a_step_after_a_failure_names_itself() -> None:
             (lambda: segment.put(np.ones(2), 0, stream=stream), "copy of 16 B"),
             (lambda: world.all_reduce(np.ones(8)), "all_reduce of 8 float64 sum"),
             (lambda: world.all_reduce(np.ones(8), stream=stream), "all_reduce of 8 float64 sum"),
-        ]:
+        ]
+        for call, name in calls:
             with pytest.raises(ons.AbortedError, match=f"rank 0: {name} did not start: .*the cat"):
                 call()
 
