@@ -23,7 +23,7 @@ void* allocated(const char* call, const Function& function) {
       return made;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::system) throw;
-      log(LogLevel::warn, call, ": ", error.what(), " (SHMEM_SYMMETRIC_SIZE)");
+      log(LogLevel::warn, call, ": ", error.what(), "; the heap's bytes are SHMEM_SYMMETRIC_SIZE");
       return nullptr;
     }
   });

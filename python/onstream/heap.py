@@ -31,7 +31,8 @@ class Heap:
     def empty(self, shape: int | Sequence[int], dtype: Any = "float64", *, alignment: int = 64) -> SymmetricArray:
         """An array of this shape on every rank, whose elements are not known. Collective.
 
-        Raises SystemError when the heap is full and may not grow. alignment: bytes, a power of two up to 4096.
+        Raises SystemError when the heap is full, or not so aligned, and may not grow. alignment: bytes, a power of two
+        up to 4096; on the host device up to the bytes of the heap or of its growth, at most a GiB.
         """
         return self._make(self._blocks.allocate, shape, dtype, alignment)
 

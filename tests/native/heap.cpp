@@ -128,7 +128,14 @@ CASE(pieces_have_any_alignment_that_the_parts_of_all_ranks_have) {
     Heap growing(world.one_sided(), {2 * kMiB, 4096, MemoryKind::pinned});
     (void)growing.allocate(100);
     CHECK(is_at(growing.allocate(64, 2 * kMiB), 2 * kMiB) && growing.bytes() == 4 * kMiB);
+    CHECK(!growing.full_for(64, 4 * kMiB) && is_at(growing.allocate(64, 4 * kMiB), 4 * kMiB));
+    CHECK(growing.bytes() == 8 * kMiB && growing.full_for(64, std::size_t{1} << 40));
+    CHECK_THROWS((void)growing.allocate(64, std::size_t{1} << 40), "the largest is 4194304 B");
+    CHECK(growing.bytes() == 8 * kMiB);
     world.barrier();
+    growing.close();
+    CHECK(growing.full_for(1));
+    CHECK_THROWS((void)growing.allocate(1), "it was closed");
   });
 }
 

@@ -52,12 +52,19 @@ void Heap::add_segment(std::size_t bytes) {
   segments_.push_back(segment);
 }
 
-// The largest that all ranks' parts have.
+void Heap::drop_last_segment() {
+  one_sided_.free(segments_.back());
+  segments_.pop_back();
+  rooms_.pop_back();
+  alignments_.pop_back();
+}
+
+// The largest that all ranks' parts have, but no more than their size lets them count on.
 std::size_t Heap::alignment_of(const Segment& segment) const {
   const std::size_t mine = std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(segment.local()));
   std::string bytes(sizeof mine, '\0');
   std::memcpy(bytes.data(), &mine, sizeof mine);
-  std::size_t all = mine;
+  std::size_t all = std::min({mine, std::bit_floor(segment.bytes()), kMostAlignment});
   for (const std::string& theirs : one_sided_.fabric().all_gather("where the parts of a heap begin", bytes)) {
     all = std::min(all, number_in(theirs));
   }
@@ -73,7 +80,7 @@ std::optional<Heap::Piece> Heap::find(std::size_t bytes, std::size_t alignment) 
 }
 
 bool Heap::full_for(std::size_t bytes, std::size_t alignment) const {
-  if (options_.grow_bytes > 0) return false;
+  if (can_grow_for(alignment)) return false;
   for (std::size_t i = 0; i < rooms_.size(); ++i) {
     FirstFit room = rooms_[i];
     if (alignment <= alignments_[i] && room.allocate(bytes, alignment)) return false;
@@ -81,28 +88,33 @@ bool Heap::full_for(std::size_t bytes, std::size_t alignment) const {
   return true;
 }
 
+std::size_t Heap::largest_alignment() const { return alignments_.empty() ? 0 : *std::ranges::max_element(alignments_); }
+
+// Where a new part will begin is known on the host device alone.
+bool Heap::can_grow_for(std::size_t alignment) const {
+  const bool host = one_sided_.fabric().device()->kind() == DeviceKind::host;
+  return options_.grow_bytes > 0 && !segments_.empty() &&
+         (alignment <= largest_alignment() || (host && alignment <= kMostAlignment));
+}
+
 Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {
   check_alignment(alignment);
+  require(!segments_.empty(), "heap: it was closed");
   if (const std::optional<Piece> piece = find(bytes, alignment)) return *piece;
+  if (can_grow_for(alignment)) {
+    add_segment(std::max({options_.grow_bytes, bytes, alignment}));
+    if (const std::optional<Piece> piece = find(bytes, alignment)) return *piece;
+    drop_last_segment();
+  }
   if (alignment > largest_alignment()) {
     fail(ErrorCode::system, "heap: an alignment of ", alignment, " B; the largest is ", largest_alignment(),
          " B, because the parts of all ranks begin there");
   }
-  if (options_.grow_bytes == 0) {
-    std::size_t largest = 0;
-    for (const FirstFit& room : rooms_) largest = std::max(largest, room.largest_free());
-    fail(ErrorCode::system, "heap: no room for ", bytes, " B aligned to ", alignment, ": ", used(), " of ",
-         this->bytes(), " B are used, the largest free piece has ", largest,
-         " B; give the heap more bytes, or let it grow (grow_bytes)");
-  }
-  // With so many bytes it begins at least there on the host device.
-  add_segment(std::max({options_.grow_bytes, bytes, alignment}));
-  const std::optional<Piece> piece = find(bytes, alignment);
-  if (!piece) {
-    fail(ErrorCode::system, "heap: an alignment of ", alignment, " B, but the part by which it grew begins at ",
-         alignments_.back(), " B");
-  }
-  return *piece;
+  std::size_t largest = 0;
+  for (const FirstFit& room : rooms_) largest = std::max(largest, room.largest_free());
+  fail(ErrorCode::system, "heap: no room for ", bytes, " B aligned to ", alignment, ": ", used(), " of ", this->bytes(),
+       " B are used, the largest free piece has ", largest,
+       " B; give the heap more bytes, or let it grow (grow_bytes)");
 }
 
 std::byte* Heap::address_of(const Piece& piece) const { return segments_[piece.segment]->local() + piece.offset; }

@@ -7,7 +7,6 @@
 // outlive its world.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -40,16 +39,17 @@ class Heap {
  public:
   static constexpr std::size_t kAlignment = 64;    // of every piece, unless more is asked for
   static constexpr std::size_t kPageBytes = 4096;  // segments have whole ones, and begin at one on every device
+  static constexpr std::size_t kMostAlignment = std::size_t{1} << 30;
 
   Heap(OneSided& one_sided, const HeapOptions& options);  // collective
   ~Heap();  // lets its segments go; free() them first if peers may use them
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // Collective. Throws system when the heap is full and may not grow (full_for() tells which of the two), or some
+  // Collective. Throws system when the heap is full for it and may not grow (full_for() tells that before), or some
   // rank's parts begin at no multiple of `alignment`: those of 4096 they do on every device, on the host device those
-  // of all powers of two within the bytes of a segment. What the piece holds is not known; that of allocate_zeroed() is
-  // zero on every rank.
+  // of all powers of two within the bytes of a segment, up to kMostAlignment. What the piece holds is not known; that
+  // of allocate_zeroed() is zero on every rank.
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   void* allocate_zeroed(std::size_t bytes, std::size_t alignment = kAlignment);
   // As realloc: keeps what fits, where it is if it can. `address` null: allocate. Nothing happens if it throws.
@@ -84,7 +84,9 @@ class Heap {
   Piece claim(std::size_t bytes, std::size_t alignment);
   void add_segment(std::size_t bytes);
   std::size_t alignment_of(const Segment& segment) const;
-  std::size_t largest_alignment() const { return *std::ranges::max_element(alignments_); }
+  void drop_last_segment();
+  std::size_t largest_alignment() const;
+  bool can_grow_for(std::size_t alignment) const;
   std::byte* address_of(const Piece& piece) const;
   void zero(std::byte* begin, std::size_t bytes);
   // Throws, naming the ranks, unless all make this very call; where the check is on, a barrier.
