@@ -157,7 +157,7 @@ class Messages::Implementation {
   std::vector<lane::View> views_;
   // Of a host device, for each lane: the bodies of ordered ops, which the calling thread runs. Half of what a small
   // message costs would be to make them anew.
-  struct Ends {
+  struct alignas(64) Ends {
     lane::Send send;
     lane::Receive receive;
   };
