@@ -78,32 +78,54 @@ CASE(a_send_and_its_receive_on_unlike_lanes_are_told_as_that) {
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::recv, 0, Status::aborted)};
   failure.faults[0].lane = 2;
   const std::string story = story_of(failure);
-  CHECK(story.find("rank 0 sends on lane 2, rank 1 receives on lane 3: lanes must be the same") != std::string::npos);
-  CHECK(story.find("cycle") == std::string::npos);
+  const auto hint = story.find(
+      "rank 0 sends on lane 2, rank 1 receives on lane 3: if these two are meant for each other, their lanes must be "
+      "the same");
+  const auto cycle = story.find("these waits form a cycle: rank 0 send of 8 B to rank 1 on lane 2 -> rank 1 recv");
+  const auto way_out = story.find("post the receive before the send");  // should only their order be wrong
+  CHECK(cycle < way_out && way_out < hint && hint < std::string::npos);
   failure.faults[0].lane = 3;  // lanes are not what keeps them apart
-  CHECK(story_of(failure).find("lanes must be the same") == std::string::npos);
+  CHECK(story_of(failure).find("lanes must") == std::string::npos);
   failure.faults[0].lane = 2;
   failure.faults[0].plan = 7;  // that is an op's number
-  CHECK(story_of(failure).find("lanes must be the same") == std::string::npos);
+  CHECK(story_of(failure).find("lanes must") == std::string::npos);
+}
+
+CASE(unlike_lanes_of_two_ranks_do_not_hide_a_cycle_of_others) {
+  Failure failure;
+  failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::send, 0, Status::aborted),
+                    fault(2, OpKind::send, 3, Status::aborted), fault(3, OpKind::recv, 2, Status::aborted)};
+  failure.faults[2].lane = 2;
+  const std::string story = story_of(failure);
+  CHECK(story.find("these waits form a cycle: rank 0 send of 8 B to rank 1 on lane 3 -> rank 1 send") !=
+        std::string::npos);
+  CHECK(story.find("rank 2 sends on lane 2, rank 3 receives on lane 3: if these two") != std::string::npos);
+}
+
+CASE(several_receives_that_lack_the_same_messages_are_explained_once) {
+  Failure failure;
+  failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1), fault(0, OpKind::recv, 1, Status::timeout, 1)};
+  failure.faults[1].bytes = 16;
+  CHECK(lines_with(story_of(failure), "no whole message came") == 1);
 }
 
 CASE(a_receive_that_nothing_came_for_says_what_the_other_rank_did) {
   Failure failure;
   failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1)};
-  CHECK(
-      story_of(failure).find("rank 1 tells of no wait of its own, and nothing came from it to rank 0 on lane 3: check "
-                             "that it sends, and on this lane") != std::string::npos);
+  CHECK(story_of(failure).find(
+            "rank 1 tells of no wait of its own, and no whole message came from it to rank 0 on lane 3: check "
+            "that it sends, and on this lane") != std::string::npos);
   failure.faults.push_back(fault(1, OpKind::recv, 2, Status::aborted));
   CHECK(story_of(failure).find(
-            "rank 1 waited in recv of 8 B from rank 2 on lane 3, and nothing came from it to rank 0 on "
+            "rank 1 waited in recv of 8 B from rank 2 on lane 3, and no whole message came from it to rank 0 on "
             "lane 3") != std::string::npos);
   for (std::vector<int> Failure::* gone : {&Failure::dead, &Failure::left}) {  // told already
     failure.*gone = {1};
-    CHECK(story_of(failure).find("nothing came") == std::string::npos);
+    CHECK(story_of(failure).find("no whole message") == std::string::npos);
     failure.*gone = {};
   }
   failure.faults[0].status = Status::aborted;  // something else was first
-  CHECK(story_of(failure).find("nothing came") == std::string::npos);
+  CHECK(story_of(failure).find("no whole message") == std::string::npos);
 }
 
 CASE(what_did_not_start_is_told_with_its_rank_and_the_reason) {

@@ -153,7 +153,8 @@ bool is_message(const FaultReport& fault) {
   return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv);
 }
 
-// A send and the receive that it was meant for, if only their lanes keep them apart: each rank waits for the other.
+// A send and a receive of two ranks that wait for each other on unlike lanes. Whether they were meant for each other,
+// or only come in an order that cannot end, the program alone knows.
 std::vector<std::string> differing_lanes(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
   std::vector<std::string> lines;
@@ -164,7 +165,7 @@ std::vector<std::string> differing_lanes(const Failure& failure) {
     if (received.op != OpKind::recv || !is_message(received) || received.peer != rank) continue;
     if (received.lane == sent->lane) continue;
     lines.push_back(concat("rank ", rank, " sends on lane ", sent->lane, ", rank ", sent->peer, " receives on lane ",
-                           received.lane, ": lanes must be the same"));
+                           received.lane, ": if these two are meant for each other, their lanes must be the same"));
   }
   return lines;
 }
@@ -179,11 +180,12 @@ std::vector<std::string> missing_sends(const Failure& failure) {
     if (contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
     const auto other = waits.find(late.peer);
     if (other == waits.end()) {
-      lines.push_back(concat("rank ", late.peer, " tells of no wait of its own, and nothing came from it to rank ",
-                             late.rank, " on lane ", late.lane, ": check that it sends, and on this lane"));
+      lines.push_back(concat("rank ", late.peer,
+                             " tells of no wait of its own, and no whole message came from it to rank ", late.rank,
+                             " on lane ", late.lane, ": check that it sends, and on this lane"));
     } else if (other->second->peer != late.rank) {
       lines.push_back(concat("rank ", late.peer, " waited in ", what_of(*other->second),
-                             ", and nothing came from it to rank ", late.rank, " on lane ", late.lane));
+                             ", and no whole message came from it to rank ", late.rank, " on lane ", late.lane));
     }
   }
   return lines;
@@ -201,11 +203,11 @@ std::string advice_on_cycle(const Failure& failure) {
 
 // What a program has to change, or look at, where ranks wait for each other.
 std::vector<std::string> advice_on_waits(const Failure& failure) {
-  if (auto lines = differing_lanes(failure); !lines.empty()) return lines;
   const std::string cycle = find_cycle(failure.faults);
   if (cycle.empty()) return missing_sends(failure);
   std::vector<std::string> lines{"these waits form a cycle: " + cycle};
   if (std::string way_out = advice_on_cycle(failure); !way_out.empty()) lines.push_back(std::move(way_out));
+  for (std::string& hint : differing_lanes(failure)) lines.push_back(std::move(hint));
   return lines;
 }
 
@@ -224,7 +226,9 @@ std::string story_of(const Failure& failure, const std::string& told) {
       lines.push_back(concat("  rank ", rank, " had left the world before: its program closed it, or ended"));
     }
   }
-  for (const std::string& line : advice_on_waits(failure)) lines.push_back("  " + line);
+  for (const std::string& line : advice_on_waits(failure)) {
+    if (known.insert(line).second) lines.push_back("  " + line);  // several receives of one lane lack the same sends
+  }
   lines.push_back(advice(failure, failure.reason == told));
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
