@@ -36,8 +36,8 @@ class Group {
   // Whether the library's collectives do one from `source` to `dest`, as the program names them. The same on every
   // member, as all name the same symmetric objects: so ask of these, not of what the call makes of them at one member.
   bool in_library(const void* dest, const void* source) const;
-  // By the library's collectives, of buffers as the program names them, if in_library(). Waits; throws aborted when the
-  // world failed meanwhile.
+  // By the library's collectives, of buffers as the program names them, if in_library(). Waits; throws timeout or
+  // aborted when the world failed meanwhile.
   void run(CollectiveCall call);
   // Collective: what every member gives, in their order.
   std::vector<std::uint64_t> exchange(std::uint64_t mine);

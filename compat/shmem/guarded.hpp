@@ -47,7 +47,8 @@ Result attempt(const char* call, Result refusal, const Function& function) {
   try {
     return function(runtime());
   } catch (const Error& error) {
-    if (error.code() == ErrorCode::aborted || running() == nullptr) end_job(call, error.what());
+    const bool failed = error.code() == ErrorCode::aborted || error.code() == ErrorCode::timeout;
+    if (failed || running() == nullptr || running()->world().failure()) end_job(call, error.what());
     log(LogLevel::error, call, ": ", error.what());
     return refusal;
   } catch (const std::exception& error) {

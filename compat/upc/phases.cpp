@@ -46,7 +46,7 @@ void await(World& world, const std::function<bool()>& ready, const std::function
                     ? concat(what, " within ", world.fabric()->parameters().timeout_s, " s (timeout_s)")
                     : concat(what, ", and the others left"));
   }
-  world.check();
+  world.fabric()->check_waited(status);
   fail(ErrorCode::aborted, what);
 }
 

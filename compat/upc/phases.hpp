@@ -35,8 +35,8 @@ class Phases {
   void notify(const Step& mine);
   bool notified() const { return notified_; }
   const Step& mine() const { return mine_; }  // of the phase that it notified
-  // Ends the phase: what every thread does in it. Throws unless all are in the same call, and aborted when one does not
-  // come, or the world fails.
+  // Ends the phase: what every thread does in it. Throws unless all are in the same call, timeout when one does not
+  // come in time, and aborted when one has left, or the world fails.
   std::vector<Step> wait();
   // Both, for a call that all make with the same values. Throws naming who does what unless that is so.
   void agree(const Step& mine);
@@ -62,7 +62,7 @@ class Phases {
 std::string describe(const Step& step);
 
 // Waits in rounds until ready(). Throws aborted with the story otherwise; at the deadline the world fails with
-// `why()`, which goes on as "... within 60 s".
+// `why()`, which goes on as "... within 60 s", and this throws timeout.
 void await(World& world, const std::function<bool()>& ready, const std::function<std::string()>& why);
 
 }  // namespace onstream::upc

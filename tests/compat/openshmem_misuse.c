@@ -90,6 +90,19 @@ static void clearing_a_lock_that_nobody_holds_is_refused(void) {
 
 static void a_wait_in_vain_ends_at_the_deadline(void) { wait_for_ever(); }
 
+/* These return a status, but no PE goes on where another never came. */
+static void a_reduction_in_vain_ends_the_job_at_the_deadline(void) {
+  if (me == 1) compute_for_ever();
+  (void)shmem_long_sum_reduce(SHMEM_TEAM_WORLD, &never, &word, 1);
+  shmem_global_exit(3);
+}
+
+static void a_team_sync_in_vain_ends_the_job_at_the_deadline(void) {
+  if (me == 1) compute_for_ever();
+  (void)shmem_team_sync(SHMEM_TEAM_WORLD);
+  shmem_global_exit(3);
+}
+
 static void a_pe_that_computes_ends_with_the_others(void) {
   if (me == 0) shmem_long_p(&word, 1, size);
   compute_for_ever();
@@ -160,6 +173,8 @@ int main(int argc, char** argv) {
     CASE(an_active_set_without_this_pe_is_refused)
     CASE(clearing_a_lock_that_nobody_holds_is_refused)
     CASE(a_wait_in_vain_ends_at_the_deadline)
+    CASE(a_reduction_in_vain_ends_the_job_at_the_deadline)
+    CASE(a_team_sync_in_vain_ends_the_job_at_the_deadline)
     CASE(a_pe_that_computes_ends_with_the_others)
     CASE(global_exit_ends_all)
     CASE(global_exit_keeps_what_was_written)

@@ -40,6 +40,8 @@ MISUSE = {
     "an_active_set_without_this_pe_is_refused": (1, "PE 0 is not in the active set"),
     "clearing_a_lock_that_nobody_holds_is_refused": (1, "nobody holds the lock"),
     "a_wait_in_vain_ends_at_the_deadline": (1, "passed its deadline of 2 s"),
+    "a_reduction_in_vain_ends_the_job_at_the_deadline": (1, "shmem_long_sum_reduce: PE "),
+    "a_team_sync_in_vain_ends_the_job_at_the_deadline": (1, "rank 1 did not come within 2 s (timeout_s)"),
     "a_pe_that_computes_ends_with_the_others": (1, "this PE ends with the others"),
     "global_exit_ends_all": (7, "ended with code 7"),
     "global_exit_ends_all_whatever_holds_a_stream": (0, ""),

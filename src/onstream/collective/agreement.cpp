@@ -27,7 +27,7 @@ namespace {
     fabric.abort(concat("rank ", peer, " left the world, and rank ", fabric.rank(),
                         " still waited for its host: ", what_of(fault)));
   }
-  fabric.check();
+  fabric.check_waited(status);
   fail(ErrorCode::aborted, what_of(fault), " was interrupted");  // who interrupts aborts the world
 }
 

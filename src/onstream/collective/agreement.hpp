@@ -47,7 +47,7 @@ class Agreement {
       : segment_(std::move(segment)), rank_(world_rank), size_(world_size) {}
 
   // One for each of `ranks` (of the world), of which this rank's own comes back. Waits for the hosts of all of them to
-  // say theirs; past the deadline, or if one of them has left, the world fails, and this throws.
+  // say theirs; past the deadline, or if one of them has left, the world fails, and this throws timeout or aborted.
   std::vector<Say> exchange(Fabric& fabric, const std::vector<int>& ranks, std::vector<Say> mine, const Named& name);
 
  private:

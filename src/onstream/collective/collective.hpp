@@ -48,7 +48,8 @@ class Collective {
   const std::vector<int>& ranks() const;
 
   void run(const CollectiveCall& call, Stream stream);
-  // Returns when this rank's part is done. Throws aborted with the story if the world failed meanwhile.
+  // Returns when this rank's part is done. Throws the story if the world failed meanwhile: timeout where this rank's
+  // own deadline passed, else aborted.
   void run(const CollectiveCall& call);
   // For PlanBuilder::add: checked now, prepared where a plan is built with it, enqueued by each launch of the plan.
   std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;

@@ -62,7 +62,8 @@ class Neighbourhood {
   const std::vector<int>& destinations() const;
 
   void run(const CollectiveCall& call, Stream stream);
-  // Returns when this rank's part is done. Throws aborted with the story if the world failed meanwhile.
+  // Returns when this rank's part is done. Throws the story if the world failed meanwhile: timeout where this rank's
+  // own deadline passed, else aborted.
   void run(const CollectiveCall& call);
   // For PlanBuilder::add, as Collective::planned().
   std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;

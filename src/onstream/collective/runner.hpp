@@ -43,8 +43,8 @@ class Runner {
   // Each takes the order's mutex; what is empty takes no place in the order.
   // Returns whether it was captured.
   bool enqueue(Order& order, Stream stream, const Prepared& work);
-  // On the host device in this thread, where nothing of the order is under way. Throws aborted with the story if the
-  // world failed meanwhile.
+  // On the host device in this thread, where nothing of the order is under way. Throws the story if the world failed
+  // meanwhile, as Fabric::check_waited().
   void run_and_wait(Order& order, const Prepared& work);
   // Its launches enqueue it. `home` is what this runner and the order belong to.
   plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);

@@ -70,7 +70,7 @@ class OneSided {
   void run(const Batch& batch, Stream stream);
 
   // --- the host waits ---
-  // Done when the call returns. Throw aborted with the story when the world failed meanwhile.
+  // Done when the call returns. Throw the story when the world failed meanwhile, as Fabric::check_waited().
   void put(const Remote& to, const void* source, std::size_t bytes);
   void get(void* destination, const Remote& from, std::size_t bytes);
   void put_signal(const Remote& to, const void* source, std::size_t bytes, const Signal& signal);

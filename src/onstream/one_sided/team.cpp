@@ -99,8 +99,9 @@ Status Team::meet() {
 
 void Team::sync() {
   one_sided_.fabric().check([&] { return concat("a barrier of the hosts of ", size(), " ranks"); });
-  if (meet() == Status::ok) return;
-  one_sided_.fabric().check();
+  const Status status = meet();
+  if (status == Status::ok) return;
+  one_sided_.fabric().check_waited(status);
   fail(ErrorCode::aborted, "a barrier of the hosts of ", size(), " ranks was interrupted");
 }
 

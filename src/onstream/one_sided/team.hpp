@@ -54,7 +54,8 @@ class Team : public std::enable_shared_from_this<Team> {
   // On a stream, one small kernel; may be captured. What was enqueued before it has happened on every member's stream,
   // and is seen behind it.
   void barrier(Stream stream);
-  // The hosts meet; enqueued work does not matter. Throws aborted with the story when the world has failed meanwhile.
+  // The hosts meet; enqueued work does not matter. Throws the story when the world failed meanwhile: timeout where this
+  // rank's own deadline passed, else aborted.
   void sync();
   // For a program's own kernels.
   TeamView view() const;

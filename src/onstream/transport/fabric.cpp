@@ -389,6 +389,11 @@ class Fabric::Implementation {
     throw Error(late ? ErrorCode::timeout : ErrorCode::aborted, failure.story);
   }
 
+  void check_waited(Status ended) {
+    if (!has_failed()) return;
+    throw Error(ended == Status::timeout ? ErrorCode::timeout : ErrorCode::aborted, settled_failure("")->story);
+  }
+
   bool has_failed() {
     if (board_->has_news()) look_at_board();
     return board_->aborted();
@@ -537,6 +542,7 @@ std::string Fabric::attach_story() const { return implementation_->reach_.attach
 void Fabric::abort(const std::string& reason, Cause cause) { implementation_->abort("aborted: " + reason, cause); }
 void Fabric::check() const { implementation_->check(); }
 void Fabric::check_waited() const { implementation_->check_waited(); }
+void Fabric::check_waited(Status ended) const { implementation_->check_waited(ended); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
   return implementation_->settled_failure(told);

@@ -137,6 +137,8 @@ class Fabric {
   void check() const;
   // The same after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.
   void check_waited() const;
+  // The same after a wait of this host that ended as `ended`, and that no fault tells of.
+  void check_waited(Status ended) const;
   // check() in the name of what was about to start, what().
   template <class What>
   void check(const What& what) const {

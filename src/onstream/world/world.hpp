@@ -7,8 +7,9 @@
 // ends when the world does.
 //
 // Errors: every call throws Error for values that cannot work, and, once the world has failed, for that (aborted, with
-// the story). How a message ended is a Status: returned where the host waits; where a stream does, synchronize(),
-// check() or take_faults() tell. A world's failure is logged where it began, elsewhere at level info.
+// the story; timeout from the call in which this rank's own deadline passed). How a message ended is a Status: returned
+// where the host waits; where a stream does, synchronize(), check() or take_faults() tell. A world's failure is logged
+// where it began, elsewhere at level info.
 #pragma once
 
 #include <cstddef>
@@ -108,7 +109,7 @@ class World {
 
   // --- the job ---
   void barrier();                   // the hosts of all ranks
-  void synchronize(Stream stream);  // waits for the stream, then check()
+  void synchronize(Stream stream);  // waits for the stream, then check(); timeout where this rank's deadline passed
   // Of each stream with ops of this world that have not ended: the point behind them. Not of a graph's replays, which
   // are enqueued through the device.
   std::vector<std::shared_ptr<Event>> unfinished() const;
