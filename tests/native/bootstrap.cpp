@@ -1,5 +1,6 @@
 // Proof, frames and the store: ranks are threads here, and processes where one of them must die.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -350,6 +351,18 @@ CASE(a_rank_that_gives_up_fails_the_others_at_once) {
     store.all_gather("start", "", Deadline(kSoonS));
     if (rank == 2) return;
     CHECK_THROWS(store.all_gather("next", "", Deadline(kSoonS)), "rank 2 gave up before next");
+  });
+}
+
+CASE(a_rank_that_gives_up_fails_the_others_with_what_was_told_first) {
+  const std::string address = fresh_name();
+  as_ranks(3, [&](int rank) {
+    Store store(launch_of(rank, 3, address), Deadline(kSoonS));
+    store.all_gather("start", "", Deadline(kSoonS));
+    if (rank == 0) return store.tell_failure("no GPU is here");  // whose server ends with it
+    check_throws([&] { store.all_gather("next", "", Deadline(kSoonS)); },
+                 concat("rank 0 gave up before next; see its own error; the first failure was of rank 0 (pid ",
+                        ::getpid(), "): no GPU is here"));
   });
 }
 

@@ -102,8 +102,10 @@ bool Meeting::fail_if_hopeless(std::string_view topic, const Gather& gather, Mee
     const bool died = gone_[rank] == Gone::died;
     const std::string text = died ? concat("rank ", rank, " died before ", topic, ": its connection to rank 0 closed")
                                   : concat("rank ", rank, " gave up before ", topic, "; see its own error");
+    const auto told = values_.find(store_protocol::kFailure);
+    const std::string all = store_protocol::with_first_failure(text, told == values_.end() ? "" : told->second);
     for (const Question& asker : gather.askers)
-      answers.push_back(failure_for(asker.rank, asker.id, died ? ErrorCode::aborted : ErrorCode::closed, text));
+      answers.push_back(failure_for(asker.rank, asker.id, died ? ErrorCode::aborted : ErrorCode::closed, all));
     return true;
   }
   return false;

@@ -61,7 +61,8 @@ class Meeting {
   MeetingAnswers go(int rank, Gone how);
   // Forgets what a rank gave to gathers that were not complete; only of those whose question this is, if one is given.
   void take_back(int rank, std::optional<std::uint64_t> id);
-  // Fails the askers of a gather that a gone rank has not joined; true if there is such a rank.
+  // Fails the askers of a gather that a gone rank has not joined, with the failure that was told first: rank 0's
+  // process, which could be asked for it, may end next. True if there is such a rank.
   bool fail_if_hopeless(std::string_view topic, const Gather& gather, MeetingAnswers& answers) const;
   std::optional<int> someone_dead() const;
 

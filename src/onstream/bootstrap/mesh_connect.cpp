@@ -11,6 +11,7 @@
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
+#include "onstream/bootstrap/store_protocol.hpp"
 
 namespace onstream {
 namespace {
@@ -67,7 +68,8 @@ class Connector {
     listener_ = listen_at(endpoint, Reach::this_host);
     if (!listener_.valid()) fail(ErrorCode::system, "the random name ", endpoint.address, " is taken");
     const Address mine{endpoint.address, random_bytes(32), static_cast<int>(::getpid()), this_host()};
-    for (const std::string& text : gather(pack(mine))) addresses_.push_back(unpack(text));
+    for (const std::string& text : store_.all_gather("the start of the world", pack(mine), deadline_))
+      addresses_.push_back(unpack(text));
     check_hosts(mine.host);
     watch_processes(mine.host);
   }
@@ -83,15 +85,6 @@ class Connector {
   struct Stranger {
     MeshLink link;
   };
-
-  std::vector<std::string> gather(const std::string& mine) {
-    try {
-      return store_.all_gather("the start of the world", mine, deadline_);
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::timeout) throw;
-      fail_after_another(error.code(), error.what());
-    }
-  }
 
   void check_hosts(const Host& mine) const {
     std::string others;
@@ -237,9 +230,7 @@ class Connector {
 
   // That a rank has ended is seldom the cause: it may have failed by the end of yet another.
   [[noreturn]] void fail_after_another(ErrorCode code, const std::string& what) const {
-    const std::string first = store_.failure_told();
-    if (first.empty() || first.ends_with(what)) fail(code, what);
-    fail(code, what, "; the first failure was of ", first);
+    fail(code, store_protocol::with_first_failure(what, store_.failure_told()));
   }
 
   [[noreturn]] void timed_out() const {
@@ -265,12 +256,7 @@ class Connector {
 }  // namespace
 
 std::vector<ConnectedPeer> connect_mesh(const Launch& launch, Store& store, Deadline deadline) {
-  try {
-    return Connector(launch, store, deadline).connect();
-  } catch (const Error& error) {
-    store.tell_failure(error.what());
-    throw;
-  }
+  return Connector(launch, store, deadline).connect();
 }
 
 }  // namespace onstream

@@ -22,7 +22,6 @@ namespace {
 
 using store_protocol::Kind;
 
-constexpr std::string_view kFailure = "why the start failed";
 constexpr double kSendLimitS = 60.0;  // the server always reads; only a stopped process takes longer
 
 std::string list_of(const std::vector<std::uint32_t>& ranks) {
@@ -95,16 +94,16 @@ class Store::Implementation {
 
   void tell_failure(const std::string& what) {
     try {
-      set(kFailure, concat("rank ", launch_.rank, " (pid ", ::getpid(), "): ", what));
+      set(store_protocol::kFailure, concat("rank ", launch_.rank, " (pid ", ::getpid(), "): ", what));
     } catch (const Error&) {
       // Rank 0 is gone: nobody can be told, and all see that.
     }
   }
 
   std::string failure_told() {
-    constexpr double kPatienceS = 5;  // a rank's end may be seen before its last words are
+    constexpr double kPatienceS = 1.5;  // a rank's end may be seen before its last words are
     try {
-      return get(kFailure, Deadline(kPatienceS));
+      return get(store_protocol::kFailure, Deadline(kPatienceS));
     } catch (const Error&) {
       return "";
     }

@@ -35,7 +35,8 @@ class Store {
 
   // For ranks that see nothing of a rank's failure at the start but its end: the first one told stays.
   void tell_failure(const std::string& what);
-  // "rank 2 (pid 71): no GPU is here", once a rank has told; "" if none does within 5 s, or one has died.
+  // "rank 2 (pid 71): no GPU is here", once a rank has told; "" if none does within 1.5 s, or one has died. Other calls
+  // of this store wait meanwhile.
   std::string failure_told();
 
  private:

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 
+#include "onstream/base/text.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/wire.hpp"
 
@@ -37,6 +38,15 @@ enum Kind : std::uint8_t {
 };
 
 constexpr std::size_t kNonceBytes = 32;
+
+// The key of Store::tell_failure().
+constexpr std::string_view kFailure = "why the start failed";
+
+// What one rank saw of a start that failed, and the failure that was `told` first: "" if none was, or only this one.
+inline std::string with_first_failure(const std::string& what, std::string_view told) {
+  if (told.empty() || told.ends_with(what)) return what;
+  return concat(what, "; the first failure was of ", told);
+}
 
 struct Hello {
   std::string client_nonce;

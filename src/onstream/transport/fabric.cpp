@@ -30,15 +30,24 @@ bool fails_the_world(Status status) {
 
 namespace {
 
+// A step of the start before the ranks listen to each other: of one that fails the others see no more than that this
+// rank is gone, so it is told.
+template <class Step>
+auto telling(Store& store, const Step& step) {
+  try {
+    return step();
+  } catch (const std::exception& error) {
+    store.tell_failure(error.what());
+    throw;
+  }
+}
+
 // What earlier worlds of the process let go of is released first: freeing pinned memory waits for running kernels, and
 // holds up the launches that those may wait for (docs/decisions/0005).
-std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters, Store& store) try {
+std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& parameters) {
   constexpr double kLimitS = 1;
   static_cast<void>(Disposal::of_process().finish(kLimitS));
   return open_device(parameters.device, launch.local_rank);
-} catch (const Error& error) {
-  store.tell_failure(error.what());  // the others see no more than that this rank is gone
-  throw;
 }
 
 }  // namespace
@@ -49,9 +58,10 @@ class Fabric::Implementation {
       : launch_(launch),
         parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
-        device_(opened_device(launch, parameters, store_)),
-        board_(std::make_shared<Board>(*device_, launch, parameters)),
-        mesh_owner_(std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s))),
+        device_(telling(store_, [&] { return opened_device(launch, parameters); })),
+        board_(telling(store_, [&] { return std::make_shared<Board>(*device_, launch, parameters); })),
+        mesh_owner_(telling(
+            store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
         mesh_(*mesh_owner_),
         reach_(device_, mesh_, launch.rank, parameters),
         watch_(std::make_shared<Watch>(
