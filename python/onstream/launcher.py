@@ -50,7 +50,8 @@ TRACEBACK = b"Traceback (most recent call last):"
 CHAINED = (b"During handling of the above exception", b"The above exception was the direct cause")
 LOGGED = re.compile(rb"onstream(\[\d+\])? error: the world failed: ")  # the traceback before it tells the same
 
-# How the ranks' own words name the rank where a failure began.
+# How the ranks' own words name the rank where a failure began: of one line FIRST rather than CAUSE.
+FIRST = re.compile(r"the first failure was of rank (\d+)")
 CAUSE = re.compile(
     r"the world has failed: (?:aborted: )?rank (\d+)|rank (\d+) of \d+ did not come|rank (\d+) \(pid \d+\) died"
 )
@@ -211,7 +212,8 @@ class _Rank:
     def cause(self) -> int | None:
         """The rank where the failure began, as this one's last words have it."""
         for line in reversed(self.tail):
-            found = CAUSE.search(line.decode(errors="replace"))
+            text = line.decode(errors="replace")
+            found = FIRST.search(text) or CAUSE.search(text)
             if found is not None:
                 return int(next(group for group in found.groups() if group is not None))
         return None

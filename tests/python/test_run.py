@@ -155,6 +155,25 @@ def test_of_an_error_that_others_wrote_after_the_traceback_is_repeated() -> None
         assert rank.last_words() == chained.encode().splitlines()
 
 
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (
+            b"rank 0 (pid 5) died, or gave up, while the ranks connected; the first failure was of rank 2 (pid 7): no GPU",
+            2,
+        ),
+        (b"rank 0 (pid 5) died, or gave up, while the ranks connected", 0),
+        (b"the world has failed: aborted: rank 1 ended by KeyError", 1),
+        (b"nothing of that", None),
+    ],
+)
+def test_a_ranks_words_name_where_the_failure_began(line: bytes, cause: int | None) -> None:
+    with subprocess.Popen(["true"]) as process:
+        rank = launcher._Rank(1, process)
+        rank.tail.extend([b"rank 3 (pid 9) died" if cause is not None else b"", line, b"Segmentation fault"])
+        assert rank.cause() == cause
+
+
 def test_what_a_rank_writes_to_standard_error_without_a_pause_stays_together() -> None:
     sink, screen = io.BytesIO(), launcher._Screen()
     pipes = [os.pipe() for _ in range(2)]
