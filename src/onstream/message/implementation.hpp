@@ -90,29 +90,17 @@ class Messages::Implementation {
                        lane::Completion completion);
   lane::Send send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
                        lane::Completion completion) const;
-  // Its parts: what a lane gives, and what a message does.
-  lane::Send send_on(const lane::View& lane) const;
-  static void set_message(lane::Send& body, const SendRoute& route, std::size_t bytes);
-  // The same of a lane::Receive or a lane::Post: they take alike.
+  // A lane::Receive or a lane::Post: they take the same.
   template <class Body>
   Body recv_body(const RecvRoute& route, std::size_t bytes, const lane::View& lane) const {
-    Body body = recv_on<Body>(lane);
-    set_message(body, route, bytes);
-    return body;
-  }
-  template <class Body>
-  Body recv_on(const lane::View& lane) const {
     Body body;
     body.wait = fabric_->wait_view(lane.peer);
     body.lane = lane;
-    return body;
-  }
-  template <class Body>
-  static void set_message(Body& body, const RecvRoute& route, std::size_t bytes) {
     body.destination = route.destination;
     body.capacity = bytes;
     body.offer_min = route.offer_min;
     body.peer_destination = route.peer_destination;
+    return body;
   }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane);
   void begin(const std::shared_ptr<Request>& request, bool captured);
@@ -155,13 +143,6 @@ class Messages::Implementation {
   bool on_host_;
   std::shared_ptr<const Ground> ground_;
   std::vector<lane::View> views_;
-  // Of a host device, for each lane: the bodies of ordered ops, which the calling thread runs. Half of what a small
-  // message costs would be to make them anew.
-  struct alignas(64) Ends {
-    lane::Send send;
-    lane::Receive receive;
-  };
-  std::vector<Ends> ends_;
   std::shared_ptr<BouncePool> bounces_;
   Router router_;
   Grids grids_;

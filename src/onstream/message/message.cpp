@@ -54,9 +54,6 @@ Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
   for (int peer = 0; peer < fabric_->size(); ++peer) {
     for (int lane = 0; lane < ground_->lanes.count(); ++lane) views_.push_back(ground_->lanes.view(peer, lane));
   }
-  if (on_host_) {
-    for (const lane::View& lane : views_) ends_.push_back({send_on(lane), recv_on<lane::Receive>(lane)});
-  }
   fabric_->barrier("the start of messages");
 }
 
@@ -117,31 +114,22 @@ RecvRoute Messages::Implementation::route_recv(void* destination, std::size_t by
 
 lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
                                                lane::Completion completion) const {
-  lane::Send body = send_on(lane);
-  body.completion = completion;
-  set_message(body, route, bytes);
-  return body;
-}
-
-lane::Send Messages::Implementation::send_on(const lane::View& lane) const {
   lane::Send body;
   body.wait = fabric_->wait_view(lane.peer);
   body.lane = lane;
-  body.place_first = on_host_ ? 1 : 0;
-  body.chunk_bytes = router_.chunk_bytes();
-  return body;
-}
-
-void Messages::Implementation::set_message(lane::Send& body, const SendRoute& route, std::size_t bytes) {
   body.source = route.source;
   body.bytes = bytes;
   body.ring_max = route.ring_max;
   body.offer_min = route.offer_min;
   body.peer_source = route.peer_source;
   body.announce = route.announce;
+  body.completion = completion;
+  body.place_first = on_host_ ? 1 : 0;
   const bool chunked = route.announce == lane::Header::stage;
   body.bounce = chunked ? route.bounce->data() : route.relay;
   body.peer_bounce = route.peer_bounce;
+  body.chunk_bytes = router_.chunk_bytes();
+  return body;
 }
 
 std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std::size_t bytes,

@@ -23,8 +23,8 @@ struct StackTicket {
 Status Messages::Implementation::send(const Outgoing& message) {
   if (!on_host_) return wait(isend(message));
   SendRoute route = route_send(message, lane::Completion::ordered);
-  lane::Send& body = ends_[queue_of(message.peer, message.options.lane)].send;
-  set_message(body, route, message.bytes);
+  lane::Send body =
+      send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
   StackTicket result;
   body.ticket = result.ticket();
   body(kCaller);
@@ -41,10 +41,8 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
     return status;
   }
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
-  const std::size_t queue = queue_of(peer, options.lane);
-  outstanding_.pass(queue, peer, options.lane);
-  lane::Receive& body = ends_[queue].receive;
-  set_message(body, route, bytes);
+  outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
+  auto body = recv_body<lane::Receive>(route, bytes, view(peer, options.lane));
   StackTicket result;
   body.ticket = result.ticket();
   body(kCaller);
