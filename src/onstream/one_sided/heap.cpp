@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "onstream/base/error.hpp"
+#include "onstream/bootstrap/wire.hpp"
 #include "onstream/one_sided/one_sided.hpp"
 
 namespace onstream {
@@ -13,13 +13,6 @@ namespace {
 
 void check_alignment(std::size_t alignment) {
   require(std::has_single_bit(alignment), "heap: an alignment is a power of two, not ", alignment);
-}
-
-std::size_t number_in(const std::string& text) {
-  std::size_t number = 0;
-  if (text.size() != sizeof number) fail(ErrorCode::system, "a rank's alignment of a heap has ", text.size(), " bytes");
-  std::memcpy(&number, text.data(), sizeof number);
-  return number;
 }
 
 }  // namespace
@@ -62,11 +55,10 @@ void Heap::drop_last_segment() {
 // The largest that all ranks' parts have, but no more than their size lets them count on.
 std::size_t Heap::alignment_of(const Segment& segment) const {
   const std::size_t mine = std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(segment.local()));
-  std::string bytes(sizeof mine, '\0');
-  std::memcpy(bytes.data(), &mine, sizeof mine);
+  const wire::Packer said = wire::Packer().u64(mine);
   std::size_t all = std::min({mine, std::bit_floor(segment.bytes()), kMostAlignment});
-  for (const std::string& theirs : one_sided_.fabric().all_gather("where the parts of a heap begin", bytes)) {
-    all = std::min(all, number_in(theirs));
+  for (const std::string& theirs : one_sided_.fabric().all_gather("where the parts of a heap begin", said.body())) {
+    all = std::min<std::size_t>(all, wire::Unpacker(theirs).u64());
   }
   return all;
 }
