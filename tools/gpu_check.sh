@@ -5,12 +5,14 @@
 #
 # Native programs run whole, each in one process on one GPU, as many at a time as there are GPUs; those that look at
 # several GPUs run after them, alone. Beside them pytest runs what uses no GPU, in some processes that are shown none;
-# then what uses GPUs (the mark "gpu"), alone: most of the time, as each job of processes takes seconds to start. A test
-# of these that is skipped for want of any GPU or of CUDA fails the check: this machine is here to run it. One that wants
-# more GPUs than there are is skipped, and says so. Needs no network. Variables: BUILD (build folder), LIMIT_S (for one
-# native program), PYTEST_LIMIT_S (for each run of pytest), TESTS (which of pytest's; tests/python/test_*.py unless told
+# then what uses GPUs (the mark "gpu"), in GPU_SHARES processes with a share of the files each: most of a test's time is
+# the start of its job's processes, so that shares of one GPU hardly meet. A test of these that is skipped for want of
+# any GPU or of CUDA fails the check: this machine is here to run it. One that wants more GPUs than there are is skipped,
+# and says so. Needs no network. Variables: BUILD (build folder), LIMIT_S (for one native program), PYTEST_LIMIT_S (for
+# each run of pytest), GPU_SHARES (4 unless told otherwise), TESTS (which of pytest's; tests/python/test_*.py unless told
 # otherwise), MEMCHECK=1 (the native programs once more, the device tests under compute-sanitizer), PARTS (native,
-# pytest, or both), WHEELS (a folder of wheels to use besides the packages of .venv, .whl unless told otherwise).
+# pytest, or both), WHEELS (a folder of wheels to use besides the packages of .venv, .whl unless told otherwise), LOGS (an
+# empty folder, or a new one, where the logs are kept).
 # Ends with status 0 if all passed, 1 if something failed, 2 if this machine or build cannot run the check.
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -18,16 +20,24 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
 build=${BUILD:-build}
 limit_s=${LIMIT_S:-240}
 pytest_limit_s=${PYTEST_LIMIT_S:-1500}
+gpu_shares=${GPU_SHARES:-4}
 parts=${PARTS:-native pytest}
 wheels=${WHEELS:-.whl}
 python=.venv/bin/python
-logs=$(mktemp -d)
-trap 'rm -rf "$logs"' EXIT
 
 stop() {
   printf 'gpu_check: %s\n' "$@" >&2
   exit 2
 }
+
+if [[ -n ${LOGS:-} ]]; then
+  logs=$LOGS
+  mkdir -p "$logs" || exit 2
+  [[ -z $(ls -A "$logs") ]] || stop "LOGS is $logs, which is not empty"
+else
+  logs=$(mktemp -d)
+  trap 'rm -rf "$logs"' EXIT
+fi
 
 # Counts the lines of a file that match a pattern.
 count() { grep -c -- "$1" "$2" || true; }
@@ -150,34 +160,41 @@ add_pytest_row() { # what seconds note logs...
     "$seconds" "$note$(grep -hE '^ended after|^!+ ' "$@" | sort -u | head -1)"
 }
 
-# What uses no GPU, shown none: an eighth of the cores' worth of processes, each with its share of the files.
-run_pytest_unseen() {
-  local begin=$SECONDS share shares=$((($(nproc) + 7) / 8))
+# pytest_shares LOGS SHARES OPTIONS...: some runs of pytest at once, each with its share of the files, and a log of each.
+pytest_shares() {
+  local logs_of=$1 shares=$2 share
+  shift 2
   for ((share = 0; share < shares && share < ${#tests[@]}; share++)); do
     local own=() i
     for ((i = share; i < ${#tests[@]}; i += shares)); do own+=("${tests[i]}"); done
-    CUDA_VISIBLE_DEVICES="" pytest "$logs/unseen.$share" -m "not gpu" "${options[@]}" "${own[@]}" &
+    pytest "$logs/$logs_of.$share" "$@" "${options[@]}" "${own[@]}" &
   done
   wait
+}
+
+# What uses no GPU, shown none: an eighth of the cores' worth of processes.
+run_pytest_unseen() {
+  local begin=$SECONDS
+  CUDA_VISIBLE_DEVICES="" pytest_shares unseen $((($(nproc) + 7) / 8)) -m "not gpu"
   printf '\n== pytest, what uses no GPU\n'
   grep -hE '^(FAILED|ERROR|E  |ended after)|^[0-9]+ (passed|failed)' "$logs"/unseen.* | cut -c1-300 | tail -60
   add_pytest_row "pytest without GPUs" $((SECONDS - begin)) "" "$logs"/unseen.*
 }
 
 run_pytest_seen() {
-  local begin=$SECONDS note=""
-  pytest "$logs/seen" -m gpu "${options[@]}" "${tests[@]}"
+  local begin=$SECONDS note="" log
+  pytest_shares seen "$gpu_shares" -m gpu
   printf '\n== pytest, what uses GPUs\n'
-  tail -60 "$logs/seen"
-  if grep -E '^SKIPPED' "$logs/seen" | grep -qiE 'no cuda device|no GPU|without CUDA|no CUDA'; then
+  for log in "$logs"/seen.*; do tail -40 "$log"; done
+  if grep -hE '^SKIPPED' "$logs"/seen.* | grep -qiE 'no cuda device|no GPU|without CUDA|no CUDA'; then
     note="GPU rows were skipped "
     fail
   fi
-  if [[ $(summary_of passed "$logs/seen") == 0 ]]; then
+  if [[ $(summary_of passed "$logs"/seen.*) == 0 ]]; then
     note="none passed "
     fail
   fi
-  add_pytest_row "pytest with GPUs" $((SECONDS - begin)) "$note" "$logs/seen"
+  add_pytest_row "pytest with GPUs" $((SECONDS - begin)) "$note" "$logs"/seen.*
 }
 
 check_machine

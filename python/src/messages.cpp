@@ -176,9 +176,7 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
 
 std::optional<std::size_t> exchange(WorldHandle self, Message out, Message in, nb::handle stream) {
   const StreamChoice choice = choose_for_both(self, stream, out.buffer, in.buffer);
-  const auto what = [to = out.outgoing(), from = in.incoming()] {
-    return concat("sendrecv (", text_of(to), ", ", text_of(from), ")");
-  };
+  const auto what = [to = out.outgoing(), from = in.incoming()] { return text_of(to, from); };
   if (!choice.stream) return exchange_blocking(self, std::move(out), std::move(in), what);
   World& world = *out.world;
   perform(world, what, [&] {

@@ -33,6 +33,9 @@ std::string text_of(const Outgoing& message) {
 std::string text_of(const Incoming& message) {
   return text_of(OpKind::recv, message.bytes, message.peer, message.options);
 }
+std::string text_of(const Outgoing& out, const Incoming& in) {
+  return concat("sendrecv (", text_of(out), ", ", text_of(in), ")");
+}
 
 Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)),

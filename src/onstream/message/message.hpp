@@ -56,6 +56,7 @@ struct Incoming {
 // As faults name them: "send of 64 B to rank 1 on lane 0".
 std::string text_of(const Outgoing& message);
 std::string text_of(const Incoming& message);
+std::string text_of(const Outgoing& out, const Incoming& in);  // "sendrecv (send of ..., recv of ...)"
 
 // An isend or irecv on its way. Keeps alive what it needs; the buffer stays the caller's and must live until the wait.
 class Request;

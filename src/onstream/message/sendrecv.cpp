@@ -10,7 +10,7 @@ namespace onstream {
 void Messages::Implementation::check_both(const Outgoing& out, const Incoming& in) {
   check_arguments("sendrecv", out.source, out.bytes, out.peer, out.options);
   check_arguments("sendrecv", in.destination, in.bytes, in.peer, in.options);
-  fabric_->check([&] { return concat("sendrecv (", text_of(out), ", ", text_of(in), ")"); });
+  fabric_->check([&] { return text_of(out, in); });
 }
 
 void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
