@@ -44,6 +44,16 @@ RULE(allocating_nothing_or_too_much_is_an_error_with_the_bytes) {
   }
 }
 
+RULE(memory_begins_at_a_multiple_of_the_largest_power_of_two_within_its_bytes) {
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::pinned, MemoryKind::file}) {
+    const std::shared_ptr<Memory> between = device.allocate(4096, kind);
+    for (const std::size_t bytes : {std::size_t{4096}, std::size_t{3} << 20, std::size_t{64} << 20}) {
+      const std::shared_ptr<Memory> memory = device.allocate(bytes, kind);
+      CHECK(reinterpret_cast<std::uintptr_t>(memory->data()) % alignment_of(bytes) == 0);
+    }
+  }
+}
+
 RULE(an_address_inside_an_allocation_leads_to_it) {
   for (const MemoryKind kind : kShared) {
     const std::shared_ptr<Memory> before = device.allocate(4096, kind);

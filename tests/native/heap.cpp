@@ -107,7 +107,7 @@ CASE(pieces_lie_at_the_same_place_on_every_rank) {
 }
 
 CASE(pieces_have_any_alignment_that_the_parts_of_all_ranks_have) {
-  run_ranks(3, quick("host"), [](World& world) {
+  on_all_devices(3, [](World& world) {
     constexpr std::size_t kMiB = std::size_t{1} << 20;
     const auto is_at = [](const void* piece, std::size_t alignment) {
       return reinterpret_cast<std::uintptr_t>(piece) % alignment == 0;

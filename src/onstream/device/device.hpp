@@ -11,7 +11,9 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -33,6 +35,11 @@ enum class DeviceKind : std::int32_t { host, cuda };
 // known as pinned once it is there; letting go of it may wait for kernels. On the host device all but `host` are
 // shareable host memory.
 enum class MemoryKind : std::int32_t { device, pinned, managed, host, file };
+
+// Memory of kinds device, pinned and file begins at a multiple of this on every device, so that a heap in it gives
+// pieces of any alignment for which it has room, up to a GiB.
+constexpr std::size_t kMostAlignment = std::size_t{1} << 30;
+constexpr std::size_t alignment_of(std::size_t bytes) { return std::min(std::bit_floor(bytes), kMostAlignment); }
 
 // Where the pages of managed memory are to be, or how they are used.
 enum class Advice : std::int32_t {

@@ -40,7 +40,7 @@ void Heap::agree(const std::string& call) const {
 
 void Heap::add_segment(std::size_t bytes) {
   const auto segment = one_sided_.segment((bytes + kPageBytes - 1) / kPageBytes * kPageBytes, options_.kind);
-  alignments_.push_back(alignment_of(*segment));
+  alignments_.push_back(common_alignment(*segment));
   rooms_.emplace_back(segment->bytes());
   segments_.push_back(segment);
 }
@@ -53,10 +53,10 @@ void Heap::drop_last_segment() {
 }
 
 // The largest that all ranks' parts have, but no more than their size lets them count on.
-std::size_t Heap::alignment_of(const Segment& segment) const {
+std::size_t Heap::common_alignment(const Segment& segment) const {
   const std::size_t mine = std::size_t{1} << std::countr_zero(reinterpret_cast<std::uintptr_t>(segment.local()));
   const wire::Packer said = wire::Packer().u64(mine);
-  std::size_t all = std::min({mine, std::bit_floor(segment.bytes()), kMostAlignment});
+  std::size_t all = std::min(mine, alignment_of(segment.bytes()));
   for (const std::string& theirs : one_sided_.fabric().all_gather("where the parts of a heap begin", said.body())) {
     all = std::min<std::size_t>(all, wire::Unpacker(theirs).u64());
   }
@@ -82,11 +82,8 @@ bool Heap::full_for(std::size_t bytes, std::size_t alignment) const {
 
 std::size_t Heap::largest_alignment() const { return alignments_.empty() ? 0 : *std::ranges::max_element(alignments_); }
 
-// Where a new part will begin is known on the host device alone.
 bool Heap::can_grow_for(std::size_t alignment) const {
-  const bool host = one_sided_.fabric().device()->kind() == DeviceKind::host;
-  return options_.grow_bytes > 0 && !segments_.empty() &&
-         (alignment <= largest_alignment() || (host && alignment <= kMostAlignment));
+  return options_.grow_bytes > 0 && !segments_.empty() && alignment <= kMostAlignment;
 }
 
 Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {

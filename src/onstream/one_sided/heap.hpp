@@ -39,7 +39,6 @@ class Heap {
  public:
   static constexpr std::size_t kAlignment = 64;    // of every piece, unless more is asked for
   static constexpr std::size_t kPageBytes = 4096;  // segments have whole ones, and begin at one on every device
-  static constexpr std::size_t kMostAlignment = std::size_t{1} << 30;
 
   Heap(OneSided& one_sided, const HeapOptions& options);  // collective
   ~Heap();  // lets its segments go; free() them first if peers may use them
@@ -47,9 +46,8 @@ class Heap {
   Heap& operator=(const Heap&) = delete;
 
   // Collective. Throws system when the heap is full for it and may not grow (full_for() tells that before), or some
-  // rank's parts begin at no multiple of `alignment`: those of 4096 they do on every device, on the host device those
-  // of all powers of two within the bytes of a segment, up to kMostAlignment. What the piece holds is not known; that
-  // of allocate_zeroed() is zero on every rank.
+  // rank's parts begin at no multiple of `alignment`: they do for all powers of two within the bytes of a segment, up
+  // to kMostAlignment (device.hpp). What the piece holds is not known; that of allocate_zeroed() is zero on every rank.
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   void* allocate_zeroed(std::size_t bytes, std::size_t alignment = kAlignment);
   // As realloc: keeps what fits, where it is if it can. `address` null: allocate. Nothing happens if it throws.
@@ -83,7 +81,7 @@ class Heap {
   std::optional<Piece> piece_of(const void* address) const;
   Piece claim(std::size_t bytes, std::size_t alignment);
   void add_segment(std::size_t bytes);
-  std::size_t alignment_of(const Segment& segment) const;
+  std::size_t common_alignment(const Segment& segment) const;
   void drop_last_segment();
   std::size_t largest_alignment() const;
   bool can_grow_for(std::size_t alignment) const;

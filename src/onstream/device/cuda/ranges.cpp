@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "onstream/device/cuda/check.hpp"
+#include "onstream/device/device.hpp"
+#include "onstream/device/pages.hpp"
 
 namespace onstream::cuda {
 
@@ -78,7 +80,7 @@ DriverRange DriverRange::create(Gpu& gpu, Home home, std::size_t bytes) {
           home == Home::gpu ? concat(" (", free_memory(), ")") : "");
   }
   DriverRange range(gpu, home, handle, mapped);
-  range.map(granularity);
+  range.map(std::max(granularity, alignment_of(bytes)));
   std::vector<CUmemLocation> who;
   for (const int ordinal : home == Home::gpu ? gpu.reached_by() : gpu.all_of_process()) who.push_back(gpu_at(ordinal));
   range.allow(who);
@@ -100,7 +102,8 @@ DriverRange DriverRange::import(Gpu& gpu, Home home, const Fd& fd, std::size_t m
 }
 
 void DriverRange::map(std::size_t alignment) {
-  check(driver().mem_address_reserve(&address_, bytes_, alignment, 0, 0), "reserving ", bytes_, " B of address space");
+  check(driver().mem_address_reserve(&address_, bytes_, alignment, 0, 0), "reserving ", bytes_,
+        " B of address space at a multiple of ", alignment);
   check(driver().mem_map(address_, bytes_, 0, handle_, 0), "mapping ", human_bytes(bytes_), " for GPU ",
         gpu_->ordinal());
   mapped_at_ = address_;
@@ -165,7 +168,7 @@ FileRange FileRange::create(Gpu& gpu, std::size_t bytes) {
     fail_errno(concat("ftruncate of pinned memory to ", mapped, " B"));
   }
   FileRange range(gpu, std::move(fd), mapped);
-  range.register_pages();
+  range.register_pages(alignment_of(bytes));
   return range;
 }
 
@@ -177,14 +180,12 @@ FileRange FileRange::import(Gpu& gpu, Fd fd, std::size_t mapped_bytes) {
   require(mapped_bytes > 0 && static_cast<std::uint64_t>(status.st_size) >= mapped_bytes,
           "importing pinned memory: ", mapped_bytes, " B announced, ", status.st_size, " B behind the file descriptor");
   FileRange range(gpu, std::move(fd), mapped_bytes);
-  range.register_pages();
+  range.register_pages(1);
   return range;
 }
 
-void FileRange::register_pages() {
-  void* address = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
-  if (address == MAP_FAILED) fail_errno(concat("mmap of ", bytes_, " B of pinned memory"));
-  address_ = address;
+void FileRange::register_pages(std::size_t alignment) {
+  address_ = map_pages(bytes_, alignment, MAP_SHARED, fd_.get());
   const ControlPath path(*gpu_);
   check(cudaHostRegister(address_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped), "registering ",
         human_bytes(bytes_), " of host memory on GPU ", gpu_->ordinal());

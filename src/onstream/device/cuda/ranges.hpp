@@ -67,7 +67,7 @@ class FileRange {
 
  private:
   FileRange(Gpu& gpu, Fd fd, std::size_t bytes);
-  void register_pages();
+  void register_pages(std::size_t alignment);
 
   Gpu* gpu_;
   Fd fd_;

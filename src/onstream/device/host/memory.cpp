@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <mutex>
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/pages.hpp"
 #include "onstream/device/process_id.hpp"
 
 namespace onstream::host {
@@ -20,50 +20,16 @@ namespace {
 
 constexpr std::uint32_t kMemfd = 1;  // ExportRecord::flavour
 
-// Small allocations get their pages at once, so that no page fault meets a message. Larger ones would take long, and
-// might never be touched.
-constexpr std::size_t kPopulateBytes = std::size_t{64} << 20;
-
-constexpr std::size_t kMostAligned = std::size_t{1} << 30;
-
 std::uint64_t next_id() {
   static std::atomic<std::uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-std::byte* map_pages(std::size_t bytes, int flags, int fd, void* at = nullptr) {
-  const int populate = bytes <= kPopulateBytes ? MAP_POPULATE : 0;
-  void* address = mmap(at, bytes, PROT_READ | PROT_WRITE, flags | populate, fd, 0);
-  if (address == MAP_FAILED) fail_errno(concat("cannot map ", bytes, " B (", human_bytes(bytes), ") of host memory"));
-  return static_cast<std::byte*>(address);
-}
-
-// The same from a multiple of `alignment` on, a power of two, if there are as many addresses; else from any page on.
-std::byte* map_aligned(std::size_t bytes, std::size_t alignment, int flags, int fd) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  const std::size_t wanted = (bytes + page - 1) / page * page;
-  void* const taken = alignment <= page ? MAP_FAILED
-                                        : mmap(nullptr, wanted + alignment, PROT_NONE,
-                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (taken == MAP_FAILED) return map_pages(bytes, flags, fd);
-  const auto first = reinterpret_cast<std::uintptr_t>(taken);
-  const std::size_t skipped = (alignment - first % alignment) % alignment;
-  std::byte* const begin = static_cast<std::byte*>(taken) + skipped;
-  try {
-    (void)map_pages(bytes, flags | MAP_FIXED, fd, begin);
-  } catch (...) {
-    munmap(taken, wanted + alignment);
-    throw;
-  }
-  if (skipped > 0) munmap(taken, skipped);
-  if (skipped < alignment) munmap(begin + wanted, alignment - skipped);
-  return begin;
-}
-
 // Plain memory, private to the process.
 class PlainMemory final : public Memory {
  public:
-  explicit PlainMemory(std::size_t bytes) : data_(map_pages(bytes, MAP_PRIVATE | MAP_ANONYMOUS, -1)), bytes_(bytes) {}
+  explicit PlainMemory(std::size_t bytes)
+      : data_(map_pages(bytes, 1, MAP_PRIVATE | MAP_ANONYMOUS, -1)), bytes_(bytes) {}
   ~PlainMemory() override { munmap(data_, bytes_); }
   PlainMemory(const PlainMemory&) = delete;
   PlainMemory& operator=(const PlainMemory&) = delete;
@@ -127,8 +93,7 @@ Shared::Shared(std::size_t bytes, MemoryKind kind) : kind_(kind), bytes_(bytes),
   if (bytes > static_cast<std::size_t>(INT64_MAX) || ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
     fail_errno(concat("cannot allocate ", bytes, " B (", human_bytes(bytes), ") of shared host memory"));
   }
-  // So that a heap in it can give pieces of any alignment for which it has room (one_sided/heap.hpp).
-  data_ = map_aligned(bytes, std::min(std::bit_floor(bytes), kMostAligned), MAP_SHARED, fd_.get());
+  data_ = map_pages(bytes, alignment_of(bytes), MAP_SHARED, fd_.get());
 }
 
 Shared::Shared(const ExportRecord& record, const Fd& fd)
@@ -140,7 +105,7 @@ Shared::Shared(const ExportRecord& record, const Fd& fd)
   require(record.bytes > 0 && status.st_size >= 0 && static_cast<std::uint64_t>(status.st_size) >= record.bytes,
           "the export by process ", record.pid, " says ", record.bytes, " B, but its file descriptor holds ",
           status.st_size, " B");
-  data_ = map_pages(bytes_, MAP_SHARED, fd.get());
+  data_ = map_pages(bytes_, 1, MAP_SHARED, fd.get());
 }
 
 Shared::~Shared() { munmap(data_, bytes_); }
