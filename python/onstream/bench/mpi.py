@@ -111,7 +111,7 @@ def _install(peer: Mpi, home: Path) -> None:
         raise PeerMissing(f"{sys.executable} has no pip to install {peer.name} with; bench without it: --vs none")
     package = f"{peer.name}=={peer.version}"
     if os.environ.get("ONSTREAM_OFFLINE", "") not in ("", "0"):
-        raise PeerMissing(f"{package} is not in {home.parent}, and ONSTREAM_OFFLINE forbids to install it from PyPI")
+        raise PeerMissing(f"{package} is not installed yet, and ONSTREAM_OFFLINE forbids to do it from PyPI")
     print(f"installing {package} from PyPI into {home}, once; --vs none does without", file=sys.stderr, flush=True)
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "--no-deps"]
     command += ["--ignore-installed", "--no-warn-script-location", "--root-user-action=ignore"]
