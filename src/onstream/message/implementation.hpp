@@ -57,7 +57,6 @@ class Messages::Implementation {
     Lanes lanes;
     std::shared_ptr<Tickets> tickets;
     std::shared_ptr<const void> wait_memory;
-    std::shared_ptr<Relays> relays = std::make_shared<Relays>();
   };
   // When a buffer has what shall be sent: when the call is made, or when the stream gets there.
   enum class Moment { now, on_stream };

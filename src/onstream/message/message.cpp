@@ -43,7 +43,7 @@ Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
       on_host_(device_->kind() == DeviceKind::host),
       ground_(let_go_later(std::make_unique<Ground>(*fabric_))),
       bounces_(let_go_later(std::make_unique<BouncePool>(device_))),
-      router_(*fabric_, ground_->lanes, *bounces_, ground_->relays),
+      router_(*fabric_, ground_->lanes, *bounces_),
       grids_(*fabric_),
       host_copies_(*device_, grids_),
       streams_(device_),
@@ -128,8 +128,7 @@ lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size
   body.announce = route.announce;
   body.completion = completion;
   body.place_first = on_host_ ? 1 : 0;
-  const bool chunked = route.announce == lane::Header::stage;
-  body.bounce = chunked ? route.bounce->data() : route.relay;
+  if (route.announce == lane::Header::stage) body.bounce = route.bounce->data();
   body.peer_bounce = route.peer_bounce;
   body.chunk_bytes = router_.chunk_bytes();
   return body;

@@ -3,7 +3,6 @@
 #include "onstream/base/error.hpp"
 #include "onstream/device/foreign.hpp"
 #include "onstream/message/host_copy.hpp"
-#include "onstream/plan/lane_share.hpp"
 #include "onstream/transport/buffer.hpp"
 
 namespace onstream {
@@ -14,7 +13,7 @@ constexpr std::size_t kAligned = 128;  // a lead is a multiple, so that what fol
 
 }  // namespace
 
-Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays)
+Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
     : fabric_(fabric),
       lanes_(lanes),
       bounces_(bounces),
@@ -27,8 +26,7 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::sha
       attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
       copy_min_(static_cast<std::size_t>(fabric.parameters().message_copy_min_bytes)),
       copy_lead_(static_cast<std::size_t>(fabric.parameters().copy_lead_bytes)),
-      load_min_(static_cast<std::size_t>(fabric.parameters().load_min_bytes)),
-      relays_(std::move(relays)) {
+      load_min_(static_cast<std::size_t>(fabric.parameters().load_min_bytes)) {
   ll_max_ = std::min(ll_max_, lanes.ring_capacity());
   offer_min_ = std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_);
 }
@@ -80,7 +78,7 @@ std::uint64_t Router::reach(const void* address, std::size_t bytes, int peer, co
 void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion) {
   route.announce = lane::Header::share;
   if (!is_foreign(route.peer_source)) return;
-  if (completion == lane::Completion::ordered || bytes >= attach_min_) return add_relay(route, peer);
+  if (completion == lane::Completion::ordered || bytes >= attach_min_) return;
   auto bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);
   const auto peer_bounce = fabric_.expose(bounce->data(), bytes, peer);
   if (!peer_bounce) return bounces_.give_back(std::move(bounce));
@@ -89,23 +87,6 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.source = bounce->data();
   route.bounce = std::move(bounce);
   route.copy_first = true;
-}
-
-Relays::One& Router::relay_to(int peer) {
-  const std::lock_guard lock(relays_->mutex);
-  return relays_->of_peer[peer];
-}
-
-void Router::add_relay(SendRoute& route, int peer) {
-  Relays::One& relay = relay_to(peer);
-  const std::lock_guard lock(relay.mutex);
-  if (relay.memory == nullptr) {
-    relay.memory = fabric_.device()->allocate(lane::Relay::kBytes, MemoryKind::device);
-    relay.peer_address = fabric_.expose(relay.memory->data(), lane::Relay::kBytes, peer).value_or(0);
-  }
-  if (relay.peer_address == 0) return;
-  route.relay = relay.memory->data();
-  route.peer_bounce = relay.peer_address;
 }
 
 SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion) {
@@ -168,7 +149,15 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   route.offer_min = offer_min(path, completion);
   const bool small = bytes <= route.offer_min;
   if (bytes == 0 || (small && on_host_)) return route;
-  const MemoryInfo info = look_at(destination, bytes);
+  const bool posted = completion == lane::Completion::posted;
+  const MemoryInfo info = fabric_.device()->inspect(destination);
+  // What the ring carries, it carries for less than a call of the system, and looking at memory is one too.
+  const bool by_ring = on_host_ && info.kind == MemoryKind::host && path == Path::automatic && bytes <= ll_max_;
+  if (by_ring && !posted) {
+    route.offer_min = ll_max_;
+    return route;
+  }
+  if (!by_ring) check_buffer(*fabric_.device(), info, destination, bytes);
   if (!info.kernel_access) {
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.destination = route.bounce->data();
@@ -177,7 +166,6 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   if (small || path == Path::load || path == Path::stage) return route;
   route.peer_destination = route.bounce != nullptr ? fabric_.expose(route.destination, bytes, peer).value_or(0)
                                                    : reach(destination, bytes, peer, info);
-  const bool posted = completion == lane::Completion::posted;
   if (route.peer_destination != 0 || !posted || route.bounce != nullptr) return route;
   // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile, if the peer reaches that.
   std::shared_ptr<Memory> bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);

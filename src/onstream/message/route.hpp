@@ -4,9 +4,7 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <mutex>
 
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/lanes.hpp"
@@ -25,8 +23,7 @@ struct SendRoute {
   lane::Header announce = lane::Header::push;
   std::shared_ptr<Memory> bounce;  // a copy of the whole buffer, or the two chunks of a staged send
   bool copy_first = false;         // the buffer is to be copied to `bounce` before the op
-  std::byte* relay = nullptr;      // of a shared message between plain memory; as the peer sees it: peer_bounce
-  std::uint64_t peer_bounce = 0;
+  std::uint64_t peer_bounce = 0;   // of a staged send
   bool copy_engine = false;
   std::uint64_t copy_lead = 0;  // of it, the first bytes that the kernel writes itself
   bool prefetch = false;        // the buffer's pages shall be on the device
@@ -41,20 +38,9 @@ struct RecvRoute {
   bool prefetch = false;           // the buffer's pages shall be on the device
 };
 
-// One relay a peer (lane_share.hpp), made with the first message that may need it. Kernels use them.
-struct Relays {
-  struct One {
-    std::mutex mutex;  // held while the peer is asked to map it: it holds up the messages to that peer alone
-    std::shared_ptr<Memory> memory;
-    std::uint64_t peer_address = 0;
-  };
-  std::mutex mutex;  // guards the map
-  std::map<int, One> of_peer;
-};
-
 class Router {
  public:
-  Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces, std::shared_ptr<Relays> relays);
+  Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces);
 
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the
   // message.
@@ -69,8 +55,6 @@ class Router {
   Path effective(Path path) const;
   MemoryInfo look_at(const void* address, std::size_t bytes) const;
   void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
-  Relays::One& relay_to(int peer);
-  void add_relay(SendRoute& route, int peer);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
 
   Fabric& fabric_;
@@ -86,8 +70,6 @@ class Router {
   std::size_t copy_min_;
   std::size_t copy_lead_;
   std::size_t load_min_;
-
-  std::shared_ptr<Relays> relays_;
 };
 
 }  // namespace onstream

@@ -19,14 +19,13 @@ class Lender : public Sharing {
     return last == 0 || group.load_acquire(ack_) / 2 >= last;
   }
 
-  // Before the announcement. The relay: null, or where both sides see it.
+  // Before the announcement. `peer_source` is what the receiver knows the source by.
   template <class Group>
-  void open(const Group& group, const void* source, const void* relay, std::uint64_t peer_relay) const {
+  void open(const Group& group, const void* source, std::uint64_t peer_source) const {
     group.store_relaxed(&share_->through, 0);
     group.store_relaxed(&share_->source, reinterpret_cast<std::uint64_t>(source));
+    group.store_relaxed(&share_->peer_source, peer_source);
     group.store_release(&share_->bytes, bytes_);  // pairs with Helper::search: who sees it sees that the last has ended
-    group.store_relaxed(&share_->relay, chunk_ <= Relay::kSlotBytes ? reinterpret_cast<std::uint64_t>(relay) : 0);
-    group.store_relaxed(&share_->peer_relay, peer_relay);
     group.store_release(&share_->claim, first_claim());
   }
 
@@ -38,18 +37,17 @@ class Lender : public Sharing {
 
   enum class Reach {
     plain,  // copies what a plain copy can
-    all     // makes the system copy too, where the receiver is not there
+    all     // makes system copies too
   };
-  // Does what can be done without waiting for anybody.
+  // Does what can be done without waiting for anybody; a system copy that the receiver could do without is made once.
   template <class Group>
-  Status lend(const Group& group, Reach reach) const {
-    std::byte* destination = nullptr;
-    if (!find(group, destination)) return Status::ok;
-    const auto* source = reinterpret_cast<const std::byte*>(group.load_relaxed(&share_->source));
-    const auto may = [&] { return !is_foreign(destination) || (reach == Reach::all && !receiver_is_here(group)); };
-    while (has_unclaimed(group) && may()) {
-      const Status status = carry_next(group, destination, source);
+  Status lend(const Group& group, Reach reach) {
+    const auto* source = source_at(group);
+    bool more = find(group) && (reach == Reach::all || !is_foreign(destination_));
+    while (more && has_unclaimed(group)) {
+      const Status status = carry_next(group, destination_, source);
       if (status != Status::ok) return status;
+      more = !is_left(group);
     }
     return Status::ok;
   }
@@ -57,45 +55,22 @@ class Lender : public Sharing {
   // Works and waits until the message has ended.
   template <class Group>
   Status see_through(const Group& group) {
-    const Share* before = share_of(*view_, view_->acks, number_ - 1);
-    // A source that the receiver reads at a plain copy's speed is best left to it.
-    constexpr int kLong = 16 * kPatience;
-    const bool foreign = group.load_relaxed(&share_->relay) != 0;
-    const int patient = foreign ? patience(group, before, group.load_relaxed(&before->receiver)) : kLong;
     int looks = 0;
     Status status = Status::ok;
     for (Step step = Step::none; status == Status::ok && step != Step::end;) {
       status = wait_until(group, wait_, [&] {
-        step = next(group, ++looks > patient);
+        step = next(group, ++looks > kPatience);
         return step != Step::none;
       });
-      if (status == Status::ok) status = take_step(group, step);
-      if (step == Step::put) looks = 0;
+      if (status == Status::ok && step == Step::carry) status = carry_next(group, destination_, source_at(group));
     }
-    leave(group);
     return status == Status::ok ? outcome(group) : status;
   }
 
-  // Does one step that can be done at once with plain copies. Whether it did.
+  // Does one step, if there is one that is not left to the receiver. Whether it did.
   template <class Group>
   bool help(const Group& group) {
-    const Step step = next(group, false);
-    if (step == Step::none || step == Step::end) return false;
-    return take_step(group, step) == Status::ok;
-  }
-
-  // Gives the relay back. What is in its slots the receiver takes all the same.
-  template <class Group>
-  void leave(const Group& group) {
-    if (relay_ == nullptr) return;
-    group.store_release(&share_->sender, (number_ + 1) * 2);
-    group.store_release(&relay_->lock, 0);
-    relay_ = nullptr;
-  }
-
-  template <class Group>
-  bool receiver_is_here(const Group& group) const {
-    return group.load_acquire(&share_->receiver) == number_ + 1;
+    return next(group, false) == Step::carry && carry_next(group, destination_, source_at(group)) == Status::ok;
   }
 
   template <class Group>
@@ -104,58 +79,39 @@ class Lender : public Sharing {
   }
 
  private:
-  enum class Step { none, carry, put, end };
+  enum class Step { none, carry, end };
+
+  template <class Group>
+  const std::byte* source_at(const Group& group) const {
+    return reinterpret_cast<const std::byte*>(group.load_relaxed(&share_->source));
+  }
 
   // Where the receive wants its data, once it has said so.
   template <class Group>
-  bool find(const Group& group, std::byte*& destination) const {
+  bool find(const Group& group) {
+    if (destination_ != nullptr) return true;
     Answered answer{Status::ok, Answer::refused, 0, 0};
     if (!answered(group, *view_, number_, answer) || bytes_ > answer.room) return false;
     if (answer.answer != Answer::here && answer.answer != Answer::foreign) return false;
-    destination = reinterpret_cast<std::byte*>(answer.address);
+    destination_ = reinterpret_cast<std::byte*>(answer.address);
     return true;
   }
 
-  // The relay serves one message at a time. To hold it is to be there.
+  // Whether the receiver copies this plainly where this side would call the system.
   template <class Group>
-  void enter(const Group& group) {
-    auto* relay = reinterpret_cast<Relay*>(group.load_relaxed(&share_->relay));
-    if (relay == nullptr || group.compare_swap(&relay->lock, 0, 1) != 0) return;
-    relay_ = relay;
-    group.store_release(&share_->sender, (number_ + 1) * 2 + 1);  // pairs with Taker::next
+  bool is_left(const Group& group) const {
+    return is_foreign(destination_) && !is_foreign(group.load_relaxed(&share_->peer_source));
   }
 
   template <class Group>
   Step next(const Group& group, bool impatient) {
     if (has_ended(group)) return Step::end;
-    if (!has_unclaimed(group)) return Step::none;
-    if (relay_ == nullptr) enter(group);
-    if (destination_ == nullptr) (void)find(group, destination_);
-    if (destination_ != nullptr && !is_foreign(destination_)) return Step::carry;
-    if (!receiver_is_here(group)) return destination_ != nullptr && impatient ? Step::carry : Step::none;
-    if (relay_ == nullptr) return Step::none;  // the receiver does it all
-    for (slot_ = 0; slot_ < Relay::kSlots; ++slot_) {
-      if (group.load_acquire(&relay_->slots[slot_].word) == 0) return Step::put;  // pairs with Taker::fetch
-    }
-    return Step::none;
-  }
-
-  template <class Group>
-  Status take_step(const Group& group, Step step) {
-    const auto* source = reinterpret_cast<const std::byte*>(group.load_relaxed(&share_->source));
-    if (step == Step::carry) return carry_next(group, destination_, source);
-    if (step != Step::put) return Status::ok;
-    const Claim mine = claim(group, 1);
-    if (mine.chunks == 0) return Status::ok;
-    group.copy_alone(relay_->data(slot_), source + offset_of(mine), bytes_of(mine));
-    group.store_release(&relay_->slots[slot_].word, slot_word(mine.first));  // pairs with Taker::next
-    return Status::ok;
+    if (!has_unclaimed(group) || !find(group)) return Step::none;
+    return is_left(group) && !impatient ? Step::none : Step::carry;
   }
 
   const View* view_;
-  Relay* relay_ = nullptr;  // held
   std::byte* destination_ = nullptr;
-  int slot_ = 0;
 };
 
 // What a rank does for its own messages to the peer while it waits for the peer's: two ranks that both wait for their
@@ -167,22 +123,9 @@ class Helper {
   // One step for the oldest message, if there is one to be done. Whether it did.
   template <class Group>
   bool help(const Group& group) {
-    if (lends_ && !lender_.has_work(group)) leave(group);
+    if (lends_ && !lender_.has_work(group)) lends_ = false;
     if (!lends_ && looks_++ % kEvery == kFirst) search(group);
     return lends_ && lender_.help(group);
-  }
-
-  // Whether the peer is waiting for the message that is lent a hand.
-  template <class Group>
-  bool is_met(const Group& group) const {
-    return lends_ && lender_.receiver_is_here(group);
-  }
-
-  template <class Group>
-  void leave(const Group& group) {
-    if (lends_) lender_.leave(group);
-    lends_ = false;
-    looks_ = 0;
   }
 
  private:

@@ -253,10 +253,11 @@ struct Send {
     return out;
   }
 
-  // Large send of the host device, copied by both ranks. A posted one whose place is still taken is left to the
-  // receiver alone.
+  // Large send of the host device, copied by both ranks, but for one that is hardly worth that and whose receive is
+  // there. A posted one whose place is still taken is left to the receiver alone.
   template <class Group>
   ONSTREAM_BODY void share(const Group& group) const {
+    if (bytes <= kShareMin && is_offered(group)) return place(group);
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Lender lender(wait, lane, number, bytes);
     const bool posts = completion == Completion::posted;
@@ -265,7 +266,7 @@ struct Send {
     const bool shares = lender.is_free(group);
     if (status == Status::ok) status = wait_for_room(group, head, 1);
     if (status != Status::ok) return fail(group, status, bytes);
-    if (shares) lender.open(group, source, bounce, peer_bounce);
+    if (shares) lender.open(group, source, peer_source);
     const Header kind = !shares ? Header::pull : posts ? Header::share : Header::share_ordered;
     store_unit(group, lane, head, header_word(kind, bytes), peer_source);
     store_pair(group, &lane.sending->head, head + 1, number + 1);

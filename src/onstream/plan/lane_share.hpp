@@ -1,14 +1,14 @@
 // Shared copies: a large message of the host device, whose bytes both of its ranks copy.
 //
 // The sender opens the message's Share and announces it in the ring; the receive says in its posting where the data
-// shall go. From then on each side, as long as it waits for this message, claims the next chunk that nobody has claimed
-// and copies it: two cores work on one message, and either side alone brings it to its end. Whoever finishes the last
-// chunk acknowledges.
+// shall go. From then on each side, as long as it waits for this message, claims the next chunks that nobody has
+// claimed and copies them: two cores work on one message, and either side alone brings it to its end. Whoever finishes
+// the last chunk acknowledges.
 //
 // Source and destination may be plain memory of two processes, each known to the other by a foreign address
-// (device/foreign.hpp). The system's copy from one process to another costs four times a plain one, so it is for
-// whoever works alone. While both ranks are there, the sender copies chunks into the slots of a Relay, memory that both
-// have mapped, and the receiver copies them out: two plain copies at the same time.
+// (device/foreign.hpp), which the system copies from one process to the other: the sender's calls write what the
+// receiver's do not read. Such a call costs four times a plain copy; where one side can do with that, the other leaves
+// the message to it for a while.
 //
 // A Share lies in the sender's memory behind the acks, one for each of `receives` messages, on the host device only.
 // Only groups that know foreign addresses have these bodies: a GPU's kernels hold nothing of it.
@@ -18,33 +18,13 @@
 
 namespace onstream::lane {
 
-struct alignas(64) Relay {
-  static constexpr int kSlots = 4;
-  static constexpr std::uint64_t kSlotBytes = 64 * 1024;
-  static constexpr std::uint64_t kHeadBytes = 4096;
-  static constexpr std::uint64_t kBytes = kHeadBytes + kSlots * kSlotBytes;
-
-  struct alignas(64) Slot {
-    std::uint64_t word;  // which chunk of which message is in it, or 0: Sharing::slot_word
-  };
-  std::uint64_t lock;  // the sender's: held by the one wait that puts chunks in
-  Slot slots[kSlots];
-
-  std::byte* data(int slot) {
-    return reinterpret_cast<std::byte*>(this) + kHeadBytes + static_cast<std::uint64_t>(slot) * kSlotBytes;
-  }
-};
-
 // Written by the sender before the announcement, but for what both ranks count.
-struct Share {
-  std::uint64_t claim;       // (number + 1) << kShareShift, plus the chunks claimed so far, by either
-  std::uint64_t through;     // chunks in the destination, and kLost for each that could not be copied
-  std::uint64_t source;      // in the sender's address space
-  std::uint64_t relay;       // in the sender's address space; 0: the receiver reads the source at a plain copy's speed
-  std::uint64_t peer_relay;  // in the receiver's
+struct alignas(64) Share {
+  std::uint64_t claim;        // (number + 1) << kShareShift, plus the chunks claimed so far, by either
+  std::uint64_t through;      // chunks in the destination, and kLost for each that could not be copied
+  std::uint64_t source;       // in the sender's address space
+  std::uint64_t peer_source;  // in the receiver's
   std::uint64_t bytes;
-  std::uint64_t sender;    // (number + 1) * 2, plus 1 while the sender is there with the relay
-  std::uint64_t receiver;  // number + 1: the receiver is there until this message ends
 };
 
 constexpr int kShareShift = 24;
@@ -57,14 +37,18 @@ inline Share* share_of(const View& view, std::uint64_t* acks, std::uint64_t numb
   return reinterpret_cast<Share*>(acks + acks_of(view.receives)) + (number & (view.receives - 1));
 }
 
+constexpr std::uint64_t kShareMin = 16 * 1024;
+
 // Small enough that both sides end at about the same time, large enough that a claim does not count.
 inline std::uint64_t share_chunk(std::uint64_t bytes) {
   constexpr std::uint64_t kPage = 4096;
   constexpr std::uint64_t kLeast = 4 * kPage;
+  constexpr std::uint64_t kMost = 16 * kPage;
   constexpr std::uint64_t kParts = 16;
-  constexpr int kCountBits = 20;  // what slot_word has for the number of a chunk
+  constexpr int kCountBits = 20;
+  static_assert(kCountBits < kShareShift);
   const std::uint64_t part = (bytes / kParts + kPage - 1) / kPage * kPage;
-  const std::uint64_t fair = part < kLeast ? kLeast : part > Relay::kSlotBytes ? Relay::kSlotBytes : part;
+  const std::uint64_t fair = part < kLeast ? kLeast : part > kMost ? kMost : part;
   const std::uint64_t countable = ((bytes >> kCountBits) + kPage) / kPage * kPage;
   return fair < countable ? countable : fair;
 }
@@ -100,23 +84,14 @@ class Sharing {
         share_(share_of(view, acks, number)),
         ack_(acks + (number & (view.receives - 1))),
         refusals_(refusals_of(acks, view.receives)),
-        lane_(static_cast<std::uint64_t>(view.lane)),
         number_(number),
         bytes_(bytes),
         chunk_(share_chunk(bytes)),
         count_((bytes + chunk_ - 1) / chunk_) {}
 
  protected:
-  // How often a side that finds the other absent looks again before it makes the system copy: some microseconds. Only a
-  // moment, if the other was not there for the message before: it may be waiting for something else. `came_to`: number
-  // + 1 of the message of that place that the other side came to last.
-  static constexpr int kPatience = 100;
-  template <class Group>
-  int patience(const Group& group, const Share* before, std::uint64_t came_to) const {
-    constexpr int kMoment = 16;
-    const bool was_shared = group.load_acquire(&before->claim) >> kShareShift == number_;
-    return was_shared && came_to != number_ ? kMoment : kPatience;
-  }
+  // How often a side looks whether the other, which need not call the system, has copied all: tens of microseconds.
+  static constexpr int kPatience = 1600;
 
   template <class Group>
   bool has_ended(const Group& group) const {
@@ -170,13 +145,21 @@ class Sharing {
     group.store_release(ack_, (number_ + 1) * 2 + refused);
   }
 
+  // Chunks that one call of the system copies: as many as still let both sides end at about the same time.
+  std::uint64_t call_chunks() const {
+    constexpr std::uint64_t kParts = 4;
+    constexpr std::uint64_t kLeast = 2;
+    constexpr std::uint64_t kMost = 4;
+    const std::uint64_t part = count_ / kParts;
+    return part < kLeast ? kLeast : part > kMost ? kMost : part;
+  }
+
   // Claims what one copy takes, and copies it: a chunk, or, if that is a call of the system, several. aborted: the peer
   // is gone, and the message stays as it is.
   template <class Group>
   Status carry_next(const Group& group, std::byte* destination, const std::byte* source) const {
-    constexpr std::uint64_t kCallBytes = 256 * 1024;
     const bool calls = is_foreign(destination) || is_foreign(source);
-    const Claim mine = claim(group, calls && chunk_ < kCallBytes ? kCallBytes / chunk_ : 1);
+    const Claim mine = claim(group, calls ? call_chunks() : 1);
     if (mine.chunks == 0) return Status::ok;
     const std::uint64_t offset = offset_of(mine);
     const bool spoiled = group.load_relaxed(&share_->through) >= kLost;  // then the rest is of no use
@@ -187,17 +170,10 @@ class Sharing {
     return Status::ok;
   }
 
-  std::uint64_t slot_word(std::uint64_t chunk) const {
-    constexpr std::uint64_t kFull = std::uint64_t{1} << 60;
-    constexpr std::uint64_t kNumbers = std::uint64_t{1} << 24;
-    return kFull | lane_ << 44 | (number_ % kNumbers) << 20 | chunk;
-  }
-
   WaitView wait_;
   Share* share_;
   std::uint64_t* ack_;
   std::uint64_t* refusals_;
-  std::uint64_t lane_;
   std::uint64_t number_;
   std::uint64_t bytes_;
   std::uint64_t chunk_;
