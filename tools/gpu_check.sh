@@ -32,7 +32,7 @@ stop() {
 
 if [[ -n ${LOGS:-} ]]; then
   logs=$LOGS
-  mkdir -p "$logs" || exit 2
+  mkdir -p "$logs" && logs=$(realpath "$logs") || exit 2
   [[ -z $(ls -A "$logs") ]] || stop "LOGS is $logs, which is not empty"
 else
   logs=$(mktemp -d)

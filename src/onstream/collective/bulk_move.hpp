@@ -74,7 +74,7 @@ struct BulkMove {
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;   // for faults; of a broadcast, all
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
-  std::uint32_t rounds = 0;  // of a broadcast, else 0
+  std::uint32_t rounds = 0;  // of a broadcast among more than two, else 0
   std::uint32_t root = 0;
   OpKind kind = OpKind::none;
   std::uint64_t signature = 0;
@@ -152,7 +152,7 @@ struct BulkMove {
     const std::uint64_t most = ((bytes + pieces - 1) / pieces + 15) / 16 * 16;
     const auto block = static_cast<std::uint32_t>(group.block());
     CopiesBeside<Group> copies = own_beside(group, 0);
-    for (std::uint32_t round = 0; round < rounds + (shards > 1 ? 1 : 0); ++round) {
+    for (std::uint32_t round = 0; round < rounds + 1; ++round) {
       if (is_root && round < rounds) {
         for (std::uint32_t k = 0; k < shards; ++k) {
           const std::uint32_t shard = (k + block) % shards;

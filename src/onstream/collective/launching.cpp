@@ -399,7 +399,7 @@ class Preparing {
     if (is_v(call_.kind)) work = kEnough;
     const int blocks = bulk_blocks(work);
     start(body, Algorithm::direct, blocks);
-    if (call_.kind == OpKind::broadcast && size_ > 1) {
+    if (call_.kind == OpKind::broadcast && size_ > 2) {  // with somebody to forward to
       constexpr std::size_t kRoundBytes = 1 << 20;
       constexpr std::size_t kMostRounds = 16;
       const std::size_t shards = size_ - 1;

@@ -36,8 +36,8 @@ enum class DeviceKind : std::int32_t { host, cuda };
 // shareable host memory.
 enum class MemoryKind : std::int32_t { device, pinned, managed, host, file };
 
-// Memory of kinds device, pinned and file begins at a multiple of this on every device, so that a heap in it gives
-// pieces of any alignment for which it has room, up to a GiB.
+// Memory of kinds device, pinned and file begins at a multiple of this on every device, where there are addresses for
+// that, so that a heap in it gives pieces of any alignment for which it has room, up to a GiB.
 constexpr std::size_t kMostAlignment = std::size_t{1} << 30;
 constexpr std::size_t alignment_of(std::size_t bytes) { return std::min(std::bit_floor(bytes), kMostAlignment); }
 

@@ -58,7 +58,8 @@ MemoryInfo Router::look_at(const void* address, std::size_t bytes) const {
 }
 
 // Receives above this many bytes tell the sender where their data shall go. On cuda the ring is faster for all that it
-// carries, so only posted receives offer below its limit: their senders may run out of room (lane_send.hpp).
+// carries, so only posted receives offer below its limit: their senders may run out of room (lane_send.hpp). The same
+// goes for plain memory of another process on the host device (recv()).
 std::uint64_t Router::offer_min(Path path, lane::Completion completion) const {
   switch (path) {
     case Path::automatic: return on_host_ || completion == lane::Completion::posted ? offer_min_ : ll_max_;
@@ -151,12 +152,9 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   if (bytes == 0 || (small && on_host_)) return route;
   const bool posted = completion == lane::Completion::posted;
   const MemoryInfo info = fabric_.device()->inspect(destination);
-  // What the ring carries, it carries for less than a call of the system, and looking at memory is one too.
-  const bool by_ring = on_host_ && info.kind == MemoryKind::host && path == Path::automatic && bytes <= ll_max_;
-  if (by_ring && !posted) {
-    route.offer_min = ll_max_;
-    return route;
-  }
+  // What the ring carries to plain memory, it carries for less than a call of the system; looking there is one too.
+  const bool by_ring =
+      on_host_ && info.kind == MemoryKind::host && !posted && path == Path::automatic && bytes <= ll_max_;
   if (!by_ring) check_buffer(*fabric_.device(), info, destination, bytes);
   if (!info.kernel_access) {
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
@@ -166,6 +164,7 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   if (small || path == Path::load || path == Path::stage) return route;
   route.peer_destination = route.bounce != nullptr ? fabric_.expose(route.destination, bytes, peer).value_or(0)
                                                    : reach(destination, bytes, peer, info);
+  if (by_ring && is_foreign(route.peer_destination)) route.offer_min = ll_max_;
   if (route.peer_destination != 0 || !posted || route.bounce != nullptr) return route;
   // Nobody is there to fetch until the wait: the message goes to a bounce buffer meanwhile, if the peer reaches that.
   std::shared_ptr<Memory> bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::device);

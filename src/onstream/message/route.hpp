@@ -43,7 +43,7 @@ class Router {
   Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces);
 
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the
-  // message.
+  // message. On the host device, what the ring carries from or to plain memory is not looked at.
   SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion);
   RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion);
 

@@ -47,7 +47,8 @@ class Heap {
 
   // Collective. Throws system when the heap is full for it and may not grow (full_for() tells that before), or some
   // rank's parts begin at no multiple of `alignment`: they do for all powers of two within the bytes of a segment, up
-  // to kMostAlignment (device.hpp). What the piece holds is not known; that of allocate_zeroed() is zero on every rank.
+  // to kMostAlignment, where there are addresses for that (device.hpp). What the piece holds is not known; that of
+  // allocate_zeroed() is zero on every rank.
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   void* allocate_zeroed(std::size_t bytes, std::size_t alignment = kAlignment);
   // As realloc: keeps what fits, where it is if it can. `address` null: allocate. Nothing happens if it throws.

@@ -73,9 +73,9 @@ class Intake {
     head_ += 1;
     sender_asks_ = seen.kind() == Header::share_ordered;
     if (seen.bytes() <= target.capacity) {
-      const Taker taker(wait_, lane_, target.number, seen.bytes());
+      Taker taker(wait_, lane_, target.number, seen.bytes());
       return taker.take(group, target.destination, reinterpret_cast<const std::byte*>(seen.address),
-                        target.offered != 0);
+                        target.waits && target.offered != 0);
     }
     acknowledge(group, target.number, Status::truncated);
     return Status::truncated;

@@ -39,7 +39,7 @@ class Lender : public Sharing {
     plain,  // copies what a plain copy can
     all     // makes system copies too
   };
-  // Does what can be done without waiting for anybody; a system copy that the receiver could do without is made once.
+  // Does what can be done without waiting for anybody: plain copies, or one of the system.
   template <class Group>
   Status lend(const Group& group, Reach reach) {
     const auto* source = source_at(group);
@@ -47,7 +47,7 @@ class Lender : public Sharing {
     while (more && has_unclaimed(group)) {
       const Status status = carry_next(group, destination_, source);
       if (status != Status::ok) return status;
-      more = !is_left(group);
+      more = !is_foreign(destination_);
     }
     return Status::ok;
   }
@@ -55,11 +55,10 @@ class Lender : public Sharing {
   // Works and waits until the message has ended.
   template <class Group>
   Status see_through(const Group& group) {
-    int looks = 0;
     Status status = Status::ok;
     for (Step step = Step::none; status == Status::ok && step != Step::end;) {
       status = wait_until(group, wait_, [&] {
-        step = next(group, ++looks > kPatience);
+        step = next(group, true);
         return step != Step::none;
       });
       if (status == Status::ok && step == Step::carry) status = carry_next(group, destination_, source_at(group));
@@ -67,7 +66,7 @@ class Lender : public Sharing {
     return status == Status::ok ? outcome(group) : status;
   }
 
-  // Does one step, if there is one that is not left to the receiver. Whether it did.
+  // Does one step, if there is one that is not left to the receiver for good. Whether it did.
   template <class Group>
   bool help(const Group& group) {
     return next(group, false) == Step::carry && carry_next(group, destination_, source_at(group)) == Status::ok;
@@ -104,10 +103,10 @@ class Lender : public Sharing {
   }
 
   template <class Group>
-  Step next(const Group& group, bool impatient) {
+  Step next(const Group& group, bool takes_over) {
     if (has_ended(group)) return Step::end;
     if (!has_unclaimed(group) || !find(group)) return Step::none;
-    return is_left(group) && !impatient ? Step::none : Step::carry;
+    return is_left(group) && (!takes_over || is_given_time(group)) ? Step::none : Step::carry;
   }
 
   const View* view_;

@@ -50,7 +50,8 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
     const bool there = !look_once || group.sync_or(group.rank() == 0 && intake.available(group, next, posted.offered));
     if (!there) break;
     std::uint64_t bytes = 0;
-    const Target target{reinterpret_cast<std::byte*>(posted.destination), posted.capacity, next, posted.offered};
+    const Target target{reinterpret_cast<std::byte*>(posted.destination), posted.capacity, next, posted.offered,
+                        !look_once};
     status = intake.take(group, target, bytes);
     intake.give_credit(group);
     if (group.rank() == 0) {

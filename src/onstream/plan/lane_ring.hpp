@@ -13,6 +13,7 @@ struct Target {
   std::uint64_t capacity = 0;
   std::uint64_t number = 0;
   std::uint64_t offered = 0;  // not 0: a posting said `here`
+  bool waits = true;          // else it is only looked for
 };
 
 // Tells the sender where message `number` shall go, or what becomes of it: in that message's posting, or in the last

@@ -11,16 +11,16 @@ class Taker : public Sharing {
   Taker(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
       : Sharing(wait, view, view.peer_acks, number, bytes), view_(view) {}
 
-  // Works and waits until the message has ended. `offered`: the sender can copy it plainly, as it was told where to.
+  // Works and waits until the message has ended. It is left to the sender for a while, `if_foreign`, where the source
+  // is.
   template <class Group>
-  Status take(const Group& group, std::byte* destination, const std::byte* source, bool offered) const {
-    const bool is_left = offered && is_foreign(source);
+  Status take(const Group& group, std::byte* destination, const std::byte* source, bool if_foreign) {
+    const bool is_left = if_foreign && is_foreign(source);
     Helper helper(wait_, view_);
-    int looks = 0;
     Status status = Status::ok;
     for (Step step = Step::none; status == Status::ok && step != Step::end;) {
       status = wait_until(group, wait_, [&] {
-        step = next(group, is_left && ++looks <= kPatience);
+        step = next(group, is_left);
         return step != Step::none || helper.help(group);
       });
       if (status == Status::ok && step == Step::carry) status = carry_next(group, destination, source);
@@ -33,9 +33,10 @@ class Taker : public Sharing {
   enum class Step { none, carry, end };
 
   template <class Group>
-  Step next(const Group& group, bool patient) const {
+  Step next(const Group& group, bool is_left) {
     if (has_ended(group)) return Step::end;
-    return has_unclaimed(group) && !patient ? Step::carry : Step::none;
+    if (!has_unclaimed(group)) return Step::none;
+    return is_left && is_given_time(group) ? Step::none : Step::carry;
   }
 
   const View& view_;

@@ -80,7 +80,7 @@ DriverRange DriverRange::create(Gpu& gpu, Home home, std::size_t bytes) {
           home == Home::gpu ? concat(" (", free_memory(), ")") : "");
   }
   DriverRange range(gpu, home, handle, mapped);
-  range.map(std::max(granularity, alignment_of(bytes)));
+  range.map(granularity, std::max(granularity, alignment_of(bytes)));
   std::vector<CUmemLocation> who;
   for (const int ordinal : home == Home::gpu ? gpu.reached_by() : gpu.all_of_process()) who.push_back(gpu_at(ordinal));
   range.allow(who);
@@ -96,14 +96,19 @@ DriverRange DriverRange::import(Gpu& gpu, Home home, const Fd& fd, std::size_t m
                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
         "importing ", human_bytes(mapped_bytes), " of another process's ", what, " memory on GPU ", gpu.ordinal());
   DriverRange range(gpu, home, handle, mapped_bytes);
-  range.map(granularity_of(shareable(gpu, home)));
+  const std::size_t granularity = granularity_of(shareable(gpu, home));
+  range.map(granularity, granularity);
   range.allow({gpu_at(gpu.ordinal())});
   return range;
 }
 
-void DriverRange::map(std::size_t alignment) {
-  check(driver().mem_address_reserve(&address_, bytes_, alignment, 0, 0), "reserving ", bytes_,
-        " B of address space at a multiple of ", alignment);
+// At a multiple of `wanted` if there are as many addresses.
+void DriverRange::map(std::size_t granularity, std::size_t wanted) {
+  if (driver().mem_address_reserve(&address_, bytes_, wanted, 0, 0) != CUDA_SUCCESS) {
+    address_ = 0;
+    check(driver().mem_address_reserve(&address_, bytes_, granularity, 0, 0), "reserving ", bytes_,
+          " B of address space");
+  }
   check(driver().mem_map(address_, bytes_, 0, handle_, 0), "mapping ", human_bytes(bytes_), " for GPU ",
         gpu_->ordinal());
   mapped_at_ = address_;

@@ -38,7 +38,7 @@ class DriverRange {
  private:
   DriverRange(Gpu& gpu, Home home, CUmemGenericAllocationHandle handle, std::size_t bytes)
       : gpu_(&gpu), home_(home), handle_(handle), bytes_(bytes) {}
-  void map(std::size_t alignment);
+  void map(std::size_t granularity, std::size_t wanted);
   void allow(const std::vector<CUmemLocation>& who);
 
   Gpu* gpu_;  // null once moved from
