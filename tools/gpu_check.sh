@@ -11,8 +11,9 @@
 # skipped, and says so. Needs no network. Variables: BUILD (build folder), LIMIT_S (for one native program),
 # PYTEST_LIMIT_S (for each run of pytest), GPU_SHARES (2 unless told otherwise), TESTS (which of pytest's;
 # tests/python/test_*.py unless told otherwise), MEMCHECK=1 (the native programs once more, the device tests under
-# compute-sanitizer), PARTS (native, pytest, or both), WHEELS (a folder of wheels to use besides the packages of .venv,
-# .whl unless told otherwise), LOGS (an empty folder, or a new one, where the logs are kept).
+# compute-sanitizer), PARTS (some of native, unseen and seen: pytest without and with GPUs; all unless told otherwise),
+# WHEELS (a folder of wheels to use besides the packages of .venv, .whl unless told otherwise), LOGS (an empty folder,
+# or a new one, where the logs are kept).
 # Ends with status 0 if all passed, 1 if something failed, 2 if this machine or build cannot run the check.
 set -u -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 2
@@ -21,7 +22,7 @@ build=${BUILD:-build}
 limit_s=${LIMIT_S:-240}
 pytest_limit_s=${PYTEST_LIMIT_S:-1500}
 gpu_shares=${GPU_SHARES:-2}
-parts=${PARTS:-native pytest}
+parts=${PARTS:-native unseen seen}
 wheels=${WHEELS:-.whl}
 python=.venv/bin/python
 
@@ -213,16 +214,19 @@ else
     [[ $file == */test_native.py ]] || tests+=("$file")
   done
 fi
-[[ $parts == *native* || $parts == *pytest* ]] || stop "PARTS is '$parts'; there are native, pytest"
+for part in $parts; do
+  [[ $part == native || $part == unseen || $part == seen ]] || stop "PARTS names '$part'; there are native, unseen, seen"
+done
+has() { [[ " $parts " == *" $1 "* ]]; }
+if has unseen || has seen; then check_package; fi
 unseen=""
-if [[ $parts == *pytest* ]]; then
-  check_package
+if has unseen; then
   run_pytest_unseen &
   unseen=$!
 fi
-[[ $parts == *native* ]] && run_natives
+if has native; then run_natives; fi
 [[ -z $unseen ]] || wait "$unseen" || fail
-[[ $parts == *pytest* ]] && run_pytest_seen
+if has seen; then run_pytest_seen; fi
 
 printf '\n%-28s %7s %7s %8s %7s\n' what passed failed skipped seconds
 cat "$logs/rows"
