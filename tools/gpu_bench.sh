@@ -32,7 +32,7 @@ rounds=${ROUNDS:-3}
 vs=${VS-nccl,nvshmem,mpi}
 grouping=none # the peer that can post many operations at once, if it is wanted
 [[ $vs == *nccl* ]] && grouping=nccl
-limit_s=${LIMIT_S:-150}
+limit_s=${LIMIT_S:-600}
 device=${DEVICE:-cuda}
 export ONSTREAM_OFFLINE=${ONSTREAM_OFFLINE:-1}
 sweep_s=90 # what a sweep needs at least
@@ -84,7 +84,7 @@ message() {
 
 run_part() {
   case $1 in
-    headline) message headline 90 --headline ;;
+    headline) message headline 180 --headline ;; # four rounds of 35 s
     headline-all) ((gpus > 2)) && message "headline-$gpus" 60 --headline --ranks "$gpus" --modes ring,ring-plan ;;
     startup) part startup 30 startup --ranks 4,8 --samples 5 ;;
     aggregation) part aggregation 25 aggregation --vs "$grouping" --rounds 1 ${quick[@]+"${quick[@]}"} ;;

@@ -11,11 +11,11 @@ class Taker : public Sharing {
   Taker(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
       : Sharing(wait, view, view.peer_acks, number, bytes), view_(view) {}
 
-  // Works and waits until the message has ended. It is left to the sender for a while, `if_foreign`, where the source
-  // is.
+  // Works and waits until the message has ended. Where the sender can copy plainly, as it was offered the place, and
+  // this side cannot, the sender is given time first.
   template <class Group>
-  Status take(const Group& group, std::byte* destination, const std::byte* source, bool if_foreign) {
-    const bool is_left = if_foreign && is_foreign(source);
+  Status take(const Group& group, std::byte* destination, const std::byte* source, bool offered) {
+    const bool is_left = offered && is_foreign(source);
     Helper helper(wait_, view_);
     Status status = Status::ok;
     for (Step step = Step::none; status == Status::ok && step != Step::end;) {
