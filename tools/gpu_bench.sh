@@ -84,7 +84,7 @@ message() {
 
 run_part() {
   case $1 in
-    headline) message headline 180 --headline ;; # four rounds of 35 s
+    headline) message headline 180 --headline ;; # three rounds of 40 s
     headline-all) ((gpus > 2)) && message "headline-$gpus" 60 --headline --ranks "$gpus" --modes ring,ring-plan ;;
     startup) part startup 30 startup --ranks 4,8 --samples 5 ;;
     aggregation) part aggregation 25 aggregation --vs "$grouping" --rounds 1 ${quick[@]+"${quick[@]}"} ;;

@@ -53,10 +53,6 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
   fail(ErrorCode::unsupported, "path ", name_of(path), " needs a network transport, which this build does not have");
 }
 
-MemoryInfo Router::look_at(const void* address, std::size_t bytes) const {
-  return look_at_buffer(*fabric_.device(), address, bytes);
-}
-
 // Receives above this many bytes tell the sender where their data shall go. On cuda the ring is faster for all that it
 // carries, so only posted receives offer below its limit: their senders may run out of room (lane_send.hpp). The same
 // goes for plain memory of another process on the host device (recv()).
@@ -98,7 +94,7 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   route.offer_min = offer_min(path, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
-  const MemoryInfo info = look_at(source, bytes);
+  const MemoryInfo info = look_at_buffer(*fabric_.device(), source, bytes);
   if (!info.kernel_access) {
     route.bounce = bounces_.take(bytes + kHostCopyBytes, MemoryKind::pinned);
     route.source = route.bounce->data();

@@ -53,7 +53,6 @@ class Router {
   std::uint64_t ring_max(Path path, std::size_t bytes) const;
   std::uint64_t offer_min(Path path, lane::Completion completion) const;
   Path effective(Path path) const;
-  MemoryInfo look_at(const void* address, std::size_t bytes) const;
   void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
 

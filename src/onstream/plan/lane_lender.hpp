@@ -78,8 +78,6 @@ class Lender : public Sharing {
   }
 
  private:
-  enum class Step { none, carry, end };
-
   template <class Group>
   const std::byte* source_at(const Group& group) const {
     return reinterpret_cast<const std::byte*>(group.load_relaxed(&share_->source));

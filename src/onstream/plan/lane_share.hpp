@@ -91,6 +91,8 @@ class Sharing {
         count_((bytes + chunk_ - 1) / chunk_) {}
 
  protected:
+  enum class Step { none, carry, end };
+
   // Whether the side that can copy plainly is still given time, from the first such question on: as much as the system
   // would take, so that at worst the message takes twice as long.
   template <class Group>

@@ -30,8 +30,6 @@ class Taker : public Sharing {
   }
 
  private:
-  enum class Step { none, carry, end };
-
   template <class Group>
   Step next(const Group& group, bool is_left) {
     if (has_ended(group)) return Step::end;
