@@ -250,14 +250,15 @@ CASE(lanes_are_independent_queues) {
   });
 }
 
-CASE(as_many_small_sends_as_are_promised_run_ahead_of_their_receives) {
-  constexpr std::size_t kAhead = 384;  // README: at least, of up to 24 B, by the default lane_bytes
+CASE(as_many_sends_as_are_promised_run_ahead_of_their_receives) {
   on_all_devices(2, [](World& world) {
     const OwnStream own(world);
+    const auto ahead = [](std::size_t bytes) { return 12288 / 32 / ((bytes + 8 + 31) / 32); };  // README
     // The receiver gives room back late, by a quarter of the ring: after any number of messages that must not show.
     for (const std::size_t before : {0, 1, 100, 127, 128, 300}) {
-      for (const std::size_t bytes : {std::size_t{1}, std::size_t{24}}) {
-        TestBuffer buffer(world, bytes * kAhead);
+      for (const std::size_t bytes : {1, 24, 25, 100, 4096}) {
+        const std::size_t many = ahead(bytes);
+        TestBuffer buffer(world, bytes * std::max(many, before));
         const auto each = [&](std::size_t count, const auto& call) {
           for (std::size_t i = 0; i < count; ++i) call(buffer.data() + bytes * i);
         };
@@ -267,10 +268,10 @@ CASE(as_many_small_sends_as_are_promised_run_ahead_of_their_receives) {
         world.rank() == 0 ? each(before, send) : each(before, recv);
         world.synchronize(own);
         world.barrier();
-        if (world.rank() == 0) each(kAhead, send);
+        if (world.rank() == 0) each(many, send);
         world.synchronize(own);  // before any receive exists
         world.barrier();
-        if (world.rank() == 1) each(kAhead, recv);
+        if (world.rank() == 1) each(many, recv);
         world.synchronize(own);
         CHECK(buffer.read() == pattern(buffer.bytes(), 3));
       }

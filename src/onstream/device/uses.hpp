@@ -1,7 +1,7 @@
 // Uses: how far each stream has work of one owner, so that its end can wait for that work, or be put off until then.
 //
 // One event a stream, behind the newest op. What is captured is no use yet, nor are replays: a graph keeps alive what
-// it needs by itself (Device::retain). Thread-safe.
+// it needs by itself (Device::retain). None of it is a forked child's. Thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "onstream/base/clock.hpp"
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/group.hpp"
 
@@ -43,6 +44,7 @@ class Uses {
   }
 
   std::vector<std::shared_ptr<Event>> unfinished() const {
+    if (guard_.in_child()) return {};
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<Event>> events;
     for (const auto& [handle, event] : newest_) {
@@ -53,6 +55,7 @@ class Uses {
 
   // Waits for all of it; false when the deadline comes first.
   bool done(Deadline deadline) {
+    if (guard_.in_child()) return true;
     const std::lock_guard lock(mutex_);
     for (const auto& [handle, event] : newest_) {
       for (std::uint32_t round = 0; !event->done(); ++round) {
@@ -71,6 +74,7 @@ class Uses {
     enough_ = std::max(kFew, 2 * newest_.size());
   }
 
+  const ForkGuard guard_;
   std::shared_ptr<Device> device_;
   mutable std::mutex mutex_;
   std::map<void*, std::shared_ptr<Event>> newest_;  // by stream

@@ -90,7 +90,7 @@ bool Messages::Implementation::has_room(std::size_t bytes, int peer, int lane) c
   const std::uint64_t ahead = to.sending->head - HostGroup::load_relaxed(&to.returned->credit);
   constexpr std::uint64_t kAnnouncement = 2;
   const bool in_ring = bytes <= static_cast<std::size_t>(fabric_->parameters().host_ll_max_bytes);
-  return ahead + std::max(in_ring ? lane::units_for(bytes) : 0, kAnnouncement) <= ring;
+  return ahead + std::max(in_ring ? lane::ring_units<HostGroup>(bytes) : 0, kAnnouncement) <= ring;
 }
 
 }  // namespace onstream

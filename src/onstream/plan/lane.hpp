@@ -4,7 +4,8 @@
 // words of 4 bytes data and 4 bytes flag, so data and flag arrive together and need no fence. The flag is the lap of
 // the ring. Every unit of the ring is written whole in every lap, so a stale flag is always exactly one lap old: no
 // sequence number can wrap into a match. A message starts with a header line (what it is, how many bytes); a small one
-// carries its payload in the ring (path ll), a large one is announced and moves directly between the buffers.
+// carries its payload in the ring (path ll; the host device packs all but the smallest, lane_packed.hpp), a large one
+// is announced and moves directly between the buffers.
 //
 // Sender's memory holds what the receiver writes back: credit (units consumed), postings (where a large receive wants
 // its data) and acks (messages pulled). All counters live in device memory and are advanced by the ops themselves, so

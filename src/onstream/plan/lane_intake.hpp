@@ -4,6 +4,7 @@
 
 #include "onstream/plan/lane_crew.hpp"
 #include "onstream/plan/lane_late.hpp"
+#include "onstream/plan/lane_packed.hpp"
 #include "onstream/plan/lane_ring.hpp"
 #include "onstream/plan/lane_taker.hpp"
 
@@ -63,8 +64,17 @@ class Intake {
  private:
   template <class Group>
   ONSTREAM_BODY Status take_data(const Group& group, const Target& target, const Seen& seen) {
-    const Status status = take_lines(group, wait_, lane_, head_, seen.bytes(), target);
-    if (!loses_lane(status)) head_ += units_for(seen.bytes());
+    const std::uint64_t bytes = seen.bytes();
+    if constexpr (Group::kForeign) {
+      if (is_packed<Group>(bytes)) {
+        const bool fits = bytes <= target.capacity;
+        if (fits) unpack(lane_, head_, target.destination, bytes);
+        head_ += ring_units<Group>(bytes);
+        return fits ? Status::ok : Status::truncated;
+      }
+    }
+    const Status status = take_lines(group, wait_, lane_, head_, bytes, target);
+    if (!loses_lane(status)) head_ += units_for(bytes);
     return status;
   }
 

@@ -138,6 +138,8 @@ struct Receive {
       take_offered(group, {number, head, returned});
     } else if (large && group.blocks() > 1) [[unlikely]] {
       take_otherwise(group, {number, head, returned}, 0);
+    } else if (is_packed<Group>(capacity)) {
+      take_packed(group, {number, head, returned});
     } else {
       take_small(group, {number, head, returned});
     }
@@ -181,6 +183,19 @@ struct Receive {
     if (status == Status::ok && (!exact || more)) [[unlikely]]
       return take_otherwise(group, now, 0);
     conclude(group, now, status, {wanted, 0}, head);
+  }
+
+  // The same where such a message is packed.
+  template <class Group>
+  ONSTREAM_BODY void take_packed(const Group& group, const Counters& now) const {
+    if constexpr (Group::kForeign) {
+      Seen seen;
+      const Status status = await_header(group, wait, lane, now.head, seen);
+      if (status == Status::ok && seen.word != header_word(Header::data, capacity))
+        return take_otherwise(group, now, 0);
+      if (status == Status::ok) unpack(lane, now.head, destination, capacity);
+      conclude(group, now, status, seen, now.head + ring_units<Group>(capacity));
+    }
   }
 
   // A large message whose sender finds the posting. There is nothing to fetch then, so the other blocks end while the

@@ -166,7 +166,10 @@ template <class Group>
 ONSTREAM_BODY std::uint64_t give_credit(const Group& group, const View& lane, std::uint64_t head,
                                         std::uint64_t returned) {
   if (head - returned < std::uint64_t{1} << (lane.ring_shift - 2)) return returned;
-  if (group.rank() == 0) group.store_relaxed(&lane.peer_returned->credit, head);
+  if (group.rank() == 0) {
+    std::uint64_t* consumed = &lane.peer_returned->credit;
+    Group::kForeign ? group.store_release(consumed, head) : group.store_relaxed(consumed, head);  // see Send::credit
+  }
   return head;
 }
 

@@ -4,6 +4,7 @@
 
 #include "onstream/plan/copy_slot.hpp"
 #include "onstream/plan/lane_lender.hpp"
+#include "onstream/plan/lane_packed.hpp"
 
 namespace onstream::lane {
 
@@ -69,7 +70,7 @@ struct Send {
     // All that is asked of memory is asked at once; the data, which takes longest, last.
     Letter lone{};
     if (!pulls) lone = read_letter(group, lane.postings + lane.receives);
-    const std::uint64_t credit = speaks ? group.load_relaxed(&lane.returned->credit) : 0;
+    const std::uint64_t consumed = speaks ? credit(group) : 0;
     const auto [head, number] = load_pair(group, &lane.sending->head);
     const auto part = static_cast<std::uint32_t>(group.block());
     const auto parts = static_cast<std::uint32_t>(group.blocks());
@@ -78,7 +79,7 @@ struct Send {
     flight = group.fetch(source, pulls ? 0 : own, part, parts);
     Status status = Status::ok;
     if (speaks) {
-      if (!has_room(head, 1, credit)) status = wait_for_room(group, head, 1);
+      if (!has_room(head, 1, consumed)) status = wait_for_room(group, head, 1);
       if (status == Status::ok) store_unit(group, lane, head, header_word(announce, bytes), peer_source);
     }
     Answered answer{status, Answer::mine, 0, bytes};
@@ -126,9 +127,15 @@ struct Send {
   ONSTREAM_BODY bool has_room(std::uint64_t head, std::uint64_t units, std::uint64_t credit) const {
     return head + units - credit <= std::uint64_t{1} << lane.ring_shift;
   }
+  // Units consumed. Flagged lines need no order with it; what a packed message overwrites the receiver must have read.
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t credit(const Group& group) const {
+    const std::uint64_t* consumed = &lane.returned->credit;
+    return Group::kForeign ? group.load_acquire(consumed) : group.load_relaxed(consumed);  // pairs with give_credit
+  }
   template <class Group>
   ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
-    return wait_until(group, wait, [&] { return has_room(head, units, group.load_relaxed(&lane.returned->credit)); });
+    return wait_until(group, wait, [&] { return has_room(head, units, credit(group)); });
   }
 
   template <class Group>
@@ -140,6 +147,9 @@ struct Send {
   // Data and flag in one store. The first lines are loaded while the counters are on their way.
   template <class Group>
   ONSTREAM_BODY void through_ring(const Group& group) const {
+    if constexpr (Group::kForeign) {
+      if (is_packed<Group>(bytes)) return through_ring_packed(group);
+    }
     const std::uint64_t size = static_cast<std::uint64_t>(group.size());
     const std::uint64_t units = units_for(bytes);
     const std::uint64_t lines = units * kUnitLines;
@@ -151,17 +161,30 @@ struct Send {
     Status status = wait_for_room(group, head, units);
     if (status == Status::ok && line < lines) {
       const Place place = place_of(lane, head, line);
-      group.store_line(lane.peer_ring + place.index, flag_line(value, place.flag));
+      const auto store_first = [&] { group.store_line(lane.peer_ring + place.index, flag_line(value, place.flag)); };
+      if constexpr (!Group::kForeign) store_first();
       for (line += size; line < lines;) {
         store_lines(group, head, values, line, size, lines);
         line += kLinesInFlight * size;
         if (line < lines) load_lines(values, line, size, lines);
       }
+      if constexpr (Group::kForeign) store_first();  // lane_packed.hpp
     }
     status = agree(group, status);
     if (group.rank() != 0) return;
     if (status != Status::ok) [[unlikely]]
       return fail(group, status, number);
+    store_pair(group, &lane.sending->head, head + units, number + 1);
+    settle(group, ticket, Status::ok, bytes);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void through_ring_packed(const Group& group) const {
+    const auto [head, number] = load_pair(group, &lane.sending->head);
+    const std::uint64_t units = ring_units<Group>(bytes);
+    const Status status = wait_for_room(group, head, units);
+    if (status != Status::ok) return fail(group, status, number);
+    pack(group, lane, head, header_word(Header::data, bytes), source, bytes);
     store_pair(group, &lane.sending->head, head + units, number + 1);
     settle(group, ticket, Status::ok, bytes);
   }
@@ -197,7 +220,8 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY bool is_room_short(const Group& group) const {
     const std::uint64_t ring = std::uint64_t{1} << lane.ring_shift;
-    const std::uint64_t ahead = lane.sending->head + units_for(bytes) - group.load_relaxed(&lane.returned->credit);
+    const std::uint64_t ahead =
+        lane.sending->head + ring_units<Group>(bytes) - group.load_relaxed(&lane.returned->credit);
     return ahead > ring - ring / 4;
   }
   // A system call costs more than the ring, while the ring has room.

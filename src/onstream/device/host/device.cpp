@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/device/host/attach.hpp"
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"
@@ -97,15 +98,18 @@ class HostDevice final : public Device {
 
  private:
   Stream& of(onstream::Stream stream) const {
+    guard_.check("this host device");
     return stream.handle == nullptr ? default_stream_ : *static_cast<Stream*>(stream.handle);
   }
 
+  const ForkGuard guard_;  // its streams have threads
   mutable Stream default_stream_;
   std::mutex mutex_;
   std::unordered_map<void*, std::unique_ptr<Stream>> streams_;
 };
 
 void HostDevice::destroy_stream(onstream::Stream stream) {
+  if (guard_.in_child()) return;
   std::unique_ptr<Stream> owned;  // destroyed, and so waited for, without the lock
   {
     const std::lock_guard lock(mutex_);
@@ -167,7 +171,7 @@ void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream:
 
 }  // namespace
 
-std::shared_ptr<Device> open() { return std::make_shared<HostDevice>(); }
+std::shared_ptr<Device> open() { return std::shared_ptr<Device>(new HostDevice, LeftToParent()); }
 
 SmallCopies small_copies() { return {"stores", "kernels of the host device run on the CPU"}; }
 

@@ -8,6 +8,7 @@
 
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/device/group.hpp"
 #include "onstream/device/host/patience.hpp"
 #include "onstream/device/host/worker.hpp"
@@ -188,7 +189,7 @@ std::shared_ptr<Graph> Stream::end_capture() {
       "that stream and must end there");
   const std::shared_ptr<Capture> capture = std::move(capture_);
   lock.unlock();
-  return std::make_shared<Graph>(capture->end());
+  return std::shared_ptr<Graph>(new Graph(capture->end()), LeftToParent());  // it may have threads
 }
 
 bool Stream::capturing() const {
