@@ -43,7 +43,7 @@ Runtime::Runtime(const Launch& launch, const Parameters& parameters, std::span<c
       words_(std::make_shared<DeviceWordsPool>(world_->fabric()->device())) {
   for (int rank = 0; rank < world_->size(); ++rank) pairs_.push_back(std::make_unique<Pair>());
   for (const int peer : peers) pairs_[static_cast<std::size_t>(peer)]->is_peer = true;
-  progress_ = std::make_unique<Progress>(*world_, pairs_);
+  progress_.reset(new Progress(*world_, pairs_));
 }
 
 Runtime::~Runtime() {

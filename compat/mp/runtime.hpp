@@ -116,7 +116,7 @@ class Runtime {
   Handles<WindowObject, mp_window_t> windows_;
   Handles<Queue, mp_desc_queue_t> queues_;
   std::vector<std::shared_ptr<void>> pinned_words_;
-  std::unique_ptr<Progress> progress_;
+  ParentsOwn<Progress> progress_;
 };
 
 }  // namespace onstream::mp

@@ -17,7 +17,11 @@ Lookout*& lookout() {
   return watching;
 }
 
-void stop_looking() { delete std::exchange(lookout(), nullptr); }
+// In a forked child there is nobody who looks.
+void stop_looking() {
+  Lookout* const watching = std::exchange(lookout(), nullptr);
+  if (!running()->world().in_forked_child()) delete watching;
+}
 
 bool& ending() {
   static bool is = false;
@@ -29,9 +33,9 @@ bool& finalized() {
   return is;
 }
 
-// The process ends. Without shmem_finalize: that is done now, or cannot be any more.
+// The process ends. Without shmem_finalize: that is done now, or cannot be any more. A forked child is no PE.
 void at_end(int status, void*) {
-  if (running() == nullptr || ending()) return;
+  if (running() == nullptr || ending() || running()->world().in_forked_child()) return;
   ending() = true;
   Runtime& shmem = *running();
   try {

@@ -22,7 +22,11 @@ Life& life() {
   return one;
 }
 
-void stop_looking() { delete std::exchange(life().lookout, nullptr); }
+// In a forked child there is nobody who looks.
+void stop_looking() {
+  Lookout* const watching = std::exchange(life().lookout, nullptr);
+  if (!running()->world().in_forked_child()) delete watching;
+}
 
 void finish(Runtime& upc) {
   require(!upc.phases().notified(), "the program ends between upc_notify and upc_wait");
@@ -33,9 +37,9 @@ void finish(Runtime& upc) {
   running() = nullptr;
 }
 
-// The process ends: as UPC has it, once all threads have come to the end of main.
+// The process ends: as UPC has it, once all threads have come to the end of main. A forked child is no thread.
 void at_end(int status, void*) {
-  if (running() == nullptr || life().ended) return;
+  if (running() == nullptr || life().ended || running()->world().in_forked_child()) return;
   life().ended = true;
   Runtime& upc = *running();
   try {

@@ -199,6 +199,35 @@ CASE(store_refuses_a_wrong_secret_and_still_serves_the_right_one) {
   });
 }
 
+// Rank 0's deadline is often the same, and its server may be gone when this rank gives up.
+CASE(a_wrong_secret_is_told_though_the_server_has_gone_since) {
+  Endpoint endpoint{fresh_name(), 0};
+  Fd listener = listen_at(endpoint, Reach::this_host);
+  std::future<void> server = std::async(std::launch::async, [&] {
+    CHECK(wait_for(listener, POLLIN, Deadline(kSoonS)));
+    const Fd socket = accept_one(listener);
+    listener.reset();
+    const std::string nonce(store_protocol::kNonceBytes, 'n');
+    send_all(socket, wire::encode(store_protocol::challenge, wire::Packer().text(nonce).body()), Deadline(kSoonS));
+    std::string hello;
+    CHECK(wait_for(socket, POLLIN, Deadline(kSoonS)));
+    CHECK(receive_some(socket, hello) == Received::some);
+  });
+  CHECK_THROWS(Store(launch_of(1, 2, endpoint.address), Deadline(3)),
+               "the server did not accept this rank's secret, and later: ");
+  server.get();
+}
+
+CASE(rank_0_tells_that_somebody_came_with_another_secret) {
+  const std::string address = fresh_name();
+  Store store(launch_of(0, 3, address), Deadline(kSoonS));
+  Launch wrong = launch_of(2, 3, address);
+  wrong.secret = "guessed";
+  CHECK_THROWS(Store(wrong, Deadline(3)), "the server did not accept this rank's secret");
+  CHECK_THROWS(store.all_gather("second", "", Deadline(0.05)),
+               "a process that says it is rank 2 came with another secret; all ranks must be started with the same");
+}
+
 CASE(store_says_when_two_processes_claim_one_rank_or_sizes_differ) {
   const std::string address = fresh_name();
   Store first(launch_of(0, 3, address), Deadline(kSoonS));

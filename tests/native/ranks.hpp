@@ -1,6 +1,8 @@
 // Ranks for tests: threads of this process, each with a world of its own, on every device that is there.
 #pragma once
 
+#include <atomic>
+#include <cstdio>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -22,11 +24,17 @@ namespace onstream::test {
 // Where the ranks of one job meet: a name that nobody else has.
 inline std::string meeting_place() { return "unix:onstream-test-" + to_hex(random_bytes(16)); }
 
-// The device specs that tests run on: the host always, the first GPU where there is one.
+// The device specs that tests run on: the host always, the first GPU where there is one. Where there is none, a line of
+// the program says once that its cuda rows were left out, and why; tools/gpu_check.sh fails for it.
 inline std::vector<std::string> device_specs() {
   std::vector<std::string> specs = {"host"};
   for (const DeviceRow& row : list_devices()) {
     if (row.kind == DeviceKind::cuda && row.index == 0) specs.push_back("cuda:0");
+  }
+  static std::atomic<bool> told = false;
+  if (specs.size() == 1 && !told.exchange(true)) {
+    std::printf("skipped cuda: %s\n", no_cuda_reason().c_str());
+    std::fflush(stdout);  // ranks that are forked later would write it again
   }
   return specs;
 }

@@ -22,6 +22,8 @@ namespace {
 
 using store_protocol::Kind;
 
+constexpr const char* kSecretRefused = "the server did not accept this rank's secret";
+constexpr const char* kSameSecret = "; all ranks must be started with the same ONSTREAM_SECRET";
 constexpr double kSendLimitS = 60.0;  // the server always reads; only a stopped process takes longer
 
 std::string list_of(const std::vector<std::uint32_t>& ranks) {
@@ -118,8 +120,10 @@ class Store::Implementation {
     if (!answer) {
       const std::string absent = absent_from(topic);
       send(Kind::cancel, wire::Packer().u64(id));
+      const std::string refused = server_ ? server_->refused_secret() : "";
       fail(ErrorCode::timeout, absent, " of ", launch_.size, " did not come to ", topic, " within ", deadline.limit_s(),
            " s (bootstrap_timeout_s) at ", endpoint_.describe(),
+           refused.empty() ? "" : concat("; ", refused, kSameSecret),
            "; check that they started and see their own errors. If they have died, the others make their world "
            "from the launch without them (docs/failure.md)");
     }
@@ -141,9 +145,14 @@ class Store::Implementation {
       reader_ = wire::FrameReader();
       socket_ = connect_once(endpoint_, deadline, why);
       if (socket_.valid() && introduce(deadline, why)) return;
-      if (deadline.passed())
+      if (deadline.passed()) {
+        // The server that refused the secret may be gone by now: rank 0's deadline is often the same.
+        const std::string later = why.empty() ? "" : concat(", and later: ", why);
+        const std::string what = secret_refused_ ? concat(kSecretRefused, later, ")", kSameSecret)
+                                                 : concat(why, "); check that rank 0 started there");
         fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size, " could not reach rank 0 at ",
-             endpoint_.describe(), " within ", deadline.limit_s(), " s (", why, "); check that rank 0 started there");
+             endpoint_.describe(), " within ", deadline.limit_s(), " s (", what);
+      }
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, deadline.left_s())));
       pause_s = std::min(pause_s * 1.5, 0.05);
     }
@@ -164,29 +173,39 @@ class Store::Implementation {
       return false;
     }
     const std::string before = std::exchange(why, "something else listens there");
+    bool proved = false;
     try {
       const std::optional<wire::Frame> challenge = receive(deadline);
       // A deadline that passes just here must not hide what earlier attempts found out.
-      if (!challenge && !before.empty()) why = before;
+      if (!challenge && (!before.empty() || secret_refused_)) why = before;
       if (!challenge || challenge->kind != Kind::challenge) return false;
       server_nonce = wire::Unpacker(challenge->body).text();
       wire::Packer body;
       body.text(hello.client_nonce).text(hello.generation).u64(hello.process).u32(hello.rank).u32(hello.size);
       body.text(store_protocol::client_proof(launch_.secret, server_nonce, hello));
       send_all(socket_, wire::encode(Kind::hello, body.body()), deadline);
-      why = "the server did not accept this rank's secret; all ranks must be started with the same ONSTREAM_SECRET";
+      proved = true;
+      why = "the server did not answer";
       answer = receive(deadline);
     } catch (const Error&) {
-      return false;  // closed or malformed: `why` says what that means at this point
+      if (proved) refuse_secret(why);
+      return false;  // closed or malformed: that says what it means at this point
     }
     if (!answer) return false;
     wire::Unpacker body(answer->body);
     if (answer->kind == Kind::failed && body.u64() == 0) throw wire::unpack_error(body);
     if (answer->kind != Kind::welcome ||
-        !equal_in_constant_time(body.text(), store_protocol::server_proof(launch_.secret, server_nonce, hello)))
+        !equal_in_constant_time(body.text(), store_protocol::server_proof(launch_.secret, server_nonce, hello))) {
+      refuse_secret(why);
       return false;
+    }
     reader_.allow(wire::kMaxBodyBytes);
     return true;
+  }
+
+  void refuse_secret(std::string& why) {
+    secret_refused_ = true;
+    why.clear();
   }
 
   void send(Kind kind, const wire::Packer& body) {
@@ -250,6 +269,7 @@ class Store::Implementation {
 
   std::mutex mutex_;  // one question at a time
   Fd socket_;
+  bool secret_refused_ = false;
   wire::FrameReader reader_;
   std::uint64_t last_id_ = 0;
 

@@ -54,6 +54,7 @@ std::shared_ptr<StoreServer> StoreServer::acquire(const Launch& launch, Deadline
     require(equal_in_constant_time(server.secret_, launch.secret), "this process already serves another job at ",
             endpoint.describe(), " with another secret; give each job its own port");
     ++server.users_;
+    (void)server.refused_secret();  // of another meeting
     return found->second;
   }
   const Reach reach = launch.local_size == launch.size ? Reach::this_host : Reach::any_host;
@@ -69,6 +70,11 @@ StoreServer::StoreServer(Endpoint endpoint, std::string secret, Fd listener)
       secret_(std::move(secret)),
       listener_(std::move(listener)),
       waker_(make_waker()) {}
+
+std::string StoreServer::refused_secret() {
+  const std::int64_t rank = refused_rank_.exchange(-1, std::memory_order_relaxed);
+  return rank < 0 ? "" : concat("a process that says it is rank ", rank, " came with another secret");
+}
 
 void StoreServer::release() {
   {
@@ -196,8 +202,10 @@ void StoreServer::welcome(Client& client, const wire::Frame& frame) {
   hello.size = body.u32();
   const std::string_view proof = body.text();
   body.end();
-  require(equal_in_constant_time(proof, store_protocol::client_proof(secret_, client.nonce, hello)),
-          "a connection's proof of the secret is wrong");
+  if (!equal_in_constant_time(proof, store_protocol::client_proof(secret_, client.nonce, hello))) {
+    refused_rank_.store(hello.rank, std::memory_order_relaxed);
+    fail(ErrorCode::invalid_argument, "a connection's proof of the secret is wrong");
+  }
 
   constexpr std::uint32_t kMaxRanks = 1U << 20;
   if (hello.size == 0 || hello.size > kMaxRanks || hello.rank >= hello.size)

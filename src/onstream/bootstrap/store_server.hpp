@@ -6,6 +6,7 @@
 // answer and never delays the others.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <list>
@@ -33,6 +34,9 @@ class StoreServer {
   void release();
 
   int port() const { return endpoint_.port; }
+  // "a process that says it is rank 1 came with another secret", if one has since this was asked or acquired last: it
+  // cannot be told why it is not answered, so rank 0 tells. Any thread may ask.
+  std::string refused_secret();
 
   StoreServer(Endpoint endpoint, std::string secret, Fd listener);
 
@@ -79,9 +83,10 @@ class StoreServer {
 
   std::mutex mutex_;
   std::condition_variable drained_changed_;
-  int users_ = 1;                    // local stores, guarded by the registry's mutex
-  std::uint64_t drain_wanted_ = 0;   // guarded by mutex_
-  std::uint64_t drain_reached_ = 0;  // guarded by mutex_
+  std::atomic<std::int64_t> refused_rank_{-1};  // that came with another secret last
+  int users_ = 1;                               // local stores, guarded by the registry's mutex
+  std::uint64_t drain_wanted_ = 0;              // guarded by mutex_
+  std::uint64_t drain_reached_ = 0;             // guarded by mutex_
 };
 
 }  // namespace onstream

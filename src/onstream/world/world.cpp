@@ -17,7 +17,7 @@ Advice advice_from(const std::string& word) {
 }  // namespace
 
 std::shared_ptr<World> World::create(const Launch& launch, const Parameters& parameters) {
-  return std::shared_ptr<World>(new World(std::make_shared<Fabric>(launch, parameters)));
+  return std::shared_ptr<World>(new World(std::make_shared<Fabric>(launch, parameters)), LeftToParent());
 }
 
 World::World(std::shared_ptr<Fabric> fabric)
@@ -30,6 +30,7 @@ World::~World() = default;
 
 int World::rank() const { return fabric_->rank(); }
 int World::size() const { return fabric_->size(); }
+bool World::in_forked_child() const { return fabric_->in_forked_child(); }
 const Launch& World::launch() const { return fabric_->launch(); }
 const std::shared_ptr<Fabric>& World::fabric() const { return fabric_; }
 Device& World::device() const { return *fabric_->device(); }

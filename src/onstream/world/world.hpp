@@ -37,12 +37,13 @@ class World {
   // Collective over the job. Throws Error naming the ranks that did not come.
   static std::shared_ptr<World> create(const Launch& launch = launch_from_environment(),
                                        const Parameters& parameters = Parameters::from_environment());
-  ~World();
+  ~World();  // not for a forked child, where the last handle's end leaves all to the parent
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
   int rank() const;
   int size() const;
+  bool in_forked_child() const;  // of the process that made it: no call works, and destruction does nothing
   const Launch& launch() const;  // who this rank is in the job
   const std::shared_ptr<Fabric>& fabric() const;
   Device& device() const;
