@@ -327,6 +327,36 @@ CASE(a_block_narrower_than_its_ghost_cells_fails_on_every_rank) {
   });
 }
 
+// And the world goes on.
+CASE(what_is_wrong_with_one_block_fails_on_every_rank) {
+  HaloSpec good;
+  good.element_bytes = 4;
+  good.ghost = {1};
+  good.grid = {3};
+  good.shape = {10};
+  HaloSpec all_ghost = good;
+  all_ghost.shape = {2};
+  HaloSpec nowhere = good;
+  nowhere.lane = 100'000;
+  HaloSpec longer = good;
+  longer.shape = {std::int64_t{1} << 40};  // beyond whatever a sanitizer maps
+  const std::vector<std::pair<HaloSpec, std::string>> wrong = {
+      {all_ghost, "rank 1: halo: the local array of 2 cells is too small"},
+      {nowhere, "rank 1: send op 0 of plan 'halo': lane 100000 is not one of"},
+      {longer, "rank 1: recv op 1 of plan 'halo': nothing is mapped at"}};
+  on_all_devices(3, [&](World& world) {
+    TestBuffer array(world, 40);
+    for (const auto& [spec, told] : wrong) {
+      const std::uint64_t begin = now_ns();
+      CHECK_THROWS((void)world.halo(array.data(), world.rank() == 1 ? spec : good), told);
+      CHECK(ended_at_once(begin));
+    }
+    CHECK_THROWS((void)world.halo(world.rank() == 2 ? nullptr : array.data(), good), "rank 2: the array of a halo is");
+    (void)world.halo(array.data(), good);
+    world.barrier();
+  });
+}
+
 CASE(grids_cut_where_it_costs_least) {
   CHECK((choose_grid(4, {100, 100}) == std::vector<int>{2, 2}));
   CHECK((choose_grid(4, {1000, 10}) == std::vector<int>{4, 1}));

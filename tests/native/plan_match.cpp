@@ -90,7 +90,11 @@ CASE(element_types_that_differ_name_both_ops) {
   all[1].ops[0].element = "int32";
   CHECK_THROWS((void)plan::match(all),
                "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 64 B from rank 0 on lane 0: "
-               "the one sends float64, the other receives int32");
+               "the one sends float64, the other receives int32; only bytes would travel");
+  all[1].ops[0].bytes = 32;
+  CHECK_THROWS((void)plan::match(all),
+               "rank 0 op 0: send of 64 B to rank 1 on lane 0 meets rank 1 op 0: recv of 32 B from rank 0 on lane 0: "
+               "the one sends float64, the other receives int32, and their sizes differ");
 }
 
 CASE(plans_of_different_names_do_not_match) {

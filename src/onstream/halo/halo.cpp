@@ -3,6 +3,9 @@
 // The message that travels in direction v leaves the sender's boundary on side v and fills the receiver's ghost cells
 // on side -v. All ranks add their sends and their receives in the order of the direction of travel, so two neighbours
 // that meet on both sides (a periodic grid of two) match the right pairs on one lane.
+//
+// Whatever is wrong may be so on one rank alone, as blocks and their places differ: so it is not thrown here, but by
+// build() on every rank.
 #include "onstream/halo/halo.hpp"
 
 #include <algorithm>
@@ -58,18 +61,9 @@ void check(const HaloSpec& spec, const Fabric& fabric, const void* array) {
     ranks *= spec.grid[d];
     const std::int64_t ghost = spec.ghost[d];
     require(ghost >= 0, "halo ghost ", ghost, " along dimension ", d, " is negative");
-    const std::int64_t interior = spec.shape[d] - 2 * ghost;
-    if (interior < 1) fail(ErrorCode::invalid_argument, too_small(spec, d));
+    require(spec.shape[d] - 2 * ghost >= needed_inside(spec, d), too_small(spec, d));
   }
   require(ranks == fabric.size(), "halo grid has ", ranks, " ranks, the world has ", fabric.size());
-}
-
-// Blocks may differ in size, so this can be wrong on one rank alone.
-std::string too_narrow(const HaloSpec& spec) {
-  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
-    if (spec.shape[d] - 2 * spec.ghost[d] < needed_inside(spec, d)) return too_small(spec, d);
-  }
-  return "";
 }
 
 std::vector<std::int64_t> strides_of(const HaloSpec& spec) {
@@ -146,15 +140,7 @@ int neighbour(const Fabric& fabric, const HaloSpec& spec, const Direction& direc
   return rank_at(at, spec.grid, spec.periodic);
 }
 
-}  // namespace
-
-void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const HaloSpec& spec) {
-  check(spec, fabric, array);
-  const std::string narrow = too_narrow(spec);
-  if (!narrow.empty()) {
-    builder.refuse(narrow);
-    return;
-  }
+void add_messages(PlanBuilder& builder, const Fabric& fabric, void* array, const HaloSpec& spec) {
   const std::vector<std::int64_t> strides = strides_of(spec);
   auto* cells = static_cast<std::byte*>(array);
   for (const Direction& travel : directions_of(spec)) {
@@ -169,6 +155,17 @@ void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const Hal
       const Box ghost = box_of(cells, spec, strides, side, Cells::ghost);
       builder.recv(ghost.address, ghost.layout, from, spec.lane, name_of_side(side)).of(spec.element);
     }
+  }
+}
+
+}  // namespace
+
+void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const HaloSpec& spec) {
+  try {
+    check(spec, fabric, array);
+    add_messages(builder, fabric, array, spec);
+  } catch (const Error& error) {
+    builder.refuse(error.what());
   }
 }
 

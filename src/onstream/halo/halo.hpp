@@ -34,8 +34,8 @@ std::vector<int> coordinates_of(int rank, const std::vector<int>& grid);
 int rank_at(std::vector<int> coordinates, const std::vector<int>& grid, const std::vector<bool>& periodic);
 
 // Adds the ops that exchange `array`. Several arrays can share one plan: add each to the same builder.
-// Throws invalid_argument naming the field of spec that cannot work, with its value. A block narrower than its ghost
-// cells is an error of the builder's build() instead, on every rank, since blocks may differ in size.
+// What cannot work, the field of spec named with its value, or an array that is not there, is an error of the builder's
+// build(), on every rank: blocks may differ, so it may be wrong on one rank alone.
 void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const HaloSpec& spec);
 
 }  // namespace onstream

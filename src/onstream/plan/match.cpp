@@ -79,15 +79,17 @@ class Matcher {
   }
 
   void meet(At send, At recv) {
-    if (op(send).bytes != op(recv).bytes) {
-      problems_.push_back(concat(told(send), " meets ", told(recv), ": their sizes differ"));
-      return;
-    }
+    const bool sizes_differ = op(send).bytes != op(recv).bytes;
     const std::string &sent = op(send).element, &received = op(recv).element;
     if (!sent.empty() && !received.empty() && sent != received) {
-      problems_.push_back(concat(told(send), " meets ", told(recv), ": the one sends ", sent, ", the other receives ",
-                                 received,
-                                 "; only bytes would travel, so view one as the other's type if that is meant"));
+      problems_.push_back(
+          concat(told(send), " meets ", told(recv), ": the one sends ", sent, ", the other receives ", received,
+                 sizes_differ ? ", and their sizes differ"
+                              : "; only bytes would travel, so view one as the other's type if that is meant"));
+      return;
+    }
+    if (sizes_differ) {
+      problems_.push_back(concat(told(send), " meets ", told(recv), ": their sizes differ"));
       return;
     }
     const Path source = op(send).path, destination = op(recv).path;

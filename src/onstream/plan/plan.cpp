@@ -40,7 +40,7 @@ void copy_by_host(void* commands) {
 
 }  // namespace
 
-Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
+Plan::Plan(std::unique_ptr<Implementation> implementation) : implementation_(implementation.release()) {}
 Plan::~Plan() = default;
 
 void Plan::Implementation::check_memory() {

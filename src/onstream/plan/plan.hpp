@@ -65,7 +65,7 @@ class Plan {
  private:
   friend class PlanBuilder;
   explicit Plan(std::unique_ptr<Implementation> implementation);
-  std::unique_ptr<Implementation> implementation_;
+  ParentsOwn<Implementation> implementation_;
 };
 
 class PlanBuilder {

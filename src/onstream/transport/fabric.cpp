@@ -79,9 +79,12 @@ class Fabric::Implementation {
       foreign_.push_back(unpack_fault(bytes, launch_.size));
       return std::string();
     });
+    // Of a send that was over before its receive met it. Logged, as its rank may never ask how its sends ended.
     mesh_.on("send.fault", [this](int, const std::string& bytes, Fd) {
+      const FaultReport fault = unpack_fault(bytes, launch_.size);
+      log(LogLevel::warn, describe(fault));
       const std::lock_guard lock(mutex_);
-      faults_.push_back(unpack_fault(bytes, launch_.size));
+      faults_.push_back(fault);
       has_faults_.store(true, std::memory_order_release);
       return std::string();
     });
@@ -152,6 +155,11 @@ class Fabric::Implementation {
   // The watch's thread uses the mesh, and the mesh's thread runs this object's handlers: they end first. What a graph
   // replays from now on ends at once.
   ~Implementation() {
+    try {
+      look_at_board();  // peers hear what they cannot know before the goodbye
+    } catch (const std::exception& error) {
+      log(LogLevel::error, "at the end of the world: ", error.what());
+    }
     watch_->mute();
     mesh_owner_.reset();
     board_->set_abort();
@@ -315,6 +323,7 @@ class Fabric::Implementation {
   // What every rank hears is the first cause that this one knows: its own end by a failure is only an effect, and may
   // come to others sooner than the cause does.
   void abort(const std::string& reason, Cause cause = Cause::failure) {
+    guard_.check("this world");
     fail_world(reason, cause);
     std::string first;
     {
@@ -329,6 +338,7 @@ class Fabric::Implementation {
 
   // Takes new faults off the board: those of one op are told to the peer that cannot know, the rest fails the world.
   void look_at_board() {
+    guard_.check("this world");
     const std::lock_guard looking(board_mutex_);
     if (!board_->has_news()) return;
     for (const Board::Collected& news : board_->collect()) {
@@ -405,6 +415,7 @@ class Fabric::Implementation {
   }
 
   bool has_failed() {
+    guard_.check("this world");
     if (board_->has_news()) look_at_board();
     return board_->aborted();
   }
@@ -454,6 +465,7 @@ class Fabric::Implementation {
     return std::exchange(faults_, {});
   }
 
+  const ForkGuard guard_;
   Launch launch_;
   Parameters parameters_;
   Store store_;
@@ -487,7 +499,7 @@ class Fabric::Implementation {
 };
 
 Fabric::Fabric(const Launch& launch, const Parameters& parameters)
-    : implementation_(std::make_unique<Implementation>(launch, parameters)) {}
+    : implementation_(new Implementation(launch, parameters)) {}
 Fabric::~Fabric() = default;
 
 int Fabric::rank() const { return implementation_->launch_.rank; }
@@ -531,6 +543,7 @@ std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::
 }
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
+bool Fabric::in_forked_child() const { return implementation_->guard_.in_child(); }
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
 std::shared_ptr<const void> Fabric::wait_memory() const {
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;

@@ -2,7 +2,8 @@
 // memory a peer can address, the abort word and the faults.
 //
 // A World owns one Fabric and hands it to whatever emits or runs ops. Construction is collective over the job's ranks.
-// Thread-safe. Nothing here is on the way of an op but wait_view(), which is a value.
+// Thread-safe. Nothing here is on the way of an op but wait_view(), which is a value. In a forked child it is neither
+// used, calls throw closed, nor destroyed (base/fork_guard.hpp).
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh.hpp"
@@ -117,6 +119,7 @@ class Fabric {
   WaitView wait_view(int peer) const;
   // Whether a peer said goodbye; -1: all of them. What it sent before is still there.
   bool has_left(int peer) const;
+  bool in_forked_child() const;
   // Keeps alive what kernels of this world touch beside what they are given: what wait_view() points to, and the memory
   // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.
   std::shared_ptr<const void> wait_memory() const;
@@ -133,7 +136,7 @@ class Fabric {
   // user's own doing, and often every rank's at once: it is logged at debug level only.
   enum class Cause { failure, interrupt };
   void abort(const std::string& reason, Cause cause = Cause::failure);
-  // Throws aborted with the story if the world has failed. Cheap: one load.
+  // Throws aborted with the story if the world has failed, closed in a forked child. Cheap: two loads.
   void check() const;
   // The same after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.
   void check_waited() const;
@@ -168,7 +171,7 @@ class Fabric {
 
  private:
   class Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  ParentsOwn<Implementation> implementation_;
 };
 
 }  // namespace onstream
