@@ -67,7 +67,7 @@ class Stream:
     def synchronize(self) -> None:
         """
         Blocks until all work enqueued so far has finished; then raises if the world has failed
-        or a message did not end well. Ctrl-C works.
+        or a message did not end well: this world, or another one whose work is on the stream. Ctrl-C works.
         """
 
     @property
@@ -245,7 +245,8 @@ class World:
         """"host", or "cuda:N"."""
 
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Also in a forked child, which makes a world of its own."""
 
     def close(self) -> None:
         """

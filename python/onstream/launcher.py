@@ -373,6 +373,16 @@ class _Job:
                 told.append(f"rank {rank.number} was still running")
         return "; ".join(told)
 
+    def _ended_with_it(self) -> str:
+        """Whom this launcher ended because of a failure. The others ended by themselves, however they did."""
+        ended = [rank.number for rank in self.ranks if rank.ended_by_us]
+        if not ended:
+            return ""
+        if len(ended) == self.size - 1:
+            return "; the other ranks were ended" if self.size > 2 else "; the other rank was ended"
+        ranks = f"rank {ended[0]} was" if len(ended) == 1 else f"ranks {', '.join(map(str, ended))} were"
+        return f"; {ranks} ended with it"
+
     def _end_at(self, at: float) -> None:
         self.term_at = at if self.term_at is None else min(self.term_at, at)
 
@@ -456,12 +466,11 @@ class _Job:
         if bystanders:
             self.say(bystanders)
         shown = self.screen.pipe is failed.process.stderr and self.screen.lines >= len(failed.last_words())
-        self.say(_story(failed, self.size, shown and not bystanders))
+        self.say(_story(failed, self._ended_with_it(), shown and not bystanders))
         return code
 
 
-def _story(failed: _Rank, size: int, shown: bool) -> str:
-    others = "" if size == 1 else "; the other ranks were ended"
+def _story(failed: _Rank, others: str, shown: bool) -> str:
     if not failed.tail:
         return f"{failed.fate()}{others}. It wrote nothing to standard error."
     if shown:

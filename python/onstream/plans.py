@@ -128,7 +128,10 @@ class PlanBuilder:
         corners: bool = False,
         lane: int = 0,
     ) -> PlanBuilder:
-        """Adds the exchange of an array's ghost cells; see World.halo(). Collective if `grid` is left out."""
+        """Adds the exchange of an array's ghost cells; see World.halo(). Collective if `grid` is left out.
+
+        What is wrong with this rank's block is told by build(), on every rank.
+        """
         span = self._span(array, writable=True)
         dims = len(span.shape)
         widths = _per_dimension(ghost, dims, "ghost")

@@ -124,8 +124,9 @@ PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true, 0}; }
 PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
   require(channels >= 1, "team: at least one channel, not ", channels);
   auto slot = std::make_shared<TeamSlot>();
-  slot->team = run_interruptible(
-      [mine = world.open(), ranks, channels] { return mine->collective().among(ranks, channels + 1); });
+  const auto mine = world.open();
+  slot->team =
+      run_together(mine, "team", [mine, ranks, channels] { return mine->collective().among(ranks, channels + 1); });
   world.state()->add(slot);
   return {world.state(), std::move(slot), false, channels};
 }
@@ -133,7 +134,10 @@ PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
 template <class Make>
 PyNeighbourhood keep_neighbourhood(const PyTeam& team, const Make& make) {
   auto slot = std::make_shared<NeighbourhoodSlot>();
-  slot->hood = run_interruptible([mine = team.state->open(), &team, make] { return make(team.collective()); });
+  const auto mine = team.state->open();
+  const auto members = team.is_world ? nullptr : team.slot->team;
+  slot->hood = run_together(mine, "neighbourhood",
+                            [mine, members, make] { return make(members ? *members : mine->collective()); });
   team.state->add(slot);
   return {team.state, std::move(slot)};
 }
@@ -178,7 +182,7 @@ void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle str
   check_channel(self, call.call);
   std::optional<Stream> current;
   if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
-  const StreamChoice choice = choose_op_stream(stream, current, world->device(), *self.state);
+  const StreamChoice choice = choose_op_stream(stream, current, self.state);
   if (!choice.stream) return run_blocking(self, call.call);
   // Most calls enqueue and return; the first of a channel and those by copy wait for the other ranks' hosts.
   interruptible(

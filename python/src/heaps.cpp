@@ -31,9 +31,10 @@ struct PyHeap {
   // function(heap) owns what it touches. Also what only looks may wait, for a call that an interrupt left behind.
   template <class Function>
   auto run(Function function) const {
-    return run_interruptible([world = state->open(), slot = slot, function] {
+    const auto call = [world = state->open(), slot = slot, function] {
       return slot->with([&](std::unique_ptr<Heap>& heap) { return function(*heap); });
-    });
+    };
+    return run_interruptible(call, [] {});  // one that was broken off goes on, and later ones wait for it
   }
 };
 
@@ -41,7 +42,7 @@ PyHeap make_heap(WorldHandle handle, std::size_t bytes, std::size_t grow_bytes, 
   auto& self = nb::cast<PyWorld&>(handle);
   const HeapOptions options{bytes, grow_bytes, kind_from(kind_name)};
   const auto world = self.open();
-  auto slot = run_interruptible([world, options] {
+  auto slot = run_together(world, "heap", [world, options] {
     return std::make_shared<HeapSlot>(std::make_unique<Heap>(world->one_sided(), options), "heap");
   });
   self.state()->add(slot);

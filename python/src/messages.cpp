@@ -145,7 +145,7 @@ void on_stream(WorldState& state, Message message) {
 StreamChoice choose_for_both(WorldHandle self, nb::handle stream, const MessageBuffer& out, const MessageBuffer& in) {
   const bool differ = out.natural && in.natural && out.natural->handle != in.natural->handle;
   const auto natural = out.natural ? out.natural : in.natural;
-  StreamChoice choice = choose_op_stream(stream, natural, nb::cast<PyWorld&>(self).open()->device(), state_of(self));
+  StreamChoice choice = choose_op_stream(stream, natural, nb::cast<PyWorld&>(self).state());
   if (choice.stream && choice.mine == nullptr && stream.is_none()) {
     require(!differ,
             "sendrecv: the libraries of the two arrays are on different streams; name the one to use: stream=");
@@ -198,7 +198,7 @@ Message read(WorldHandle self, OpKind kind, const CallForm& form, const nb::hand
   const nb::handle array = form.array("array", given[0]);
   const int peer = form.integer("peer", given[1], "a rank, an integer");
   Message message = message_from(self, kind, array, peer, form.options(given[2], given[3]));
-  message.choice = choose_op_stream(given[4], message.buffer.natural, message.world->device(), state_of(self));
+  message.choice = choose_op_stream(given[4], message.buffer.natural, nb::cast<PyWorld&>(self).state());
   return message;
 }
 

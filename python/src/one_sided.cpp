@@ -59,17 +59,17 @@ struct PyOneSided {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<Idle> idle;
 
-  StreamChoice choose(const World& world, nb::handle stream, std::optional<std::uintptr_t> natural) const {
+  StreamChoice choose(nb::handle stream, std::optional<std::uintptr_t> natural) const {
     std::optional<Stream> current;
     if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
-    return choose_op_stream(stream, current, world.device(), *state);
+    return choose_op_stream(stream, current, state);
   }
   // on_stream(one-sided core, stream) enqueues; on_host(context) blocks, and what it returns is returned.
   template <class OnStream, class OnHost>
   auto run(nb::handle stream, std::optional<std::uintptr_t> natural, nb::object owners, const OnStream& on_stream,
            const OnHost& on_host) const -> std::optional<std::invoke_result_t<const OnHost&, Context&>> {
     const auto world = state->open();
-    const StreamChoice choice = choose(*world, stream, natural);
+    const StreamChoice choice = choose(stream, natural);
     if (choice.stream) {
       enqueue_and_keep(*state, choice, [&] { on_stream(world->one_sided(), *choice.stream); }, Hold(std::move(owners)));
       return std::nullopt;

@@ -45,7 +45,7 @@ struct PyPlan {
     const auto world = state->open();
     std::optional<Stream> current;
     if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
-    const StreamChoice choice = choose_op_stream(stream, current, world->device(), *state);
+    const StreamChoice choice = choose_op_stream(stream, current, state);
     if (!choice.stream) return run(*this);
     {
       const auto mine = plan();
@@ -79,10 +79,10 @@ struct PyBuilder {
     slot->with(function);
   }
   PyPlan build(nb::object arrays) {
-    state->open();
+    const auto world = state->open();
     PlanBuilder mine = slot->with([](PlanBuilder& builder) { return builder; });
     auto made = std::make_shared<PlanSlot>(
-        run_interruptible([mine = std::move(mine)]() mutable { return mine.build(); }), "plan");
+        run_together(world, "build", [mine = std::move(mine)]() mutable { return mine.build(); }), "plan");
     state->add(made);
     return {state, std::move(made), std::move(arrays)};
   }

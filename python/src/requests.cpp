@@ -11,6 +11,7 @@
 namespace onstream::python {
 
 std::shared_ptr<World> WorldState::open() const {
+  guard.check("this world");
   if (world == nullptr) fail(ErrorCode::closed, "this world is closed; make a new one with onstream.init()");
   return world;
 }
@@ -219,7 +220,7 @@ void PyRequest::wait_on_host() {
 
 void PyRequest::wait(nb::handle given) {
   const auto world = state_->open();
-  StreamChoice choice = choose_stream(given, posted_.stream, world->device());
+  StreamChoice choice = choose_stream(given, posted_.stream, state_);
   if (given.is_none()) {
     choice.keeper = posted_.keeper;
     choice.mine = posted_.mine.is_valid() ? nb::cast<PyStream*>(posted_.mine) : nullptr;

@@ -12,8 +12,10 @@
 
 #include "holds.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/world/world.hpp"
 #include "streams.hpp"
+#include "waiting.hpp"
 
 namespace onstream::python {
 
@@ -42,7 +44,8 @@ class Closable {
 // What all Python objects of one world share. Used with the GIL.
 struct WorldState {
   std::shared_ptr<World> world;  // empty once closed
-  double spin_us = 0;            // parameter host_spin_us
+  ForkGuard guard;
+  double spin_us = 0;  // parameter host_spin_us
   std::vector<Abandoned> abandoned;
   std::vector<Lent> lent;
   std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
@@ -52,7 +55,7 @@ struct WorldState {
 
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
 
-  // The open world. Throws closed.
+  // The open world. Throws closed, also in a forked child.
   std::shared_ptr<World> open() const;
   // Throws aborted with the story if the world has failed, or the exception of the faults since the last look.
   void check();
@@ -81,6 +84,13 @@ void raise_message_fault(WorldState& state, const FaultReport& fault);
 
 // Ends the world because Ctrl-C broke off an op ("message", "one-sided op"), whose buffer a peer may be using.
 void abort_interrupted(World& world, const std::string& what);
+
+// run_interruptible() of a step that all ranks of the world make together. One that was broken off would still take
+// part, for the rank that has left it, and the ranks' calls would no longer match: so Ctrl-C ends the world here too.
+template <class Function>
+auto run_together(const std::shared_ptr<World>& world, const char* step, Function function) {
+  return run_interruptible(std::move(function), [&] { abort_interrupted(*world, step); });
+}
 
 // Runs enqueue() without the GIL and keeps what a one-sided op uses until the stream is past it; also if it throws, as
 // it may have enqueued a part. No array library gives symmetric memory back in the order of its streams: the world

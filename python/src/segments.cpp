@@ -58,7 +58,7 @@ void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, 
 }
 
 StreamChoice choose(const PySegment& self, nb::handle stream, std::optional<Stream> natural) {
-  return choose_op_stream(stream, natural, self.open()->device(), *self.state);
+  return choose_op_stream(stream, natural, self.state);
 }
 
 void put(PySegment& self, nb::handle array, int rank, std::size_t offset, std::optional<std::size_t> signal,
@@ -100,14 +100,14 @@ void wait(PySegment& self, std::size_t offset, std::uint64_t value, const std::s
 }
 
 void free_segment(PySegment& self) {
-  run_interruptible([world = self.open(), segment = self.segment] { world->free(segment); });
+  run_together(self.open(), "free", [world = self.open(), segment = self.segment] { world->free(segment); });
 }
 
 PySegment make_segment(nb::handle_t<PyWorld> handle, std::size_t bytes, const std::string& kind_name) {
   auto& self = nb::cast<PyWorld&>(handle);
   const auto world = self.open();
   const MemoryKind kind = kind_from(kind_name);
-  auto segment = run_interruptible([world, bytes, kind] { return world->segment(bytes, kind); });
+  auto segment = run_together(world, "segment", [world, bytes, kind] { return world->segment(bytes, kind); });
   return {nb::weakref(handle), self.state(), world->fabric()->device(), std::move(segment), kind};
 }
 

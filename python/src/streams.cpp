@@ -50,6 +50,19 @@ PyStream::~PyStream() {
   }
 }
 
+void PyStream::note(const std::shared_ptr<WorldState>& world) {
+  if (world == state_) return;
+  std::erase_if(others_, [&](const auto& known) { return known.expired() || known.lock() == world; });
+  others_.push_back(world);
+}
+
+void PyStream::check_worlds() const {
+  if (state_->world != nullptr) state_->check_waited();
+  for (const auto& other : others_) {
+    if (const auto state = other.lock(); state != nullptr && state->world != nullptr) state->check_waited();
+  }
+}
+
 void PyStream::keep(Hold hold) {
   recent_.push_back(std::move(hold));
   if (recent_.size() < kBatch) return;
@@ -118,7 +131,7 @@ void synchronize(PyStream& self) {
     const nb::gil_scoped_release release;
     device.synchronize(self.stream());
   }
-  if (self.state()->world != nullptr) self.state()->check_waited();
+  self.check_worlds();
 }
 
 void end_capture(PyStream& self, PyGraph& graph) {
@@ -155,7 +168,7 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   require(self.graph != nullptr, "this graph is still being captured: launch it after its `with` block");
   const auto world = self.state->open();  // the graph's kernels use the world's memory
   Device& device = world->device();
-  StreamChoice choice = choose_op_stream(stream, std::nullopt, device, *self.state);
+  StreamChoice choice = choose_op_stream(stream, std::nullopt, self.state);
   if (stream.is_none() && !choice.stream) {
     require(!self.home_life.expired(),
             "the stream that this graph was captured on is gone: keep it, or name another: graph.launch(stream)");
@@ -171,13 +184,15 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
 
 }  // namespace
 
-StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const Device& device) {
+StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const std::shared_ptr<WorldState>& world) {
   if (given.is_none()) return {natural, nullptr, Keeper::library};
+  const Device& device = world->open()->device();
   if (nb::isinstance<PyStream>(given)) {
     auto* mine = nb::cast<PyStream*>(given);
     const Device& theirs = mine->device();
     require(theirs.kind() == device.kind() && theirs.index() == device.index(), "the stream belongs to ",
             device_text(theirs), ", but the world's device is ", device_text(device));
+    mine->note(world);
     return {mine->stream(), mine, Keeper::stream};
   }
   if (nb::isinstance<nb::str>(given)) {
@@ -197,23 +212,23 @@ StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, cons
   return {Stream{*handle}, nullptr, Keeper::world};
 }
 
-StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, const Device& device,
-                              const WorldState& world) {
+StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural,
+                              const std::shared_ptr<WorldState>& world) {
   if (given.is_none()) {
     const auto& mine = captures();
     const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const InCapture& one) {
-      return !one.alive.expired() && one.stream->state().get() == &world;
+      return !one.alive.expired() && one.stream->state() == world;
     });
     if (found != mine.rend()) return {found->stream->stream(), found->stream, Keeper::stream};
   }
-  return choose_stream(given, natural, device);
+  return choose_stream(given, natural, world);
 }
 
 void bind_streams(nb::module_& m) {
   nb::class_<PyStream>(m, "Stream", "A queue of work on a world's device. Made by World.stream().")
       .def("synchronize", &synchronize,
            "Blocks until all work enqueued so far has finished; then raises if the world has failed\n"
-           "or a message did not end well. Ctrl-C works.")
+           "or a message did not end well: this world, or another one whose work is on the stream. Ctrl-C works.")
       .def_prop_ro(
           "idle", [](const PyStream& self) { return self.device().idle(self.stream()); },
           "Whether all enqueued work has finished.")

@@ -31,6 +31,8 @@ class PyStream {
   Stream stream() const { return stream_; }
   Device& device() const { return *device_; }
   const std::shared_ptr<WorldState>& state() const { return state_; }
+  void note(const std::shared_ptr<WorldState>& world);  // ops of it are enqueued here
+  void check_worlds() const;                            // throws what went wrong in those whose ops are here
 
   void keep(Hold hold);     // until the work enqueued so far has finished
   void seal();              // notes where the work of what is kept ends; lets go of the GIL meanwhile
@@ -47,7 +49,8 @@ class PyStream {
     std::vector<Hold> holds;
   };
   std::shared_ptr<Device> device_;
-  std::shared_ptr<WorldState> state_;  // a stream may outlive its world, but not keep it from closing
+  std::shared_ptr<WorldState> state_;              // a stream may outlive its world, but not keep it from closing
+  std::vector<std::weak_ptr<WorldState>> others_;  // worlds that enqueued here, besides
   Stream stream_;
   std::deque<Batch> batches_;  // oldest first, each with the event behind its work
   std::vector<Hold> recent_;   // not in a batch yet
@@ -80,12 +83,13 @@ struct StreamChoice {
 
 // `given` is None (then `natural`: the array library's own current stream, or nothing for a host array), "host", a
 // Stream of this world's device, a torch or cupy stream, anything with __cuda_stream__, or a CUDA stream's address.
-// Throws invalid_argument or TypeError with the reason.
-StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const Device& device);
+// A Stream of another world will tell what goes wrong in this one too. Throws invalid_argument or TypeError with the
+// reason.
+StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const std::shared_ptr<WorldState>& world);
 
-// The same for the start of an operation of `world`: inside `with world.capture(stream)`, in that thread, no `stream=`
+// The same for the start of an operation: inside `with world.capture(stream)`, in that thread, no `stream=`
 // means the stream that is being captured.
-StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural, const Device& device,
-                              const WorldState& world);
+StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural,
+                              const std::shared_ptr<WorldState>& world);
 
 }  // namespace onstream::python

@@ -5,7 +5,8 @@
 //   and then (device/interrupt.hpp); a short wait costs nothing.
 // - poll_until(): something else works (a stream, a GPU) and can be asked "done yet?". Spins, then yields, then sleeps.
 // - run_interruptible(): the call blocks on other ranks in C++ (start-up, barrier, building a plan). In the main thread
-//   it runs in a thread of its own, which an interrupted caller leaves behind to end at its deadline.
+//   it runs in a thread of its own, which an interrupted caller leaves behind to end at its deadline; or at once, if
+//   on_interrupt() sees to that.
 //
 // Python delivers signals to the main thread only; elsewhere all three just wait. Called with the GIL.
 #pragma once
@@ -127,10 +128,10 @@ inline bool in_main_thread() {
   return threading.attr("current_thread")().is(threading.attr("main_thread")());
 }
 
-// Runs function() without the GIL and gives its result or throws its Error. `function` owns (by value) all it touches,
-// as it may outlive the call.
-template <class Function>
-auto run_interruptible(Function function) -> std::invoke_result_t<Function&> {
+// Runs function() without the GIL and gives its result or throws its Error. If a signal handler raises meanwhile, calls
+// on_interrupt() (with the GIL) and throws that. `function` owns (by value) all it touches, as it may outlive the call.
+template <class Function, class OnInterrupt>
+auto run_interruptible(Function function, const OnInterrupt& on_interrupt) -> std::invoke_result_t<Function&> {
   using Result = std::invoke_result_t<Function&>;
   if (!in_main_thread()) {
     const nanobind::gil_scoped_release release;
@@ -143,6 +144,7 @@ auto run_interruptible(Function function) -> std::invoke_result_t<Function&> {
     poll_until([&] { return result.wait_for(std::chrono::milliseconds(1)) == std::future_status::ready; }, 0);
   } catch (...) {
     thread.detach();
+    on_interrupt();
     throw;
   }
   thread.join();

@@ -21,11 +21,12 @@ namespace onstream::python {
 
 PyWorld::PyWorld(const Launch& launch, const Parameters& parameters)
     : launch_(launch), state_(std::make_shared<WorldState>()) {
-  state_->world = run_interruptible([launch, parameters] { return World::create(launch, parameters); });
+  state_->world = run_interruptible([launch, parameters] { return World::create(launch, parameters); }, [] {});
   state_->spin_us = parameters.host_spin_us;
 }
 
 PyWorld::~PyWorld() {
+  if (state_->guard.in_child()) return;
   auto end = take_world();
   {
     const nb::gil_scoped_release release;
@@ -36,7 +37,7 @@ PyWorld::~PyWorld() {
 
 void PyWorld::close() {
   if (closed()) return;
-  run_interruptible(take_world());
+  run_interruptible(take_world(), [] {});
   state_->forget_buffers();  // only now: the world's end waited for the ops that used them
 }
 
@@ -102,7 +103,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
     self.state()->synchronize();
     return self.state()->check_waited();
   }
-  const StreamChoice choice = choose_stream(stream, Stream{}, world->device());
+  const StreamChoice choice = choose_stream(stream, Stream{}, self.state());
   require(choice.stream.has_value(), "synchronize() takes a stream, or nothing for all that the world has used");
   if (choice.mine != nullptr) choice.mine->seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);
@@ -116,15 +117,16 @@ void synchronize(PyWorld& self, nb::handle stream) {
 
 void barrier(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
-  const StreamChoice choice = choose_stream(stream, std::nullopt, world->device());
-  if (!choice.stream) return run_interruptible([world] { world->barrier(); });
-  const auto team = run_interruptible([world] { return world->team(); });  // made the first time, by all ranks
+  const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
+  if (!choice.stream) return run_together(world, "barrier", [world] { world->barrier(); });
+  const auto team =
+      run_together(world, "barrier", [world] { return world->team(); });  // made the first time, by all ranks
   team->barrier(*choice.stream);
 }
 
 std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, const std::string& mine) {
   const auto world = self.open();
-  return run_interruptible([world, topic, mine] { return world->fabric()->all_gather(topic, mine); });
+  return run_together(world, "exchange", [world, topic, mine] { return world->fabric()->all_gather(topic, mine); });
 }
 
 void bind_launch(nb::module_& m) {
@@ -213,7 +215,7 @@ void bind_worlds(nb::module_& m) {
           "size", [](const PyWorld& self) { return self.launch().size; }, "Also once closed.")
       .def_prop_ro("launch", &PyWorld::launch, "Who this rank is in the job. Also once closed.")
       .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
-      .def_prop_ro("closed", &PyWorld::closed)
+      .def_prop_ro("closed", &PyWorld::closed, "Also in a forked child, which makes a world of its own.")
       .def("close", &PyWorld::close,
            "Waits for the work enqueued through this world, then leaves it. Idempotent; not collective.")
       .def("allocate", &allocate, nb::arg("nbytes"), nb::kw_only(), nb::arg("kind") = "device",

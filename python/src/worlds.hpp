@@ -20,7 +20,7 @@ class PyWorld {
   std::shared_ptr<World> open() const { return state_->open(); }
   const std::shared_ptr<WorldState>& state() const { return state_; }
   const Launch& launch() const { return launch_; }  // also once closed
-  bool closed() const { return state_->world == nullptr; }
+  bool closed() const { return state_->world == nullptr || state_->guard.in_child(); }
   void close();
   std::string device() const;
 

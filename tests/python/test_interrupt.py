@@ -55,6 +55,8 @@ INTERRUPTED: dict[str, Callable[[ons.World, ons.Stream], Waiting]] = {
     "barrier": lambda world, stream: world.barrier,
 }
 
+OF_A_STREAM = {"synchronize", "plan", "sendrecv on a stream"}  # whose work goes on, and may be waited for again
+
 
 @contextmanager
 def interrupted_once_waiting() -> Iterator[Callable[[], None]]:
@@ -118,6 +120,12 @@ def test_ctrl_c_ends_a_wait(what: str, device: str) -> None:
         with pytest.raises(KeyboardInterrupt), interrupted_once_waiting() as begin:  # noqa: PT012
             begin()
             wait()
+        failure = world.failure()
+        if what in OF_A_STREAM:
+            assert failure is None
+        else:  # the other ranks are told: this one has left what they do together
+            assert failure is not None
+            assert "rank 0 was interrupted" in failure.story
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -138,6 +138,16 @@ def test_the_first_failing_rank_gives_the_code_and_its_error_is_last() -> None:
     ]
 
 
+def test_only_whom_the_launcher_ended_was_ended_with_the_failed_rank() -> None:
+    fails = "if rank == 1: sys.exit('no')\n"
+    job = run(3, fails + "if rank == 0: sys.exit(0)\n" + FOR_EVER, "--grace-s", "0.5")
+    assert job.returncode == 1
+    assert "rank 1 ended with code 1; rank 2 was ended with it. Its last" in job.stderr
+    job = run(3, fails, "--grace-s", "inf")
+    assert job.returncode == 1
+    assert "rank 1 ended with code 1. Its last" in job.stderr
+
+
 def test_of_an_error_that_others_wrote_after_the_traceback_is_repeated() -> None:
     with subprocess.Popen(["true"]) as process:
         rank = launcher._Rank(1, process)
