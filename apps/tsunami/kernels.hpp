@@ -36,11 +36,16 @@ struct Sea {
   ONSTREAM_BOTH std::int64_t pitch() const { return columns + 2; }
 };
 
-// New elevation of one cell.
-ONSTREAM_BODY void raise(const Sea& sea, std::int64_t row, std::int64_t column) {
+ONSTREAM_BODY double higher(double one, double other) { return one < other ? other : one; }
+
+// New elevation of one cell; `highest` as in RaiseRows.
+ONSTREAM_BODY void raise(const Sea& sea, double* highest, std::int64_t row, std::int64_t column) {
   const std::int64_t at = row * sea.pitch() + column;
   const double out = (sea.east[at] - sea.east[at - 1]) + (sea.north[at] - sea.north[at - sea.pitch()]);
-  sea.eta[at] -= sea.row_factor[row] * out;
+  const double before = sea.eta[at];
+  const double now = before - sea.row_factor[row] * out;
+  sea.eta[at] = now;
+  if (highest != nullptr) highest[at] = higher(highest[at], higher(before, now));
 }
 
 ONSTREAM_BODY void push_east(const Sea& sea, std::int64_t row, std::int64_t column) {
@@ -56,6 +61,7 @@ ONSTREAM_BODY void push_north(const Sea& sea, std::int64_t row, std::int64_t col
 // Elevation of the block's outermost cells, those that neighbours wait for.
 struct RaiseRim {
   Sea sea;
+  double* highest = nullptr;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -68,17 +74,19 @@ struct RaiseRim {
     for (std::int64_t k = static_cast<std::int64_t>(group.block()) * group.size() + group.rank(); k < count;
          k += stride) {
       if (k < in_rows) {
-        raise(sea, k < sea.columns ? 1 : sea.rows, 1 + k % sea.columns);
+        raise(sea, highest, k < sea.columns ? 1 : sea.rows, 1 + k % sea.columns);
       } else {
-        raise(sea, 2 + (k - in_rows) % between, k - in_rows < between ? 1 : sea.columns);
+        raise(sea, highest, 2 + (k - in_rows) % between, k - in_rows < between ? 1 : sea.columns);
       }
     }
   }
 };
 
-// Elevation of all other cells.
+// Elevation of all other cells. `highest`, unless null, keeps the highest ever of each cell: of the step before too,
+// whose result is at hand anyway, so that two steps take one pass over that array.
 struct RaiseRows {
   Sea sea;
+  double* highest = nullptr;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -88,11 +96,15 @@ struct RaiseRows {
       const double* __restrict__ east = sea.east + at;
       const double* __restrict__ north = sea.north + at;
       const double* __restrict__ south = north - sea.pitch();
+      double* __restrict__ high = highest == nullptr ? nullptr : highest + at;
       const double factor = sea.row_factor[row];
       const std::int64_t end = sea.columns;
       for (std::int64_t i = 2 + group.rank(); i < end; i += group.size()) {
         const double out = (east[i] - east[i - 1]) + (north[i] - south[i]);
-        eta[i] -= factor * out;
+        const double before = eta[i];
+        const double now = before - factor * out;
+        eta[i] = now;
+        if (high != nullptr) high[i] = higher(high[i], higher(before, now));
       }
     }
   }
@@ -181,7 +193,7 @@ struct Record {
   }
 };
 
-// Keeps the highest elevation ever seen in each cell.
+// What RaiseRows does of the last step.
 struct KeepHighest {
   Sea sea;
   double* highest = nullptr;
@@ -192,8 +204,7 @@ struct KeepHighest {
       const double* __restrict__ eta = sea.eta + row * sea.pitch();
       double* __restrict__ high = highest + row * sea.pitch();
       const std::int64_t end = sea.columns;
-      for (std::int64_t i = 1 + group.rank(); i <= end; i += group.size())
-        high[i] = high[i] < eta[i] ? eta[i] : high[i];
+      for (std::int64_t i = 1 + group.rank(); i <= end; i += group.size()) high[i] = higher(high[i], eta[i]);
     }
   }
 };

@@ -13,8 +13,7 @@ namespace {
 
 enum ClockWord : std::int64_t { kClock, kComputeTotal, kWaitTotal, kSamples, kClockWords };
 
-constexpr int kThreads = 256;              // of a block on cuda
-constexpr std::int64_t kHighestEvery = 8;  // steps; a wave moves less than a cell in two
+constexpr int kThreads = 256;  // of a block on cuda
 
 void check_problem(const Problem& problem, const Block& block) {
   const auto size_is = [](const char* name, std::size_t size, std::int64_t expected) {
@@ -65,7 +64,9 @@ Tsunami::Tsunami(std::shared_ptr<World> world, const Problem& problem)
     spec.grid = grid_;
     halo_ = world_->halo(sea_.eta, spec, "sea surface");
   }
-  if (problem.replay == Replay::captured) capture();
+  if (problem.replay == Replay::captured) {
+    for (const bool keeps : {false, true}) captured_[keeps] = capture(keeps ? highest_ : nullptr);
+  }
 }
 
 Tsunami::~Tsunami() {
@@ -74,7 +75,7 @@ Tsunami::~Tsunami() {
     device_.synchronize(exchange_);
   } catch (const Error&) {  // the world's failure has been told where it was met
   }
-  step_.reset();
+  for (auto& step : captured_) step.reset();
   device_.destroy_stream(compute_);
   device_.destroy_stream(exchange_);
 }
@@ -176,15 +177,15 @@ int Tsunami::owner_of(std::int64_t cell) const {
   }
 }
 
-void Tsunami::capture() {
+std::shared_ptr<Graph> Tsunami::capture(double* highest) {
   device_.begin_capture(compute_);
-  enqueue_step();
-  step_ = device_.end_capture(compute_);
+  enqueue_step(highest);
+  return device_.end_capture(compute_);
 }
 
-void Tsunami::enqueue_step() {
+void Tsunami::enqueue_step(double* highest) {
   const std::int64_t rim_blocks = (2 * (sea_.rows + sea_.columns) + kThreads - 1) / kThreads;
-  enqueue(RaiseRim{sea_}, rim_blocks, compute_);
+  enqueue(RaiseRim{sea_, highest}, rim_blocks, compute_);
   if (halo_) {
     // Replayed on the host, a captured step is run by one thread, which goes from branch to branch as long as it is not
     // held up: there the exchange lies between these two laps.
@@ -194,7 +195,7 @@ void Tsunami::enqueue_step() {
     halo_->launch(exchange_);
     if (listed) lap(kWaitTotal);
   }
-  enqueue(RaiseRows{sea_}, sea_.rows - 2, compute_);
+  enqueue(RaiseRows{sea_, highest}, sea_.rows - 2, compute_);
   enqueue(PushRows{sea_}, sea_.rows, compute_);
   lap(kComputeTotal);
   if (halo_) device_.wait(compute_, device_.record(exchange_));
@@ -210,17 +211,18 @@ void Tsunami::run(std::int64_t steps) {
   require(steps >= 0, "tsunami: cannot run ", steps, " steps");
   enqueue(Lap{clock_ + kClock, nullptr}, 1, compute_);
   for (std::int64_t step = 0; step < steps; ++step) {
-    if (step_) {
-      device_.launch(step_, compute_);
+    const bool keeps = steps_done_++ % 2 == 1;  // every second step keeps the highest water, of the one before it too
+    if (captured_[keeps]) {
+      device_.launch(captured_[keeps], compute_);
     } else {
-      enqueue_step();
+      enqueue_step(keeps ? highest_ : nullptr);
     }
-    if (++steps_done_ % kHighestEvery == 0) enqueue(KeepHighest{sea_, highest_}, sea_.rows, compute_);
   }
   world_->synchronize(compute_);
 }
 
 std::vector<double> Tsunami::gather(Field field) {
+  if (field == Field::highest) enqueue(KeepHighest{sea_, highest_}, sea_.rows, compute_);
   enqueue(Pack{sea_, field == Field::elevation ? sea_.eta : highest_, packed_}, sea_.rows, compute_);
   world_->synchronize(compute_);
   std::vector<double> whole(world_->rank() == 0 ? rows_ * columns_ : 0);

@@ -62,8 +62,8 @@ class Tsunami {
   void upload(void* destination, const void* source, std::size_t bytes);
   void set_up_sea(const Problem& problem);
   void set_up_gauges(const Problem& problem);
-  void capture();
-  void enqueue_step();
+  std::shared_ptr<Graph> capture(double* highest);
+  void enqueue_step(double* highest);
   void lap(std::int64_t total);
   int owner_of(std::int64_t cell) const;
   std::vector<double> collect(const double* source, std::int64_t count, int owner);
@@ -79,7 +79,7 @@ class Tsunami {
   std::int64_t steps_reset_ = 0;                 // when the times were last reset
   std::vector<std::shared_ptr<Memory>> memory_;  // all that the pointers below refer to
   Sea sea_;
-  double* highest_ = nullptr;
+  double* highest_ = nullptr;  // ever, but for the last step's if that was an odd one
   double* packed_ = nullptr;
   double* inbox_ = nullptr;         // rank 0, pinned: one block of any rank
   std::uint64_t* clock_ = nullptr;  // clock, compute and wait totals, samples: kClockWords
@@ -89,7 +89,7 @@ class Tsunami {
   Stream compute_;
   Stream exchange_;
   std::shared_ptr<Plan> halo_;
-  std::shared_ptr<Graph> step_;
+  std::shared_ptr<Graph> captured_[2];  // a step that keeps nothing, and one that keeps the highest water
 };
 
 }  // namespace onstream::tsunami

@@ -8,23 +8,23 @@ import signal
 import subprocess
 import sys
 import warnings
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from demo_page import Page, check_frames, check_halos, check_times, picture
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onstream.demo import bathymetry, driver, run_demo, sea, voyage
+from memories import DEVICES
+from onstream.demo import bathymetry, driver, raster, run_demo, sea, voyage
 from onstream.demo.job import Job
 from onstream.errors import InvalidArgumentError, UnsupportedError
+from PIL import Image
 from tsunami_reference import Reference
 
 from onstream import Launch, World, _core
-
-pytestmark = pytest.mark.gpu
 
 
 def bowl(rows: int = 24, columns: int = 32) -> np.ndarray:
@@ -273,12 +273,15 @@ def test_gauges_are_at_sea_where_the_wave_comes(salish: sea.Sea) -> None:
 # --- the solver ---
 
 
-def test_the_solver_matches_plain_numpy_over_the_real_sea(salish: sea.Sea, tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [7, 150])
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_solver_matches_plain_numpy_over_the_real_sea(
+    salish: sea.Sea, tmp_path: Path, device: str, steps: int
+) -> None:
     surface = sea.hump(salish, voyage.choose_source(salish, 11_000.0), 5.0, 11_000.0)
     dt = salish.time_step_s()
-    steps = 150
     gauges = [20 * salish.columns + 15]
-    job = Job(1, "host", True, False, salish.rows, salish.columns, salish.height_m, dt, steps, [0, steps], 1, gauges)
+    job = Job(1, device, True, False, salish.rows, salish.columns, salish.height_m, dt, steps, [0, steps], 1, gauges)
     job.save(tmp_path, salish, surface)
     reference = Reference(
         salish.depth_m, surface, salish.width_m, salish.face_width_m, salish.height_m, dt, sea.GRAVITY
@@ -287,14 +290,16 @@ def test_the_solver_matches_plain_numpy_over_the_real_sea(salish: sea.Sea, tmp_p
     for _ in range(steps):
         reference.step()
         expected_series.append(reference.eta.ravel()[gauges[0]])
-    with World(launch=Launch(0, 1, 0, ""), device="host") as world:
+    with World(launch=Launch(0, 1, 0, ""), device=device) as world:
         block = _core.tsunami_block(0, 1, salish.rows, salish.columns)
         tsunami = _core.Tsunami(world, **job.part(tmp_path, block), capture=True)
         tsunami.run(steps)
-        eta, series = tsunami.gather("elevation"), tsunami.gauge(0)
+        eta, highest, series = tsunami.gather("elevation"), tsunami.gather("highest"), tsunami.gauge(0)
         del tsunami
     assert np.abs(reference.eta).max() > 1.0
     assert np.abs(eta - reference.eta).max() < 1e-12
+    assert np.abs(highest - reference.highest).max() < 1e-12
+    assert np.abs(reference.highest - surface).max() > 0.1  # it is not that of the start
     assert np.abs(series - expected_series).max() < 1e-12
     assert abs(salish.volume_m3(eta) / salish.volume_m3(surface) - 1) < 1e-12
 
@@ -324,54 +329,56 @@ def test_a_part_is_the_block_with_one_dry_or_neighbouring_cell_around(tmp_path: 
 # --- the whole ---
 
 
-class Links(HTMLParser):
-    """What a page asks for from elsewhere, and whether its tags close."""
-
-    EMPTY = frozenset({"meta", "img", "input", "br"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.outside: list[str] = []
-        self.open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            if name in ("src", "href", "srcset") and not (value or "").startswith(("data:", "#")):
-                self.outside.append(f"{tag} {name}={value}")
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
+# Ranks, and how many share a GPU; without a number as many as fit the GPUs. Four are two by two blocks.
+RUNS: list[tuple[str, int | None, int, bool]] = [("host", 1, 1, True), ("host", 3, 1, False), ("host", 4, 1, True)]
+if "cuda" in DEVICES:
+    RUNS += [("cuda", None, 1, True), ("cuda", None, 2, True), ("cuda", 2, 2, False)]
 
 
-@pytest.mark.parametrize(("ranks", "capture"), [(1, True), (3, False), (5, True)])
+@pytest.mark.parametrize(("device", "ranks", "ranks_per_gpu", "capture"), RUNS)
 def test_the_demo_runs_checks_and_reports(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], ranks: int, capture: bool
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    device: str,
+    ranks: int | None,
+    ranks_per_gpu: int,
+    capture: bool,
 ) -> None:
-    code = run_demo(ranks=ranks, grid=(61, 83), steps=90, device="host", out=tmp_path / "out", capture=capture)
+    rows, columns, steps = 61, 83, 24
+    _, count, _ = driver.choose_device(device, ranks, ranks_per_gpu)
+    code = run_demo(
+        ranks=ranks,
+        grid=(rows, columns),
+        steps=steps,
+        device=device,
+        ranks_per_gpu=ranks_per_gpu,
+        out=tmp_path / "out",
+        capture=capture,
+    )
     printed = capfd.readouterr()
     assert code == 0, printed.out + printed.err
     assert "FAILED" not in printed.out
     assert "Bit for bit the same" in printed.out
     assert "100 %" in printed.out
-    page = (tmp_path / "out" / "index.html").read_text()
-    links = Links()
-    links.feed(page)
-    assert links.outside == []
-    assert links.open == []
-    assert "url(http" not in page
-    for text in ("Ucluelet", "Victoria", "Vancouver", "Checks", "Goto"):
-        assert text in page
-    assert "interpolated from a map of 91 &times;\n120 points" in page
+    assert f"{count} on the {device} device" in printed.out
     assert "91 x 120 points, interpolated to 61 x 83 cells" in printed.out
-    assert ("of one rank, which took" in page) == (ranks > 1)
-    assert ("ranks share" in page) == (ranks > len(os.sched_getaffinity(0)))
-    if ranks > 1:
-        assert "host_ll_max_bytes" in page  # why a halo took its path
-        assert f"rank {ranks - 1}" in page
-    assert (tmp_path / "out" / "tsunami.png").read_bytes().startswith(b"\x89PNG")
+    page = Page((tmp_path / "out" / "index.html").read_text())
+    for text in ("Ucluelet", "Victoria", "Vancouver", "Checks", "Goto"):
+        assert text in page.text
+    assert "interpolated from a map of 91 &times;\n120 points" in page.text
+    assert "stretched" not in page.text
+    assert ("of one rank, which took" in page.text) == (count > 1)
+    assert ("ranks share" in page.text) == (device == "host" and count > len(os.sched_getaffinity(0)))
+    assert ("one thread replays a captured step" in page.text) == (device == "host" and capture)
+    time_step_s = sea.build(bathymetry.load(), rows, columns).time_step_s()
+    check_frames(page, steps + 1, steps * time_step_s / 60, (860, 650))
+    check_times(page, count)
+    check_halos(page, count, rows, columns)
+    if device == "host" and count > 1:
+        assert "host_ll_max_bytes" in page.text  # why a halo took its path
+    with Image.open(tmp_path / "out" / "tsunami.png") as image:
+        assert (image.format, image.size) == ("PNG", (1579, 1067))
+        assert np.asarray(image).std() > 10
 
 
 def test_the_demo_takes_the_users_own_sea_source_and_gauges(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -392,6 +399,70 @@ def test_the_demo_takes_the_users_own_sea_source_and_gauges(tmp_path: Path, capf
     assert "Gauge 1" in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_a_map_much_longer_than_wide_is_drawn_stretched(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "canal.npy", np.full((4, 2000), -100.0))
+    code = run_demo(
+        ranks=2,
+        grid=(8, 26_000),
+        steps=5,
+        bathymetry=tmp_path / "canal.npy",
+        device="host",
+        out=tmp_path / "out",
+        check=False,
+    )
+    printed = capfd.readouterr()
+    assert code == 0, printed.out + printed.err
+    page = Page((tmp_path / "out" / "index.html").read_text())
+    assert "The maps are stretched: to scale they would be 666 wide and 1 high." in page.text
+    assert picture(page.frames["images"][0]).size == (860, round(860 / 6))
+    with Image.open(tmp_path / "out" / "tsunami.png") as image:
+        assert np.asarray(image).std() > 10
+
+
+@pytest.mark.parametrize(("shape", "size"), [((2000, 4), (300, 900)), ((40, 40), (300, 300)), ((4, 2000), (300, 50))])
+def test_pictures_have_the_proportions_of_the_map_or_end_at_a_limit(
+    shape: tuple[int, int], size: tuple[int, int]
+) -> None:
+    rows, columns = shape
+    floor = bathymetry.Bathymetry(np.full(shape, -9.0), np.arange(columns) * 1e3, np.arange(rows) * 1e3, False, "flat")
+    painter = raster.Painter(sea.build(floor, 2 * rows, 2 * columns), 300, 1.0)
+    assert (painter.width, painter.height) == size
+    assert painter.wave(np.zeros((2 * rows, 2 * columns))).shape == (size[1], size[0], 3)
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (8, 100_000), (100_000, 9), (720, 960), (1601, 8), (5000, 4000)])
+def test_what_a_report_shows_of_a_sea_has_two_rows_and_columns_at_least(shape: tuple[int, int]) -> None:
+    stride = driver._stride(*shape)
+    shown = [len(range(stride // 2, cells, stride)) for cells in shape]
+    assert min(shown) >= 2
+    assert max(shown) <= driver.PICTURE_CELLS or min(shown) < 4
+
+
+def test_a_report_of_no_water_has_a_scale() -> None:
+    assert raster.nice_limit(np.zeros(0)) > 0
+
+
+def test_a_report_that_cannot_be_written_costs_neither_the_results_nor_a_traceback(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "index.html").symlink_to("/dev/full")
+    assert run_demo(ranks=1, grid=(16, 24), steps=2, device="host", out=tmp_path) == 1
+    printed = capfd.readouterr()
+    assert "Bit for bit the same" in printed.out
+    assert printed.err == f"onstream demo: {tmp_path} cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("name", ["index.html", "tsunami.png"])
+def test_a_folder_in_the_place_of_a_report_is_found_before_the_job(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    assert run_demo(grid=(16, 24), steps=2, device="host", out=tmp_path) == 2
+    printed = capfd.readouterr()
+    assert printed.err == f"onstream demo: {tmp_path / name} cannot be written: it is a folder\n"
+    assert printed.out == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -407,6 +478,7 @@ def test_the_demo_takes_the_users_own_sea_source_and_gauges(tmp_path: Path, capf
         ({"device": "tpu"}, "'tpu' is none of auto, host, cuda"),
         ({"ranks_per_gpu": 0}, "at least 1 rank"),
         ({"out": "/dev/null/out"}, "--out /dev/null/out: there is a file in the way"),
+        ({"out": "/proc"}, "--out /proc: nothing can be written there"),
         ({"out": __file__}, "test_demo.py is a file; --out names a folder"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

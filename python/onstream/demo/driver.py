@@ -27,7 +27,7 @@ from .outcome import Check, Outcome, RankTimes, clock, coordinates
 CELLS = 691_200  # of a grid that nobody asked for: 720 x 960
 FRAMES = 60
 FRAME_CELLS = 60 * 4_000_000  # of all frames together: a larger sea gets fewer, 6 at least
-PICTURE_CELLS = 1600  # each way; larger seas are thinned for the report
+PICTURE_CELLS = 1600  # about, each way; larger seas are thinned for the report
 HUMP_M = 5.0
 BYTES_A_CELL = 100  # what preparing the sea takes, about: a dozen fields of doubles
 MOST_STEPS = 100_000_000  # a year of a coarse sea; each is kept for every gauge
@@ -35,7 +35,13 @@ VOLUME_TOLERANCE = 1e-12  # relative; rounding of one addition a cell and step, 
 
 Point = tuple[float, float]
 
-_SIDES = {"x+": "northern row", "x-": "southern row", "y+": "eastern column", "y-": "western column"}
+_SIDES = {
+    "axis 0+": "northern row",
+    "axis 0-": "southern row",
+    "axis 1+": "eastern column",
+    "axis 1-": "western column",
+}
+_REPORT, _IMAGE = "index.html", "tsunami.png"
 
 
 def run_demo(
@@ -76,10 +82,15 @@ def run_demo(
         if code != 0:
             return code if code > 128 else 1  # ended by a signal, such as Ctrl-C, or failed
         outcome = _judge(plan, job, Path(scratch))
-    report, image = folder / "index.html", folder / "tsunami.png"
-    page.write(outcome, report)
-    picture.write(outcome, image)
-    _conclude(outcome, report, image, time.perf_counter() - begin)
+    _conclude(outcome)
+    report, image = folder / _REPORT, folder / _IMAGE
+    try:
+        page.write(outcome, report)
+        picture.write(outcome, image)
+    except OSError as error:
+        print(f"onstream demo: {error.filename or folder} cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+    print(f"report     {report}  (and {image}), {time.perf_counter() - begin:.0f} s in all")
     return 0 if outcome.passed else 1
 
 
@@ -92,6 +103,13 @@ def _folder(out: Path) -> Path:
         raise InvalidArgumentError(f"--out {out}: there is a file in the way") from error
     except OSError as error:
         raise InvalidArgumentError(f"--out {out} cannot be made: {error.strerror}") from error
+    try:
+        tempfile.TemporaryFile(dir=out).close()
+    except OSError as error:
+        raise InvalidArgumentError(f"--out {out}: nothing can be written there: {error.strerror}") from error
+    for file in (out / _REPORT, out / _IMAGE):
+        if file.is_dir() or (file.exists() and not os.access(file, os.W_OK)):
+            raise InvalidArgumentError(f"{file} cannot be written" + (": it is a folder" if file.is_dir() else ""))
     return out
 
 
@@ -173,7 +191,7 @@ class _Plan:
             time_step_s=self.time_step_s,
             steps=self.steps,
             frame_steps=frames,
-            stride=-(-max(self.sea.rows, self.sea.columns) // PICTURE_CELLS),
+            stride=_stride(self.sea.rows, self.sea.columns),
             gauges=[gauge.row * self.sea.columns + gauge.column for gauge in self.gauges],
         )
 
@@ -206,6 +224,11 @@ def _grid_for(floor: bathymetry.Bathymetry) -> tuple[int, int]:
         across *= math.cos(math.radians(float(floor.y.mean())))
     rows = math.sqrt(CELLS * up / across)
     return max(16, 8 * round(rows / 8)), max(16, 8 * round(CELLS / rows / 8))
+
+
+def _stride(rows: int, columns: int) -> int:
+    """Of the cells that pictures show: about PICTURE_CELLS each way, but two rows and columns at least."""
+    return max(1, min(-(-max(rows, columns) // PICTURE_CELLS), min(rows, columns) // 2))
 
 
 def _steps(steps: int | None, hours: float | None, time_step_s: float, travel: voyage.Travel) -> int:
@@ -267,7 +290,7 @@ def _alone_s(result: dict[str, Any]) -> float | None:
 
 
 def _exchange(rank: int, row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the halo's table, in the words of a map: the halo's x runs over rows, its y over columns."""
+    """A row of the halo's table, in the words of a map: row 0 is the southernmost, column 0 the westernmost."""
     layout = row["layout"] if "stride" in row["layout"] else f"contiguous, {row['layout']}"
     side = next((name for sign, name in _SIDES.items() if row["note"].endswith(sign)), "")
     return {**row, "rank": rank, "layout": layout, "note": f"{row['note']}, {side}" if side else row["note"]}
@@ -320,7 +343,7 @@ def _same_bits(same: dict[str, Any]) -> Check:
     )
 
 
-def _conclude(outcome: Outcome, report: Path, image: Path, seconds: float) -> None:
+def _conclude(outcome: Outcome) -> None:
     for check in outcome.checks:
         print(f"{'ok' if check.passed else 'FAILED':<10} {check.name}. {check.text}")
     each = 1e9 * outcome.wall_s / outcome.cells / outcome.steps
@@ -329,4 +352,3 @@ def _conclude(outcome: Outcome, report: Path, image: Path, seconds: float) -> No
     )
     if outcome.alone_s is not None:
         print(f"           {outcome.speed_up()}")
-    print(f"report     {report}  (and {image}), {seconds:.0f} s in all")

@@ -98,7 +98,17 @@ def _player(outcome: Outcome, limit: float) -> str:
 <output id="clock">{clock(minutes[start])}</output></div>
 {_wave_scale(limit)}
 </div>
+{_stretched(painter)}
 <script id="frames" type="application/json">{json.dumps(data)}</script>"""
+
+
+def _stretched(painter: raster.Painter) -> str:
+    if not painter.stretched:
+        return ""
+    across, tall = max(1 / painter.proportion, 1), max(painter.proportion, 1)
+    return (
+        f'<p class="soft">The maps are stretched: to scale they would be {across:,.0f} wide and {tall:,.0f} high.</p>'
+    )
 
 
 def _wave_scale(limit: float) -> str:

@@ -45,8 +45,8 @@ def write(outcome: Outcome, path: Path) -> None:
 def _subtitle(outcome: Outcome) -> str:
     ranks = f"{outcome.ranks} rank{'s' if outcome.ranks > 1 else ''} on the {outcome.device} device"
     return (
-        f"{outcome.rows} x {outcome.columns} cells, {outcome.steps:,} steps, {ranks}, one halo plan a step: "
-        f"{outcome.wall_s:.1f} s"
+        f"{outcome.rows} x {outcome.columns} cells, {outcome.steps:,} steps in {outcome.wall_s:.1f} s, {ranks}, "
+        "one halo plan a step"
     )
 
 
