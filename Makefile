@@ -35,8 +35,9 @@ help:
 demo: package
 	$(BIN)/onstream demo $(ARGS)
 
+# As many files at once as there are cores, if pytest-xdist is here (packages of PYTHON may lack it).
 test: build libmp
-	$(BIN)/python -m pytest tests/python $(ARGS)
+	$(BIN)/python -m pytest tests/python $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses $(JOBS) --dist loadfile) $(ARGS)
 
 check: lint rules install-check sanitize
 

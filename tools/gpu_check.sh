@@ -87,7 +87,7 @@ run_native() {
   status=$?
   [[ $status == 124 || $status == 137 ]] && note="ended after $limit_s s, in or after: $(grep '^ok ' "$log" | tail -1)"
   [[ $status != 0 && $status != 77 && -z $note ]] && note="status $status"
-  if grep -q 'no cuda device' "$log"; then
+  if grep -qE '^skipped cuda: |no cuda device' "$log"; then
     note="$note GPU rows were skipped"
     status=1
   fi

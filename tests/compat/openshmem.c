@@ -1,6 +1,8 @@
 /* Every function of OpenSHMEM 1.5, its results compared with what they must be. */
 #include <pthread.h>
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "openshmem.h"
 
@@ -817,12 +819,25 @@ static void generic_names_find_their_types(void) {
   shmem_sync(SHMEM_TEAM_WORLD);
 }
 
+/* Its end is not the PE's, which goes on. */
+static void a_forked_child_is_no_pe(void) {
+  fflush(NULL);
+  const int child = fork();
+  if (child == 0) exit(0);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  static long word;
+  shmem_long_p(&word, me + 1, right());
+  shmem_barrier_all();
+  CHECK(word == left() + 1);
+}
+
 int main(int argc, char** argv) {
   /* clang-format off */
   static const struct test_case cases[] = {
+    CASE(globals_and_statics_are_symmetric)  /* as the program begins with them */
     CASE(a_pe_knows_itself_and_the_others)
     CASE(the_heap_allocates_resizes_and_frees)
-    CASE(globals_and_statics_are_symmetric)
     CASE(every_type_is_put_and_got)
     CASE(every_size_is_put_and_got)
     CASE(every_atomic_is_atomic)
@@ -835,13 +850,14 @@ int main(int argc, char** argv) {
     CASE(a_lock_excludes_the_others)
     CASE(a_thread_that_waits_for_a_lock_leaves_the_others_free)
     CASE(generic_names_find_their_types)
+    CASE(a_forked_child_is_no_pe)
   };
   /* clang-format on */
   int level = -1;
   if (shmem_init_thread(SHMEM_THREAD_MULTIPLE, &level) != 0 || level != SHMEM_THREAD_MULTIPLE) return 2;
   me = shmem_my_pe();
   size = shmem_n_pes();
-  const int status = run_case(cases, sizeof cases / sizeof cases[0], argc > 1 ? argv[1] : "");
+  const int status = run_cases(cases, sizeof cases / sizeof cases[0], argc > 1 ? argv[1] : NULL);
   shmem_finalize();
   return status;
 }

@@ -285,11 +285,12 @@ int main(int argc, char** argv) {
     CASE(teams_of_any_size_reduce)
   };
   /* clang-format on */
-  const char* const name = argc > 1 ? argv[1] : "";
+  const char* const name = argc > 1 ? argv[1] : NULL;
+  const int threads = name == NULL || strstr(name, "threads_") == name;
   int level = 0;
-  CHECK(shmem_init_thread(strstr(name, "threads_") == name ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &level) == 0);
+  CHECK(shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &level) == 0);
   me = shmem_my_pe(), size = shmem_n_pes();
-  const int status = run_case(cases, sizeof cases / sizeof *cases, name);
+  const int status = run_cases(cases, sizeof cases / sizeof *cases, name);
   shmem_finalize();
   return status;
 }

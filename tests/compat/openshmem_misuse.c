@@ -190,5 +190,5 @@ int main(int argc, char** argv) {
   shmem_init();
   me = shmem_my_pe();
   size = shmem_n_pes();
-  return run_case(cases, sizeof cases / sizeof cases[0], name);
+  return run_cases(cases, sizeof cases / sizeof cases[0], name);
 }

@@ -1,4 +1,7 @@
 /* Every call of onstream_upc.h, its results compared with what they must be, for any number of threads. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "upc.h"
 
 static int right(void) { return (MYTHREAD + 1) % THREADS; }
@@ -438,6 +441,16 @@ static void a_lock_excludes_the_others(void) {
   upc_all_free(counter);
 }
 
+/* Its end is not the thread's, which goes on. */
+static void a_forked_child_is_no_thread(void) {
+  fflush(NULL);
+  const int child = fork();
+  if (child == 0) exit(0);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  upc_barrier();
+}
+
 int main(int argc, char** argv) {
   /* clang-format off */
   static const struct test_case cases[] = {
@@ -455,6 +468,7 @@ int main(int argc, char** argv) {
     CASE(barriers_order_what_was_written)
     CASE(a_thread_computes_between_notify_and_wait)
     CASE(a_lock_excludes_the_others)
+    CASE(a_forked_child_is_no_thread)
   };
   /* clang-format on */
   return run_cases(cases, sizeof cases / sizeof cases[0], argc > 1 ? argv[1] : NULL);

@@ -27,7 +27,7 @@ def use_everything(world: ons.World) -> list[object]:
         world.send(out, after)
         arriving.wait()
     world.all_reduce(field)
-    world.all_gather(np.zeros(10**4), np.zeros(world.size * 10**4))
+    world.all_gather(world.zeros(10**4), world.zeros(world.size * 10**4))
     return [segments, field, halo, large]
 
 

@@ -6,12 +6,13 @@ work, and barriers stand only where ranks use each other's memory without the ot
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from memories import array_of, fill, values_of
+from memories import LIBRARIES, MEMORIES, array_of, fill, values_of
 
 import onstream as ons
 
@@ -66,6 +67,12 @@ def messages(world: ons.World, memory: str) -> None:
     for exchange in (one_after_the_other, posted, both_at_once):
         for nbytes in (0, 8, 5000, 1 << 20):
             check_messages(world, memory, exchange, nbytes)
+
+
+def messages_between_unlike_memories(world: ons.World) -> None:
+    kinds = [*MEMORIES, "managed", *(LIBRARIES if world.device != "host" else [])]
+    for ours, nbytes in itertools.product(itertools.combinations(kinds, 2), (8, 5000, 300_000)):
+        check_messages(world, ours[world.rank], posted, nbytes)
 
 
 def check_messages(world: ons.World, memory: str, exchange: Callable[..., None], nbytes: int) -> None:

@@ -223,7 +223,9 @@ def test_a_strided_message_names_its_strides_and_the_way_out() -> None:
         _arrays.message_span(values, False, HOST_WORLD)
 
 
-@pytest.mark.parametrize("value", [3, "text", None, [1.0, 2.0], {"a": 1}, object()], ids=repr)
+@pytest.mark.parametrize(
+    "value", [3, "text", None, [1.0, 2.0], {"a": 1}, object()], ids=lambda value: type(value).__name__
+)
 def test_what_is_no_array_is_a_type_error(value: Any) -> None:
     with pytest.raises(TypeError, match="onstream cannot address a builtins"):
         _arrays.span_of(value)

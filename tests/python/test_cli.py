@@ -16,8 +16,6 @@ from onstream.demo import bathymetry
 
 import onstream
 
-pytestmark = pytest.mark.gpu
-
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -39,6 +37,7 @@ def test_help_lists_the_commands() -> None:
         assert name in text
 
 
+@pytest.mark.gpu
 def test_info_as_json_has_everything() -> None:
     facts = json.loads(command("info", "--json", ONSTREAM_LANES="32").stdout)
     assert facts["devices"][-1]["kind"] == "host"
@@ -48,11 +47,13 @@ def test_info_as_json_has_everything() -> None:
     lanes = next(row for row in facts["parameters"] if row["name"] == "lanes")
     assert (lanes["value"], lanes["set_by"], lanes["variable"]) == ("32", "environment", "ONSTREAM_LANES")
     assert facts["launch"]["launcher"] == "none"
-    if not any(row["kind"] == "cuda" for row in facts["devices"]):
-        assert facts["no_cuda_reason"]
-        assert facts["peer_access"] == []
+    gpus = sum(row["kind"] == "cuda" for row in facts["devices"])
+    assert bool(facts["no_cuda_reason"]) == (gpus == 0)
+    assert [len(row) for row in facts["peer_access"]] == [gpus] * gpus
+    assert all(facts["peer_access"][gpu][gpu] for gpu in range(gpus))
 
 
+@pytest.mark.gpu
 def test_info_is_readable() -> None:
     ended = command("info", ONSTREAM_LANES="32")
     assert ended.returncode == 0, ended.stderr
@@ -83,6 +84,7 @@ def test_the_help_of_bathymetry_names_what_is_read() -> None:
         assert f"{metres:.0f} m" in text
 
 
+@pytest.mark.gpu
 def test_info_works_without_the_command_line_libraries() -> None:
     ended = subprocess.run([sys.executable, "-m", "onstream.info"], capture_output=True, text=True, timeout=60)
     assert json.loads(ended.stdout)["onstream"] == onstream.__version__

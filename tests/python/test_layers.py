@@ -1,10 +1,12 @@
-"""Includes go down the layers, and some includes and calls stay where tests/layers.toml says."""
+"""Includes and imports go down the layers, and some includes and calls stay where tests/layers.toml says."""
 
 from __future__ import annotations
 
+import ast
 import fnmatch
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 RULES: dict[str, Any] = tomllib.loads((ROOT / "tests" / "layers.toml").read_text())
 SUFFIXES = {".c", ".cpp", ".h", ".hpp", ".cu", ".cuh", ".inc"}
 HEIGHT = {layer: height for height, line in enumerate(RULES["order"]) for layer in line}
+PACKAGE = ROOT / "python" / "onstream"
+MODULE_HEIGHT = {module: height for height, line in enumerate(RULES["python"]) for module in line}
 
 
 def sources() -> list[Path]:
@@ -47,6 +51,56 @@ def without_comments(text: str) -> str:
 
 def includes_of(text: str) -> list[str]:
     return re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', text, re.MULTILINE)
+
+
+def unclear_includes(file: Path, text: str) -> list[str]:
+    """Includes that do not say from where they come: relative ones, and in the library all that name no layer."""
+    quoted = re.findall(r'^\s*#\s*include\s*"([^"]+)"', text, re.MULTILINE)
+    wrong = [f"{file} includes {include}: write the whole path" for include in includes_of(text) if ".." in include]
+    if file.is_relative_to("src/onstream"):
+        wrong += [
+            f"{file} includes {include}: write onstream/<layer>/<file>"
+            for include in quoted
+            if ".." not in include and included_layer(include) is None
+        ]
+    return wrong
+
+
+def nodes_that_run(tree: ast.AST) -> Iterator[ast.AST]:
+    """All of a module but what is there for types alone; what its functions import later too."""
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from nodes_that_run(node)
+
+
+def imported_modules(file: Path, text: str) -> set[str]:
+    """The modules of the package that a file of it, python/onstream/..., imports, by their first names."""
+    folder = file.parts[2:-1]
+    found = set()
+    for node in nodes_that_run(ast.parse(text)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name.removeprefix("onstream.") for alias in node.names if alias.name.startswith("onstream.")]
+        elif isinstance(node, ast.ImportFrom):
+            home = (*folder[: len(folder) - (node.level - 1)],) if node.level > 0 else ()
+            path = (*home, *(node.module or "").split(".")) if node.module else home
+            if node.level == 0:
+                if path[0] != "onstream":
+                    continue
+                path = path[1:]
+            names = [path[0]] if path else [alias.name for alias in node.names]
+        found |= {name.split(".")[0] for name in names}
+    return found & set(MODULE_HEIGHT)
+
+
+def upward_imports(file: Path, text: str) -> list[str]:
+    own = file.parts[2].removesuffix(".py")
+    return [
+        f"{file} imports {other}, which lies above it or beside it"
+        for other in sorted(imported_modules(file, text) - {own})
+        if MODULE_HEIGHT[other] >= MODULE_HEIGHT[own]
+    ]
 
 
 def calls(text: str, name: str) -> bool:
@@ -87,6 +141,39 @@ def upward_includes(file: Path, text: str) -> list[str]:
     return wrong
 
 
+def modules() -> list[Path]:
+    ends = {"__init__.py", "__main__.py"}
+    return sorted(
+        file.relative_to(ROOT) for file in PACKAGE.rglob("*.py") if file.parent != PACKAGE or file.name not in ends
+    )
+
+
+def test_every_module_of_the_package_is_in_the_order() -> None:
+    assert {file.parts[2].removesuffix(".py") for file in modules()} == set(MODULE_HEIGHT)
+
+
+@pytest.mark.parametrize("file", modules(), ids=str)
+def test_imports_go_down(file: Path) -> None:
+    assert upward_imports(file, (ROOT / file).read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "wrong"),
+    [
+        ("heap.py", "from .world import World", ["world"]),
+        ("heap.py", "from . import errors, plans", ["plans"]),
+        ("heap.py", "from .collectives import Collectives", ["collectives"]),
+        ("heap.py", "def f():\n    import onstream.bench.cases", ["bench"]),
+        ("heap.py", "from onstream.bench import cases", ["bench"]),
+        ("heap.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .world import World", []),
+        ("bench/cases.py", "from ..cli import app\nfrom .bars import bar\nfrom ..errors import Error", ["cli"]),
+    ],
+)
+def test_the_check_itself_reads_imports(file: str, text: str, wrong: list[str]) -> None:
+    told = upward_imports(Path("python/onstream") / file, text)
+    assert [line.split(" imports ")[1].split(",")[0] for line in told] == wrong
+
+
 def test_every_folder_of_the_library_is_a_layer() -> None:
     folders = {file.parts[2] for file in sources() if file.is_relative_to("src/onstream") and len(file.parts) > 3}
     assert folders <= set(HEIGHT), f"add to tests/layers.toml: {folders - set(HEIGHT)}"
@@ -98,7 +185,8 @@ def test_there_are_sources_to_check() -> None:
 
 @pytest.mark.parametrize("file", sources(), ids=str)
 def test_includes_go_down(file: Path) -> None:
-    assert upward_includes(file, without_comments((ROOT / file).read_text())) == []
+    text = without_comments((ROOT / file).read_text())
+    assert unclear_includes(file, text) + upward_includes(file, text) == []
 
 
 @pytest.mark.parametrize("rule", RULES["only"], ids=lambda rule: rule["includes"][0])
@@ -135,6 +223,24 @@ def test_a_call_stays_where_it_belongs(rule: dict[str, Any]) -> None:
 def test_the_check_itself_tells_up_from_down(file: str, include: str, complaint: str | None) -> None:
     wrong = upward_includes(Path(file), f'#include "{include}"\n')
     assert (complaint is None and wrong == []) or (complaint is not None and complaint in wrong[0])
+
+
+@pytest.mark.parametrize(
+    ("file", "include", "complaint"),
+    [
+        ("src/onstream/base/x.hpp", '"../plan/op.hpp"', "write the whole path"),
+        ("src/onstream/base/x.hpp", "<onstream/base/../plan/op.hpp>", "write the whole path"),
+        ("src/onstream/base/x.hpp", '"text.hpp"', "write onstream/<layer>/<file>"),
+        ("compat/shmem/x.cpp", '"../upc/runtime.hpp"', "write the whole path"),
+        ("compat/shmem/x.cpp", '"runtime.hpp"', None),
+        ("src/onstream/base/x.hpp", '"onstream/base/text.hpp"', None),
+        ("src/onstream/base/x.hpp", "<vector>", None),
+    ],
+)
+def test_the_check_itself_wants_includes_that_say_where(file: str, include: str, complaint: str | None) -> None:
+    wrong = unclear_includes(Path(file), f"#include {include}\n")
+    assert len(wrong) == (complaint is not None)
+    assert complaint is None or complaint in wrong[0]
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def test_a_shorter_message_is_fine_and_tells_its_size() -> None:
 
 @pytest.mark.parametrize("size", [16, 100_000])
 @pytest.mark.parametrize("device", DEVICES)
-def test_truncation_leaves_later_messages_intact(size: int, device: str) -> None:
+def test_truncation_leaves_later_messages_intact(size: int, device: str, capfd: pytest.CaptureFixture[str]) -> None:
     def send(world: ons.World) -> None:
         if size > 8192:  # such a send waits for its receive, so it knows
             with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 on lane 2"):
@@ -158,6 +158,10 @@ def test_truncation_leaves_later_messages_intact(size: int, device: str) -> None
             world.send(pattern(size), 1, lane=2)
         world.send(b"next", 1, lane=2)
         world.barrier()
+        if size <= 8192:  # it was gone before anybody could know
+            with pytest.raises(ons.TruncatedError, match=f"send of {size} B to rank 1 on lane 2"):
+                world.check()
+        world.check()
 
     def receive(world: ons.World) -> None:
         with pytest.raises(ons.TruncatedError, match=f"recv of 8 B from rank 0 on lane 2.*{size} B"):
@@ -169,6 +173,8 @@ def test_truncation_leaves_later_messages_intact(size: int, device: str) -> None
         world.barrier()
 
     pair(send, receive, device=device)
+    told = f"send of {size} B to rank 1 on lane 2" in capfd.readouterr().err
+    assert told == (size <= 8192)  # for a rank that never asks
 
 
 def test_a_truncated_message_of_a_stream_is_told_by_synchronize() -> None:

@@ -164,7 +164,6 @@ def test_sizes_that_differ_are_refused_naming_both() -> None:
         (lambda b: b.atomic("fetch", np.zeros(1, "u8"), 0, old=np.zeros(1, "u4")), "cannot go to 4 bytes"),
         (lambda b: b.atomic("add", np.zeros(1, "u8"), 0), "do not lie in rank 0's part"),
         (lambda b: b.halo(np.zeros((4, 4)), ghost=[1]), "ghost"),
-        (lambda b: b.halo(np.zeros((6, 6)), grid=[5, 5]), "grid"),
         (lambda b: b.use_path("pigeon"), "pigeon"),
     ],
 )
@@ -174,6 +173,24 @@ def test_wrong_operations_are_refused_at_once(add: Any, reason: str) -> None:
         pytest.raises(ons.InvalidArgumentError, match=reason),
     ):
         add(world.plan())
+
+
+@pytest.mark.parametrize(
+    ("block", "grid", "reason"),
+    [
+        (np.zeros((2, 9)), [2, 1], "rank 1: halo: the local array of 2 x 9 cells is too small along dimension 0"),
+        (np.zeros((9, 9)), [5, 5], "rank 1: halo grid has 25 ranks, the world has 2"),
+        (np.zeros((9, 9), "f4"), [2, 1], "the one sends float64, the other receives float32, and their sizes differ"),
+    ],
+)
+def test_a_wrong_block_of_a_halo_is_told_on_every_rank(block: Any, grid: list[int], reason: str) -> None:
+    def rank(world: ons.World) -> None:
+        good = np.zeros((9, 9))
+        with pytest.raises(ons.InvalidArgumentError, match=reason):
+            world.halo(block if world.rank == 1 else good, grid=grid if world.rank == 1 else [2, 1])
+        world.halo(good, grid=[2, 1])
+
+    ons.run_threads(2, rank, device="host")
 
 
 def test_puts_of_two_processes_into_the_same_place_are_refused_naming_both(tmp_path: Path) -> None:

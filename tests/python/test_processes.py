@@ -33,6 +33,11 @@ def test_messages_of_every_form_arrive(device: str, memory: str, tmp_path: Path)
     run_ranks(tmp_path, 2, [ranks.messages], memory, device=device)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_messages_arrive_between_unlike_memories(device: str, tmp_path: Path) -> None:
+    run_ranks(tmp_path, 2, [ranks.messages_between_unlike_memories], device=device)
+
+
 @pytest.mark.parametrize(("device", "memory"), KERNELS)
 def test_collectives_have_numpys_results(device: str, memory: str, tmp_path: Path) -> None:
     bodies = [ranks.collectives, ranks.collectives_of_unequal_parts, ranks.neighbours]

@@ -43,6 +43,42 @@ def test_a_compiler_without_cpp20_is_told_with_its_words(tmp_path: Path) -> None
     assert "unrecognized option" in result.stderr
 
 
+def python_that(folder: Path, change: str) -> list[str]:
+    """The command of a Python in which `change` has run first."""
+    starts = "import runpy, sys; sys.argv.pop(0); sys.path.insert(0, sys.argv[0].rpartition('/')[0]); "
+    (folder / "changed.py").write_text(f"{starts}\n{change}\nrunpy.run_path(sys.argv[0], run_name='__main__')\n")
+    script = [str(folder / "changed.py"), str(ROOT / "tools" / "setup.py")]
+    return [sys.executable, *script, "--venv", str(folder / "venv"), "--cuda", "0"]
+
+
+def setup_by(command: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "ONSTREAM_OFFLINE": "1"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+
+
+def test_a_python_without_headers_is_told_with_what_to_install(tmp_path: Path) -> None:
+    paths = f"import sysconfig; sysconfig.get_paths = lambda: {{'include': {str(tmp_path)!r}}}"
+    result = setup_by(python_that(tmp_path, paths))
+    assert result.returncode == 1
+    assert f"headers of {sys.executable} are missing ({tmp_path}/Python.h)" in result.stderr
+    assert "apt install python3-dev " in result.stderr
+    assert "dnf install python3-devel" in result.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+def test_a_python_without_venv_is_told_with_what_to_install(tmp_path: Path) -> None:
+    (tmp_path / "venv").mkdir()  # half of one, from a run before
+    # As on Debian without python3-venv, where ensurepip is missing.
+    program(tmp_path, "python", f"#!/bin/sh\n[ \"$1 $2\" != '-m venv' ] || {{ echo 'ensurepip is not available'; exit 1; }}\n"
+            f'exec "{sys.executable}" "$@"\n')  # fmt: skip
+    result = setup_by(python_that(tmp_path, f"sys.executable = {str(tmp_path / 'python')!r}"))
+    assert result.returncode == 1
+    assert "cannot make a virtual environment" in result.stderr
+    assert "apt install python3-venv" in result.stderr
+    assert "ensurepip is not available" in result.stderr
+    assert not (tmp_path / "venv").exists()
+
+
 def made_before(venv: Path, said_to_be: Path) -> None:
     """A venv with the stamp that one made at `said_to_be` has, and a mark to know it by."""
     base = sys._base_executable  # type: ignore[attr-defined]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
 
 import pytest
-from compat_programs import SOURCES, cases_of, is_current
+from compat_programs import SOURCES, cases_of, failed_cases, is_current, refusals
 from conftest import ROOT, build_folder
 from mpi_programs import call
-
-pytestmark = pytest.mark.gpu
 
 HEADERS = ROOT / "compat" / "upc" / "include"
 LIMIT_S = 60
@@ -115,11 +112,11 @@ def run(threads: int, program: Path, *arguments: str, settings: dict[str, str] |
 def check_all(threads: int, settings: dict[str, str] | None = None) -> None:
     """All cases, in one job: a start takes longer than most of them."""
     status, output = run(threads, compiled("upc"), settings=settings)
-    passed = re.findall(r"passed (\w+)", output)
-    missing = [case for case in cases_of("upc.c") if case not in passed]
-    assert (status, missing) == (0, []), f"{missing[:1]} did not pass; status {status}\n{output[-6000:]}"
+    failed = failed_cases("upc.c", output)
+    assert (status, failed) == (0, []), f"{failed[:1]} did not pass; status {status}\n{output[-6000:]}"
 
 
+@pytest.mark.gpu
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 5])
 def test_every_call_does_what_it_must(threads: int) -> None:
@@ -127,6 +124,7 @@ def test_every_call_does_what_it_must(threads: int) -> None:
 
 
 # The path that memory takes which a thread does not reach directly: the owner's helper moves it, in chunks.
+@pytest.mark.gpu
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("threads", [2, 4])
 def test_every_call_does_what_it_must_over_helpers(threads: int) -> None:
@@ -138,7 +136,7 @@ def test_every_misuse_has_its_row() -> None:
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
-@pytest.mark.parametrize("case", MISUSE)
+@pytest.mark.parametrize("case", refusals(MISUSE))
 def test_upc_misuse(case: str) -> None:
     wanted, says = MISUSE[case]
     waits = "in_vain" in case or "does_not_come" in case
@@ -147,6 +145,7 @@ def test_upc_misuse(case: str) -> None:
     assert says in output, output[-6000:]
 
 
+@pytest.mark.gpu
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 def test_global_exit_keeps_what_was_written(tmp_path: Path) -> None:
     status, output = run(3, compiled("upc_misuse"), KEEPS, str(tmp_path))

@@ -16,8 +16,6 @@ from memories import DEVICES
 import onstream as ons
 from onstream import _arrays
 
-pytestmark = pytest.mark.gpu
-
 
 def alone(**parameters: Any) -> ons.World:
     return ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", **parameters)
@@ -247,7 +245,20 @@ def test_streams_run_and_become_idle() -> None:
         assert box[0] == 5
 
 
-@pytest.mark.parametrize("stream", [7, "later", 1.5, object()], ids=repr)
+def test_a_stream_tells_what_went_wrong_in_every_world_whose_work_it_has() -> None:
+    with alone() as home, alone() as other, alone(timeout_s=0.2) as late:
+        stream = home.stream()
+        box = np.zeros(1, "i8")
+        other.send(np.full(1, 5, "i8"), 0, stream=stream)
+        other.recv(box, 0, stream=stream)
+        late.recv(np.zeros(1, "i8"), 0, stream=stream)
+        with pytest.raises(ons.TimeoutError, match="recv of 8 B from rank 0"):
+            stream.synchronize()
+        assert box[0] == 5
+        assert home.failure() is None
+
+
+@pytest.mark.parametrize("stream", [7, "later", 1.5, object()], ids=lambda value: type(value).__name__)
 def test_what_is_no_stream_is_refused(stream: Any) -> None:
     with alone() as world, pytest.raises((ons.InvalidArgumentError, TypeError), match=r"stream|means nothing"):
         world.send(b"x", 0, stream=stream)
