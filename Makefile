@@ -27,7 +27,7 @@ help:
 	@echo "make test       every test, no GPU needed (ARGS: options of pytest)"
 	@echo "make check      format, lint, types, rules, installation, sanitizers"
 	@echo "make format     formats C++ and Python in place"
-	@echo "make docs       generates docs/parameters.md"
+	@echo "make docs       generates docs/parameters.md and docs/python.md"
 	@echo "make gpu-check  the same tests on a machine with GPUs"
 	@echo "make gpu-bench  measures on a machine with GPUs, JSON to OUT=dir"
 	@echo "make clean      removes .venv and the build folders"
@@ -94,6 +94,7 @@ sanitize: setup
 
 docs: build
 	$(BIN)/python tools/parameters_page.py > docs/parameters.md
+	$(BIN)/python tools/python_page.py > docs/python.md
 
 gpu-check: CUDA = 1
 gpu-check: build

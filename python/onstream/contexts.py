@@ -120,18 +120,23 @@ class Context:
         return self._atomic("compare_swap", word, rank, value, expected)
 
     def fetch_add(self, word: Any, value: int, rank: int) -> Any:
+        """Adds `value`; returns what was there."""
         return self._atomic("add", word, rank, value)
 
     def fetch_inc(self, word: Any, rank: int) -> Any:
+        """Adds one; returns what was there."""
         return self._atomic("add", word, rank, 1)
 
     def fetch_and(self, word: Any, value: int, rank: int) -> Any:
+        """Ands with `value`, bit by bit; returns what was there."""
         return self._atomic("and", word, rank, value)
 
     def fetch_or(self, word: Any, value: int, rank: int) -> Any:
+        """Ors with `value`, bit by bit; returns what was there."""
         return self._atomic("or", word, rank, value)
 
     def fetch_xor(self, word: Any, value: int, rank: int) -> Any:
+        """Xors with `value`, bit by bit; returns what was there."""
         return self._atomic("xor", word, rank, value)
 
     # --- order ---

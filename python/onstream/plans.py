@@ -288,6 +288,7 @@ class Plan:
         return self._core.times()
 
     def reset_times(self) -> None:
+        """From the next launch on times() counts anew."""
         self._core.reset_times()
 
     def __repr__(self) -> str:

@@ -145,7 +145,7 @@ CASE(posted_sends_of_plain_memory_keep_their_values_apart) {
       std::vector<std::shared_ptr<Request>> requests;
       for (std::size_t i = 0; i < kMessages; ++i) {
         out.push_back(pattern(bytes, seed(i, world.rank())));
-        requests.push_back(world.irecv(in[i].data(), bytes, peer, {}));
+        requests.push_back(world.irecv(in[i].data(), bytes, peer));
         requests.push_back(world.isend(out[i].data(), bytes, peer, {}));
       }
       for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);

@@ -90,6 +90,11 @@ def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
     return counts
 
 
+def _peers_if(quick: bool) -> str:
+    """Of whom a command asks where it is not said: a short look at onstream needs none of them."""
+    return "none" if quick else "auto"
+
+
 def _comparison(device: str, vs: str, rounds: int, samples: int, quick: bool, limit_s: float) -> message.Settings:
     """What every comparison with peers is told."""
     from . import message, peers
@@ -147,7 +152,7 @@ def message_command(
     from . import message
 
     settings = replace(
-        _comparison(device, vs or ("none" if quick else "auto"), rounds, samples, quick, limit_s),
+        _comparison(device, vs or _peers_if(quick), rounds, samples, quick, limit_s),
         ranks=ranks,
         modes=choices_from(modes, MODES, "--modes") if modes else (),
         submissions=choices_from(submissions, SUBMISSIONS, "--submissions"),
@@ -282,8 +287,12 @@ def one_sided_command(
     rounds: Rounds = 3,
     samples: Samples = 10,
     vs: Annotated[
-        str, typer.Option(help="Peers in the same run: of nvshmem, mpi, openmpi, mpich; auto: all; none.")
-    ] = "auto",
+        str,
+        typer.Option(
+            help="Peers in the same run: of nvshmem, mpi, openmpi, mpich; auto: all; none. "
+            "Default: auto; with --quick none."
+        ),
+    ] = "",
     quick: Annotated[bool, typer.Option(help="A twentieth of the ops, 1 round: shows that it works.")] = False,
     limit_s: Limit = 300.0,
     budget_s: Budget = None,
@@ -299,7 +308,7 @@ def one_sided_command(
         rounds=1 if quick else rounds,
         samples=min(samples, 3) if quick else samples,
         vs=tuple(
-            name for name in peers.names_from(vs, device) if name in one_sided.PEERS
+            name for name in peers.names_from(vs or _peers_if(quick), device) if name in one_sided.PEERS
         ),  # the others have nothing alike
         quick=quick,
         limit_s=limit_s,
@@ -346,9 +355,10 @@ def collective_command(
     vs: Annotated[
         str,
         typer.Option(
-            help="Peers in the same run: of nccl, nccl-plain, nvshmem, torch, mpi, openmpi, mpich; auto: all; none."
+            help="Peers in the same run: of nccl, nccl-plain, nvshmem, torch, mpi, openmpi, mpich; auto: all; none. "
+            "Default: auto; with --quick none."
         ),
-    ] = "auto",
+    ] = "",
     rounds: Rounds = 3,
     samples: Samples = 10,
     quick: Quick = False,
@@ -368,7 +378,7 @@ def collective_command(
         submissions=choices_from(submissions, SUBMISSIONS, "--submissions") if submissions else (),
         memory=memory,
         algorithm=algorithm,
-        vs=collective.names_from(vs, device),
+        vs=collective.names_from(vs or _peers_if(quick), device),
         rounds=1 if quick else rounds,
         samples=min(samples, 3) if quick else samples,
         quick=quick,

@@ -46,6 +46,8 @@ def time_text(seconds: float) -> str:
 
 
 def rate_text(bytes_per_s: float) -> str:
+    if bytes_per_s < 1e8:
+        return f"{bytes_per_s / 1e6:.2f} MB/s"
     return f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s < 1e11 else f"{bytes_per_s / 1e9:.0f} GB/s"
 
 

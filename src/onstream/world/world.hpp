@@ -78,12 +78,12 @@ class World {
   // Wrong arguments throw, as do all calls once the world has failed. What happens to the message itself is returned,
   // not thrown, and must be looked at: truncated leaves the world whole; timeout and aborted mean that it has failed,
   // and failure() tells the story, which is logged too.
-  Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
+  Status send(const void* source, std::size_t bytes, int peer, const MessageOptions& options = {});
   // Returns the status; received (may be null) gets the message's bytes.
-  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
+  Status recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options = {},
               std::size_t* received = nullptr);
-  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options);
-  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options);
+  std::shared_ptr<Request> isend(const void* source, std::size_t bytes, int peer, const MessageOptions& options = {});
+  std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options = {});
   Exchange isendrecv(const Outgoing& out, const Incoming& in);
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
   Status wait(const std::shared_ptr<Request>& request);
