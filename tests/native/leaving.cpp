@@ -205,3 +205,40 @@ CASE(ranks_go_on_when_another_has_left) {
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }
+
+// Packed ones, flagged ones, and as many as end a lap of the ring.
+CASE(messages_that_no_receive_took_are_told_when_the_world_ends) {
+  const std::string text = standard_error_of([] {
+    run_ranks(2, quick("host"), [](World& world) {
+      std::vector<unsigned char> buffer(4096);
+      if (world.rank() == 0) {
+        for (int i = 0; i < 500; ++i) CHECK(world.send(buffer.data(), 8, 1, {1}) == Status::ok);
+        CHECK(world.send(buffer.data(), 1000, 1, {1}) == Status::ok);
+        CHECK(world.send(buffer.data(), 24, 1, {1}) == Status::ok);
+        CHECK(world.send(buffer.data(), 4096, 1, {2}) == Status::ok);
+        CHECK(world.send(buffer.data(), 8, 1, {3}) == Status::ok);
+      } else {
+        for (int i = 0; i < 500; ++i) CHECK(world.recv(buffer.data(), 8, 0, {1}) == Status::ok);
+        CHECK(world.recv(buffer.data(), 8, 0, {3}) == Status::ok);
+      }
+      world.barrier();
+    });
+  });
+  CHECK(text.find("rank 1 leaves the world with 2 messages of rank 0 on lane 1 that no receive took, the first of "
+                  "1000 B\n") != std::string::npos);
+  CHECK(text.find("rank 1 leaves the world with 1 message of rank 0 on lane 2 that no receive took, of 4096 B\n") !=
+        std::string::npos);
+  CHECK(text.find("lane 3") == std::string::npos && text.find("lane 0") == std::string::npos);
+}
+
+CASE(a_world_whose_messages_were_taken_ends_without_a_word) {
+  CHECK(standard_error_of([] {
+          run_ranks(2, quick("host"), [](World& world) {
+            std::vector<unsigned char> buffer(4096);
+            for (int i = 0; i < 20; ++i) {
+              if (world.rank() == 0) CHECK(world.send(buffer.data(), 4096, 1) == Status::ok);
+              if (world.rank() == 1) CHECK(world.recv(buffer.data(), 4096, 0) == Status::ok);
+            }
+          });
+        }).empty());
+}

@@ -115,8 +115,8 @@ LETS_GO = """
         world.barrier()
         if world.rank == 0:
             del segment
-        world.barrier()
         try:
+            world.barrier()  # rank 1 may be through, and rank 0 told, while rank 0 is still here
             if world.rank == 1:
                 print("it holds", segment.atomic("fetch", 0, offset=8), flush=True)
             world.barrier()

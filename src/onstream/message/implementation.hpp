@@ -1,5 +1,6 @@
 // What Messages is made of. Its methods lie by the idea: message.cpp sets up and checks, on_stream.cpp enqueues,
-// on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both directions, waits.cpp completes requests.
+// on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both directions, waits.cpp completes requests,
+// unreceived.cpp looks back at the end.
 //
 // Thread-safe, but for the order of a lane's ops, which is the program's affair (message.hpp).
 #pragma once
@@ -136,6 +137,9 @@ class Messages::Implementation {
   void settle_unasked();
   Status collect(Request& request);
   Status told(std::uint64_t word) const;
+
+  // --- unreceived.cpp ---
+  void tell_unreceived() const;
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;

@@ -63,9 +63,12 @@ Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
 Messages::Implementation::~Implementation() {
   try {
     constexpr double kDrainS = 10;
-    if (finish(Deadline(fabric_->parameters().timeout_s))) return;
-    fabric_->abort("the world was destroyed while its work was under way");
-    (void)finish(Deadline(kDrainS));
+    if (finish(Deadline(fabric_->parameters().timeout_s))) {
+      tell_unreceived();
+    } else {
+      fabric_->abort("the world was destroyed while its work was under way");
+      (void)finish(Deadline(kDrainS));
+    }
   } catch (const Error&) {
     // The device is gone, and the work with it.
   }

@@ -1,0 +1,43 @@
+// What a world tells when it ends: messages that came in a lane's ring and that no receive has taken. They are a
+// program's mistake that nothing else shows, as their sends have ended. On the host device, where a rank's CPU has its
+// rings before it; on others the look would be one more kernel at every end.
+#include "onstream/base/log.hpp"
+#include "onstream/message/implementation.hpp"
+
+namespace onstream {
+
+namespace {
+
+struct Unreceived {
+  std::uint64_t messages = 0;
+  std::uint64_t first_bytes = 0;
+};
+
+// Nothing runs on the lane any more. A receive that was posted and never waited for has the next message: none is told.
+Unreceived unreceived_on(const lane::View& lane) {
+  const HostGroup caller(0, 1);
+  Unreceived found;
+  if (lane.receiving->drained != lane.receiving->posted) return found;
+  lane::Seen seen;
+  std::uint64_t head = lane.receiving->head;
+  while (lane::look(caller, lane, head, seen) && seen.kind() == lane::Header::data) {
+    if (found.messages++ == 0) found.first_bytes = seen.bytes();
+    head += lane::ring_units<HostGroup>(seen.bytes());
+  }
+  return found;
+}
+
+}  // namespace
+
+void Messages::Implementation::tell_unreceived() const {
+  if (!on_host_ || !logs(LogLevel::warn) || fabric_->failure()) return;
+  for (const lane::View& lane : views_) {
+    const auto [messages, bytes] = unreceived_on(lane);
+    if (messages == 0) continue;
+    log(LogLevel::warn, "rank ", fabric_->rank(), " leaves the world with ", messages,
+        messages == 1 ? " message" : " messages", " of rank ", lane.peer, " on lane ", lane.lane,
+        " that no receive took", messages == 1 ? ", of " : ", the first of ", bytes, " B");
+  }
+}
+
+}  // namespace onstream
