@@ -46,9 +46,10 @@ def time_text(seconds: float) -> str:
 
 
 def rate_text(bytes_per_s: float) -> str:
-    if bytes_per_s < 1e8:
-        return f"{bytes_per_s / 1e6:.2f} MB/s"
-    return f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s < 1e11 else f"{bytes_per_s / 1e9:.0f} GB/s"
+    for scale, unit in ((1e9, "GB/s"), (1e6, "MB/s")):
+        if bytes_per_s >= scale / 10:
+            return f"{bytes_per_s / scale:.{0 if bytes_per_s >= 100 * scale else 2}f} {unit}"
+    return f"{bytes_per_s / 1e3:.2f} kB/s"
 
 
 def warnings_of(result: dict[str, Any]) -> list[str]:
