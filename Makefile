@@ -37,7 +37,7 @@ demo: package
 
 # As many files at once as there are cores, if pytest-xdist is here (packages of PYTHON may lack it).
 test: build libmp
-	$(BIN)/python -m pytest tests/python $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses $(JOBS) --dist loadfile) $(ARGS)
+	$(BIN)/python -m pytest tests/python -m "not install" $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses $(JOBS) --dist loadfile) $(ARGS)
 
 check: lint rules install-check sanitize
 
@@ -76,14 +76,16 @@ rules: build
 	$(BIN)/python -m pytest -q tests/python/test_layers.py tests/python/test_docs.py tests/python/test_parameters.py
 
 # `pip install .` into a venv of its own, as a user would: with this machine's cmake if it is new enough, else with one
-# that pip fetches, and with CUDA if there is an nvcc. Then a job, with the `python` that the launcher finds.
-install-check: setup
+# that pip fetches, and with CUDA if there is an nvcc. Then a job, with the `python` that the launcher finds. At last the
+# library as a folder of another project.
+install-check: build
 	rm -rf $(BUILD)-install
 	$(PYTHON) -m venv $(BUILD)-install
 	$(AS_BUILT) $(BUILD)-install/bin/python -m pip install --quiet --disable-pip-version-check .
 	cd $(BUILD)-install && bin/python -c "import onstream" && bin/onstream info
 	cd $(BUILD)-install && test -z "$$(find lib -path '*site-packages/*' -name 'libonstream*')"
 	cd $(BUILD)-install && bin/onstream run -n 3 python $(CURDIR)/examples/ring.py
+	ONSTREAM_BUILD=$(BUILD) $(BIN)/python -m pytest -q tests/python/test_examples.py -m install
 
 # The native tests of the host device under the address and undefined behaviour sanitizers, then under the thread one.
 sanitize: setup

@@ -42,6 +42,8 @@ struct CollectiveSetup {
   bool plain = false;  // NCCL: buffers are not registered with it
 };
 
+constexpr double kMeetS = 60;  // how long the ranks of a peer wait for each other at the start
+
 std::unique_ptr<CollectiveLibrary> open_onstream_collectives(const CollectiveSetup& setup,
                                                              const Parameters& parameters);
 std::unique_ptr<CollectiveLibrary> open_nccl_collectives(const CollectiveSetup& setup);

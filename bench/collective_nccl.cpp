@@ -22,7 +22,6 @@ struct UniqueId {
   std::array<char, 128> bytes;
 };
 using Communicator = void*;
-constexpr double kMeetS = 60;
 constexpr int kSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
 
 struct Nccl {

@@ -20,7 +20,6 @@ namespace onstream::bench {
 namespace {
 
 constexpr std::int32_t kTeamWorld = 0;  // NVSHMEM_TEAM_WORLD
-constexpr double kMeetS = 60;
 
 using Reduce = int (*)(std::int32_t, void*, const void*, std::size_t, void*);
 

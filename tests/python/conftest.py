@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take, if not 120 s")
+    config.addinivalue_line("markers", "install: compiles the library anew; `make check` runs it, `make test` does not")
     config.addinivalue_line("markers", "gpu: uses the GPUs that there are; rows of a cuda device are marked")
     # A shell's background job is born ignoring Ctrl-C, and would pass that on to the programs that tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
