@@ -35,9 +35,9 @@ help:
 demo: package
 	$(BIN)/onstream demo $(ARGS)
 
-# As many files at once as there are cores, if pytest-xdist is here (packages of PYTHON may lack it).
+# Some files at once (tests/python/conftest.py), if pytest-xdist is here (packages of PYTHON may lack it).
 test: build libmp
-	$(BIN)/python -m pytest tests/python -m "not install" $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses $(JOBS) --dist loadfile) $(ARGS)
+	$(BIN)/python -m pytest tests/python -m "not install" $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses auto --dist loadfile) $(ARGS)
 
 check: lint rules install-check sanitize
 

@@ -178,7 +178,7 @@ pytest_shares() {
 # What uses no GPU, shown none: an eighth of the cores' worth of processes.
 run_pytest_unseen() {
   local begin=$SECONDS
-  CUDA_VISIBLE_DEVICES="" pytest_shares unseen $((($(nproc) + 7) / 8)) -m "not gpu"
+  CUDA_VISIBLE_DEVICES="" pytest_shares unseen $((($(nproc) + 7) / 8)) -m "not gpu and not install"
   printf '\n== pytest, what uses no GPU\n'
   grep -hE '^(FAILED|ERROR|E  |ended after)|^[0-9]+ (passed|failed)' "$logs"/unseen.* | cut -c1-300 | tail -60
   add_pytest_row "pytest without GPUs" $((SECONDS - begin)) "" "$logs"/unseen.*

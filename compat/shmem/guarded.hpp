@@ -21,6 +21,7 @@ inline Runtime& runtime() {
   if (found == nullptr) [[unlikely]] {
     fail(ErrorCode::invalid_argument, "OpenSHMEM is not initialised: shmem_init was not called, or shmem_finalize was");
   }
+  found->world().check_process();
   return *found;
 }
 

@@ -76,8 +76,8 @@ void shmem_finalize(void) {
 }
 
 void shmem_global_exit(int status) {
-  if (running() == nullptr) end_job("shmem_global_exit", "OpenSHMEM is not initialised: shmem_init was not called");
-  end_all(*running(), status);
+  guarded("shmem_global_exit", [&](Runtime& shmem) -> int { end_all(shmem, status); });
+  end_job("shmem_global_exit", "the end did not come");
 }
 
 int shmem_my_pe(void) {

@@ -15,6 +15,7 @@ template <class Function>
 auto guarded(const char* call, const Function& function) {
   try {
     Runtime* const found = running();
+    if (found != nullptr) found->world().check_process();
     return function(found != nullptr ? *found : start());
   } catch (const std::exception& error) {
     end_job(call, error.what());

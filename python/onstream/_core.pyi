@@ -284,7 +284,7 @@ class World:
 
     def check(self) -> None:
         """
-        Raises the world's failure, or the oldest fault of a stream-ordered message.
+        Raises the world's failure, or the oldest fault of a message that nobody has been told of yet.
         """
 
     def failure(self) -> Failure | None:
@@ -478,6 +478,9 @@ class PlanBuilder:
     def wait_until(self, word: Elements, compare: str, value: int, note: str) -> None: ...
 
     def halo(self, array: Elements, ghost: Sequence[int], grid: Sequence[int], periodic: Sequence[bool], corners: bool, lane: int) -> None: ...
+
+    def refuse(self, why: str) -> None:
+        """Lets build() raise on every rank."""
 
     def add(self, call: PlannedCall) -> None: ...
 

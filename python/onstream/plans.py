@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from . import _arrays, _core
 from .collectives import Collectives
-from .errors import InvalidArgumentError
+from .errors import InvalidArgumentError, UnsupportedError
 from .neighbours import Neighbourhood
 from .symmetric import SymmetricArray, atomic_bits, elements_of, told_bits
 from .teams import Team
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class PlanBuilder:
-    """Collects the operations of a plan. Every method but build() returns the builder; wrong values raise at once."""
+    """Collects the operations of a plan. Each that adds some returns the builder; wrong values raise at once.
+
+    But for halo(), which all ranks call: what is wrong with its arguments is told by build(), on every rank.
+    """
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -130,16 +133,24 @@ class PlanBuilder:
     ) -> PlanBuilder:
         """Adds the exchange of an array's ghost cells; see World.halo(). Collective if `grid` is left out.
 
-        What is wrong with this rank's block is told by build(), on every rank.
+        What is wrong with this rank's block or arguments is told by build(), on every rank.
         """
-        span = self._span(array, writable=True)
-        dims = len(span.shape)
-        widths = _per_dimension(ghost, dims, "ghost")
-        wraps = [bool(flag) for flag in _per_dimension(periodic, dims, "periodic")]
-        ranks = (
-            [_arrays.integer_of(n, "grid") for n in grid] if grid is not None else self._choose_grid(span.shape, widths)
-        )
-        self._core.halo(elements_of(span), widths, ranks, wraps, bool(corners), _arrays.integer_of(lane, "lane"))
+        try:
+            span = self._span(array, writable=True)
+            dims = len(span.shape)
+            widths = _per_dimension(ghost, dims, "ghost")
+            wraps = [bool(flag) for flag in _per_dimension(periodic, dims, "periodic")]
+            ranks = [] if grid is None else [_arrays.integer_of(n, "grid") for n in grid]
+            number = _arrays.integer_of(lane, "lane")
+        except (TypeError, ValueError, UnsupportedError) as error:
+            if grid is None:
+                self._choose_grid(None)  # the others are there
+            self._core.refuse(f"halo: {error}")
+            return self
+        if grid is None:
+            interior = [max(1, extent - 2 * width) for extent, width in zip(span.shape, widths, strict=True)]
+            ranks = self._choose_grid(interior)
+        self._core.halo(elements_of(span), widths, ranks, wraps, bool(corners), number)
         return self
 
     @overload
@@ -189,16 +200,20 @@ class PlanBuilder:
     def _elements(self, array: Any, *, writable: bool) -> _core.Elements:
         return elements_of(self._span(array, writable=writable))
 
-    def _choose_grid(self, shape: Sequence[int], ghost: Sequence[int]) -> list[int]:
-        """One grid for all ranks, although their blocks may differ by a cell: that of the largest extents."""
-        mine = [max(1, extent - 2 * width) for extent, width in zip(shape, ghost, strict=True)]
+    def _choose_grid(self, interior: Sequence[int] | None) -> list[int]:
+        """One grid for all ranks, although their blocks may differ by a cell: that of the largest extents. A rank whose
+        arguments are wrong has none, and build() will tell; the grid is of no use then.
+        """
         everyone = [
             [int(number) for number in line.split()]
-            for line in self._world._all_gather("halo grid", " ".join(map(str, mine)))
+            for line in self._world._all_gather("halo grid", " ".join(map(str, interior or ())))
         ]
-        if any(len(theirs) != len(mine) for theirs in everyone):
+        told = [theirs for theirs in everyone if theirs]
+        if any(len(theirs) != len(told[0]) for theirs in told):
             raise InvalidArgumentError(f"the ranks' arrays have {[len(theirs) for theirs in everyone]} dimensions")
-        return _core.choose_grid(self._world.size, [max(extents) for extents in zip(*everyone, strict=True)])
+        if not told:
+            return []
+        return _core.choose_grid(self._world.size, [max(extents) for extents in zip(*told, strict=True)])
 
 
 class PlanCollectives(Collectives):

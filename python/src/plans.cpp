@@ -193,6 +193,10 @@ void bind_builder(nb::module_& m) {
       .def("halo", &add_halo_to, nb::arg("array"), nb::arg("ghost"), nb::arg("grid"), nb::arg("periodic"),
            nb::arg("corners"), nb::arg("lane"))
       .def(
+          "refuse",
+          [](PyBuilder& self, const std::string& why) { self.add([&](PlanBuilder& builder) { builder.refuse(why); }); },
+          nb::arg("why"), "Lets build() raise on every rank.")
+      .def(
           "add",
           [](PyBuilder& self, const PyPlanned& planned) {
             self.add([&](PlanBuilder& builder) { builder.add(planned.call); });

@@ -243,7 +243,7 @@ void bind_worlds(nb::module_& m) {
           "Ends the world on every rank: streams drain. An interrupt by the user is logged at debug level only.")
       .def(
           "check", [](const PyWorld& self) { self.state()->check(); },
-          "Raises the world's failure, or the oldest fault of a stream-ordered message.")
+          "Raises the world's failure, or the oldest fault of a message that nobody has been told of yet.")
       .def(
           "failure", [](const PyWorld& self) { return self.open()->failure(); }, "Why the world failed, or None.")
       .def(

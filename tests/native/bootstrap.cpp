@@ -214,7 +214,7 @@ CASE(a_wrong_secret_is_told_though_the_server_has_gone_since) {
     CHECK(receive_some(socket, hello) == Received::some);
   });
   CHECK_THROWS(Store(launch_of(1, 2, endpoint.address), Deadline(3)),
-               "the server did not accept this rank's secret, and later: ");
+               "the server did not accept this rank's secret or ended, and later: ");
   server.get();
 }
 

@@ -1,6 +1,9 @@
 // A rank that ends its world: what it sent before arrives, who waits for more is told at once, and nobody else notices.
 //
 // Ranks are threads; a rank leaves when its body returns. Deadlines are 30 s, so what ends sooner did not wait for one.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <functional>
 #include <string>
@@ -206,6 +209,31 @@ CASE(ranks_go_on_when_another_has_left) {
 
 int main(int argc, char** argv) { return run(argc, argv); }
 
+// The rings and what a request tells of its end are shared with the child: what it took would be lost to its parent.
+CASE(a_forked_child_takes_no_message_of_its_parent) {
+  run_ranks(1, quick("host"), [](World& world) {
+    std::vector<unsigned char> buffer(1000, 0);
+    const auto request = world.irecv(buffer.data(), buffer.size(), 0);
+    CHECK(world.send(pattern(1000, 3).data(), 1000, 0) == Status::ok);
+    for (const bool waits : {false, true}) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        try {
+          waits ? (void)world.wait(request) : (void)world.test(request);
+        } catch (const Error& error) {
+          ::_exit(error.code() == ErrorCode::closed ? 0 : 2);
+        }
+        ::_exit(1);
+      }
+      int status = -1;
+      CHECK(::waitpid(child, &status, 0) == child);
+      CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    CHECK(world.wait(request) == Status::ok);
+    CHECK(buffer == pattern(1000, 3));
+  });
+}
+
 // Packed ones, flagged ones, and as many as end a lap of the ring.
 CASE(messages_that_no_receive_took_are_told_when_the_world_ends) {
   const std::string text = standard_error_of([] {
@@ -216,17 +244,19 @@ CASE(messages_that_no_receive_took_are_told_when_the_world_ends) {
         CHECK(world.send(buffer.data(), 1000, 1, {1}) == Status::ok);
         CHECK(world.send(buffer.data(), 24, 1, {1}) == Status::ok);
         CHECK(world.send(buffer.data(), 4096, 1, {2}) == Status::ok);
+        CHECK(world.send(buffer.data(), 100, 1, {2}) == Status::ok);
         CHECK(world.send(buffer.data(), 8, 1, {3}) == Status::ok);
       } else {
         for (int i = 0; i < 500; ++i) CHECK(world.recv(buffer.data(), 8, 0, {1}) == Status::ok);
         CHECK(world.recv(buffer.data(), 8, 0, {3}) == Status::ok);
+        (void)world.irecv(buffer.data(), 4096, 0, {2});  // and nobody waits for it
       }
       world.barrier();
     });
   });
   CHECK(text.find("rank 1 leaves the world with 2 messages of rank 0 on lane 1 that no receive took, the first of "
                   "1000 B\n") != std::string::npos);
-  CHECK(text.find("rank 1 leaves the world with 1 message of rank 0 on lane 2 that no receive took, of 4096 B\n") !=
+  CHECK(text.find("rank 1 leaves the world with 1 message of rank 0 on lane 2 that no receive took, of 100 B\n") !=
         std::string::npos);
   CHECK(text.find("lane 3") == std::string::npos && text.find("lane 0") == std::string::npos);
 }

@@ -168,9 +168,10 @@ CASE(one_rank_matches_a_plain_reference) {
     expected.insert(expected.end(), waves.highest.begin(), waves.highest.end());
     for (const std::string& device : device_specs()) {
       const std::vector<double> got = simulate(device, 1, sea, {steps});
+      CHECK(got.size() == expected.size());
       double worst = 0;
       for (std::size_t k = 0; k < expected.size(); ++k) worst = std::max(worst, std::abs(got[k] - expected[k]));
-      CHECK(got.size() == expected.size() && worst < 1e-12);
+      CHECK(worst < 1e-12);
       CHECK(*std::max_element(waves.elevation.begin(), waves.elevation.end()) > 0.01);
     }
   }
@@ -182,6 +183,7 @@ CASE(the_highest_water_is_that_of_every_step) {
   const std::size_t cells = sea.surface.size();
   for (const std::string& device : device_specs()) {
     const std::vector<double> all = simulate(device, 1, sea, runs);
+    CHECK(all.size() == (runs.size() + 1) * cells);
     std::vector<double> highest = sea.surface;
     std::size_t rose = 0;
     for (std::size_t step = 0; step < runs.size(); ++step) {
@@ -194,6 +196,7 @@ CASE(the_highest_water_is_that_of_every_step) {
     CHECK(same_bits(kept, highest));
     const auto in_other_runs = [&](int ranks, const std::vector<int>& steps, Replay replay) {
       const std::vector<double> got = simulate(device, ranks, sea, steps, replay);
+      CHECK(got.size() >= cells);
       return std::vector<double>(got.end() - static_cast<std::ptrdiff_t>(cells), got.end());
     };
     CHECK(same_bits(in_other_runs(4, {15}, Replay::captured), highest));

@@ -38,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--openshmem", metavar="PATH", help="a checkout of github.com/openshmem-org/tests-sos, likewise")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many files `make test` runs at once. Kernels that wait take turns of a GPU."""
+    return 2 if Path("/dev/nvidia0").exists() else min(8, len(os.sched_getaffinity(0)))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take, if not 120 s")
     config.addinivalue_line("markers", "install: compiles the library anew; `make check` runs it, `make test` does not")

@@ -29,10 +29,12 @@ print(launch.launcher, launch.local_rank, launch.local_size, box.tolist(), total
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
+    """None that the system gives to other connections meanwhile: those begin at 32768."""
+    while True:
+        with socket.socket() as one:
+            port = 20000 + secrets.randbelow(10000)
+            if one.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 def of_torchrun(port: int) -> list[dict[str, object]]:

@@ -163,7 +163,6 @@ def test_sizes_that_differ_are_refused_naming_both() -> None:
         (lambda b: b.atomic("add", np.zeros(1, "u4"), 0, value=2**32), "no integer of 32 bits"),
         (lambda b: b.atomic("fetch", np.zeros(1, "u8"), 0, old=np.zeros(1, "u4")), "cannot go to 4 bytes"),
         (lambda b: b.atomic("add", np.zeros(1, "u8"), 0), "do not lie in rank 0's part"),
-        (lambda b: b.halo(np.zeros((4, 4)), ghost=[1]), "ghost"),
         (lambda b: b.use_path("pigeon"), "pigeon"),
     ],
 )
@@ -191,6 +190,28 @@ def test_a_wrong_block_of_a_halo_is_told_on_every_rank(block: Any, grid: list[in
         world.halo(good, grid=[2, 1])
 
     ons.run_threads(2, rank, device="host")
+
+
+@pytest.mark.parametrize("grid", [None, [2, 1]])
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"ghost": [1]}, "rank 1: halo: .*ghost"),
+        ({"ghost": "x"}, "rank 1: halo: .*ghost"),
+        ({"periodic": [True, False, True]}, "rank 1: halo: .*periodic"),
+        ({"lane": 1.5}, "rank 1: halo: .*lane"),
+        ({"arrays": memoryview(bytes(72))}, "rank 1: halo: .*read-only"),
+        ({"arrays": "no array"}, "rank 1: halo: "),
+    ],
+)
+def test_wrong_arguments_of_a_halo_are_told_on_every_rank(wrong: dict[str, Any], reason: str, grid: Any) -> None:
+    def rank(world: ons.World) -> None:
+        right = {"arrays": np.zeros((9, 9)), "grid": grid}
+        with pytest.raises(ons.InvalidArgumentError, match=reason):
+            world.halo(**{**right, **(wrong if world.rank == 1 else {})})
+        world.halo(**right).launch()
+
+    ons.run_threads(2, rank, device="host", timeout_s=60)
 
 
 def test_puts_of_two_processes_into_the_same_place_are_refused_naming_both(tmp_path: Path) -> None:

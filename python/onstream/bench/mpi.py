@@ -7,11 +7,14 @@ program asks the library whether it is CUDA-aware, and says so if it is not.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,13 +90,25 @@ def _own_compiler(mpi: Mpi) -> Path:
 
 
 def _installed_compiler(mpi: Mpi, home: Path) -> Path:
-    found = next(iter(home.glob("**/bin/mpicc")), None)
-    if found is None:
-        _install(mpi, home)
+    with _one_at_a_time():  # another process may be installing it
         found = next(iter(home.glob("**/bin/mpicc")), None)
+        if found is None:
+            _install(mpi, home)
+            found = next(iter(home.glob("**/bin/mpicc")), None)
     if found is None:
         raise PeerMissing(f"{mpi.name} {mpi.version} was installed in {home}, but there is no bin/mpicc in it")
     return found
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Of the processes that use this module: its folder is their lock, and nothing is left behind."""
+    lock = os.open(Path(__file__).parent, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
 
 
 def _is_open_mpi(launcher: Path) -> bool:

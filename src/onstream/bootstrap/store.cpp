@@ -146,10 +146,13 @@ class Store::Implementation {
       socket_ = connect_once(endpoint_, deadline, why);
       if (socket_.valid() && introduce(deadline, why)) return;
       if (deadline.passed()) {
-        // The server that refused the secret may be gone by now: rank 0's deadline is often the same.
-        const std::string later = why.empty() ? "" : concat(", and later: ", why);
-        const std::string what = secret_refused_ ? concat(kSecretRefused, later, ")", kSameSecret)
-                                                 : concat(why, "); check that rank 0 started there");
+        // The server that refused the secret may be gone by now: rank 0's deadline is often the same. Or it ended just
+        // then, which looks the same.
+        const char* const check = "; check that rank 0 started there";
+        const std::string what = !secret_refused_ ? concat(why, ")", check)
+                                 : why.empty()
+                                     ? concat(kSecretRefused, ")", kSameSecret)
+                                     : concat(kSecretRefused, " or ended, and later: ", why, ")", check, kSameSecret);
         fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size, " could not reach rank 0 at ",
              endpoint_.describe(), " within ", deadline.limit_s(), " s (", what);
       }

@@ -163,11 +163,16 @@ class HostGroup {
     return expected;
   }
 
-  // Acquire and release cost nothing on x86-64 and make a line's arrival order what was stored before it.
-  static Line load_line(const Line* line) { return {load_acquire(&line->low), load_acquire(&line->high)}; }
+  // Acquire and release cost nothing on x86-64 and make a line's arrival order what was stored before it. The low half
+  // is stored last and loaded first: who sees a new one sees the high half with it, whatever lay there
+  // (lane_packed.hpp).
+  static Line load_line(const Line* line) {
+    const std::uint64_t low = load_acquire(&line->low);
+    return {low, load_acquire(&line->high)};
+  }
   static void store_line(Line* line, Line value) {
-    store_release(&line->low, value.low);
     store_release(&line->high, value.high);
+    store_release(&line->low, value.low);
   }
 
   static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {

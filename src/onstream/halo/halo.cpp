@@ -165,6 +165,7 @@ void add_halo(PlanBuilder& builder, const Fabric& fabric, void* array, const Hal
     check(spec, fabric, array);
     add_messages(builder, fabric, array, spec);
   } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
     builder.refuse(error.what());
   }
 }

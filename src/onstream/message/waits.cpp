@@ -74,6 +74,7 @@ Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
 }
 
 void Messages::Implementation::check_request(const std::shared_ptr<Request>& request) const {
+  fabric_->check_process();
   require(request != nullptr, "wait: the request is null");
   require(request->owner == serial_, "wait: the request belongs to another world");
 }

@@ -46,10 +46,13 @@ template <class Group>
 ONSTREAM_BODY bool look(const Group& group, const View& lane, std::uint64_t head, Seen& seen) {
   const Place first = place_of(lane, head, 0);
   const Line line0 = group.load_line(lane.ring + first.index);
-  const Line line1 = group.load_line(lane.ring + first.index + 1);
+  // In one trip with the first. The host's first line proves the rest, which may be on its way until then.
+  Line line1{};
+  if constexpr (!Group::kForeign) line1 = group.load_line(lane.ring + first.index + 1);
   if (!has_flag(line0, first.flag)) return false;
   seen.word = line_data(line0);
   if (seen.kind() == Header::data) return true;
+  if constexpr (Group::kForeign) line1 = group.load_line(lane.ring + first.index + 1);
   if (!has_flag(line1, first.flag)) return false;
   seen.address = line_data(line1);
   return true;

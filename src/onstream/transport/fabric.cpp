@@ -544,6 +544,7 @@ std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
 bool Fabric::in_forked_child() const { return implementation_->guard_.in_child(); }
+void Fabric::check_process() const { implementation_->guard_.check("this world"); }
 bool Fabric::has_left(int peer) const { return implementation_->board_->has_left(peer); }
 std::shared_ptr<const void> Fabric::wait_memory() const {
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;

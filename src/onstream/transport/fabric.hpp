@@ -120,6 +120,7 @@ class Fabric {
   // Whether a peer said goodbye; -1: all of them. What it sent before is still there.
   bool has_left(int peer) const;
   bool in_forked_child() const;
+  void check_process() const;  // throws closed there
   // Keeps alive what kernels of this world touch beside what they are given: what wait_view() points to, and the memory
   // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.
   std::shared_ptr<const void> wait_memory() const;

@@ -31,6 +31,7 @@ World::~World() = default;
 int World::rank() const { return fabric_->rank(); }
 int World::size() const { return fabric_->size(); }
 bool World::in_forked_child() const { return fabric_->in_forked_child(); }
+void World::check_process() const { fabric_->check_process(); }
 const Launch& World::launch() const { return fabric_->launch(); }
 const std::shared_ptr<Fabric>& World::fabric() const { return fabric_; }
 Device& World::device() const { return *fabric_->device(); }

@@ -44,6 +44,7 @@ class World {
   int rank() const;
   int size() const;
   bool in_forked_child() const;  // of the process that made it: no call works, and destruction does nothing
+  void check_process() const;    // throws closed there
   const Launch& launch() const;  // who this rank is in the job
   const std::shared_ptr<Fabric>& fabric() const;
   Device& device() const;
