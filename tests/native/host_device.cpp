@@ -311,6 +311,54 @@ CASE(a_wait_behind_a_function_that_does_not_end_is_no_silent_one) {
   CHECK(one.device->idle(one.stream) && other.device->idle(other.stream));
 }
 
+// Which address a function touches first of a page that it may not: a handler notes it, and opens the page.
+class FirstTouch {
+ public:
+  FirstTouch() {
+    void* const page = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    page_ = page;
+    struct sigaction action{};
+    action.sa_sigaction = &FirstTouch::note;
+    action.sa_flags = SA_SIGINFO;
+    CHECK(::sigaction(SIGSEGV, &action, &before_) == 0);
+  }
+  ~FirstTouch() {
+    ::sigaction(SIGSEGV, &before_, nullptr);
+    ::munmap(page_, kBytes);
+  }
+  FirstTouch(const FirstTouch&) = delete;
+  FirstTouch& operator=(const FirstTouch&) = delete;
+
+  template <class Function>
+  const void* of(int forbidden, const Function& function) {
+    first_ = nullptr;
+    ::mprotect(page_, kBytes, forbidden);
+    function(static_cast<Line*>(page_));
+    return first_;
+  }
+  const Line* line() const { return static_cast<const Line*>(page_); }
+
+ private:
+  static constexpr std::size_t kBytes = 4096;
+  static void note(int, siginfo_t* told, void*) {
+    first_ = told->si_addr;
+    ::mprotect(page_, kBytes, PROT_READ | PROT_WRITE);
+  }
+  inline static void* page_ = nullptr;
+  inline static void* volatile first_ = nullptr;
+  struct sigaction before_{};
+};
+
+// What lay in a line before may end in the next flag by chance, as bytes of a packed message do (plan/lane_packed.hpp).
+CASE(the_low_half_of_a_line_is_stored_last_and_loaded_first) {
+  FirstTouch touch;
+  CHECK(touch.of(PROT_READ, [](Line* line) { HostGroup::store_line(line, {1, 2}); }) == &touch.line()->high);
+  Line seen{};
+  CHECK(touch.of(PROT_NONE, [&](Line* line) { seen = HostGroup::load_line(line); }) == &touch.line()->low);
+  CHECK(seen.low == 1 && seen.high == 2);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
