@@ -31,6 +31,7 @@ class PlanBuilder:
         self._world = world
         self._core = _core.plan_builder(world, name)
         self._spans: list[_arrays.Span] = []
+        self._wrong: Exception | None = None  # first of this rank's mistakes that build() tells
 
     def send(self, source: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
         """Sends an array of any strides to the matching recv() of the same plan on `peer`.
@@ -146,6 +147,7 @@ class PlanBuilder:
             if grid is None:
                 self._choose_grid(None)  # the others are there
             self._core.refuse(f"halo: {error}")
+            self._wrong = self._wrong or error.with_traceback(None)  # whose frames would hold the world
             return self
         if grid is None:
             interior = [max(1, extent - 2 * width) for extent, width in zip(span.shape, widths, strict=True)]
@@ -174,7 +176,13 @@ class PlanBuilder:
 
     def build(self) -> Plan:
         """Matches, validates and compiles the plan. Collective; raises on every rank, naming both sides."""
-        return Plan(self._world, self._core.build([span.owner for span in self._spans]), self._spans)
+        try:
+            built = self._core.build([span.owner for span in self._spans])
+        except InvalidArgumentError as error:
+            if self._wrong is not None:
+                raise self._wrong from error
+            raise
+        return Plan(self._world, built, self._spans)
 
     def _span(self, array: Any, *, writable: bool) -> _arrays.Span:
         span = _arrays.checked_span(array, writable, self._world)
