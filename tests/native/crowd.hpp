@@ -78,7 +78,10 @@ class CrowdGroup : public HostGroup {
   void store_octet(Line* lines, Line mine) const {
     if (lane() != kLast) store_line(lines + lane(), mine);
     octet().sync();
-    if (lane() == kLast) store_line(lines + lane(), mine);
+    if (lane() == kLast) {  // its last word last
+      store_relaxed(&lines[kLast].low, mine.low);
+      store_release(&lines[kLast].high, mine.high);
+    }
   }
   Line load_octet(const Line* lines) const {
     Line mine{};
