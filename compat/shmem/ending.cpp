@@ -17,11 +17,7 @@ Lookout*& lookout() {
   return watching;
 }
 
-// In a forked child there is nobody who looks.
-void stop_looking() {
-  Lookout* const watching = std::exchange(lookout(), nullptr);
-  if (!running()->world().in_forked_child()) delete watching;
-}
+void stop_looking() { delete std::exchange(lookout(), nullptr); }
 
 bool& ending() {
   static bool is = false;

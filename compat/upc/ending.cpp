@@ -22,11 +22,7 @@ Life& life() {
   return one;
 }
 
-// In a forked child there is nobody who looks.
-void stop_looking() {
-  Lookout* const watching = std::exchange(life().lookout, nullptr);
-  if (!running()->world().in_forked_child()) delete watching;
-}
+void stop_looking() { delete std::exchange(life().lookout, nullptr); }
 
 void finish(Runtime& upc) {
   require(!upc.phases().notified(), "the program ends between upc_notify and upc_wait");

@@ -100,7 +100,8 @@ void wait(PySegment& self, std::size_t offset, std::uint64_t value, const std::s
 }
 
 void free_segment(PySegment& self) {
-  run_together(self.open(), "free", [world = self.open(), segment = self.segment] { world->free(segment); });
+  const auto world = self.open();
+  run_together(world, "free", [world, segment = self.segment] { world->free(segment); });
 }
 
 PySegment make_segment(nb::handle_t<PyWorld> handle, std::size_t bytes, const std::string& kind_name) {

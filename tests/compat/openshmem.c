@@ -1,9 +1,9 @@
 /* Every function of OpenSHMEM 1.5, its results compared with what they must be. */
 #include <pthread.h>
 #include <sched.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "forked.h"
 #include "openshmem.h"
 
 static int right(void) { return (me + 1) % size; }
@@ -819,19 +819,12 @@ static void generic_names_find_their_types(void) {
   shmem_sync(SHMEM_TEAM_WORLD);
 }
 
+static void exit_all(void) { shmem_global_exit(0); }
+
 /* Its end is not the PE's, which goes on; and its calls say that it is none, and end it alone. */
 static void a_forked_child_is_no_pe(void) {
-  fflush(NULL);
-  const int child = fork();
-  if (child == 0) exit(0);
-  int status = -1;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
-  const int caller = fork();
-  if (caller == 0) {
-    close(STDERR_FILENO);
-    shmem_global_exit(0);
-  }
-  CHECK(waitpid(caller, &status, 0) == caller && WIFEXITED(status) && WEXITSTATUS(status) != 0);
+  CHECK(status_of_child(do_nothing) == 0);
+  CHECK(status_of_child(exit_all) > 0);
   static long word;
   shmem_long_p(&word, me + 1, right());
   shmem_barrier_all();

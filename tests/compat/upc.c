@@ -1,7 +1,7 @@
 /* Every call of onstream_upc.h, its results compared with what they must be, for any number of threads. */
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "forked.h"
 #include "upc.h"
 
 static int right(void) { return (MYTHREAD + 1) % THREADS; }
@@ -441,20 +441,12 @@ static void a_lock_excludes_the_others(void) {
   upc_all_free(counter);
 }
 
+static void meet(void) { upc_barrier(); }
+
 /* Its end is not the thread's, which goes on; and its calls say that it is none, and end it alone. */
 static void a_forked_child_is_no_thread(void) {
-  fflush(NULL);
-  const int child = fork();
-  if (child == 0) exit(0);
-  int status = -1;
-  CHECK(waitpid(child, &status, 0) == child && status == 0);
-  const int caller = fork();
-  if (caller == 0) {
-    close(STDERR_FILENO);
-    upc_barrier();
-    _exit(0);
-  }
-  CHECK(waitpid(caller, &status, 0) == caller && WIFEXITED(status) && WEXITSTATUS(status) != 0);
+  CHECK(status_of_child(do_nothing) == 0);
+  CHECK(status_of_child(meet) > 0);
   upc_barrier();
 }
 
