@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onstream.bench import message, programs, table
+from onstream.bench import message, programs, results, table
 from onstream.bench.cases import MODES, Case
 from onstream.bench.progress import Progress
 from onstream.errors import Error, InvalidArgumentError
@@ -42,7 +42,7 @@ def test_a_quick_run_measures_every_mode_and_checks_its_data(tmp_path: Path, thr
     assert len(result["rows"]) == (everywhere + rings + spread) * 2  # memories
     assert all(one["median_s"] > 0 for one in result["rows"])
     file = tmp_path / "folder" / "message.json"
-    message.write(result, file)
+    results.write(result, file)
     assert json.loads(file.read_text())["onstream"]["device_kind"] == "host"
     assert table.lines_of(result)
 

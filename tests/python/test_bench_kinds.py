@@ -23,6 +23,7 @@ from onstream.bench import (
     ping_kernel_pong,
     programs,
     report,
+    results,
     startup,
     upc,
 )
@@ -254,7 +255,7 @@ def test_every_kind_of_result_has_a_page_and_lines(
     small = message.Settings(
         modes=("ping-pong", "ring", "ring-plan"), sizes=(0, 8, 4096), rounds=1, samples=1, quick=True
     )
-    results = [
+    every = [
         message.measure(small),
         paths_result,
         aggregation.measure(message.Settings(memories=("device",), rounds=1, samples=1, quick=True), counts=(2,)),
@@ -265,14 +266,14 @@ def test_every_kind_of_result_has_a_page_and_lines(
         upc_result,
         am.measure(am.Settings(samples=1, quick=True)),
     ]
-    assert {result["kind"] for result in results} == set(report.SECTIONS) == set(lines.KINDS)
-    for number, result in enumerate(results):
-        message.write(result, tmp_path / f"{number}.json")
+    assert {result["kind"] for result in every} == set(report.SECTIONS) == set(lines.KINDS)
+    for number, result in enumerate(every):
+        results.write(result, tmp_path / f"{number}.json")
         assert lines.short_of(result)
         result["environment"] |= {"load_1min": 3.5, "cores": 2}
         assert "busy before the run (load 3.5 on 2 cores)" in lines.lines_of_any(result)[1]
         assert "busy before the run (load 3.5 on 2 cores)" in report.page([result])
-    again = [message.load(tmp_path / f"{number}.json") for number in range(len(results))]
+    again = [results.load(tmp_path / f"{number}.json", lines.KINDS) for number in range(len(every))]
     report.write(again, tmp_path / "folder" / "page.html")
     page = (tmp_path / "folder" / "page.html").read_text()
     for title in (

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from bench_results import made_up, row
-from onstream.bench import message, plot, report
+from onstream.bench import lines, plot, report, results
 from onstream.errors import InvalidArgumentError
 
 
@@ -86,10 +86,17 @@ def test_limits_of_other_hardware_are_not_drawn() -> None:
 
 def test_what_is_no_result_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "other.json"
-    for text in ("{}", "[]", "no json", '{"schema": 1}', '{"schema": 99, "kind": "message"}'):
+    for text in (
+        "{}",
+        "[]",
+        "no json",
+        '{"schema": 1}',
+        '{"schema": 99, "kind": "message"}',
+        '{"schema": 1, "kind": "dance"}',
+    ):
         file.write_text(text)
         with pytest.raises(InvalidArgumentError, match=r"other\.json"):
-            message.load(file)
+            results.load(file, lines.KINDS)
     with pytest.raises(InvalidArgumentError, match="of dance; there are message"):
         report.page([{"kind": "dance"}])
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from .cases import ON_STREAM, SPREAD, case_of
-from .message import Contender, Say, Settings, Variant, compare, own_program
+from .message import Contender, Settings, Variant, compare, own_program
+from .progress import Say
 
 COUNTS = (1, 4, 16, 64)
 

@@ -15,8 +15,9 @@ from typing import Any
 from ..errors import InvalidArgumentError, UnsupportedError
 from . import environment, programs
 from .cases import SIZES
-from .message import Say, preamble
 from .programs import Program
+from .progress import Say
+from .results import preamble
 from .samples import quantile
 
 COMPILE_LIMIT_S = 120

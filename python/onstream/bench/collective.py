@@ -20,9 +20,10 @@ from typing import Any
 from ..errors import Error, InvalidArgumentError
 from . import bars, environment, mpi, peers, programs
 from .cases import GIB, KIB, MAX_MESSAGES, MIB, SAMPLE_BYTES, SIZES
-from .message import Say, preamble
 from .mpi import PeerMissing
 from .programs import Program
+from .progress import Say
+from .results import preamble
 from .samples import summarize
 
 KINDS = (

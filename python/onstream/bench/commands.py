@@ -60,12 +60,12 @@ def _say(line: str) -> None:
 
 
 def _finish(result: dict[str, Any], json_file: Path | None, html: Path | None) -> None:
-    from . import lines, message, report
+    from . import lines, report, results
 
     for line in lines.lines_of_any(result):  # first: whatever becomes of the files, what was measured is on the screen
         typer.echo(line)
     if json_file is not None:
-        _write(lambda file: message.write(result, file), json_file)
+        _write(lambda file: results.write(result, file), json_file)
     if html is not None:
         _write(lambda file: report.write([result], file), html)
     if "stopped" in result:  # by a signal: what was measured until then is on the screen and in the files
@@ -420,9 +420,10 @@ def report_command(
     html: Html = None,
 ) -> None:
     """Tells earlier results in a few lines, and makes one page of them."""
-    from . import lines, message, report
+    from . import lines, report
+    from .results import load
 
-    results = [message.load(file) for file in files]
+    results = [load(file, lines.KINDS) for file in files]
     for file, result in zip(files, results, strict=True):
         try:
             told = lines.short_of(result)

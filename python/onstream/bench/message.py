@@ -7,27 +7,20 @@ every case; a peer that cannot, or ends early, is named in the result with the r
 
 from __future__ import annotations
 
-import json
-import shlex
 import signal
-import sys
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from ..errors import Error, InvalidArgumentError
 from . import bars, environment, peers, programs
 from .cases import DEFAULT_MODES, MEMORIES, MODES, RINGS, SIZES, SUBMISSIONS, WINDOW, Case, case_of, cases_of
 from .mpi import PeerMissing
-from .progress import Progress
+from .progress import Progress, Say
+from .results import preamble
 from .samples import summarize
 
-SCHEMA = 1
 PATHS = ("auto", "ll", "store", "load", "copy", "stage", "memop")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -308,17 +301,6 @@ def _result(
     return result
 
 
-def preamble(kind: str, where: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """What every result begins with: what it is, and how and where it was come by."""
-    return {
-        "schema": SCHEMA,
-        "kind": kind,
-        "command": shlex.join(["onstream", *sys.argv[1:]]),
-        "environment": where,
-        "settings": settings,
-    }
-
-
 def _row(contender: Contender, case: Case, rounds_s: list[list[float]]) -> dict[str, Any]:
     summary = summarize(rounds_s)
     return {
@@ -332,23 +314,3 @@ def _row(contender: Contender, case: Case, rounds_s: list[list[float]]) -> dict[
         "messages_per_s": 1.0 / summary.median_s,
         "rounds_median_s": [summarize([samples]).median_s for samples in rounds_s],
     }
-
-
-def write(result: dict[str, Any], file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(result, indent=1) + "\n")
-
-
-def load(file: Path) -> dict[str, Any]:
-    """A result that write() made. Throws naming the file when it is something else."""
-    try:
-        result = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise InvalidArgumentError(f"{file} cannot be read: {error}") from error
-    if not isinstance(result, dict) or result.get("schema") != SCHEMA or "kind" not in result:
-        raise InvalidArgumentError(f"{file} is no result of `onstream bench` with schema {SCHEMA}")
-    from .lines import KINDS  # which prints messages too
-
-    if not isinstance(result["kind"], str) or result["kind"] not in KINDS:
-        raise InvalidArgumentError(f"{file} is of kind {result['kind']!r}; there are {', '.join(KINDS)}")
-    return result

@@ -18,9 +18,10 @@ from typing import Any
 from ..errors import Error, InvalidArgumentError
 from . import bars, environment, mpi, peers, programs
 from .cases import KIB, MIB, SIZES, Case
-from .message import Say, preamble
 from .mpi import PeerMissing
 from .programs import Program
+from .progress import Say
+from .results import preamble
 from .samples import median, summarize
 
 TITLES = {

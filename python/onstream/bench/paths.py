@@ -13,7 +13,9 @@ from typing import Any
 from ..errors import Error, InvalidArgumentError
 from . import environment, programs
 from .cases import KIB, MEMORIES, MIB, SIZES, Case, case_of
-from .message import PATHS, Say, Variant, preamble
+from .message import PATHS, Variant
+from .progress import Say
+from .results import preamble
 from .samples import summarize
 
 TABLE_SIZES = {

@@ -12,8 +12,9 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from . import environment, programs
 from .cases import SIZES
-from .message import Say, preamble
 from .programs import Program
+from .progress import Say
+from .results import preamble
 from .samples import quantile
 
 WAYS = {

@@ -11,9 +11,11 @@ from collections.abc import Callable
 
 TELL_EVERY_S = 5.0
 
+Say = Callable[[str], None]  # shows a line to who waits
+
 
 class Progress:
-    def __init__(self, total: int, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, total: int, say: Say, clock: Callable[[], float] = time.monotonic) -> None:
         self.total = total
         self.done = 0
         self._say = say

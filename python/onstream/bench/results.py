@@ -1,0 +1,43 @@
+"""A result: what every kind of it begins with, and how it is written to a file and read again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from ..errors import InvalidArgumentError
+
+SCHEMA = 1
+
+
+def preamble(kind: str, where: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """What every result begins with: what it is, and how and where it was come by."""
+    return {
+        "schema": SCHEMA,
+        "kind": kind,
+        "command": shlex.join(["onstream", *sys.argv[1:]]),
+        "environment": where,
+        "settings": settings,
+    }
+
+
+def write(result: dict[str, Any], file: Path) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def load(file: Path, kinds: Collection[str]) -> dict[str, Any]:
+    """A result of one of the kinds, which write() made. Throws naming the file when it is something else."""
+    try:
+        result = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise InvalidArgumentError(f"{file} cannot be read: {error}") from error
+    if not isinstance(result, dict) or result.get("schema") != SCHEMA or "kind" not in result:
+        raise InvalidArgumentError(f"{file} is no result of `onstream bench` with schema {SCHEMA}")
+    if not isinstance(result["kind"], str) or result["kind"] not in kinds:
+        raise InvalidArgumentError(f"{file} is of kind {result['kind']!r}; there are {', '.join(kinds)}")
+    return result
