@@ -6,7 +6,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/collective/algorithm.hpp"
 #include "onstream/collective/channel.hpp"
-#include "onstream/plan/line.hpp"
+#include "onstream/device/line.hpp"
 
 namespace onstream::nccl {
 

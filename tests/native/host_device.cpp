@@ -350,7 +350,7 @@ class FirstTouch {
   struct sigaction before_{};
 };
 
-// What lay in a line before may end in the next flag by chance, as bytes of a packed message do (plan/lane_packed.hpp).
+// What lay in a line before may end in the next flag by chance, as bytes of a packed message do (lane/packed.hpp).
 CASE(the_low_half_of_a_line_is_stored_last_and_loaded_first) {
   FirstTouch touch;
   CHECK(touch.of(PROT_READ, [](Line* line) { HostGroup::store_line(line, {1, 2}); }) == &touch.line()->high);

@@ -1,4 +1,4 @@
-// Messages between plain memory on the host device (plan/lane_share.hpp, device/foreign.hpp).
+// Messages between plain memory on the host device (lane/share.hpp, device/foreign.hpp).
 //
 // A rule `r` gives the case r_between_threads, where ranks share an address space, and r_between_processes, where one
 // rank's memory is foreign to the other. What needs foreign memory, or a death, has the second case alone.

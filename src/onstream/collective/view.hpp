@@ -6,9 +6,9 @@
 // blocks too), so that no block waits for another.
 //
 // Each rank's part of the symmetric memory holds, for every rank that writes there and twice (used by turns, by the
-// parity of the epoch): a slot of flagged lines (plan/line.hpp), one of wide lines (wide.hpp), whose flags nothing but
-// flags ever lies on, and a post, which says where that rank's buffers are; and once: words that tell how far that rank
-// is, and a stage for data of buffers that peers cannot address.
+// parity of the epoch): a slot of flagged lines (device/line.hpp), one of wide lines (wide.hpp), whose flags nothing
+// but flags ever lies on, and a post, which says where that rank's buffers are; and once: words that tell how far that
+// rank is, and a stage for data of buffers that peers cannot address.
 //
 // Who may write a slot in epoch e? Its reader must be through with e - 2, so it must have started e - 1. If everybody
 // heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, and
@@ -27,8 +27,8 @@
 
 #include "onstream/base/status.hpp"
 #include "onstream/device/group.hpp"
+#include "onstream/device/line.hpp"
 #include "onstream/device/wait.hpp"
-#include "onstream/plan/line.hpp"
 
 namespace onstream::collective {
 

@@ -165,7 +165,7 @@ class HostGroup {
 
   // Acquire and release cost nothing on x86-64 and make a line's arrival order what was stored before it. The low half
   // is stored last and loaded first: who sees a new one sees the high half with it, whatever lay there
-  // (lane_packed.hpp).
+  // (lane/packed.hpp).
   static Line load_line(const Line* line) {
     const std::uint64_t low = load_acquire(&line->low);
     return {low, load_acquire(&line->high)};

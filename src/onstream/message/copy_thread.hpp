@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
-#include "onstream/plan/copy_slot.hpp"
+#include "onstream/lane/copy_slot.hpp"
 
 namespace onstream {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "onstream/lane/exchange.hpp"
+#include "onstream/lane/kernels.hpp"
 #include "onstream/message/implementation.hpp"
-#include "onstream/plan/lane_exchange.hpp"
-#include "onstream/plan/lane_kernels.hpp"
 
 namespace onstream {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
-#include "onstream/plan/lane_exchange.hpp"
-#include "onstream/plan/lane_many.hpp"
+#include "onstream/lane/exchange.hpp"
+#include "onstream/lane/many.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {

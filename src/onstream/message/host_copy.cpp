@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "onstream/plan/lane_kernels.hpp"
-#include "onstream/plan/lane_recv.hpp"
+#include "onstream/lane/kernels.hpp"
+#include "onstream/lane/recv.hpp"
 
 namespace onstream {
 

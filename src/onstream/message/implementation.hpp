@@ -8,6 +8,8 @@
 #include <atomic>
 
 #include "onstream/device/uses.hpp"
+#include "onstream/lane/many.hpp"
+#include "onstream/lane/recv.hpp"
 #include "onstream/message/copy_thread.hpp"
 #include "onstream/message/grids.hpp"
 #include "onstream/message/host_copy.hpp"
@@ -15,8 +17,6 @@
 #include "onstream/message/outstanding.hpp"
 #include "onstream/message/request.hpp"
 #include "onstream/message/route.hpp"
-#include "onstream/plan/lane_many.hpp"
-#include "onstream/plan/lane_recv.hpp"
 
 namespace onstream {
 

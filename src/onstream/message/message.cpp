@@ -2,9 +2,9 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/lane/kernels.hpp"
 #include "onstream/message/implementation.hpp"
 #include "onstream/plan/kernels.hpp"
-#include "onstream/plan/lane_kernels.hpp"
 
 namespace onstream {
 

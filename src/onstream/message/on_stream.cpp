@@ -1,7 +1,7 @@
 // Messages in the order of a stream: each call enqueues kernels, and copies where the buffer needs a bounce buffer.
 // Nothing here waits for another rank.
+#include "onstream/lane/kernels.hpp"
 #include "onstream/message/implementation.hpp"
-#include "onstream/plan/lane_kernels.hpp"
 
 namespace onstream {
 

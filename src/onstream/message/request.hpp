@@ -8,9 +8,9 @@
 #include <mutex>
 #include <optional>
 
+#include "onstream/lane/lane.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/tickets.hpp"
-#include "onstream/plan/lane.hpp"
 
 namespace onstream {
 

@@ -54,7 +54,7 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
 }
 
 // Receives above this many bytes tell the sender where their data shall go. On cuda the ring is faster for all that it
-// carries, so only posted receives offer below its limit: their senders may run out of room (lane_send.hpp). The same
+// carries, so only posted receives offer below its limit: their senders may run out of room (lane/send.hpp). The same
 // goes for plain memory of another process on the host device (recv()).
 std::uint64_t Router::offer_min(Path path, lane::Completion completion) const {
   switch (path) {

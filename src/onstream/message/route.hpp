@@ -1,15 +1,15 @@
 // Routes: how one message's bytes will travel, decided when it is enqueued from what is known about its buffer.
 //
-// Sender and receiver decide alone; the protocol (plan/lane.hpp) makes every pair of decisions meet.
+// Sender and receiver decide alone; the protocol (lane/lane.hpp) makes every pair of decisions meet.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
+#include "onstream/lane/send.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/lanes.hpp"
 #include "onstream/message/message.hpp"
-#include "onstream/plan/lane_send.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {

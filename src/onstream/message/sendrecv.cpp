@@ -1,9 +1,9 @@
 // A send and a receive as one op: side by side in one kernel where the device can, else posted both and waited for.
 #include <array>
 
+#include "onstream/lane/exchange.hpp"
+#include "onstream/lane/kernels.hpp"
 #include "onstream/message/implementation.hpp"
-#include "onstream/plan/lane_exchange.hpp"
-#include "onstream/plan/lane_kernels.hpp"
 
 namespace onstream {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
-#include "onstream/plan/lane.hpp"
+#include "onstream/lane/lane.hpp"
 
 namespace onstream {
 

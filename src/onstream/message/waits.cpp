@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "onstream/base/error.hpp"
+#include "onstream/lane/kernels.hpp"
 #include "onstream/message/implementation.hpp"
-#include "onstream/plan/lane_kernels.hpp"
 
 namespace onstream {
 

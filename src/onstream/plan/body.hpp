@@ -12,8 +12,8 @@
 // out), or the task waits for the announcement of e - 1.
 #pragma once
 
+#include "onstream/device/line.hpp"
 #include "onstream/layout/walk.hpp"
-#include "onstream/plan/line.hpp"
 #include "onstream/plan/piece.hpp"
 #include "onstream/plan/report.hpp"
 #include "onstream/plan/view.hpp"

@@ -6,7 +6,7 @@
 // announcements. All rows in one block where they fit; else blocks of packs come first.
 #pragma once
 
-#include "onstream/plan/line.hpp"
+#include "onstream/device/line.hpp"
 #include "onstream/plan/piece.hpp"
 #include "onstream/plan/report.hpp"
 #include "onstream/plan/view.hpp"

@@ -5,8 +5,8 @@
 
 namespace onstream::plan {
 
-// The flag of a line (line.hpp) is the low half of the epoch. A slot is written whole at every use, so what it held
-// before is the flag of two launches ago.
+// The flag of a line (device/line.hpp) is the low half of the epoch. A slot is written whole at every use, so what it
+// held before is the flag of two launches ago.
 ONSTREAM_BODY std::uint32_t flag_of(std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch); }
 
 // Counters only grow; the difference survives a wrap.

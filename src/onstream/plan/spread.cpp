@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "onstream/device/kernel.hpp"
-#include "onstream/plan/line.hpp"
+#include "onstream/device/line.hpp"
 #include "onstream/plan/lower.hpp"
 #include "onstream/tuner/blocks.hpp"
 

@@ -4,7 +4,7 @@
 // words of 4 bytes data and 4 bytes flag, so data and flag arrive together and need no fence. The flag is the lap of
 // the ring. Every unit of the ring is written whole in every lap, so a stale flag is always exactly one lap old: no
 // sequence number can wrap into a match. A message starts with a header line (what it is, how many bytes); a small one
-// carries its payload in the ring (path ll; the host device packs all but the smallest, lane_packed.hpp), a large one
+// carries its payload in the ring (path ll; the host device packs all but the smallest, packed.hpp), a large one
 // is announced and moves directly between the buffers.
 //
 // Sender's memory holds what the receiver writes back: credit (units consumed), postings (where a large receive wants
@@ -17,8 +17,8 @@
 #include <cstdint>
 
 #include "onstream/device/group.hpp"
+#include "onstream/device/line.hpp"
 #include "onstream/device/wait.hpp"
-#include "onstream/plan/line.hpp"
 
 namespace onstream::lane {
 
@@ -31,12 +31,12 @@ enum class Header : std::uint64_t {
   push = 2,  // large: the sender waits for a posting, then writes into the destination, and each of its blocks leaves
              // an arrival; line 1 holds the source address
   pull = 3,  // large: the receiver loads from the source address in line 1, then acks. The wait of a posted one may
-             // push it after all (lane_late.hpp)
+             // push it after all (late.hpp)
   stage =
       4,  // large: as push, but the source cannot be loaded from; if the destination cannot be stored to, chunks come
   chunk = 5,   // one chunk of a staged message is in the bounce buffer; line 1 holds its address
   placed = 6,  // the data is in the destination: the posting was there when the sender looked
-  // Host device only (lane_share.hpp):
+  // Host device only (share.hpp):
   share = 7,          // large: both copy; line 1 holds the source address. The sender asks nobody
   share_ordered = 8,  // as share, and the sender's op waits for the end
   failed = 9,         // as placed, but the data could not be copied
@@ -59,7 +59,7 @@ enum class Answer : std::uint64_t {
   here = 1,     // write to `address`, `bytes` of room
   mine = 2,     // I fetch it myself (pull or chunks)
   refused = 3,  // it does not fit; `bytes` of room
-  foreign = 4   // as here, but only carry() can write there (lane_share.hpp); whoever cannot leaves the message to me
+  foreign = 4   // as here, but only carry() can write there (share.hpp); whoever cannot leaves the message to me
 };
 
 // Written by the receiver into the sender's memory; lines as in the ring, flag = low half of number + 1.
@@ -83,7 +83,7 @@ struct alignas(64) Sending {
   std::uint64_t finished = 0;  // blocks of the running op that are through, and kLost for each that gave up
   std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
   std::uint64_t chunks = 0;    // staged chunks offered, ever
-  std::uint64_t lock = 0;      // held by the wait that pushes (lane_late.hpp)
+  std::uint64_t lock = 0;      // held by the wait that pushes (late.hpp)
 };
 
 // Receiver's memory, the receiver's own.
@@ -151,7 +151,7 @@ struct View {
   Posting* peer_postings = nullptr;
   // Mine, written by the peer: an ack for each of `receives` messages, (number + 1) * 2 + refused; behind them
   // kArrivals arrivals, one for each block of the peer's last push: (number + 1) * 256 + how many blocks push; the
-  // refusals (lane_refusals.hpp); and who copies the peer's messages that were left to me (lane_late.hpp).
+  // refusals (refusals.hpp); and who copies the peer's messages that were left to me (late.hpp).
   std::uint64_t* acks = nullptr;
   std::uint64_t* peer_acks = nullptr;
   Posted* posted = nullptr;

@@ -14,7 +14,7 @@
 // Only groups that know foreign addresses have these bodies: a GPU's kernels hold nothing of it.
 #pragma once
 
-#include "onstream/plan/lane_refusals.hpp"
+#include "onstream/lane/refusals.hpp"
 
 namespace onstream::lane {
 

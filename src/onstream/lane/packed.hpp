@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "onstream/plan/lane.hpp"
+#include "onstream/lane/lane.hpp"
 
 namespace onstream::lane {
 

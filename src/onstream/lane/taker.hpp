@@ -1,7 +1,7 @@
-// The receiver's side of a shared copy (lane_share.hpp). Host device only. It waits with the world's deadline.
+// The receiver's side of a shared copy (share.hpp). Host device only. It waits with the world's deadline.
 #pragma once
 
-#include "onstream/plan/lane_lender.hpp"
+#include "onstream/lane/lender.hpp"
 
 namespace onstream::lane {
 

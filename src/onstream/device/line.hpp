@@ -2,7 +2,7 @@
 //
 // Two words of 4 bytes data and 4 bytes flag. Each word is stored and loaded whole, so data and flag come together, and
 // the reader needs neither fence nor second trip. What the flag counts is the protocol's own: laps of a ring
-// (lane.hpp), launches of a plan (body.hpp).
+// (lane/lane.hpp), launches of a plan (plan/body.hpp).
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // Protocol and memory: lane.hpp.
 #pragma once
 
-#include "onstream/plan/lane.hpp"
+#include "onstream/lane/lane.hpp"
 
 namespace onstream::lane {
 

@@ -1,8 +1,8 @@
-#include "onstream/plan/lane_kernels.hpp"
+#include "onstream/lane/kernels.hpp"
 
 #include "onstream/device/cuda/entry.cuh"
-#include "onstream/plan/lane_exchange.hpp"
-#include "onstream/plan/lane_many.hpp"
+#include "onstream/lane/exchange.hpp"
+#include "onstream/lane/many.hpp"
 
 namespace onstream::lane {
 

@@ -1,10 +1,10 @@
 // The sending end of a lane, as kernel bodies: Send, ordered (ends when the buffer may be reused) or posted (ends at
-// once; its wait is in lane_await_send.hpp). Protocol and memory: lane.hpp.
+// once; its wait is in await_send.hpp). Protocol and memory: lane.hpp.
 #pragma once
 
-#include "onstream/plan/copy_slot.hpp"
-#include "onstream/plan/lane_lender.hpp"
-#include "onstream/plan/lane_packed.hpp"
+#include "onstream/lane/copy_slot.hpp"
+#include "onstream/lane/lender.hpp"
+#include "onstream/lane/packed.hpp"
 
 namespace onstream::lane {
 
@@ -168,7 +168,7 @@ struct Send {
         line += kLinesInFlight * size;
         if (line < lines) load_lines(values, line, size, lines);
       }
-      if constexpr (Group::kForeign) store_first();  // lane_packed.hpp
+      if constexpr (Group::kForeign) store_first();  // packed.hpp
     }
     status = agree(group, status);
     if (group.rank() != 0) return;

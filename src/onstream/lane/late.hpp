@@ -14,7 +14,7 @@
 // (Sending::lock), so that a late one does not write over what a later message's says.
 #pragma once
 
-#include "onstream/plan/lane.hpp"
+#include "onstream/lane/lane.hpp"
 
 namespace onstream::lane {
 

@@ -3,10 +3,10 @@
 // An ack says it too, but its place serves every `receives`-th message, and a later one may be through before anybody
 // asks about this one. So the newest kRefusals refusals are written down beside the acks, in the sender's memory,
 // before the ack that tells of them: a count, and (number + 1) * 2 + whether it could not be copied. On the host device
-// either rank writes (lane_share.hpp), elsewhere the receiver alone.
+// either rank writes (share.hpp), elsewhere the receiver alone.
 #pragma once
 
-#include "onstream/plan/lane.hpp"
+#include "onstream/lane/lane.hpp"
 
 namespace onstream::lane {
 

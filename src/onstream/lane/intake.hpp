@@ -2,11 +2,11 @@
 // holds the same values.
 #pragma once
 
-#include "onstream/plan/lane_crew.hpp"
-#include "onstream/plan/lane_late.hpp"
-#include "onstream/plan/lane_packed.hpp"
-#include "onstream/plan/lane_ring.hpp"
-#include "onstream/plan/lane_taker.hpp"
+#include "onstream/lane/crew.hpp"
+#include "onstream/lane/late.hpp"
+#include "onstream/lane/packed.hpp"
+#include "onstream/lane/ring.hpp"
+#include "onstream/lane/taker.hpp"
 
 namespace onstream::lane {
 

@@ -1,9 +1,9 @@
-// Many posted sends, or many waits for posted sends, of one lane in one launch: what each does is in lane_send.hpp. The
+// Many posted sends, or many waits for posted sends, of one lane in one launch: what each does is in send.hpp. The
 // list travels in the kernel's arguments, so it needs no memory of its own.
 #pragma once
 
-#include "onstream/plan/lane_await_send.hpp"
-#include "onstream/plan/lane_send.hpp"
+#include "onstream/lane/await_send.hpp"
+#include "onstream/lane/send.hpp"
 
 namespace onstream::lane {
 

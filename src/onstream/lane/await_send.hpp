@@ -1,10 +1,10 @@
 // The waits of posted sends, as kernel bodies: AwaitSend, and AwaitLargeSend, which moves the data itself where its
-// receiver has only posted the receive. Protocol and memory: lane.hpp, lane_late.hpp.
+// receiver has only posted the receive. Protocol and memory: lane.hpp, late.hpp.
 #pragma once
 
-#include "onstream/plan/lane_crew.hpp"
-#include "onstream/plan/lane_late.hpp"
-#include "onstream/plan/lane_lender.hpp"
+#include "onstream/lane/crew.hpp"
+#include "onstream/lane/late.hpp"
+#include "onstream/lane/lender.hpp"
 
 namespace onstream::lane {
 

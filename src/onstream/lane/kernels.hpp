@@ -1,9 +1,9 @@
-// The kernels of eager messages: the bodies of lane_send.hpp, lane_await_send.hpp, lane_recv.hpp and lane_many.hpp,
-// ready to launch on any device.
+// The kernels of eager messages: the bodies of send.hpp, await_send.hpp, recv.hpp, exchange.hpp and many.hpp, ready to
+// launch on any device.
 #pragma once
 
 #include "onstream/device/kernel.hpp"
-#include "onstream/plan/lane_send.hpp"
+#include "onstream/lane/send.hpp"
 
 namespace onstream::lane {
 
@@ -23,7 +23,7 @@ const Kernel& exchange_few_kernel();   // ExchangeMany<kFew>
 const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
 
 #ifdef ONSTREAM_WITH_CUDA
-// Addresses of the __global__ functions, in the order above; lane_kernels.cu.
+// Addresses of the __global__ functions, in the order above; kernels.cu.
 struct CudaAddresses {
   const void* send_small;
   const void* send_direct;

@@ -1,8 +1,8 @@
-// The sender's side of a shared copy (lane_share.hpp): Lender, and Helper, which lends a hand now and then. Host device
+// The sender's side of a shared copy (share.hpp): Lender, and Helper, which lends a hand now and then. Host device
 // only. Who waits, waits with the world's deadline.
 #pragma once
 
-#include "onstream/plan/lane_share.hpp"
+#include "onstream/lane/share.hpp"
 
 namespace onstream::lane {
 

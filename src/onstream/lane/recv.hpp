@@ -8,7 +8,7 @@
 // rest are functions of their own.
 #pragma once
 
-#include "onstream/plan/lane_intake.hpp"
+#include "onstream/lane/intake.hpp"
 
 namespace onstream::lane {
 

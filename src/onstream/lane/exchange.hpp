@@ -8,8 +8,8 @@
 // together. For devices whose blocks run side by side; the host device's do not, and it never launches this.
 #pragma once
 
-#include "onstream/plan/lane_recv.hpp"
-#include "onstream/plan/lane_send.hpp"
+#include "onstream/lane/recv.hpp"
+#include "onstream/lane/send.hpp"
 
 namespace onstream::lane {
 

@@ -1,7 +1,7 @@
-#include "onstream/plan/lane_kernels.hpp"
+#include "onstream/lane/kernels.hpp"
 
-#include "onstream/plan/lane_many.hpp"
-#include "onstream/plan/lane_recv.hpp"
+#include "onstream/lane/many.hpp"
+#include "onstream/lane/recv.hpp"
 
 namespace onstream::lane {
 
