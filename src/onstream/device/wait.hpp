@@ -22,7 +22,7 @@ struct Fault {
   std::uint64_t peer = 0;
   std::uint64_t lane = 0;  // for an op of a plan: the op's index
   std::uint64_t bytes = 0;
-  std::uint64_t extra = 0;  // truncated: bytes of the message; otherwise the sequence number waited for
+  std::uint64_t extra = 0;  // truncated: bytes of the message, at its sender of the receive; else the number waited for
   std::uint64_t plan = 0;   // number of the plan, or 0 for a message
   std::uint64_t tell = 0;   // 1: the peer cannot know yet, its host is to be told
 };

@@ -111,7 +111,8 @@ struct Send {
       status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
       if (status == Status::ok && group.rank() == 0) settle(group, ticket, Status::ok, bytes);
     }
-    finish(group, head, number, units, status == Status::ok && !fits ? why_refused(group, lane, number) : status, here);
+    if (status == Status::ok && !fits) status = why_refused(group, lane, number);
+    finish(group, head, number, units, status, answer.room, here);
   }
 
   // Whether the receive of the next message is there, with room, and may be written to.
@@ -333,7 +334,8 @@ struct Send {
       group.sync();
       if (fits) tell_arrival(group, number);
     }
-    finish(group, head, number, 1, status == Status::ok && !fits ? Status::truncated : status, push && fits);
+    finish(group, head, number, 1, status == Status::ok && !fits ? Status::truncated : status, answer.room,
+           push && fits);
   }
 
   // This block's share of a push is in the destination. All its threads have been at a barrier since.
@@ -345,12 +347,12 @@ struct Send {
     group.store_release(arrival, word);  // pairs with Intake::await_arrivals
   }
 
-  // The last block advances the counters.
+  // The last block advances the counters. `room`: of the receive, where it is known.
   template <class Group>
   ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
-                            Status status, bool pushed) const {
+                            Status status, std::uint64_t room, bool pushed) const {
     const bool lost = loses_lane(status);
-    if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, bytes);
+    if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, room);
     if (!last_to_finish(group, &lane.sending->finished, status)) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
     number_ticket(group, ticket, number);

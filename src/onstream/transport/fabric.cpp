@@ -14,19 +14,13 @@
 #include "onstream/bootstrap/wire.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/transport/agreement.hpp"
 #include "onstream/transport/board.hpp"
+#include "onstream/transport/fault_log.hpp"
 #include "onstream/transport/reach.hpp"
 #include "onstream/transport/segment.hpp"
 
 namespace onstream {
-
-namespace {
-
-bool fails_the_world(Status status) {
-  return status == Status::timeout || status == Status::aborted || status == Status::misused;
-}
-
-}  // namespace
 
 namespace {
 
@@ -75,17 +69,14 @@ class Fabric::Implementation {
       });
     }
     mesh_.on("fault", [this](int, const std::string& bytes, Fd) {
-      const std::lock_guard lock(mutex_);
-      foreign_.push_back(unpack_fault(bytes, launch_.size));
+      fault_log_.add_foreign(unpack_fault(bytes, launch_.size));
       return std::string();
     });
     // Of a send that was over before its receive met it. Logged, as its rank may never ask how its sends ended.
     mesh_.on("send.fault", [this](int, const std::string& bytes, Fd) {
-      const FaultReport fault = unpack_fault(bytes, launch_.size);
+      FaultReport fault = unpack_fault(bytes, launch_.size);
       log(LogLevel::warn, describe(fault));
-      const std::lock_guard lock(mutex_);
-      faults_.push_back(fault);
-      has_faults_.store(true, std::memory_order_release);
+      fault_log_.add(fault);
       return std::string();
     });
     // Told to all, though all see it: a rank that leaves for it says goodbye later than this.
@@ -195,42 +186,13 @@ class Fabric::Implementation {
 
   std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine) {
     check_for(topic, DidNot::start);
-    wire::Packer packed;
-    const auto refuse = [&](ErrorCode code, const char* what) {
-      if (code == ErrorCode::timeout) late(concat(topic, ": ", what));  // the others' deadline has come as well
-      packed.u8(1);
-      wire::pack_error(packed, code, what);
-    };
+    std::string word;
     try {
-      const std::string value = mine();
-      packed.u8(0).text(value);
+      word = word_of(mine);
     } catch (const Error& error) {
-      refuse(error.code(), error.what());
-    } catch (const std::exception& error) {
-      refuse(ErrorCode::system, error.what());
+      late(concat(topic, ": ", error.what()));
     }
-    return agreed(all_gather(topic, packed.body()));
-  }
-
-  // What all said, or throws what some met.
-  std::vector<std::string> agreed(const std::vector<std::string>& all) const {
-    std::vector<std::string> values;
-    std::vector<std::string> problems;
-    ErrorCode first = ErrorCode::system;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      wire::Unpacker body(all[rank]);
-      if (body.u8() == 0) {
-        values.emplace_back(body.text());
-        continue;
-      }
-      const Error error = wire::unpack_error(body);
-      if (problems.empty()) first = error.code();
-      problems.push_back(concat("rank ", rank, ": ", error.what()));
-    }
-    std::string text;
-    for (const std::string& problem : problems) text += concat(text.empty() ? "" : "\n  ", problem);
-    if (!problems.empty()) throw Error(first, text);
-    return values;
+    return agreed(all_gather(topic, word));
   }
 
   std::shared_ptr<Segment> segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
@@ -238,16 +200,15 @@ class Fabric::Implementation {
       require(bytes > 0, "a segment needs at least one byte");
       return concat(bytes, " B of ", name_of(kind), " memory");
     };
-    require_same(agree("the allocation of a segment", mine), "a segment is the same on every rank, but", "asks for");
+    require_said_alike(agree("the allocation of a segment", mine), "a segment is the same on every rank, but",
+                       "asks for");
     auto made = std::make_shared<MappedSegment>(
         SegmentMaker{*device_, reach_, launch_.rank, launch_.size, ++segments_made_,
                      mapped == Mapped::by_path && parameters_.path == "stage" ? "parameter path is stage" : "", mapped,
                      device_bytes_},
         bytes, kind,
         [this](const std::function<std::string()>& notice) { return agree("the mapping of a segment", notice); });
-    const std::lock_guard lock(mutex_);
-    std::erase_if(segments_, [](const std::weak_ptr<Segment>& segment) { return segment.expired(); });
-    segments_.push_back(made);
+    segments_.add(made);
     return made;
   }
 
@@ -256,65 +217,27 @@ class Fabric::Implementation {
     const std::string mine = mapped == nullptr ? std::string("no segment")
                              : mapped->freed() ? concat("segment ", mapped->number(), ", which was freed before")
                                                : concat("segment ", mapped->number());
-    require_same(all_gather("the end of a segment", mine), "a segment is freed by every rank at once, but", "frees");
+    require_said_alike(all_gather("the end of a segment", mine), "a segment is freed by every rank at once, but",
+                       "frees");
     require(mapped != nullptr && !mapped->freed(), "free: ", mine);
     agreed();
     mapped->release();
   }
 
-  // Throws, naming who does what, unless every rank does the same.
-  void require_same(const std::vector<std::string>& said, std::string_view rule, std::string_view verb) const {
-    std::string differing;
-    for (int rank = 0; rank < launch_.size; ++rank) {
-      const std::string& other = said[static_cast<std::size_t>(rank)];
-      if (other != said[0]) differing += concat(differing.empty() ? "" : ", ", "rank ", rank, " ", verb, " ", other);
-    }
-    require(differing.empty(), rule, " rank 0 ", verb, " ", said[0], " and ", differing);
-  }
-
-  std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(address);
-    for (const std::shared_ptr<Segment>& segment : living_segments()) {
-      if (!segment->direct(peer)) continue;
-      const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
-      if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
-    }
-    return nullptr;
-  }
-
-  // Whoever lets go of the last handle frees memory, which may wait for kernels: never with the mutex held.
-  std::vector<std::shared_ptr<Segment>> living_segments() {
-    std::vector<std::shared_ptr<Segment>> living;
-    const std::lock_guard lock(mutex_);
-    for (const std::weak_ptr<Segment>& weak : segments_) {
-      if (auto segment = weak.lock()) living.push_back(std::move(segment));
-    }
-    return living;
-  }
-
   static const char* topic_of(Cause cause) { return cause == Cause::interrupt ? "interrupt" : "abort"; }
 
   void take_death(int peer, const std::string& why, LogLevel level) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (std::ranges::find(dead_, peer) == dead_.end()) dead_.push_back(peer);
-    }
+    fault_log_.add_death(peer);
     fail_world(why, Cause::failure, level);
   }
 
   void fail_world(const std::string& reason, Cause cause = Cause::failure, LogLevel level = LogLevel::error) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (reason_.empty()) {
-        reason_ = reason;
-        cause_ = cause;
-        failed_at_ns_ = now_ns();
-        for (int peer = 0; peer < launch_.size; ++peer) {
-          const bool dead = std::find(dead_.begin(), dead_.end(), peer) != dead_.end();
-          if (peer != launch_.rank && !dead && !mesh_.alive(peer)) left_.push_back(peer);
-        }
-        log(cause == Cause::interrupt ? LogLevel::debug : level, "the world failed: ", reason);
-      }
+    std::vector<int> gone;
+    for (int peer = 0; peer < launch_.size; ++peer) {
+      if (peer != launch_.rank && !mesh_.alive(peer)) gone.push_back(peer);
+    }
+    if (fault_log_.begin({reason, cause}, gone)) {
+      log(cause == Cause::interrupt ? LogLevel::debug : level, "the world failed: ", reason);
     }
     board_->set_abort();
     mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
@@ -325,14 +248,9 @@ class Fabric::Implementation {
   void abort(const std::string& reason, Cause cause = Cause::failure) {
     guard_.check("this world");
     fail_world(reason, cause);
-    std::string first;
-    {
-      const std::lock_guard lock(mutex_);
-      first = reason_;
-      cause = cause_;
-    }
+    const FaultLog::First first = fault_log_.first();
     for (int peer = 0; peer < launch_.size; ++peer) {
-      if (peer != launch_.rank) mesh_.notify(peer, topic_of(cause), first);
+      if (peer != launch_.rank) mesh_.notify(peer, topic_of(first.cause), first.reason);
     }
   }
 
@@ -345,8 +263,8 @@ class Fabric::Implementation {
       FaultReport report = news.report;
       report.timeout_s = parameters_.timeout_s;
       if (news.tell_peer && report.peer != launch_.rank) {
-        const FaultReport theirs{
-            report.peer, report.status, OpKind::send, launch_.rank, report.lane, report.extra, 0, 0};
+        const FaultReport theirs{report.peer, report.status, OpKind::send, launch_.rank,
+                                 report.lane, report.extra,  report.bytes, 0};
         mesh_.notify(report.peer, "send.fault", pack_fault(theirs));
       }
       take(report);
@@ -354,15 +272,7 @@ class Fabric::Implementation {
   }
 
   void take(FaultReport report) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (const auto plan = plan_names_.find(report.plan); plan != plan_names_.end()) {
-        report.set_plan_name(plan->second);
-      }
-      (fails_the_world(report.status) ? fatal_ : faults_).push_back(report);
-    }
-    has_faults_.store(true, std::memory_order_release);
-    if (!fails_the_world(report.status)) return;
+    if (!fault_log_.add(report)) return;
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
     }
@@ -427,7 +337,8 @@ class Fabric::Implementation {
     for (;;) {
       std::optional<Failure> now = failure();
       if (!now) return now;
-      if (!unheard(*now, launch_.rank) || now_ns() > failed_at_ns_ + static_cast<std::uint64_t>(kSettleS * 1e9)) {
+      if (!unheard(*now, launch_.rank) ||
+          now_ns() > fault_log_.failed_at_ns() + static_cast<std::uint64_t>(kSettleS * 1e9)) {
         now->story = story_of(*now, told);
         return now;
       }
@@ -435,23 +346,10 @@ class Fabric::Implementation {
     }
   }
 
-  void name_plan(std::uint64_t number, const std::string& name) {
-    constexpr std::size_t kRemembered = 4096;
-    const std::lock_guard lock(mutex_);
-    plan_names_[number] = name;
-    if (plan_names_.size() > kRemembered) plan_names_.erase(plan_names_.begin());
-  }
-
   std::optional<Failure> failure() {
     look_at_board();
     if (!board_->aborted()) return std::nullopt;
-    const std::lock_guard lock(mutex_);
-    Failure failure;
-    failure.reason = reason_;
-    failure.faults = fatal_;
-    failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
-    failure.dead = dead_;
-    failure.left = left_;
+    Failure failure = fault_log_.failure();
     const bool on_host = device_->kind() == DeviceKind::host;
     failure.ahead_bytes = static_cast<std::size_t>(on_host ? parameters_.host_ll_max_bytes : parameters_.ll_max_bytes);
     failure.story = story_of(failure);
@@ -460,9 +358,7 @@ class Fabric::Implementation {
 
   std::vector<FaultReport> take_faults() {
     look_at_board();
-    if (!has_faults_.exchange(false)) return {};
-    const std::lock_guard lock(mutex_);
-    return std::exchange(faults_, {});
+    return fault_log_.take();
   }
 
   const ForkGuard guard_;
@@ -479,23 +375,13 @@ class Fabric::Implementation {
   std::shared_ptr<std::atomic<std::size_t>> device_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   int block_limit_ = 1;
   bool whole_lines_ = false;
+  FaultLog fault_log_;
+  Segments segments_;
 
  private:
   unsigned ticks_ = 0;      // the mesh's thread's own
   std::mutex board_mutex_;  // held while the board is read
-  std::mutex mutex_;        // guards what follows
-  std::string reason_;
-  Cause cause_ = Cause::failure;  // of that reason
-  std::atomic<std::uint64_t> failed_at_ns_ = 0;
-  std::vector<int> dead_;
-  std::vector<int> left_;                            // before the failure
-  std::map<std::uint64_t, std::string> plan_names_;  // by number, for faults
-  std::vector<std::weak_ptr<Segment>> segments_;
   std::atomic<std::uint64_t> segments_made_ = 0;
-  std::vector<FaultReport> fatal_;    // of this rank: they failed the world
-  std::vector<FaultReport> foreign_;  // of the other ranks
-  std::vector<FaultReport> faults_;   // of this rank: they failed one op each
-  std::atomic<bool> has_faults_ = false;
 };
 
 Fabric::Fabric(const Launch& launch, const Parameters& parameters)
@@ -516,7 +402,7 @@ std::vector<std::string> Fabric::agree(std::string_view topic, const std::functi
 }
 void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
 void Fabric::require_same(std::string_view rule, std::string_view verb, std::string_view mine) {
-  implementation_->require_same(all_gather(concat("agreement: ", rule), mine), rule, verb);
+  require_said_alike(all_gather(concat("agreement: ", rule), mine), rule, verb);
 }
 std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
   return implementation_->segment(bytes, kind, mapped);
@@ -539,7 +425,7 @@ std::string Fabric::why_not(const void* address, int peer) const {
   return implementation_->reach_.why_not(address, peer);
 }
 std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::size_t bytes) const {
-  return implementation_->segment_of(peer, address, bytes);
+  return implementation_->segments_.of(peer, address, bytes);
 }
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
@@ -571,7 +457,9 @@ std::optional<Failure> Fabric::failure() const { return implementation_->failure
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
   return implementation_->settled_failure(told);
 }
-void Fabric::name_plan(std::uint64_t number, const std::string& name) { implementation_->name_plan(number, name); }
+void Fabric::name_plan(std::uint64_t number, const std::string& name) {
+  implementation_->fault_log_.name_plan(number, name);
+}
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }
 bool Fabric::whole_lines() const { return implementation_->whole_lines_; }

@@ -133,9 +133,8 @@ class Fabric {
   // it; that does not keep the world.
   std::shared_ptr<Watch> watch() const;
 
-  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays. An interrupt is the
-  // user's own doing, and often every rank's at once: it is logged at debug level only.
-  enum class Cause { failure, interrupt };
+  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
+  using Cause = onstream::Cause;
   void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world has failed, closed in a forked child. Cheap: two loads.
   void check() const;

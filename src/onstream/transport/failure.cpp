@@ -97,7 +97,8 @@ std::string describe(const FaultReport& fault) {
   switch (fault.status) {
     case Status::truncated:
       if (fault.op == OpKind::recv) return concat(what, " is too small for its message of ", fault.extra, " B");
-      return concat(what, " does not fit its receive");
+      return concat(what, " does not fit its receive",
+                    fault.extra < fault.bytes ? concat(" of ", fault.extra, " B") : "");
     case Status::unmapped:
       return concat(what, " could not be copied: the buffer of one side was freed, or never was mapped whole; it must ",
                     "live until the operation is done (a posted one: until its wait)");

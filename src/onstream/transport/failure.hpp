@@ -21,7 +21,7 @@ struct FaultReport {
   int peer = -1;
   int lane = -1;
   std::uint64_t bytes = 0;
-  std::uint64_t extra = 0;  // truncated: bytes of the message
+  std::uint64_t extra = 0;  // truncated: bytes of the message; at its sender, of the receive, or `bytes`: unknown
   std::uint64_t plan = 0;   // 0: a message
   double timeout_s = 0;     // the deadline that a timeout passed; 0: not known
   std::array<char, 40> plan_name{};
@@ -37,6 +37,9 @@ FaultReport unpack_fault(std::string_view bytes, int ranks);
 std::string describe(const FaultReport& fault);
 // "recv of 32 B from rank 0 on lane 3".
 std::string what_of(const FaultReport& fault);
+
+// An interrupt is the user's own doing, and often every rank's at once: it is logged at debug level only.
+enum class Cause { failure, interrupt };
 
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {

@@ -133,4 +133,30 @@ std::uint64_t MappedSegment::address_at(int rank) const {
   return its.there;
 }
 
+void Segments::add(const std::shared_ptr<Segment>& segment) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(segments_, [](const std::weak_ptr<Segment>& one) { return one.expired(); });
+  segments_.push_back(segment);
+}
+
+std::shared_ptr<Segment> Segments::of(int peer, const void* address, std::size_t bytes) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  for (const std::shared_ptr<Segment>& segment : living()) {
+    if (!segment->direct(peer)) continue;
+    const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
+    if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
+  }
+  return nullptr;
+}
+
+// Whoever lets go of the last handle frees memory, which may wait for kernels: never with the mutex held.
+std::vector<std::shared_ptr<Segment>> Segments::living() const {
+  std::vector<std::shared_ptr<Segment>> found;
+  const std::lock_guard lock(mutex_);
+  for (const std::weak_ptr<Segment>& weak : segments_) {
+    if (auto segment = weak.lock()) found.push_back(std::move(segment));
+  }
+  return found;
+}
+
 }  // namespace onstream

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -72,6 +73,20 @@ class MappedSegment : public Segment {
   std::vector<Part> parts_;
   bool direct_everywhere_ = true;
   std::atomic<bool> freed_ = false;
+};
+
+// The living segments of a world.
+class Segments {
+ public:
+  void add(const std::shared_ptr<Segment>& segment);
+  // The one in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
+  std::shared_ptr<Segment> of(int peer, const void* address, std::size_t bytes) const;
+
+ private:
+  std::vector<std::shared_ptr<Segment>> living() const;
+
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Segment>> segments_;
 };
 
 }  // namespace onstream

@@ -1,0 +1,77 @@
+#include "onstream/transport/fault_log.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "onstream/base/clock.hpp"
+
+namespace onstream {
+
+namespace {
+
+bool fails_the_world(Status status) {
+  return status == Status::timeout || status == Status::aborted || status == Status::misused;
+}
+
+}  // namespace
+
+void FaultLog::add_death(int rank) {
+  const std::lock_guard lock(mutex_);
+  if (std::ranges::find(dead_, rank) == dead_.end()) dead_.push_back(rank);
+}
+
+bool FaultLog::begin(const First& first, const std::vector<int>& gone) {
+  const std::lock_guard lock(mutex_);
+  if (!first_.reason.empty()) return false;
+  first_ = first;
+  failed_at_ns_ = now_ns();
+  std::ranges::copy_if(gone, std::back_inserter(left_),
+                       [this](int rank) { return std::ranges::find(dead_, rank) == dead_.end(); });
+  return true;
+}
+
+FaultLog::First FaultLog::first() const {
+  const std::lock_guard lock(mutex_);
+  return first_;
+}
+
+void FaultLog::name_plan(std::uint64_t number, const std::string& name) {
+  constexpr std::size_t kRemembered = 4096;
+  const std::lock_guard lock(mutex_);
+  plan_names_[number] = name;
+  if (plan_names_.size() > kRemembered) plan_names_.erase(plan_names_.begin());
+}
+
+bool FaultLog::add(FaultReport& fault) {
+  const bool fatal = fails_the_world(fault.status);
+  const std::lock_guard lock(mutex_);
+  if (const auto plan = plan_names_.find(fault.plan); plan != plan_names_.end()) fault.set_plan_name(plan->second);
+  (fatal ? fatal_ : faults_).push_back(fault);
+  if (!fatal) has_faults_.store(true, std::memory_order_release);
+  return fatal;
+}
+
+void FaultLog::add_foreign(const FaultReport& fault) {
+  const std::lock_guard lock(mutex_);
+  foreign_.push_back(fault);
+}
+
+std::vector<FaultReport> FaultLog::take() {
+  if (!has_faults_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(mutex_);
+  has_faults_.store(false, std::memory_order_relaxed);
+  return std::exchange(faults_, {});
+}
+
+Failure FaultLog::failure() const {
+  const std::lock_guard lock(mutex_);
+  Failure failure;
+  failure.reason = first_.reason;
+  failure.faults = fatal_;
+  failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
+  failure.dead = dead_;
+  failure.left = left_;
+  return failure;
+}
+
+}  // namespace onstream

@@ -1,0 +1,53 @@
+// The fault log: what this rank knows of what went wrong in its world. It remembers, for any thread; the fabric acts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "onstream/transport/failure.hpp"
+
+namespace onstream {
+
+class FaultLog {
+ public:
+  struct First {
+    std::string reason;
+    Cause cause = Cause::failure;
+  };
+
+  void add_death(int rank);
+  // The world fails, while the ranks `gone` are not there any more: by death, or because they had left. Says whether
+  // this is the first cause, which stays.
+  bool begin(const First& first, const std::vector<int>& gone);
+  First first() const;
+  std::uint64_t failed_at_ns() const { return failed_at_ns_.load(std::memory_order_relaxed); }
+
+  // What faults of a plan's ops call it.
+  void name_plan(std::uint64_t number, const std::string& name);
+  // A fault of an op of this rank, which gets its plan's name here. Says whether it fails the world.
+  bool add(FaultReport& fault);
+  void add_foreign(const FaultReport& fault);  // of another rank
+  // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
+  std::vector<FaultReport> take();
+
+  // All of it but the story, and how far sends run ahead.
+  Failure failure() const;
+
+ private:
+  mutable std::mutex mutex_;  // guards all but the atomics
+  First first_;
+  std::atomic<std::uint64_t> failed_at_ns_ = 0;
+  std::vector<int> dead_;
+  std::vector<int> left_;  // before the failure
+  std::map<std::uint64_t, std::string> plan_names_;
+  std::vector<FaultReport> fatal_;    // of this rank: they failed the world
+  std::vector<FaultReport> foreign_;  // of the other ranks
+  std::vector<FaultReport> faults_;   // of this rank: they failed one op each
+  std::atomic<bool> has_faults_ = false;
+};
+
+}  // namespace onstream
