@@ -13,17 +13,11 @@ namespace onstream::tsunami {
 #define ONSTREAM_WIDE
 #endif
 
-#ifdef ONSTREAM_WITH_CUDA
-#define ONSTREAM_CUDA_ADDRESS(body) cuda_address_of<body>()
-#else
-#define ONSTREAM_CUDA_ADDRESS(body) nullptr
-#endif
-
 #define ONSTREAM_TSUNAMI_KERNEL(body, name)                                                                \
   ONSTREAM_WIDE static void run_##body(const void* bytes, int blocks) { host_entry<body>(bytes, blocks); } \
   template <>                                                                                              \
   const Kernel& kernel_of<body>() {                                                                        \
-    static const Kernel kernel{name, run_##body, ONSTREAM_CUDA_ADDRESS(body)};                             \
+    static const Kernel kernel{name, run_##body, ONSTREAM_CUDA_ADDRESS(cuda_address_of<body>())};          \
     return kernel;                                                                                         \
   }
 #include "kernel_list.inc"

@@ -67,6 +67,7 @@ Tsunami::Tsunami(std::shared_ptr<World> world, const Problem& problem)
   if (problem.replay == Replay::captured) {
     for (const bool keeps : {false, true}) captured_[keeps] = capture(keeps ? highest_ : nullptr);
   }
+  world_->barrier();  // no step begins while another rank still loads graphs, which waits for running kernels
 }
 
 Tsunami::~Tsunami() {

@@ -29,9 +29,14 @@ bool& finalized() {
   return is;
 }
 
-// The process ends. Without shmem_finalize: that is done now, or cannot be any more. A forked child is no PE.
+// Null in a forked child too, which is no PE.
+Runtime* runtime_of_process() {
+  return running() == nullptr || running()->world().in_forked_child() ? nullptr : running();
+}
+
+// The process ends. Without shmem_finalize: that is done now, or cannot be any more.
 void at_end(int status, void*) {
-  if (running() == nullptr || ending() || running()->world().in_forked_child()) return;
+  if (runtime_of_process() == nullptr || ending()) return;
   ending() = true;
   Runtime& shmem = *running();
   try {
@@ -82,7 +87,7 @@ void end_all(Runtime& shmem, int status) {
 }
 
 void end_job(const char* call, const char* why) {
-  Runtime* const shmem = running();
+  Runtime* const shmem = runtime_of_process();
   int status = kFailedExit;
   if (shmem != nullptr) {
     const int told = shmem->exit_told();

@@ -33,9 +33,14 @@ void finish(Runtime& upc) {
   running() = nullptr;
 }
 
-// The process ends: as UPC has it, once all threads have come to the end of main. A forked child is no thread.
+// Null in a forked child too, which is no thread.
+Runtime* runtime_of_process() {
+  return running() == nullptr || running()->world().in_forked_child() ? nullptr : running();
+}
+
+// The process ends: as UPC has it, once all threads have come to the end of main.
 void at_end(int status, void*) {
-  if (running() == nullptr || life().ended || running()->world().in_forked_child()) return;
+  if (runtime_of_process() == nullptr || life().ended) return;
   life().ended = true;
   Runtime& upc = *running();
   try {
@@ -73,7 +78,7 @@ void end_all(Runtime& upc, int status) {
 }
 
 void end_job(const char* call, const char* why) {
-  Runtime* const upc = running();
+  Runtime* const upc = runtime_of_process();
   const int told = upc != nullptr ? upc->exit_told() : -1;
   if (upc == nullptr) {
     log(LogLevel::error, call, ": ", why);

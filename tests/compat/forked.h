@@ -8,11 +8,12 @@
 
 static inline void do_nothing(void) {}
 
-/* The exit status of a child that calls this, unheard, and then ends as a program does; -1 if it did not exit. */
+/* The exit status of a child that calls this, unheard, and then ends as a program does; -1 if not in 20 s. */
 static inline int status_of_child(void (*call)(void)) {
   fflush(NULL);
   const int child = fork();
   if (child == 0) {
+    alarm(20); /* it ends, also where an exit handler would wait for a thread that only its parent has */
     close(STDERR_FILENO);
     call();
     exit(0);

@@ -278,19 +278,21 @@ int main(int argc, char** argv) {
     CASE(every_team_exchanges_in_every_memory)
     CASE(every_team_reduces_in_every_memory)
     CASE(sums_of_reals_are_in_the_order_of_the_members)
-    CASE(threads_reduce_on_teams_of_their_own_at_once)
     CASE(teams_come_and_go)
     CASE(sums_that_cancel_are_in_the_order_of_the_members)
     CASE(active_sets_broadcast_from_one_memory_to_another)
     CASE(teams_of_any_size_reduce)
+    CASE(threads_reduce_on_teams_of_their_own_at_once)
   };
   /* clang-format on */
+  /* The last case alone needs threads, and runs when asked for: with them, teams of some PEs take other ways. */
+  const size_t count = sizeof cases / sizeof *cases;
   const char* const name = argc > 1 ? argv[1] : NULL;
-  const int threads = name == NULL || strstr(name, "threads_") == name;
+  const int threads = name != NULL && strcmp(name, cases[count - 1].name) == 0;
   int level = 0;
   CHECK(shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &level) == 0);
   me = shmem_my_pe(), size = shmem_n_pes();
-  const int status = run_cases(cases, sizeof cases / sizeof *cases, name);
+  const int status = run_cases(cases, name != NULL ? count : count - 1, name);
   shmem_finalize();
   return status;
 }

@@ -64,6 +64,7 @@ struct CrowdBlock {
 class CrowdGroup : public HostGroup {
  public:
   static constexpr bool kForeign = false;
+  static constexpr bool kStoresInOrder = false;
 
   CrowdGroup(CrowdBlock& together, int rank, Grid grid, int block)
       : HostGroup(block, grid.blocks), together_(&together), rank_(rank), size_(grid.threads) {}

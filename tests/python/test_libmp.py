@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from compat_programs import BESIDE_WAITS, SOURCES, cases_of, is_current
+from compat_programs import SOURCES, cases_of, is_current
 from conftest import ROOT
 from mpi_programs import Mpi, Toolkit, call, libmp_folder, mpi_of, toolkit
+
+pytestmark = pytest.mark.gpu  # with CUDA every program of this interface starts by asking for GPUs
 
 LIMIT_S = 90
 COMPILE_LIMIT_S = 300
@@ -27,9 +29,7 @@ def rows() -> list[object]:
     for source in ("libmp.c", "libmp_misuse.c", "libmp_descriptors.cpp"):
         for case in cases_of(source):
             for name in ("mpich", *(["openmpi"] if case in OTHER_MPI else [])):
-                refused = source == "libmp_misuse.c" and not BESIDE_WAITS.search(case)
-                marks = [] if refused else [pytest.mark.gpu]
-                found.append(pytest.param(name, source, case, id=f"{name}-{case}", marks=marks))
+                found.append(pytest.param(name, source, case, id=f"{name}-{case}"))
     return found
 
 
@@ -171,7 +171,6 @@ def compiled_public(mpi: Mpi, tools: Toolkit, checkout: Path, public: Public) ->
     return program
 
 
-@pytest.mark.gpu
 @pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("public", [pytest.param(public, id=public.name) for public in PROGRAMS])
 @pytest.mark.parametrize("mpi_name", ["mpich", "openmpi"])

@@ -85,11 +85,17 @@ WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror")
 
 
 def check(pes: int, source: str, limit_s: int = LIMIT_S, case: str | None = None, **settings: str) -> None:
-    """A case of a program, or all of them in one job: a start takes longer than most of them."""
+    """A case of a program, or in one job all that need no threads: a start takes longer than most of them."""
     program = compiled(SOURCES / source, *WARNINGS, "-pthread")
     status, output = run(pes, program, *([case] if case else []), settings=settings, limit_s=limit_s)
-    failed = failed_cases(source, output, case)
+    cases = [case] if case else [one for one in cases_of(source) if not one.startswith("threads_")]
+    failed = failed_cases(cases, output)
     assert (status, failed) == (0, []), f"{failed[:1]} did not pass; status {status}\n{output[-6000:]}"
+
+
+def check_collectives(pes: int, limit_s: int, **settings: str) -> None:
+    check(pes, "openshmem_collectives.c", limit_s, **settings)
+    check(pes, "openshmem_collectives.c", case="threads_reduce_on_teams_of_their_own_at_once", **settings)
 
 
 # On the host device the CPU reaches it there too.
@@ -109,17 +115,17 @@ def test_openshmem_with_the_heap_on_the_host_device() -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("pes", [1, 2, 4])
 def test_openshmem_collectives(pes: int) -> None:
-    check(pes, "openshmem_collectives.c", 2 * LIMIT_S)
+    check_collectives(pes, 2 * LIMIT_S)
 
 
 # A team of some PEs has the library's collectives where the heap is on the device.
-@pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("pes", [1, 2, 4])
 def test_openshmem_collectives_with_the_heap_on_the_host_device(pes: int) -> None:
-    check(pes, "openshmem_collectives.c", 2 * LIMIT_S, **ON_THE_HOST_DEVICE)
+    check_collectives(pes, 2 * LIMIT_S, **ON_THE_HOST_DEVICE)
 
 
 # Others than the library takes by itself, which add in an order of their own.
@@ -134,9 +140,9 @@ def test_sums_keep_the_order_of_the_members_whatever_algorithm_is_asked_for(algo
 
 @pytest.mark.gpu
 @pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
-@pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
 def test_openshmem_collectives_with_the_heap_on_a_gpu() -> None:
-    check(2, "openshmem_collectives.c", 2 * LIMIT_S, ONSTREAM_DEVICE="cuda", ONSTREAM_SHMEM_HEAP="device")
+    check_collectives(2, 2 * LIMIT_S, ONSTREAM_DEVICE="cuda", ONSTREAM_SHMEM_HEAP="device")
 
 
 # The paths that a GPU's memory and other hosts take: nothing is loaded or stored directly, helpers do it. One PE may be
@@ -152,9 +158,9 @@ def test_openshmem_over_helpers(case: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.limit(6 * LIMIT_S + COMPILE_LIMIT_S)
 def test_openshmem_collectives_over_helpers() -> None:
-    check(2, "openshmem_collectives.c", 3 * LIMIT_S, **BY_HELPERS)
+    check_collectives(2, 5 * LIMIT_S, **BY_HELPERS)
 
 
 def test_every_misuse_has_its_row() -> None:

@@ -112,7 +112,7 @@ def run(threads: int, program: Path, *arguments: str, settings: dict[str, str] |
 def check_all(threads: int, settings: dict[str, str] | None = None) -> None:
     """All cases, in one job: a start takes longer than most of them."""
     status, output = run(threads, compiled("upc"), settings=settings)
-    failed = failed_cases("upc.c", output)
+    failed = failed_cases(cases_of("upc.c"), output)
     assert (status, failed) == (0, []), f"{failed[:1]} did not pass; status {status}\n{output[-6000:]}"
 
 

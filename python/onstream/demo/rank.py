@@ -78,19 +78,20 @@ class _Clock:
 
     def __init__(self, tsunami: _core.Tsunami, steps: int) -> None:
         self._tsunami = tsunami
-        self._timed_share = (steps - WARM_STEPS) / steps if steps > WARM_STEPS else 1.0
+        self._warm = WARM_STEPS if steps > WARM_STEPS else 0
         self._done = 0
         self._chunk = 8
+        self._timed = 0
         self._seconds = 0.0
 
     @property
     def wall_s(self) -> float:
-        return self._seconds / self._timed_share
+        return self._seconds * self._done / max(self._timed, 1)
 
     def advance_to(self, target: int) -> None:
         while self._done < target:
-            warming = self._done < WARM_STEPS < target
-            steps = min(WARM_STEPS if warming else self._chunk, target - self._done)
+            warming = self._done < self._warm
+            steps = min(self._warm - self._done if warming else self._chunk, target - self._done)
             begin = time.perf_counter()
             self._tsunami.run(steps)
             took = time.perf_counter() - begin
@@ -98,6 +99,7 @@ class _Clock:
             if warming:
                 self._tsunami.reset_times()
                 continue
+            self._timed += steps
             self._seconds += took
             self._chunk = max(1, min(4 * self._chunk, int(steps * CHUNK_S / max(took, 1e-6))))
 

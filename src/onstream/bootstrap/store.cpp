@@ -146,19 +146,21 @@ class Store::Implementation {
       socket_ = connect_once(endpoint_, deadline, why);
       if (socket_.valid() && introduce(deadline, why)) return;
       if (deadline.passed()) {
-        // The server that refused the secret may be gone by now: rank 0's deadline is often the same. Or it ended just
-        // then, which looks the same.
-        const char* const check = "; check that rank 0 started there";
-        const std::string what = !secret_refused_ ? concat(why, ")", check)
-                                 : why.empty()
-                                     ? concat(kSecretRefused, ")", kSameSecret)
-                                     : concat(kSecretRefused, " or ended, and later: ", why, ")", check, kSameSecret);
         fail(ErrorCode::timeout, "rank ", launch_.rank, " of ", launch_.size, " could not reach rank 0 at ",
-             endpoint_.describe(), " within ", deadline.limit_s(), " s (", what);
+             endpoint_.describe(), " within ", deadline.limit_s(), " s ", unreached(why));
       }
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(pause_s, deadline.left_s())));
       pause_s = std::min(pause_s * 1.5, 0.05);
     }
+  }
+
+  // What kept rank 0 from being reached, and what to look at. The server that refused the secret may be gone by now, as
+  // rank 0's deadline is often the same; or it ended just then, which looks the same.
+  std::string unreached(const std::string& why) const {
+    const char* const check = "; check that rank 0 started there";
+    if (!secret_refused_) return concat("(", why, ")", check);
+    if (why.empty()) return concat("(", kSecretRefused, ")", kSameSecret);
+    return concat("(", kSecretRefused, " or ended, and later: ", why, ")", check, kSameSecret);
   }
 
   // False, and why, if the other end is not, or not yet, the server of this job.

@@ -12,12 +12,6 @@
 
 namespace onstream::collective {
 
-#ifdef ONSTREAM_WITH_CUDA
-#define ONSTREAM_CUDA_ADDRESS(address) address
-#else
-#define ONSTREAM_CUDA_ADDRESS(address) nullptr
-#endif
-
 namespace {
 
 template <int kType>

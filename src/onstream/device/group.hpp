@@ -26,7 +26,8 @@
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
 //
-// The host's group alone has carry(), which copies where an address may be foreign and says how that went (kForeign).
+// The host's group alone has carry(), which copies where an address may be foreign and says how that went (kForeign),
+// and stores lines that are seen in the order in which it stores them (kStoresInOrder).
 // It has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
 #pragma once
 
@@ -84,6 +85,7 @@ class HostGroup {
 
   // Whether addresses may be foreign (foreign.hpp): then only carry() copies, and a copy may fail.
   static constexpr bool kForeign = true;
+  static constexpr bool kStoresInOrder = true;
 
   int rank() const { return 0; }
   int size() const { return 1; }

@@ -7,7 +7,7 @@
 // other ranks, never for a higher-numbered block.
 //
 // A Kernel ties the body to its launchers: define it in a .cpp with host_entry<Body>, and, when CUDA is built, with the
-// address of cuda_entry<Body> (device/cuda/entry.cuh) from a .cu file.
+// address of cuda_entry<Body> (device/cuda/entry.cuh) from a .cu file: ONSTREAM_CUDA_ADDRESS(that address).
 #pragma once
 
 #include <type_traits>
@@ -27,5 +27,12 @@ struct Kernel {
   void (*host)(const void* body, int blocks);
   const void* cuda;  // address of a __global__ function taking the body by value; null in a build without CUDA
 };
+
+// The expression in a build with CUDA; else null, and nobody needs what it names.
+#ifdef ONSTREAM_WITH_CUDA
+#define ONSTREAM_CUDA_ADDRESS(address) address
+#else
+#define ONSTREAM_CUDA_ADDRESS(address) nullptr
+#endif
 
 }  // namespace onstream

@@ -21,7 +21,7 @@ constexpr std::uint64_t kPackedEach = kUnitBytes - sizeof(std::uint64_t);
 
 template <class Group>
 ONSTREAM_BOTH bool is_packed(std::uint64_t bytes) {
-  return Group::kForeign && bytes > kMostFlagged;
+  return Group::kStoresInOrder && bytes > kMostFlagged;
 }
 
 // Units of a message that travels in the ring.

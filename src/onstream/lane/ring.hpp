@@ -48,11 +48,11 @@ ONSTREAM_BODY bool look(const Group& group, const View& lane, std::uint64_t head
   const Line line0 = group.load_line(lane.ring + first.index);
   // In one trip with the first. The host's first line proves the rest, which may be on its way until then.
   Line line1{};
-  if constexpr (!Group::kForeign) line1 = group.load_line(lane.ring + first.index + 1);
+  if constexpr (!Group::kStoresInOrder) line1 = group.load_line(lane.ring + first.index + 1);
   if (!has_flag(line0, first.flag)) return false;
   seen.word = line_data(line0);
   if (seen.kind() == Header::data) return true;
-  if constexpr (Group::kForeign) line1 = group.load_line(lane.ring + first.index + 1);
+  if constexpr (Group::kStoresInOrder) line1 = group.load_line(lane.ring + first.index + 1);
   if (!has_flag(line1, first.flag)) return false;
   seen.address = line_data(line1);
   return true;
@@ -171,7 +171,11 @@ ONSTREAM_BODY std::uint64_t give_credit(const Group& group, const View& lane, st
   if (head - returned < std::uint64_t{1} << (lane.ring_shift - 2)) return returned;
   if (group.rank() == 0) {
     std::uint64_t* consumed = &lane.peer_returned->credit;
-    Group::kForeign ? group.store_release(consumed, head) : group.store_relaxed(consumed, head);  // see Send::credit
+    if constexpr (Group::kStoresInOrder) {
+      group.store_release(consumed, head);  // see Send::credit
+    } else {
+      group.store_relaxed(consumed, head);
+    }
   }
   return head;
 }

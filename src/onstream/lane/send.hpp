@@ -132,7 +132,8 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY std::uint64_t credit(const Group& group) const {
     const std::uint64_t* consumed = &lane.returned->credit;
-    return Group::kForeign ? group.load_acquire(consumed) : group.load_relaxed(consumed);  // pairs with give_credit
+    return Group::kStoresInOrder ? group.load_acquire(consumed)
+                                 : group.load_relaxed(consumed);  // pairs with give_credit
   }
   template <class Group>
   ONSTREAM_BODY Status wait_for_room(const Group& group, std::uint64_t head, std::uint64_t units) const {
@@ -148,7 +149,7 @@ struct Send {
   // Data and flag in one store. The first lines are loaded while the counters are on their way.
   template <class Group>
   ONSTREAM_BODY void through_ring(const Group& group) const {
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kStoresInOrder) {
       if (is_packed<Group>(bytes)) return through_ring_packed(group);
     }
     const std::uint64_t size = static_cast<std::uint64_t>(group.size());
@@ -163,13 +164,13 @@ struct Send {
     if (status == Status::ok && line < lines) {
       const Place place = place_of(lane, head, line);
       const auto store_first = [&] { group.store_line(lane.peer_ring + place.index, flag_line(value, place.flag)); };
-      if constexpr (!Group::kForeign) store_first();
+      if constexpr (!Group::kStoresInOrder) store_first();
       for (line += size; line < lines;) {
         store_lines(group, head, values, line, size, lines);
         line += kLinesInFlight * size;
         if (line < lines) load_lines(values, line, size, lines);
       }
-      if constexpr (Group::kForeign) store_first();  // packed.hpp
+      if constexpr (Group::kStoresInOrder) store_first();  // packed.hpp
     }
     status = agree(group, status);
     if (group.rank() != 0) return;

@@ -5,30 +5,26 @@
 
 namespace onstream::one_sided {
 
-#ifdef ONSTREAM_WITH_CUDA
-#define ONSTREAM_CUDA_ADDRESS(name) cuda_addresses().name
-#else
-#define ONSTREAM_CUDA_ADDRESS(name) nullptr
-#endif
-
 const Kernel& few_steps_kernel() {
-  static const Kernel kernel{"one_sided_few", host_entry<FewSteps>, ONSTREAM_CUDA_ADDRESS(few_steps)};
+  static const Kernel kernel{"one_sided_few", host_entry<FewSteps>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().few_steps)};
   return kernel;
 }
 const Kernel& many_steps_kernel() {
-  static const Kernel kernel{"one_sided_many", host_entry<ManySteps>, ONSTREAM_CUDA_ADDRESS(many_steps)};
+  static const Kernel kernel{"one_sided_many", host_entry<ManySteps>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().many_steps)};
   return kernel;
 }
 const Kernel& barrier_kernel() {
-  static const Kernel kernel{"one_sided_barrier", host_entry<Barrier>, ONSTREAM_CUDA_ADDRESS(barrier)};
+  static const Kernel kernel{"one_sided_barrier", host_entry<Barrier>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().barrier)};
   return kernel;
 }
 const Kernel& walk_kernel() {
-  static const Kernel kernel{"one_sided_walk", host_entry<Walk>, ONSTREAM_CUDA_ADDRESS(walk)};
+  static const Kernel kernel{"one_sided_walk", host_entry<Walk>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().walk)};
   return kernel;
 }
 const Kernel& wait_many_kernel() {
-  static const Kernel kernel{"one_sided_wait_many", host_entry<WaitMany>, ONSTREAM_CUDA_ADDRESS(wait_many)};
+  static const Kernel kernel{"one_sided_wait_many", host_entry<WaitMany>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().wait_many)};
   return kernel;
 }
 

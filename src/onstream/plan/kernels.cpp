@@ -5,12 +5,6 @@
 
 namespace onstream::plan {
 
-#ifdef ONSTREAM_WITH_CUDA
-#define ONSTREAM_CUDA_ADDRESS(address) address
-#else
-#define ONSTREAM_CUDA_ADDRESS(address) nullptr
-#endif
-
 const Kernel& kernel() {
   static const Kernel kernel{"plan", host_entry<Body>, ONSTREAM_CUDA_ADDRESS(cuda_kernel())};
   return kernel;

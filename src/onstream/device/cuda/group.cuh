@@ -17,6 +17,7 @@ class CudaGroup {
 
  public:
   static constexpr bool kForeign = false;
+  static constexpr bool kStoresInOrder = false;
 
   ONSTREAM_BODY int rank() const { return static_cast<int>(threadIdx.x); }
   ONSTREAM_BODY int size() const { return static_cast<int>(blockDim.x); }
