@@ -98,7 +98,7 @@ class Graph:
     def launch(self, stream: object | None = None) -> None:
         """
         Enqueues everything that was captured, on the stream that it was captured on if none is given. Does not
-        block.
+        block. Raises if the world has failed.
         """
 
 class Request:
@@ -185,7 +185,16 @@ class Fault:
     def peer(self) -> int: ...
 
     @property
-    def lane(self) -> int: ...
+    def lane(self) -> int:
+        """Of a message; else -1. Of a collective: the channel."""
+
+    @property
+    def plan(self) -> str:
+        """The plan's name; '' if it was none of a plan."""
+
+    @property
+    def plan_op(self) -> int:
+        """Which of the plan's operations, in the order added; else -1."""
 
     @property
     def nbytes(self) -> int: ...

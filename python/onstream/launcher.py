@@ -189,7 +189,10 @@ class _Rank:
     def ended(self) -> bool:
         """Looks without reaping: as long as the process is a zombie, its group's number belongs to nobody else."""
         if self.code is None:
-            info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            try:
+                info = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:  # a signal came while kill_all() reaps
+                return True
             if info is not None:
                 self.code = info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
         return self.code is not None

@@ -209,8 +209,9 @@ class PlanBuilder:
         return elements_of(self._span(array, writable=writable))
 
     def _choose_grid(self, interior: Sequence[int] | None) -> list[int]:
-        """One grid for all ranks, although their blocks may differ by a cell: that of the largest extents. A rank whose
-        arguments are wrong has none, and build() will tell; the grid is of no use then.
+        """One grid for all ranks, although their blocks may differ by a cell: for an array of the proportions of the
+        largest extents, in which any number of ranks has room. A rank whose arguments are wrong has none, and build()
+        will tell; the grid is of no use then.
         """
         everyone = [
             [int(number) for number in line.split()]
@@ -221,7 +222,8 @@ class PlanBuilder:
             raise InvalidArgumentError(f"the ranks' arrays have {[len(theirs) for theirs in everyone]} dimensions")
         if not told:
             return []
-        return _core.choose_grid(self._world.size, [max(extents) for extents in zip(*told, strict=True)])
+        size = self._world.size
+        return _core.choose_grid(size, [size * max(extents) for extents in zip(*told, strict=True)])
 
 
 class PlanCollectives(Collectives):

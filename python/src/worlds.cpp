@@ -119,8 +119,10 @@ void barrier(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
   if (!choice.stream) return run_together(world, "barrier", [world] { world->barrier(); });
-  const auto team =
-      run_together(world, "barrier", [world] { return world->team(); });  // made the first time, by all ranks
+  const auto team = run_together(world, "barrier", [world] {
+    world->fabric()->check([] { return std::string("a barrier"); });
+    return world->team();  // made the first time, by all ranks
+  });
   team->barrier(*choice.stream);
 }
 
@@ -179,7 +181,11 @@ void bind_failures(nb::module_& m) {
       .def_prop_ro("status", [](const FaultReport& fault) { return name_of(fault.status); })
       .def_prop_ro("op", [](const FaultReport& fault) { return name_of(fault.op); })
       .def_ro("peer", &FaultReport::peer)
-      .def_ro("lane", &FaultReport::lane)
+      .def_ro("lane", &FaultReport::lane, "Of a message; else -1. Of a collective: the channel.")
+      .def_prop_ro(
+          "plan", [](const FaultReport& fault) { return std::string(fault.plan_name.data()); },
+          "The plan's name; '' if it was none of a plan.")
+      .def_ro("plan_op", &FaultReport::plan_op, "Which of the plan's operations, in the order added; else -1.")
       .def_ro("nbytes", &FaultReport::bytes)
       .def("__str__", [](const FaultReport& fault) { return describe(fault); })
       .def("__repr__", [](const FaultReport& fault) { return concat("<Fault: ", describe(fault), ">"); });

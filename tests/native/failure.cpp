@@ -39,8 +39,9 @@ CASE(a_timeout_names_its_deadline_and_the_parameter) {
 CASE(an_op_of_a_plan_names_the_plan) {
   FaultReport report = fault(1, OpKind::send, 0, Status::timeout, 1);
   report.plan = 7;
+  report.plan_op = 4;
   report.set_plan_name("jacobi");
-  CHECK(describe(report).find("(op 3 of plan 'jacobi')") != std::string::npos);
+  CHECK(what_of(report) == "send of 8 B to rank 0 on lane 3 (op 4 of plan 'jacobi')");
   report.set_plan_name(std::string(100, 'x'));  // as much as fits, and an end
   CHECK(describe(report).find("'" + std::string(39, 'x') + "'") != std::string::npos);
 }

@@ -159,7 +159,7 @@ CASE(a_plan_that_one_rank_launches_alone_is_named_at_the_deadline) {
       const auto plan = builder.build();
       if (world.rank() == 0) {
         plan->launch(stream);
-        CHECK_THROWS(world.synchronize(stream), "recv of 64 B from rank 1 (op 1 of plan ");
+        CHECK_THROWS(world.synchronize(stream), "recv of 64 B from rank 1 on lane 0 (op 1 of plan ");
         CHECK_THROWS(plan->launch(stream), "passed its deadline");
       } else {
         // Waits for the news from rank 0, bounded by the world's own deadlines.

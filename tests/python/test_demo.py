@@ -470,6 +470,7 @@ def test_a_folder_in_the_place_of_a_report_is_found_before_the_job(
         ({"ranks": 0}, "0 ranks"),
         ({"ranks": 999, "grid": (8, 8)}, "999 ranks"),
         ({"grid": (3, 40)}, "too coarse"),
+        ({"grid": (0, 0)}, "a grid of 0 x 0 cells has none"),
         ({"steps": 0}, "0 steps"),
         ({"hours": -1.0}, "-1.0 hours"),
         ({"hours": float("nan")}, "nan hours"),

@@ -89,6 +89,46 @@ def test_a_cycle_of_sends_is_told_by_name() -> None:
         assert "or use isend or sendrecv: a send of more than 4096 B waits for its receive" in story
 
 
+def test_faults_of_a_plan_name_its_ops_and_their_lanes() -> None:
+    def rank(world: ons.World) -> None:
+        other = 1 - world.rank
+        plan = world.plan("jacobi").send(np.zeros(4), other, lane=7).recv(np.zeros(4), other, lane=7).build()
+        world.barrier()
+        if world.rank == 1:
+            until_it_fails(world)
+            return
+        stream = world.stream()
+        plan.launch(stream)
+        with pytest.raises(ons.TimeoutError, match=r"recv of 32 B from rank 1 on lane 7 \(op 1 of plan 'jacobi'\)"):
+            stream.synchronize()
+        failure = world.failure()
+        assert failure is not None
+        fault = failure.faults[0]
+        assert (fault.op, fault.lane, fault.plan, fault.plan_op) == ("recv", 7, "jacobi", 1)
+
+    ons.run_threads(2, rank, device="host", timeout_s=1)
+
+
+def test_a_graph_is_not_launched_in_a_world_that_has_failed() -> None:
+    def rank(world: ons.World) -> None:
+        stream, box = world.stream(), np.zeros(4)
+        with world.capture(stream) as graph:
+            world.send(np.ones(4), 1 - world.rank, stream=stream)
+            world.recv(box, 1 - world.rank, stream=stream)
+        graph.launch()
+        stream.synchronize()
+        world.barrier()
+        if world.rank == 1:
+            world.abort("enough")
+        until_it_fails(world)
+        with pytest.raises(ons.AbortedError, match="the launch of a graph did not start: the world has failed"):
+            graph.launch()
+        with pytest.raises(ons.AbortedError, match="a barrier did not start: the world has failed"):
+            world.barrier(stream=stream)
+
+    ons.run_threads(2, rank, device="host")
+
+
 def test_a_message_and_its_receive_on_unlike_lanes_are_told_as_that() -> None:
     told = threading.Barrier(2)
 

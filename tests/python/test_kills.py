@@ -126,7 +126,7 @@ WAYS = {
     ),
     "plan": Way(
         "stream.synchronize()",
-        r"recv of 64 B from rank 1 \(op 0 of plan 'jacobi'\) was waiting",
+        r"recv of 64 B from rank 1 on lane 5 \(op 0 of plan 'jacobi'\) was waiting",
         prepare="planned()",
         enqueue="prepared.launch(stream)",
     ),

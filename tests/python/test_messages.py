@@ -424,6 +424,20 @@ def test_all_ranks_of_a_ring_may_sendrecv(form: str, memory: str, device: str) -
     ons.run_threads(size, go_round, device=device)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_sendrecv_in_place_is_refused(stream: bool) -> None:
+    def both(world: ons.World) -> None:
+        box = np.full(10, float(world.rank))
+        where = world.stream() if stream else None
+        for out, into in ((box, box), (box[:6], box[5:]), (box[5:], box[:6])):
+            with pytest.raises(ons.InvalidArgumentError, match=r"the buffers of a sendrecv \(send of .* overlap"):
+                world.sendrecv(out, 1 - world.rank, into, 1 - world.rank, stream=where)
+        world.sendrecv(box[:5], 1 - world.rank, box[5:], 1 - world.rank)
+        assert (box[5:] == 1 - world.rank).all()
+
+    pair(both, both)
+
+
 def test_a_sendrecv_matches_plain_sends_and_receives() -> None:
     def both(world: ons.World) -> None:
         got = np.zeros(100_000)
@@ -468,14 +482,14 @@ def test_a_sendrecv_tells_which_half_went_wrong_and_the_next_is_whole() -> None:
         ("sendrecv(box, 0, box)", TypeError, "there is no source; call sendrecv.send_array, dest, recv_array, source"),
         ("sendrecv(box, 0, None, 0)", TypeError, "the recv_array is None"),
         ("sendrecv(box, box, box, 0)", TypeError, "dest is a bytearray, but must be a rank"),
-        ("sendrecv(box, 1, box, 0)", ons.InvalidArgumentError, "sendrecv: rank 1 does not exist"),
-        ("sendrecv(box, 0, box, 0, lane=64)", ons.InvalidArgumentError, "sendrecv: lane 64 does not exist"),
+        ("sendrecv(box, 1, other, 0)", ons.InvalidArgumentError, "sendrecv: rank 1 does not exist"),
+        ("sendrecv(box, 0, other, 0, lane=64)", ons.InvalidArgumentError, "sendrecv: lane 64 does not exist"),
         ("sendrecv(box, 0, b'12', 0)", ons.InvalidArgumentError, "read-only"),
     ],
 )
 def test_a_sendrecv_that_is_refused_posts_nothing(call: str, error: type[Exception], complaint: str) -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
-        names = {"world": world, "box": bytearray(b"12")}
+        names = {"world": world, "box": bytearray(b"12"), "other": bytearray(b"34")}
         with pytest.raises(error, match=complaint):
             eval(f"world.{call}", names)
         got = bytearray(2)

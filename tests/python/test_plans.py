@@ -537,6 +537,19 @@ def test_a_halo_without_a_grid_chooses_one_for_unequal_blocks() -> None:
     ons.run_threads(2, rank, device="host")
 
 
+def test_a_halo_without_a_grid_has_one_for_more_ranks_than_a_block_has_cells() -> None:
+    def rank(world: ons.World) -> None:
+        local = np.full((4, 4), GHOST)
+        local[1:-1, 1:-1] = world.rank
+        world.halo(local, periodic=True).launch()
+        grid = ons.choose_grid(world.size, [100, 100])
+        assert grid == [5, 1]
+        assert (local[0, 1:-1] == (world.rank - 1) % 5).all()
+        assert (local[1:-1, 0] == world.rank).all()
+
+    ons.run_threads(5, rank, device="host")
+
+
 @pytest.mark.parametrize(("size", "shape"), list(itertools.product([1, 2, 6, 7], [(64, 64), (100, 10), (30, 20, 10)])))
 def test_a_chosen_grid_uses_every_rank(size: int, shape: tuple[int, ...]) -> None:
     grid = ons.choose_grid(size, list(shape))

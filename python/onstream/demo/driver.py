@@ -160,7 +160,7 @@ class _Plan:
         floor = bathymetry.load(file)
         rows, columns = grid if grid is not None else _grid_for(floor)
         _check_cells(rows, columns)
-        _core.tsunami_grid(ranks, max(rows, 1), max(columns, 1))  # refuses more ranks than cells
+        _core.tsunami_grid(ranks, rows, columns)  # refuses more ranks than cells
         self.sea = sea.build(floor, rows, columns)
         self.radius_m = voyage.default_radius_m(self.sea)
         if source is not None:
@@ -208,6 +208,8 @@ class _Plan:
 
 
 def _check_cells(rows: int, columns: int) -> None:
+    if rows < 1 or columns < 1:
+        raise InvalidArgumentError(f"a grid of {rows} x {columns} cells has none")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     needed = rows * columns * BYTES_A_CELL
     if needed > memory:

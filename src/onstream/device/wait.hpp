@@ -47,6 +47,23 @@ struct WaitView {
   Fault* faults = nullptr;               // pinned host memory, kFaultSlots of them; null: the caller tells itself
 };
 
+// An op that passed its deadline holds its stream until the ranks that wait for it have heard. Were the stream's next
+// ops to serve them meanwhile, the waits that kept each other would be gone before anybody could tell of them.
+template <class Group>
+ONSTREAM_EITHER_CALL void hold_back(const Group& group, const WaitView& view) {
+  constexpr std::uint64_t kHostHearsNs = 500'000'000;  // mostly within 50 ms, the beat at which it looks
+  constexpr std::uint64_t kPeersHearNs = 200'000'000;  // at once, where they get a core
+  std::uint64_t begin = group.now_ns();
+  std::uint64_t limit = kHostHearsNs;
+  for (std::uint32_t round = 0; group.now_ns() - begin < limit; ++round) {
+    if (limit == kHostHearsNs && (group.load_relaxed(view.abort) & kWorldFailed) != 0) {
+      begin = group.now_ns();
+      limit = kPeersHearNs;
+    }
+    group.pause(round, view.spins);
+  }
+}
+
 // Leaves a fault for the host. Called by one thread.
 template <class Group>
 ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Status status, Fault fault) {
@@ -62,6 +79,7 @@ ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Statu
   group.store_relaxed(&out->plan, fault.plan);
   group.store_relaxed(&out->tell, fault.tell);
   group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
+  if (status == Status::timeout) hold_back(group, view);
 }
 
 // What a waiting thread finds when it looks up: whether it shall go on, and since when it waits. An odd start says that

@@ -74,14 +74,15 @@ class Messages::Implementation {
   const lane::View& view(int peer, int lane) const { return views_[queue_of(peer, lane)]; }
   void check_arguments(const char* what, const void* address, std::size_t bytes, int peer,
                        const MessageOptions& options);
-  // Runs what starts an op: if the world has failed, or fails meanwhile, that is told in the op's name, what().
+  // Runs what starts an op: if the world has failed, or fails meanwhile, or a peer does not answer, that is told in the
+  // op's name, what().
   template <class What, class Function>
   auto start_as(const What& what, const Function& function) const {
     try {
       fabric_->check();
       return function();
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::aborted) throw;
+      if (error.code() != ErrorCode::aborted && error.code() != ErrorCode::timeout) throw;
       fail_named(DidNot::start, fabric_->rank(), what(), error);
     }
   }

@@ -9,7 +9,7 @@
 //           lane's ring has room; beyond that it waits for its receive, as MPI's standard send may.
 //   recv    done on the stream when the data is there.
 //   sendrecv   both at once: neither waits for the other, so all ranks of a ring may call it. One kernel on cuda, where
-//           kernels can touch both buffers.
+//           kernels can touch both buffers. Buffers that overlap are refused.
 //   isend, irecv   done on the stream at once; the request completes at its wait. A request may be let go before.
 //
 // Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,

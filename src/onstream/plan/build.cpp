@@ -63,11 +63,21 @@ class Build {
       if (error.code() == ErrorCode::timeout || error.code() == ErrorCode::aborted) throw;
       throw Error(error.code(), concat("plan '", name_, "' cannot be built:\n  ", error.what()));
     }
-    fabric_->name_plan(number_, name_);
+    fabric_->name_plan(number_, name_, lanes());
     return std::move(built_);
   }
 
  private:
+  // By op; -1: not of a message.
+  std::vector<int> lanes() const {
+    std::vector<int> lanes;
+    for (const PlanOp& planned : planned_) {
+      const bool is_message = planned.op.kind == OpKind::send || planned.op.kind == OpKind::recv;
+      lanes.push_back(is_message ? planned.op.lane : -1);
+    }
+    return lanes;
+  }
+
   // --- what this rank wants ---
 
   StatedOp stated(const Op& op) const {

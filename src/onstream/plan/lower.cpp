@@ -192,7 +192,7 @@ class Lowerer {
     FaultReport fault;
     fault.op = task.kind;
     fault.peer = task.peer;
-    fault.lane = static_cast<int>(task.op);
+    fault.plan_op = static_cast<int>(task.op);
     fault.bytes = task.bytes;
     fault.plan = in_.number;
     return fault;

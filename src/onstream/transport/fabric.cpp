@@ -44,6 +44,8 @@ std::shared_ptr<Device> opened_device(const Launch& launch, const Parameters& pa
   return open_device(parameters.device, launch.local_rank);
 }
 
+constexpr double kSettleS = 0.3;  // six times the beat at which a host looks for faults of its kernels
+
 }  // namespace
 
 class Fabric::Implementation {
@@ -173,8 +175,19 @@ class Fabric::Implementation {
       return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
     } catch (const Error& error) {
       check_for(topic, DidNot::end);  // the world's own story says more, if it has failed
+      if (error.code() == ErrorCode::closed) await_cause(topic);
       if (error.code() != ErrorCode::timeout) throw;
       late(concat(error.what(), " (parameter timeout_s)"));
+    }
+  }
+
+  // A rank that leaves while others meet it mostly does so because the world has failed: that may be told here a moment
+  // later than its goodbye.
+  void await_cause(std::string_view topic) {
+    const Deadline settled(kSettleS);
+    while (!settled.passed()) {
+      check_for(topic, DidNot::end);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
 
@@ -333,7 +346,6 @@ class Fabric::Implementation {
   // The failure once the ranks that this one waits for have told their faults too: they may close a cycle of waits.
   // Waits for them at most kSettleS after the failure, as a rank that computes, or hangs, tells nothing.
   std::optional<Failure> settled_failure(const std::string& told) {
-    constexpr double kSettleS = 0.3;  // six times the beat at which a host looks for faults of its kernels
     for (;;) {
       std::optional<Failure> now = failure();
       if (!now) return now;
@@ -457,8 +469,8 @@ std::optional<Failure> Fabric::failure() const { return implementation_->failure
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
   return implementation_->settled_failure(told);
 }
-void Fabric::name_plan(std::uint64_t number, const std::string& name) {
-  implementation_->fault_log_.name_plan(number, name);
+void Fabric::name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes) {
+  implementation_->fault_log_.name_plan(number, name, std::move(lanes));
 }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }

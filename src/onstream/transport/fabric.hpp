@@ -155,8 +155,8 @@ class Fabric {
   // The same for an error's text: waits a moment, 0.3 s after the failure at the latest, for the faults of the ranks
   // that this one waits for, and leaves out of the story what the text has `told` before.
   std::optional<Failure> settled_failure(const std::string& told) const;
-  // What faults of a plan's ops call it.
-  void name_plan(std::uint64_t number, const std::string& name);
+  // What faults of a plan's ops call it, and their lanes, by op; -1: it has none.
+  void name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes);
   // Per-op faults that did not fail the world (truncated, unmapped): taken out, oldest first.
   std::vector<FaultReport> take_faults();
 

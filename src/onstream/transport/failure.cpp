@@ -45,8 +45,9 @@ std::string what_of(const FaultReport& fault) {
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);
-  if (fault.plan != 0) return text + concat(" (op ", fault.lane, " of plan '", fault.plan_name.data(), "')");
-  return text + concat(" on lane ", fault.lane);
+  if (fault.lane >= 0) text += concat(" on lane ", fault.lane);
+  if (fault.plan != 0) text += concat(" (op ", fault.plan_op, " of plan '", fault.plan_name.data(), "')");
+  return text;
 }
 
 namespace {

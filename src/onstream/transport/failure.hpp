@@ -19,10 +19,11 @@ struct FaultReport {
   Status status = Status::ok;
   OpKind op = OpKind::none;
   int peer = -1;
-  int lane = -1;
+  int lane = -1;  // -1: not of a message
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message; at its sender, of the receive, or `bytes`: unknown
   std::uint64_t plan = 0;   // 0: a message
+  int plan_op = -1;         // of a plan: which
   double timeout_s = 0;     // the deadline that a timeout passed; 0: not known
   std::array<char, 40> plan_name{};
 
@@ -35,7 +36,7 @@ FaultReport unpack_fault(std::string_view bytes, int ranks);
 
 // "rank 1: recv of 32 B from rank 0 on lane 3 passed its deadline of 60 s (timeout_s)".
 std::string describe(const FaultReport& fault);
-// "recv of 32 B from rank 0 on lane 3".
+// "recv of 32 B from rank 0 on lane 3", "put of 8 B to rank 1 (op 2 of plan 'halo')".
 std::string what_of(const FaultReport& fault);
 
 // An interrupt is the user's own doing, and often every rank's at once: it is logged at debug level only.

@@ -35,17 +35,22 @@ FaultLog::First FaultLog::first() const {
   return first_;
 }
 
-void FaultLog::name_plan(std::uint64_t number, const std::string& name) {
+void FaultLog::name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes) {
   constexpr std::size_t kRemembered = 4096;
   const std::lock_guard lock(mutex_);
-  plan_names_[number] = name;
-  if (plan_names_.size() > kRemembered) plan_names_.erase(plan_names_.begin());
+  plans_[number] = {name, std::move(lanes)};
+  if (plans_.size() > kRemembered) plans_.erase(plans_.begin());
 }
 
 bool FaultLog::add(FaultReport& fault) {
   const bool fatal = fails_the_world(fault.status);
   const std::lock_guard lock(mutex_);
-  if (const auto plan = plan_names_.find(fault.plan); plan != plan_names_.end()) fault.set_plan_name(plan->second);
+  if (const auto plan = plans_.find(fault.plan); plan != plans_.end()) {
+    const auto& [name, lanes] = plan->second;
+    fault.set_plan_name(name);
+    const auto op = static_cast<std::size_t>(fault.plan_op);
+    if (op < lanes.size()) fault.lane = lanes[op];
+  }
   (fatal ? fatal_ : faults_).push_back(fault);
   if (!fatal) has_faults_.store(true, std::memory_order_release);
   return fatal;

@@ -26,9 +26,9 @@ class FaultLog {
   First first() const;
   std::uint64_t failed_at_ns() const { return failed_at_ns_.load(std::memory_order_relaxed); }
 
-  // What faults of a plan's ops call it.
-  void name_plan(std::uint64_t number, const std::string& name);
-  // A fault of an op of this rank, which gets its plan's name here. Says whether it fails the world.
+  // What faults of a plan's ops call it, and their lanes, by op; -1: it has none.
+  void name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes);
+  // A fault of an op of this rank, which gets its plan's name, and its lane, here. Says whether it fails the world.
   bool add(FaultReport& fault);
   void add_foreign(const FaultReport& fault);  // of another rank
   // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
@@ -43,10 +43,14 @@ class FaultLog {
   std::atomic<std::uint64_t> failed_at_ns_ = 0;
   std::vector<int> dead_;
   std::vector<int> left_;  // before the failure
-  std::map<std::uint64_t, std::string> plan_names_;
-  std::vector<FaultReport> fatal_;    // of this rank: they failed the world
-  std::vector<FaultReport> foreign_;  // of the other ranks
-  std::vector<FaultReport> faults_;   // of this rank: they failed one op each
+  struct PlanNames {
+    std::string name;
+    std::vector<int> lanes;
+  };
+  std::map<std::uint64_t, PlanNames> plans_;  // by number
+  std::vector<FaultReport> fatal_;            // of this rank: they failed the world
+  std::vector<FaultReport> foreign_;          // of the other ranks
+  std::vector<FaultReport> faults_;           // of this rank: they failed one op each
   std::atomic<bool> has_faults_ = false;
 };
 
