@@ -138,7 +138,7 @@ bool empty(ncclComm& comm) {
 void abort(ncclComm& comm, const char* why) {
   const Looking looking(comm);
   if (looking.world() == nullptr) return;
-  looking.world()->abort(concat("rank ", comm.rank, " called ", why), Fabric::Cause::interrupt);
+  looking.world()->abort(concat("rank ", comm.rank, " called ", why), Cause::interrupt);
 }
 
 ncclResult_t result_of_failure(ncclComm& comm) {

@@ -8,6 +8,7 @@
 // Messages between two ranks match in the order of the calls, whichever streams they are on: what follows on another
 // stream waits for what came before, outside of captures.
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "call.hpp"
@@ -145,7 +146,9 @@ void exchange_messages(ncclComm& comm, std::span<const Call> messages) {
     const Call& second = messages[1];
     const Call& send = first.kind == OpKind::send ? first : second;
     const Call& receive = first.kind == OpKind::send ? second : first;
-    comm.world->sendrecv(outgoing(send), incoming(receive), streams.main());
+    const std::array out{outgoing(send)};
+    const std::array in{incoming(receive)};
+    comm.world->exchange(out, in, streams.main());  // which has nothing against one buffer for both
   } else {
     exchange_all(comm, messages, streams.main());
   }

@@ -77,8 +77,7 @@ void end_all(Runtime& shmem, int status) {
   stop_looking();  // or it would end this process in the midst of std::exit
   try {
     shmem.tell_exit(status);
-    shmem.world().abort(concat("PE ", shmem.rank(), " called shmem_global_exit(", status, ")"),
-                        Fabric::Cause::interrupt);
+    shmem.world().abort(concat("PE ", shmem.rank(), " called shmem_global_exit(", status, ")"), Cause::interrupt);
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     log(LogLevel::error, "shmem_global_exit: ", error.what());

@@ -69,7 +69,7 @@ void end_all(Runtime& upc, int status) {
   stop_looking();  // or it would end this process in the midst of std::exit
   try {
     upc.tell_exit(status);
-    upc.world().abort(concat("rank ", upc.thread(), " called upc_global_exit(", status, ")"), Fabric::Cause::interrupt);
+    upc.world().abort(concat("rank ", upc.thread(), " called upc_global_exit(", status, ")"), Cause::interrupt);
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
     log(LogLevel::error, "upc_global_exit: ", error.what());

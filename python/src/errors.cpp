@@ -72,7 +72,7 @@ void raise_unless_ok(const World& world, const FaultReport& fault) {
 void raise_faults(const std::vector<FaultReport>& faults) {
   if (faults.empty()) return;
   std::string text;
-  for (const FaultReport& fault : faults) text += (text.empty() ? "" : "\n") + describe(fault);
+  for (const FaultReport& fault : faults) text += concat(text.empty() ? "" : "\n", describe(fault));
   set_error(class_of(faults.front().status), text);
   throw nb::python_error();
 }

@@ -60,12 +60,11 @@ struct PyPlan {
 void run(PyPlan& self) {
   const auto world = self.state->open();
   const auto plan = self.plan();
-  self.state->run_and_wait([&](Stream stream) { plan->launch(stream); },
-                           [&] {
-                             world->abort(
-                                 concat("rank ", world->rank(), " was interrupted in plan '", plan->name(), "'"),
-                                 Fabric::Cause::interrupt);
-                           });
+  self.state->run_and_wait(
+      [&](Stream stream) { plan->launch(stream); },
+      [&] {
+        world->abort(concat("rank ", world->rank(), " was interrupted in plan '", plan->name(), "'"), Cause::interrupt);
+      });
   self.state->check_waited();
 }
 

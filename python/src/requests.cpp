@@ -169,7 +169,7 @@ std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane) {
 }
 
 void abort_interrupted(World& world, const std::string& what) {
-  world.abort(concat("rank ", world.rank(), " was interrupted during a ", what), Fabric::Cause::interrupt);
+  world.abort(concat("rank ", world.rank(), " was interrupted during a ", what), Cause::interrupt);
 }
 
 PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted)

@@ -167,7 +167,10 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   require(self.broken.empty(), "this graph cannot be launched: ", self.broken, "; capture it again");
   require(self.graph != nullptr, "this graph is still being captured: launch it after its `with` block");
   const auto world = self.state->open();  // the graph's kernels use the world's memory
-  world->fabric()->check([] { return std::string("the launch of a graph"); });
+  {
+    const nb::gil_scoped_release release;
+    world->fabric()->check([] { return std::string("the launch of a graph"); });
+  }
   Device& device = world->device();
   StreamChoice choice = choose_op_stream(stream, std::nullopt, self.state);
   if (stream.is_none() && !choice.stream) {

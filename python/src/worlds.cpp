@@ -181,7 +181,7 @@ void bind_failures(nb::module_& m) {
       .def_prop_ro("status", [](const FaultReport& fault) { return name_of(fault.status); })
       .def_prop_ro("op", [](const FaultReport& fault) { return name_of(fault.op); })
       .def_ro("peer", &FaultReport::peer)
-      .def_ro("lane", &FaultReport::lane, "Of a message; else -1. Of a collective: the channel.")
+      .def_ro("lane", &FaultReport::lane, "Of a message, or the channel of a collective.")
       .def_prop_ro(
           "plan", [](const FaultReport& fault) { return std::string(fault.plan_name.data()); },
           "The plan's name; '' if it was none of a plan.")
@@ -243,7 +243,7 @@ void bind_worlds(nb::module_& m) {
       .def(
           "abort",
           [](const PyWorld& self, const std::string& reason, bool interrupt) {
-            self.open()->abort(reason, interrupt ? Fabric::Cause::interrupt : Fabric::Cause::failure);
+            self.open()->abort(reason, interrupt ? Cause::interrupt : Cause::failure);
           },
           nb::arg("reason"), nb::kw_only(), nb::arg("interrupt") = false, nb::call_guard<nb::gil_scoped_release>(),
           "Ends the world on every rank: streams drain. An interrupt by the user is logged at debug level only.")

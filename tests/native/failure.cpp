@@ -88,7 +88,7 @@ CASE(a_send_and_its_receive_on_unlike_lanes_are_told_as_that) {
   failure.faults[0].lane = 3;  // lanes are not what keeps them apart
   CHECK(story_of(failure).find("lanes must") == std::string::npos);
   failure.faults[0].lane = 2;
-  failure.faults[0].plan = 7;  // that is an op's number
+  failure.faults[0].plan = 7;  // messages of plans have lanes of their own
   CHECK(story_of(failure).find("lanes must") == std::string::npos);
 }
 

@@ -254,7 +254,7 @@ CASE(a_plan_launched_twice_at_once_is_misused) {
       const Deadline deadline(kSoonS);
       while (!world.failure() && !deadline.passed()) std::this_thread::yield();
       CHECK(world.failure().has_value());
-      CHECK(world.failure()->story.find("found its plan already running") != std::string::npos);
+      CHECK(world.failure()->story.find(": plan 'twice' was launched while it ran") != std::string::npos);
       world.device().synchronize(first);
       world.device().synchronize(second);
     } else {

@@ -35,8 +35,9 @@ constexpr std::uint64_t kFaultSlots = 64;  // a ring; the host empties it every 
 // What the abort words say. There is one for the world, one for waits that any rank may end, and one for each peer, in
 // this order.
 constexpr std::uint64_t kWorldFailed = 1;
-constexpr std::uint64_t kPeerLeft = 2;   // in the second word: all peers left
-constexpr std::int64_t kWordOfPeer = 2;  // the word of peer 0; that of peer -1 is for waits that any rank may end
+constexpr std::uint64_t kPeerLeft = 2;        // in the second word: all peers left
+constexpr std::uint64_t kDeadlinePassed = 4;  // beside kWorldFailed: of a wait, so others may wait for each other
+constexpr std::int64_t kWordOfPeer = 2;       // the word of peer 0; that of peer -1 is for waits that any rank may end
 
 // What a waiting kernel needs, by value. All pointers are valid on the device for the life of the world.
 struct WaitView {
@@ -47,16 +48,17 @@ struct WaitView {
   Fault* faults = nullptr;               // pinned host memory, kFaultSlots of them; null: the caller tells itself
 };
 
-// An op that passed its deadline holds its stream until the ranks that wait for it have heard. Were the stream's next
-// ops to serve them meanwhile, the waits that kept each other would be gone before anybody could tell of them.
+// An op that passed its deadline, or was waiting when another rank's did, holds its stream until all have heard. Were
+// the stream's next ops to serve the ranks that wait, those that kept each other could not tell of it any more.
 template <class Group>
 ONSTREAM_EITHER_CALL void hold_back(const Group& group, const WaitView& view) {
   constexpr std::uint64_t kHostHearsNs = 500'000'000;  // mostly within 50 ms, the beat at which it looks
   constexpr std::uint64_t kPeersHearNs = 200'000'000;  // at once, where they get a core
+  constexpr std::uint32_t kLookEvery = 64;             // the word lies across PCIe, and many threads may be here
   std::uint64_t begin = group.now_ns();
   std::uint64_t limit = kHostHearsNs;
   for (std::uint32_t round = 0; group.now_ns() - begin < limit; ++round) {
-    if (limit == kHostHearsNs && (group.load_relaxed(view.abort) & kWorldFailed) != 0) {
+    if (limit == kHostHearsNs && round % kLookEvery == 0 && (group.load_relaxed(view.abort) & kWorldFailed) != 0) {
       begin = group.now_ns();
       limit = kPeersHearNs;
     }
@@ -79,7 +81,9 @@ ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Statu
   group.store_relaxed(&out->plan, fault.plan);
   group.store_relaxed(&out->tell, fault.tell);
   group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
-  if (status == Status::timeout) hold_back(group, view);
+  const bool is_first = status == Status::aborted && number == 0;
+  const bool in_chain = is_first && (group.load_relaxed(view.abort) & kDeadlinePassed) != 0;
+  if (status == Status::timeout || in_chain) hold_back(group, view);
 }
 
 // What a waiting thread finds when it looks up: whether it shall go on, and since when it waits. An odd start says that

@@ -65,7 +65,7 @@ class Intake {
   template <class Group>
   ONSTREAM_BODY Status take_data(const Group& group, const Target& target, const Seen& seen) {
     const std::uint64_t bytes = seen.bytes();
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kStoresInOrder) {
       if (is_packed<Group>(bytes)) {
         const bool fits = bytes <= target.capacity;
         if (fits) unpack(lane_, head_, target.destination, bytes);

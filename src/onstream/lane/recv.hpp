@@ -206,7 +206,7 @@ struct Receive {
     answer(group, lane, lane.receives, now.number, where, peer_destination, capacity);
     Seen seen;
     Status status = await_header(group, wait, lane, now.head, seen);
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kStoresInOrder) {
       if (status == Status::ok && where == Answer::foreign) return take_otherwise(group, now, 0);
     }
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);

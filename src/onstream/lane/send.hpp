@@ -274,7 +274,7 @@ struct Send {
     });
     if (out.status == Status::ok && ack / 2 == number + 1) {
       out.answer = ack % 2 == 1 ? Answer::refused : Answer::mine;
-      out.room = ack % 2 == 1 ? 0 : bytes;
+      out.room = bytes;  // not known
     }
     return out;
   }

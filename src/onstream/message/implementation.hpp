@@ -32,6 +32,7 @@ class Messages::Implementation {
   std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                  Stream stream);
+  void check_both(const Outgoing& out, const Incoming& in);  // before the next two, for who calls them from outside
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   void exchange_all(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
@@ -116,7 +117,6 @@ class Messages::Implementation {
   void note_use(const std::shared_ptr<Request>& request, Stream stream);
 
   // --- sendrecv.cpp ---
-  void check_both(const Outgoing& out, const Incoming& in);
   bool exchange(const Outgoing& out, const Incoming& in, Stream stream);
 
   // --- exchange_many.cpp ---

@@ -25,15 +25,6 @@ std::uint64_t next_serial() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// A message into the memory from which another leaves would change it on its way.
-void require_apart(const Outgoing& out, const Incoming& in) {
-  const auto source = reinterpret_cast<std::uintptr_t>(out.source);
-  const auto destination = reinterpret_cast<std::uintptr_t>(in.destination);
-  const bool apart = source + out.bytes <= destination || destination + in.bytes <= source;
-  require(apart || out.bytes == 0 || in.bytes == 0, "the buffers of a ", text_of(out, in),
-          " overlap: what arrives would change what is sent; receive into other memory");
-}
-
 }  // namespace
 
 std::string text_of(const Outgoing& message) {
@@ -192,7 +183,7 @@ std::vector<std::shared_ptr<Request>> Messages::isend_all(std::span<const Outgoi
   return implementation_->isend_all(messages, stream);
 }
 void Messages::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
-  require_apart(out, in);
+  implementation_->check_both(out, in);
   implementation_->sendrecv(out, in, stream);
 }
 void Messages::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
@@ -221,11 +212,11 @@ std::shared_ptr<Request> Messages::irecv(void* destination, std::size_t bytes, i
   return implementation_->irecv(destination, bytes, peer, options);
 }
 Exchange Messages::isendrecv(const Outgoing& out, const Incoming& in) {
-  require_apart(out, in);
+  implementation_->check_both(out, in);
   return implementation_->isendrecv(out, in);
 }
 Status Messages::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
-  require_apart(out, in);
+  implementation_->check_both(out, in);
   return implementation_->sendrecv(out, in, received);
 }
 Status Messages::wait(const std::shared_ptr<Request>& request) { return implementation_->wait(request); }

@@ -80,7 +80,8 @@ class Messages {
                                  Stream stream);
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   // As sendrecv of any number of each: none waits for another of them, nor for its place in the lists. Those of one
-  // lane and direction match in their order. On cuda one kernel for up to 7 of each, if all are of different lanes.
+  // lane and direction match in their order. Buffers are not compared. On cuda one kernel for up to 7 of each, if all
+  // are of different lanes.
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 

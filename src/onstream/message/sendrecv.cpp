@@ -10,11 +10,15 @@ namespace onstream {
 void Messages::Implementation::check_both(const Outgoing& out, const Incoming& in) {
   check_arguments("sendrecv", out.source, out.bytes, out.peer, out.options);
   check_arguments("sendrecv", in.destination, in.bytes, in.peer, in.options);
+  const auto source = reinterpret_cast<std::uintptr_t>(out.source);
+  const auto destination = reinterpret_cast<std::uintptr_t>(in.destination);
+  const bool apart = source < destination ? out.bytes <= destination - source : in.bytes <= source - destination;
+  require(apart || out.bytes == 0 || in.bytes == 0, "the buffers of a ", text_of(out, in),
+          " overlap: what arrives would change what is sent; receive into other memory");
   fabric_->check([&] { return text_of(out, in); });
 }
 
 void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
-  check_both(out, in);
   if (!on_host_ && exchange(out, in, stream)) return;
   const auto receive = irecv(in.destination, in.bytes, in.peer, in.options, stream);
   const std::array requests = {receive, isend(out, stream)};  // the receive first: it may fetch what the peer waits for
@@ -22,7 +26,6 @@ void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in,
 }
 
 Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming& in) {
-  check_both(out, in);
   auto arriving = irecv(in.destination, in.bytes, in.peer, in.options);  // first: a full ring may need it to go on
   return {isend(out), std::move(arriving)};
 }

@@ -37,7 +37,8 @@ ONSTREAM_CALL void report_overlap(const Group& group, State* state, std::uint64_
   group.store_relaxed(&state->failed, 1);
   Fault fault;
   fault.op = static_cast<std::uint64_t>(OpKind::plan);
-  fault.peer = static_cast<std::uint64_t>(std::int64_t{-1});
+  fault.peer = ~std::uint64_t{0};
+  fault.lane = ~std::uint64_t{0};  // of no op
   fault.extra = epoch;
   fault.plan = plan;
   report(group, wait, Status::misused, fault);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 namespace onstream {
 
@@ -48,9 +49,10 @@ WaitView Board::wait_view(int peer) const {
 }
 
 // The world's own word last: who finds it set finds all set.
-void Board::set_abort() {
-  for (int peer = -1; peer < size_; ++peer) add_bits(word(peer), kWorldFailed);
-  add_bits(view_.abort, kWorldFailed);
+void Board::set_abort(Cause cause) {
+  const std::uint64_t bits = kWorldFailed | (cause == Cause::deadline ? kDeadlinePassed : 0);
+  for (int peer = -1; peer < size_; ++peer) add_bits(word(peer), bits);
+  add_bits(view_.abort, bits);
 }
 
 bool Board::aborted() const { return HostGroup::load_acquire(view_.abort) != 0; }
@@ -91,6 +93,7 @@ std::vector<Board::Collected> Board::collect() {
     report.extra = HostGroup::load_relaxed(&fault.extra);
     report.plan = HostGroup::load_relaxed(&fault.plan);
     if (report.plan != 0) report.plan_op = std::exchange(report.lane, -1);
+    if (report.op == OpKind::wait) report.lane = -1;
     news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0});
     taken_.store(index + 1, std::memory_order_release);
   }

@@ -23,7 +23,7 @@ class Board {
   WaitView wait_view() const { return view_; }
   // For ops with one peer: they also end when that one has left.
   WaitView wait_view(int peer) const;
-  void set_abort();
+  void set_abort(Cause cause);
   bool aborted() const;
   // After the last of what the peer did here is visible.
   void set_left(int peer);

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
@@ -14,10 +14,10 @@
 #include "onstream/bootstrap/wire.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/device/disposal.hpp"
-#include "onstream/transport/agreement.hpp"
 #include "onstream/transport/board.hpp"
 #include "onstream/transport/fault_log.hpp"
 #include "onstream/transport/reach.hpp"
+#include "onstream/transport/said.hpp"
 #include "onstream/transport/segment.hpp"
 
 namespace onstream {
@@ -64,7 +64,7 @@ class Fabric::Implementation {
             board_->wait_view().timeout_ns, board_->wait_view().abort,
             [this](const FaultReport& fault) { take_from_watch(fault); },
             [board = board_](int peer) { return board->has_left(peer); })) {
-    for (const Cause cause : {Cause::failure, Cause::interrupt}) {
+    for (const Cause cause : {Cause::failure, Cause::interrupt, Cause::deadline}) {
       mesh_.on(topic_of(cause), [this, cause](int, const std::string& reason, Fd) {
         fail_world(reason, cause, LogLevel::info);  // whoever tells it has logged it
         return std::string();
@@ -77,6 +77,8 @@ class Fabric::Implementation {
     // Of a send that was over before its receive met it. Logged, as its rank may never ask how its sends ended.
     mesh_.on("send.fault", [this](int, const std::string& bytes, Fd) {
       FaultReport fault = unpack_fault(bytes, launch_.size);
+      const bool of_one_op = fault.status == Status::truncated || fault.status == Status::unmapped;
+      require(of_one_op, "a rank tells of the end of a send that fails the world");
       log(LogLevel::warn, describe(fault));
       fault_log_.add(fault);
       return std::string();
@@ -155,7 +157,7 @@ class Fabric::Implementation {
     }
     watch_->mute();
     mesh_owner_.reset();
-    board_->set_abort();
+    board_->set_abort(Cause::failure);
   }
 
   std::shared_ptr<Event> note_use(Stream stream) { return uses_.note(stream); }
@@ -237,7 +239,14 @@ class Fabric::Implementation {
     mapped->release();
   }
 
-  static const char* topic_of(Cause cause) { return cause == Cause::interrupt ? "interrupt" : "abort"; }
+  static const char* topic_of(Cause cause) {
+    switch (cause) {
+      case Cause::interrupt: return "interrupt";
+      case Cause::deadline: return "deadline";
+      case Cause::failure: break;
+    }
+    return "abort";
+  }
 
   void take_death(int peer, const std::string& why, LogLevel level) {
     fault_log_.add_death(peer);
@@ -252,7 +261,7 @@ class Fabric::Implementation {
     if (fault_log_.begin({reason, cause}, gone)) {
       log(cause == Cause::interrupt ? LogLevel::debug : level, "the world failed: ", reason);
     }
-    board_->set_abort();
+    board_->set_abort(cause);
     mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
@@ -276,8 +285,13 @@ class Fabric::Implementation {
       FaultReport report = news.report;
       report.timeout_s = parameters_.timeout_s;
       if (news.tell_peer && report.peer != launch_.rank) {
-        const FaultReport theirs{report.peer, report.status, OpKind::send, launch_.rank,
-                                 report.lane, report.extra,  report.bytes, 0};
+        const FaultReport theirs{.rank = report.peer,
+                                 .status = report.status,
+                                 .op = OpKind::send,
+                                 .peer = launch_.rank,
+                                 .lane = report.lane,
+                                 .bytes = report.extra,
+                                 .extra = report.bytes};
         mesh_.notify(report.peer, "send.fault", pack_fault(theirs));
       }
       take(report);
@@ -290,7 +304,7 @@ class Fabric::Implementation {
       if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
     }
     if (report.status != Status::aborted) {
-      abort(describe(report));
+      abort(describe(report), report.status == Status::timeout ? Cause::deadline : Cause::failure);
     } else if (const std::string who = left_by(report); !who.empty() && !board_->aborted()) {
       abort(concat(who, " left the world, and rank ", report.rank, " still waited for it: ", what_of(report)));
     }

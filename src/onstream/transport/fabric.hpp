@@ -134,7 +134,6 @@ class Fabric {
   std::shared_ptr<Watch> watch() const;
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
-  using Cause = onstream::Cause;
   void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world has failed, closed in a forked child. Cheap: two loads.
   void check() const;

@@ -42,6 +42,7 @@ std::string what_of(const FaultReport& fault) {
     return concat(name_of(fault.op), " of ", fault.bytes, " B", whom, " (number ", fault.extra, " on channel ",
                   fault.lane, ")");
   }
+  if (fault.op == OpKind::plan) return concat("plan '", fault.plan_name.data(), "'");
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);
@@ -128,7 +129,7 @@ std::string describe(const FaultReport& fault) {
         return concat(what, " found another collective of its channel running; collectives that run at once need ",
                       "channels of their own");
       }
-      return what + " found its plan already running; launch it again only after the earlier launch";
+      return what + " was launched while it ran; launch it again only after the earlier launch";
     default: return concat(what, " ended with ", name_of(fault.status));
   }
 }

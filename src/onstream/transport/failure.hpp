@@ -19,11 +19,11 @@ struct FaultReport {
   Status status = Status::ok;
   OpKind op = OpKind::none;
   int peer = -1;
-  int lane = -1;  // -1: not of a message
+  int lane = -1;     // of a message, or the channel of a collective
+  int plan_op = -1;  // of a plan: which
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message; at its sender, of the receive, or `bytes`: unknown
   std::uint64_t plan = 0;   // 0: a message
-  int plan_op = -1;         // of a plan: which
   double timeout_s = 0;     // the deadline that a timeout passed; 0: not known
   std::array<char, 40> plan_name{};
 
@@ -39,8 +39,9 @@ std::string describe(const FaultReport& fault);
 // "recv of 32 B from rank 0 on lane 3", "put of 8 B to rank 1 (op 2 of plan 'halo')".
 std::string what_of(const FaultReport& fault);
 
-// An interrupt is the user's own doing, and often every rank's at once: it is logged at debug level only.
-enum class Cause { failure, interrupt };
+// An interrupt is the user's own doing, and often every rank's at once: it is logged at debug level only. After a
+// deadline other ranks may have waited for each other, which they tell.
+enum class Cause { failure, interrupt, deadline };
 
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {

@@ -1,6 +1,7 @@
 #include "onstream/transport/fault_log.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "onstream/base/clock.hpp"

@@ -138,7 +138,7 @@ std::vector<std::shared_ptr<Event>> World::unfinished() const {
   return events;
 }
 
-void World::abort(const std::string& reason, Fabric::Cause cause) { fabric_->abort(reason, cause); }
+void World::abort(const std::string& reason, Cause cause) { fabric_->abort(reason, cause); }
 
 void World::check() const {
   fabric_->check();

@@ -115,7 +115,7 @@ class World {
   // Of each stream with ops of this world that have not ended: the point behind them. Not of a graph's replays, which
   // are enqueued through the device.
   std::vector<std::shared_ptr<Event>> unfinished() const;
-  void abort(const std::string& reason, Fabric::Cause cause = Fabric::Cause::failure);
+  void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.
   void check() const;

@@ -1,4 +1,4 @@
-#include "onstream/transport/agreement.hpp"
+#include "onstream/transport/said.hpp"
 
 #include "onstream/bootstrap/wire.hpp"
 
