@@ -186,7 +186,7 @@ class Fault:
 
     @property
     def lane(self) -> int:
-        """Of a message; else -1. Of a collective: the channel."""
+        """Of a message, or the channel of a collective."""
 
     @property
     def plan(self) -> str:
