@@ -22,6 +22,12 @@ constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others 
 // nothing of it is taken down; one of them may hold a stream for ever, blocked writing to a pipe that is full.
 [[noreturn]] void leave(int status);
 
+// The runtime that this process has: none in a forked child, which is no rank of the job.
+template <class Runtime>
+Runtime* of_this_process(Runtime* running) {
+  return running == nullptr || running->world().in_forked_child() ? nullptr : running;
+}
+
 // While it lives: ends the process once another rank has told it to, or some time after the world has failed, in which
 // the program's own call says what happened to it.
 class Lookout {

@@ -29,14 +29,9 @@ bool& finalized() {
   return is;
 }
 
-// Null in a forked child too, which is no PE.
-Runtime* runtime_of_process() {
-  return running() == nullptr || running()->world().in_forked_child() ? nullptr : running();
-}
-
 // The process ends. Without shmem_finalize: that is done now, or cannot be any more.
 void at_end(int status, void*) {
-  if (runtime_of_process() == nullptr || ending()) return;
+  if (of_this_process(running()) == nullptr || ending()) return;
   ending() = true;
   Runtime& shmem = *running();
   try {
@@ -86,7 +81,7 @@ void end_all(Runtime& shmem, int status) {
 }
 
 void end_job(const char* call, const char* why) {
-  Runtime* const shmem = runtime_of_process();
+  Runtime* const shmem = of_this_process(running());
   int status = kFailedExit;
   if (shmem != nullptr) {
     const int told = shmem->exit_told();

@@ -33,14 +33,9 @@ void finish(Runtime& upc) {
   running() = nullptr;
 }
 
-// Null in a forked child too, which is no thread.
-Runtime* runtime_of_process() {
-  return running() == nullptr || running()->world().in_forked_child() ? nullptr : running();
-}
-
 // The process ends: as UPC has it, once all threads have come to the end of main.
 void at_end(int status, void*) {
-  if (runtime_of_process() == nullptr || life().ended) return;
+  if (of_this_process(running()) == nullptr || life().ended) return;
   life().ended = true;
   Runtime& upc = *running();
   try {
@@ -78,7 +73,7 @@ void end_all(Runtime& upc, int status) {
 }
 
 void end_job(const char* call, const char* why) {
-  Runtime* const upc = runtime_of_process();
+  Runtime* const upc = of_this_process(running());
   const int told = upc != nullptr ? upc->exit_told() : -1;
   if (upc == nullptr) {
     log(LogLevel::error, call, ": ", why);

@@ -167,10 +167,6 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   require(self.broken.empty(), "this graph cannot be launched: ", self.broken, "; capture it again");
   require(self.graph != nullptr, "this graph is still being captured: launch it after its `with` block");
   const auto world = self.state->open();  // the graph's kernels use the world's memory
-  {
-    const nb::gil_scoped_release release;
-    world->fabric()->check([] { return std::string("the launch of a graph"); });
-  }
   Device& device = world->device();
   StreamChoice choice = choose_op_stream(stream, std::nullopt, self.state);
   if (stream.is_none() && !choice.stream) {
@@ -181,6 +177,7 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   require(choice.stream.has_value(), "a graph runs on a stream: graph.launch() or graph.launch(stream), not 'host'");
   {
     const nb::gil_scoped_release release;
+    world->fabric()->check([] { return std::string("the launch of a graph"); });
     device.launch(self.graph, *choice.stream);
   }
   self.state->keep(choice, Hold(nb::borrow(handle)));

@@ -2,6 +2,7 @@
 #include "onstream/message/message.hpp"
 
 #include "check.hpp"
+#include "faults.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 
@@ -44,17 +45,11 @@ CASE(truncation_is_an_error_on_both_sides_and_leaves_later_messages_intact) {
           got.resize(100);
           CHECK(got == pattern(100, 8));
         }
-        const Deadline deadline(kSoonS);
-        std::vector<FaultReport> faults;
-        while (faults.empty() && !deadline.passed()) {
-          faults = world.take_faults();
-          std::this_thread::yield();
-        }
-        CHECK(faults.size() == 1);
-        CHECK(faults[0].status == Status::truncated);
-        CHECK(faults[0].lane == 5);
-        CHECK(faults[0].peer == 1 - world.rank());
-        const std::string told = describe(faults[0]);
+        const FaultReport fault = one_fault(world);
+        CHECK(fault.status == Status::truncated);
+        CHECK(fault.lane == 5);
+        CHECK(fault.peer == 1 - world.rank());
+        const std::string told = describe(fault);
         CHECK(told.find("lane 5") != std::string::npos);
         const bool at_receiver = world.rank() == 1;
         const std::string ends = at_receiver ? concat(" is too small for its message of ", bytes, " B")
@@ -79,11 +74,9 @@ CASE(a_truncated_posted_send_is_told_however_many_follow) {
       for (int i = 1; i < 70; ++i) CHECK(world.recv(buffer.data(), 9000, 0, {}) == Status::ok);
     }
     for (const auto& request : sends) (void)world.wait(request);
-    const Deadline deadline(kSoonS);
-    std::vector<FaultReport> faults;
-    while (faults.empty() && !deadline.passed()) faults = world.take_faults();
-    CHECK(faults.size() == 1 && faults[0].status == Status::truncated);
-    if (world.rank() == 0) CHECK(describe(faults[0]).ends_with(" does not fit its receive of 5000 B"));
+    const FaultReport fault = one_fault(world);
+    CHECK(fault.status == Status::truncated);
+    if (world.rank() == 0) CHECK(describe(fault).ends_with(" does not fit its receive of 5000 B"));
     world.barrier();
   });
 }

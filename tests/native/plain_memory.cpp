@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "check.hpp"
+#include "faults.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "own_stream.hpp"
 #include "processes.hpp"
@@ -128,18 +129,6 @@ void check_the_lane_works(World& world, int lane) {
   CHECK(world.wait(receive) == Status::ok);
   CHECK(world.wait(send) == Status::ok);
   CHECK(got == sent);
-}
-
-// The one fault that this rank hears of, within a few seconds.
-FaultReport one_fault(World& world) {
-  const Deadline deadline(kSoonS);
-  std::vector<FaultReport> faults;
-  while (faults.empty() && !deadline.passed()) {
-    faults = world.take_faults();
-    std::this_thread::yield();
-  }
-  CHECK(faults.size() == 1);
-  return faults[0];
 }
 
 // --- every way to send and receive ---

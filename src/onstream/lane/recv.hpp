@@ -188,7 +188,7 @@ struct Receive {
   // The same where such a message is packed.
   template <class Group>
   ONSTREAM_BODY void take_packed(const Group& group, const Counters& now) const {
-    if constexpr (Group::kForeign) {
+    if constexpr (Group::kStoresInOrder) {
       Seen seen;
       const Status status = await_header(group, wait, lane, now.head, seen);
       if (status == Status::ok && seen.word != header_word(Header::data, capacity))
@@ -206,7 +206,7 @@ struct Receive {
     answer(group, lane, lane.receives, now.number, where, peer_destination, capacity);
     Seen seen;
     Status status = await_header(group, wait, lane, now.head, seen);
-    if constexpr (Group::kStoresInOrder) {
+    if constexpr (Group::kForeign) {
       if (status == Status::ok && where == Answer::foreign) return take_otherwise(group, now, 0);
     }
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);

@@ -30,7 +30,8 @@ std::string device_identity(const Device& device) {
 }
 
 bool is_alone(OpKind kind) { return kind == OpKind::put || kind == OpKind::get; }
-bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv || is_alone(kind); }
+bool is_message(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv; }
+bool is_transfer(OpKind kind) { return is_message(kind) || is_alone(kind); }
 
 class Build {
  public:
@@ -71,10 +72,7 @@ class Build {
   // By op; -1: not of a message.
   std::vector<int> lanes() const {
     std::vector<int> lanes;
-    for (const PlanOp& planned : planned_) {
-      const bool is_message = planned.op.kind == OpKind::send || planned.op.kind == OpKind::recv;
-      lanes.push_back(is_message ? planned.op.lane : -1);
-    }
+    for (const PlanOp& planned : planned_) lanes.push_back(is_message(planned.op.kind) ? planned.op.lane : -1);
     return lanes;
   }
 
