@@ -98,7 +98,7 @@ PyRequest post(WorldHandle self, Message message) {
 }
 
 // The host device's own blocking forms: no request, nothing allocated. Returns the message's bytes.
-std::size_t block_on(WorldState& state, const Message& message) {
+std::size_t block_on(const Message& message) {
   World& world = *message.world;
   const MessageOptions& options = message.options;
   const MessageBuffer& buffer = message.buffer;
@@ -108,7 +108,7 @@ std::size_t block_on(WorldState& state, const Message& message) {
                                         : world.send(buffer.address, buffer.bytes, message.peer, options);
   };
   const Status status = perform(message, run);
-  raise_message_fault(state, {.rank = world.rank(),
+  raise_message_fault(world, {.rank = world.rank(),
                               .status = status,
                               .op = message.kind,
                               .peer = message.peer,
@@ -120,7 +120,7 @@ std::size_t block_on(WorldState& state, const Message& message) {
 }
 
 std::size_t block(WorldHandle self, Message message) {
-  if (message.world->device().kind() == DeviceKind::host) return block_on(state_of(self), message);
+  if (message.world->device().kind() == DeviceKind::host) return block_on(message);
   PyRequest request = post(self, std::move(message));
   request.wait_on_host();
   return request.received();

@@ -102,12 +102,12 @@ void WorldState::forget_buffers() {
 
 void WorldState::check() {
   open()->fabric()->check();
-  raise_faults(take_faults());
+  raise_faults(open()->take_faults());
 }
 
 void WorldState::check_waited() {
   open()->fabric()->check_waited();
-  raise_faults(take_faults());
+  raise_faults(open()->take_faults());
 }
 
 void WorldState::add(const std::shared_ptr<Closable>& closable) {
@@ -140,28 +140,10 @@ void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const 
   waiters.push_back(std::move(stream));
 }
 
-std::vector<FaultReport> WorldState::take_faults() {
-  std::vector<FaultReport> all = std::exchange(faults, {});
-  const std::vector<FaultReport> recent = open()->take_faults();
-  all.insert(all.end(), recent.begin(), recent.end());
-  return all;
-}
-
-void WorldState::forget(const FaultReport& told) {
-  faults = take_faults();
-  const auto same = [&told](const FaultReport& fault) {
-    return fault.rank == told.rank && fault.op == told.op && fault.peer == told.peer && fault.lane == told.lane &&
-           fault.bytes == told.bytes && fault.status == told.status && fault.plan == 0;
-  };
-  if (const auto found = std::find_if(faults.begin(), faults.end(), same); found != faults.end()) faults.erase(found);
-}
-
-void raise_message_fault(WorldState& state, const FaultReport& fault) {
-  if (fault.status == Status::ok) return;
-  const auto world = state.open();
+void raise_message_fault(const World& world, const FaultReport& fault) {
   const bool of_this_op_alone = fault.status == Status::truncated || fault.status == Status::unmapped;
-  if (of_this_op_alone || fault.status == Status::misused) state.forget(fault);
-  raise_unless_ok(*world, fault);
+  if (of_this_op_alone) world.fabric()->told(fault);
+  raise_unless_ok(world, fault);
 }
 
 std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane) {
@@ -198,6 +180,11 @@ FaultReport PyRequest::report(const World& world) const {
           .plan = 0};
 }
 
+void PyRequest::raise_fault(const World& world) {
+  if (std::exchange(raised_, true)) return raise_unless_ok(world, report(world));
+  raise_message_fault(world, report(world));
+}
+
 void PyRequest::wait_on_host() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
@@ -215,7 +202,7 @@ void PyRequest::wait_on_host() {
       finish(*world, status);
     }
   }
-  raise_message_fault(*state_, report(*world));
+  raise_fault(*world);
 }
 
 void PyRequest::wait(nb::handle given) {
@@ -245,7 +232,7 @@ bool PyRequest::test() {
     if (status == Status::pending) return false;
     finish(*world, status);
   }
-  raise_message_fault(*state_, report(*world));
+  raise_fault(*world);
   return true;
 }
 

@@ -48,7 +48,6 @@ struct WorldState {
   double spin_us = 0;  // parameter host_spin_us
   std::vector<Abandoned> abandoned;
   std::vector<Lent> lent;
-  std::vector<FaultReport> faults;                 // taken from the world, for the next check() or take_faults()
   std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams of our own, for run_and_wait()
 
   std::vector<PyStream*> streams;  // those of World.stream() that live
@@ -74,13 +73,10 @@ struct WorldState {
   // Enqueues work on a stream that nobody else uses, and blocks until it has finished. On Ctrl-C on_interrupt() must
   // make the work end, before the stream goes.
   void run_and_wait(const std::function<void(Stream)>& enqueue, const std::function<void()>& on_interrupt);
-  std::vector<FaultReport> take_faults();
-  // Takes a fault back that an exception has told already.
-  void forget(const FaultReport& told);
 };
 
-// Throws the exception that tells how a message of this world ended, unless it ended well.
-void raise_message_fault(WorldState& state, const FaultReport& fault);
+// Throws the exception that tells how a message ended, unless it ended well; its world tells of it no more.
+void raise_message_fault(const World& world, const FaultReport& fault);
 
 // Ends the world because Ctrl-C broke off an op ("message", "one-sided op"), whose buffer a peer may be using.
 void abort_interrupted(World& world, const std::string& what);
@@ -141,12 +137,14 @@ class PyRequest {
  private:
   void finish(World& world, Status status);
   FaultReport report(const World& world) const;
+  void raise_fault(const World& world);
   std::shared_ptr<WorldState> state_;
   std::shared_ptr<Request> request_;
   Hold hold_;
   Posted posted_;
   bool waited_ = false;              // its wait has returned or is on a stream
   Status status_ = Status::pending;  // how it ended, once the host knows
+  bool raised_ = false;              // or would have, had it not ended well
   std::size_t received_ = 0;
 };
 

@@ -158,7 +158,7 @@ def test_ctrl_c_ends_a_send_for_which_there_is_no_room(device: str) -> None:
 def test_ctrl_c_ends_a_collective_whose_hosts_agree(device: str, form: str) -> None:
     def gathers(world: ons.World) -> Callable[[], None]:
         mine, every = world.zeros(8), world.zeros(16)
-        stream = world.stream() if form == "stream" else None
+        stream = world.stream() if form == "stream" else "host"  # without one, both ranks' would be cupy's
 
         def gather() -> None:
             world.all_gather(mine, every, algorithm="copy", stream=stream)

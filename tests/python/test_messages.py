@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -436,6 +437,49 @@ def test_a_sendrecv_in_place_is_refused(stream: bool) -> None:
         assert (box[5:] == 1 - world.rank).all()
 
     pair(both, both)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_truncation_is_told_once_however_late_its_word_comes(device: str, capfd: pytest.CaptureFixture[str]) -> None:
+    raised, looked = threading.Event(), threading.Event()
+    mine = "send of 100000 B to rank 1 on lane 2"
+
+    def send(world: ons.World) -> None:
+        with pytest.raises(ons.TruncatedError, match=mine):
+            world.isend(pattern(100_000), 1, lane=2).wait()
+        raised.set()  # the receiver's host, which tells of it, has not looked yet
+        world.barrier()
+        world.check()
+        # The other way round: the word comes before the wait. The next such message is another.
+        request = world.isend(pattern(100_000), 1, lane=2)
+        assert looked.wait(60)
+        world.barrier()
+        with pytest.raises(ons.TruncatedError, match=mine):
+            world.check()
+        with pytest.raises(ons.TruncatedError, match=mine):
+            request.wait()
+        unasked = world.isend(pattern(100_000), 1, lane=2)
+        world.barrier()
+        with pytest.raises(ons.TruncatedError, match=mine):
+            world.check()
+        world.check()
+        with pytest.raises(ons.TruncatedError, match=mine):
+            unasked.wait()
+
+    def receive(world: ons.World) -> None:
+        stream = world.stream()
+        world.recv(bytearray(8), 0, lane=2, stream=stream)
+        assert raised.wait(60)
+        with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 on lane 2"):
+            stream.synchronize()
+        world.barrier()
+        for _ in range(2):
+            with pytest.raises(ons.TruncatedError, match="recv of 8 B from rank 0 on lane 2"):
+                world.recv(bytearray(8), 0, lane=2)
+            looked.set()
+            world.barrier()
+
+    pair(send, receive, device=device)
 
 
 def test_a_sendrecv_matches_plain_sends_and_receives() -> None:
