@@ -71,11 +71,13 @@ check_build() {
     stop "$build was built without CUDA; make build CUDA=1, with nvcc on PATH"
 }
 
-# Rows of a cuda device are there only if the Python module sees the GPUs.
+# Rows of a cuda device are there only if the Python module sees the GPUs. Many tests run the command line, whose
+# libraries load each other only when they are used.
 check_package() {
   local seen
   seen=$("$python" -c 'import onstream; print(sum(row.kind == "cuda" for row in onstream.devices()))') ||
     stop "$python cannot import onstream"
+  "$python" -m onstream bench message --help >/dev/null || stop "the command line of $python lacks a package"
   [[ $seen == "$gpu_count" ]] || stop "onstream sees $seen of $gpu_count GPUs; is .venv's module that of $build?"
 }
 
