@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +116,27 @@ def library_stream(device: str) -> int | None:
 
         return int(torch.cuda.current_stream(torch.device(device)).cuda_stream)
     return 0
+
+
+@contextmanager
+def current_stream(device: str, handle: int) -> Iterator[None]:
+    """Makes a stream, and its GPU, the current ones of this thread: cupy's, and torch's if that is imported.
+
+    Without cupy, torch is imported here, as view_of() makes arrays of it then.
+    """
+    has_cupy = _importable("cupy")
+    with ExitStack() as stack:
+        if has_cupy:
+            import cupy
+
+            index = int(device.partition(":")[2])
+            stack.enter_context(cupy.cuda.Device(index))
+            stack.enter_context(cupy.cuda.ExternalStream(handle, index))
+        if sys.modules.get("torch") is not None or (not has_cupy and _importable("torch")):
+            import torch
+
+            stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(handle, device=torch.device(device))))
+        yield
 
 
 def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, int | None]:

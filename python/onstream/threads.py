@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from . import _core
+from . import _arrays, _core
 from .world import World
 
 Result = TypeVar("Result")
@@ -25,6 +25,7 @@ class _Rank(threading.Thread):
         self.function = function
         self.parameters = parameters
         self.world: World | None = None
+        self.stream: _core.Stream | None = None  # lives as long as the world: what it waits for ends with that
         self.result: Any = None
         self.error: BaseException | None = None
         self.failed_at = 0.0
@@ -39,10 +40,20 @@ class _Rank(threading.Thread):
 
     def _call(self, world: World) -> Any:
         try:
-            return self.function(world)
+            return self.function(world) if world.device == "host" else self._call_on_gpu(world)
         except BaseException:
             self.failed_at = time.monotonic()  # before this rank's end makes others fail
             raise
+
+    def _call_on_gpu(self, world: World) -> Any:
+        # On the default stream, which all threads have in common, one rank's wait would keep the others from running.
+        self.stream = world.stream()
+        world.synchronize()  # what the program had enqueued before
+        with _arrays.current_stream(world.device, self.stream.handle):
+            result = self.function(world)
+        while not self.stream.idle:
+            time.sleep(0.0001)
+        return result
 
     def abort(self, error: BaseException) -> None:
         if self.world is not None and not self.world.closed:
@@ -53,7 +64,8 @@ class _Rank(threading.Thread):
 def run_threads(size: int, function: Callable[[World], Result], **parameters: Any) -> list[Result]:
     """Runs function(world) as `size` ranks and returns their results in rank order.
 
-    Keywords are parameters of each World. The first exception of any rank is raised again here; its attribute `rank`,
+    Keywords are parameters of each World. On a GPU every rank has a current stream of its own, in cupy and in torch, as
+    processes have; it runs behind what the default stream had to do, and has ended when this returns. The first exception of any rank is raised again here; its attribute `rank`,
     and on Python 3.11 and newer a note in its text, name the rank.
     """
     if size < 1:

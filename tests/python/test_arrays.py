@@ -8,6 +8,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -313,6 +314,39 @@ def test_a_cupy_array_brings_its_device_and_the_current_stream_there(monkeypatch
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=FakeCupy, cuda=cuda))
     span = _arrays.span_of(FakeCupy())
     assert (span.device, span.library, span.stream) == ("cuda:1", "cupy", 0x201)
+
+
+@pytest.mark.parametrize("there", [["cupy"], ["torch"], ["cupy", "torch"]], ids="+".join)
+def test_a_stream_becomes_the_current_one_of_the_libraries_there(
+    there: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now: list[object] = []
+
+    @contextmanager
+    def entering(*what: object) -> Iterator[None]:
+        now.append(what)
+        yield
+        assert now.pop() == what
+
+    cupys = SimpleNamespace(
+        Device=lambda index: entering("cupy", index),
+        ExternalStream=lambda handle, index: entering("cupy", handle, index),
+    )
+    torchs = SimpleNamespace(stream=entering, ExternalStream=lambda handle, device: ("torch", handle, device))
+    fakes = {
+        "cupy": SimpleNamespace(cuda=cupys),
+        "torch": SimpleNamespace(cuda=torchs, device=lambda name: name),
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setitem(sys.modules, name, fake if name in there else None)
+    monkeypatch.setattr(_arrays, "_importable", lambda name: name in there)
+    expected = {
+        "cupy": [("cupy", 1), ("cupy", 0x300, 1)],
+        "torch": [(("torch", 0x300, "cuda:1"),)],
+    }
+    with _arrays.current_stream("cuda:1", 0x300):
+        assert now == [entry for name in there for entry in expected[name]]
+    assert now == []
 
 
 # --- torch and cupy on GPUs ---

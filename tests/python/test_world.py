@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from memories import DEVICES
+from memories import DEVICES, array_of, values_of
 
 import onstream as ons
 from onstream import _arrays
@@ -164,6 +164,24 @@ def test_missing_ranks_are_named() -> None:
 
 def test_run_threads_returns_results_in_rank_order() -> None:
     assert ons.run_threads(3, lambda world: (world.rank, world.size), device="host") == [(0, 3), (1, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_ranks_that_are_threads_may_wait_for_each_other_on_their_current_streams(device: str) -> None:
+    def rank(world: ons.World) -> np.ndarray:
+        other = 1 - world.rank
+        mine = array_of(world, np.full(100_000, float(world.rank)), "device")
+        if world.rank == 0:
+            world.recv(mine, other)
+            world.send(mine, other)
+        else:
+            world.send(mine, other)
+            world.recv(mine, other)
+        world.synchronize()
+        return values_of(world, mine)
+
+    for values in ons.run_threads(2, rank, device=device, timeout_s=30):
+        assert np.all(values == 1.0)
 
 
 def test_run_threads_raises_the_first_exception_and_ends_the_others() -> None:
