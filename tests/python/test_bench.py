@@ -47,6 +47,17 @@ def test_a_quick_run_measures_every_mode_and_checks_its_data(tmp_path: Path, thr
     assert table.lines_of(result)
 
 
+def test_what_was_asked_for_and_there_is_no_case_of_is_told() -> None:
+    said: list[str] = []
+    wanted = message.Settings(
+        modes=("ping-pong", "ring"), submissions=("host",), sizes=(8,), rounds=1, samples=1, quick=True
+    )
+    rows = message.measure(wanted, said.append)["rows"]
+    assert {row["mode"] for row in rows} == {"ping-pong"}
+    assert [line for line in said if "left out" in line] == ["left out, as onstream has no such case: ring, host"]
+    assert message.Settings(modes=("ring",)).without_cases() == []
+
+
 def test_a_ring_runs_with_any_number_of_ranks() -> None:
     result = message.measure(message.Settings(ranks=3, sizes=(8, 65536), rounds=1, samples=2, quick=True))
     assert {one["mode"] for one in result["rows"]} == {"ring", "ring-plan"}

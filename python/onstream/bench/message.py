@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import Error, InvalidArgumentError
 from . import bars, environment, peers, programs
-from .cases import DEFAULT_MODES, MEMORIES, MODES, RINGS, SIZES, SUBMISSIONS, WINDOW, Case, case_of, cases_of
+from .cases import DEFAULT_MODES, MEMORIES, MODES, RINGS, SIZES, SUBMISSIONS, WINDOW, Case, case_of, cases_of, offered
 from .mpi import PeerMissing
 from .progress import Progress, Say
 from .results import preamble
@@ -94,6 +94,18 @@ class Settings:
             memories=self.memories or self._memories(),
         )
 
+    def without_cases(self) -> list[str]:
+        """Pairs of a mode and a submission that were both asked for by name, and of which there is no case."""
+        if not self.modes or self.submissions == SUBMISSIONS:
+            return []
+        sizes = self.sizes or SIZES[self.device]
+        return [
+            f"{mode}, {submission}"
+            for mode in self.modes
+            for submission in self.submissions
+            if not any(offered(mode, submission, size) for size in sizes)
+        ]
+
     def _modes(self) -> tuple[str, ...]:
         if self.ranks == 2:
             return self.modes or DEFAULT_MODES
@@ -123,6 +135,8 @@ class Contender:
 def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     """Runs everything and returns the result: plain data, what --json writes."""
     settings = wanted.resolved()
+    for pair in wanted.without_cases():
+        say(f"left out, as onstream has no such case: {pair}")
     result = compare("message", settings, own_contenders(settings), say)
     result["verdicts"] = bars.judge(result)
     return result
