@@ -119,23 +119,27 @@ def library_stream(device: str) -> int | None:
 
 
 @contextmanager
-def current_stream(device: str, handle: int) -> Iterator[None]:
-    """Makes a stream, and its GPU, the current ones of this thread: cupy's, and torch's if that is imported.
+def own_stream(device: str) -> Iterator[None]:
+    """Makes a new stream of the GPU the current one of this thread, and waits for it at the end.
 
-    Without cupy, torch is imported here, as view_of() makes arrays of it then.
+    Cupy's, and torch's if that is imported, or cupy is missing.
     """
-    has_cupy = _importable("cupy")
     with ExitStack() as stack:
-        if has_cupy:
+        stream: Any = None
+        if _importable("cupy"):
             import cupy
 
-            index = int(device.partition(":")[2])
-            stack.enter_context(cupy.cuda.Device(index))
-            stack.enter_context(cupy.cuda.ExternalStream(handle, index))
-        if sys.modules.get("torch") is not None or (not has_cupy and _importable("torch")):
+            stack.enter_context(cupy.cuda.Device(int(device.partition(":")[2])))
+            stream = stack.enter_context(cupy.cuda.Stream(non_blocking=True))
+        if (stream is None or sys.modules.get("torch") is not None) and _has_gpu_torch():
             import torch
 
-            stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(handle, device=torch.device(device))))
+            on = torch.device(device)
+            its = torch.cuda.Stream(on) if stream is None else torch.cuda.ExternalStream(stream.ptr, device=on)
+            stack.enter_context(torch.cuda.stream(its))
+            stream = its if stream is None else stream
+        if stream is not None:
+            stack.callback(stream.synchronize)
         yield
 
 
@@ -501,6 +505,10 @@ def integer_of(value: Any, name: str) -> int:
         return operator.index(value)
     except TypeError:
         raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be an integer") from None
+
+
+def _has_gpu_torch() -> bool:
+    return _importable("torch") and bool(sys.modules["torch"].cuda.is_available())
 
 
 @functools.cache

@@ -112,6 +112,8 @@ class Request:
         stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.
         """
 
+    def _end(self, stream: object | None) -> bool: ...
+
     def test(self) -> bool:
         """
         Whether the message has ended; raises if it ended badly. Does not block.

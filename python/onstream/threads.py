@@ -10,6 +10,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from . import _arrays, _core
@@ -25,14 +26,17 @@ class _Rank(threading.Thread):
         self.function = function
         self.parameters = parameters
         self.world: World | None = None
-        self.stream: _core.Stream | None = None  # lives as long as the world: what it waits for ends with that
         self.result: Any = None
         self.error: BaseException | None = None
         self.failed_at = 0.0
 
     def run(self) -> None:
         try:
-            with World(launch=self.launch, **self.parameters) as self.world:
+            with ExitStack() as outlasting, World(launch=self.launch, **self.parameters) as self.world:
+                if self.world.device != "host":
+                    # On the default stream, which all threads share, one rank's wait would keep the others from running.
+                    self.world.synchronize()  # what the program had enqueued there
+                    outlasting.enter_context(_arrays.own_stream(self.world.device))
                 self.result = self._call(self.world)
         except BaseException as error:  # whatever it is, the caller's thread raises it
             self.error = error
@@ -40,20 +44,10 @@ class _Rank(threading.Thread):
 
     def _call(self, world: World) -> Any:
         try:
-            return self.function(world) if world.device == "host" else self._call_on_gpu(world)
+            return self.function(world)
         except BaseException:
             self.failed_at = time.monotonic()  # before this rank's end makes others fail
             raise
-
-    def _call_on_gpu(self, world: World) -> Any:
-        # On the default stream, which all threads have in common, one rank's wait would keep the others from running.
-        self.stream = world.stream()
-        world.synchronize()  # what the program had enqueued before
-        with _arrays.current_stream(world.device, self.stream.handle):
-            result = self.function(world)
-        while not self.stream.idle:
-            time.sleep(0.0001)
-        return result
 
     def abort(self, error: BaseException) -> None:
         if self.world is not None and not self.world.closed:
@@ -64,9 +58,10 @@ class _Rank(threading.Thread):
 def run_threads(size: int, function: Callable[[World], Result], **parameters: Any) -> list[Result]:
     """Runs function(world) as `size` ranks and returns their results in rank order.
 
-    Keywords are parameters of each World. On a GPU every rank has a current stream of its own, in cupy and in torch, as
-    processes have; it runs behind what the default stream had to do, and has ended when this returns. The first exception of any rank is raised again here; its attribute `rank`,
-    and on Python 3.11 and newer a note in its text, name the rank.
+    Keywords are parameters of each World. On a GPU every rank has a current stream of its own, as processes have: in
+    cupy, and in torch if it is imported before. It begins when the default stream has done what it had to do, and has
+    ended when this returns. The first exception of any rank is raised again here; its attribute `rank`, and on Python
+    3.11 and newer a note in its text, name the rank.
     """
     if size < 1:
         raise ValueError(f"a job needs at least one rank, not {size}")

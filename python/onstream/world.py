@@ -97,18 +97,22 @@ class World(_core.World, Teams):
     # --- messages ---
 
     def wait_all(self, requests: Iterable[_core.Request], *, stream: Any = None) -> None:
-        """Waits for every request, as Request.wait() does; then raises the first error among them.
+        """Waits for every request, as Request.wait() does; then raises the first error among them, and leaves others of
+        single messages for check().
 
         It blocks for those posted without a stream, and for all of them with stream="host".
         """
-        first: Error | None = None
-        for request in requests:
+        every = list(requests)
+        failure: Error | None = None
+        for request in every:
             try:
-                request.wait(stream)
-            except Error as error:
-                first = first or error
-        if first is not None:
-            raise first
+                request._end(stream)
+            except Error as error:  # of the world, not of this message
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        for request in every:
+            request.wait(stream)
 
     # --- collectives: see collectives.py ---
 

@@ -161,16 +161,8 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
   Exchange both = perform(world, what, [&] { return world.isendrecv(out.outgoing(), in.incoming()); });
   PyRequest arriving = request_for(self, std::move(in), std::move(both.arriving));
   PyRequest sent = request_for(self, std::move(out), std::move(both.sent));
-  std::exception_ptr first;  // both have ended when this returns
-  for (PyRequest* half : {&arriving, &sent}) {
-    try {
-      half->wait_on_host();
-    } catch (nb::python_error& error) {
-      if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C has ended the world
-      if (first == nullptr) first = std::current_exception();
-    }
-  }
-  if (first != nullptr) std::rethrow_exception(first);
+  for (PyRequest* half : {&arriving, &sent}) half->end_on_host();
+  for (PyRequest* half : {&arriving, &sent}) half->raise_fault(world);  // what the second has is left for check()
   return arriving.received();
 }
 

@@ -1,6 +1,5 @@
 #include "requests.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "bind.hpp"
@@ -102,12 +101,17 @@ void WorldState::forget_buffers() {
 
 void WorldState::check() {
   open()->fabric()->check();
-  raise_faults(open()->take_faults());
+  raise_faults(take_faults());
 }
 
 void WorldState::check_waited() {
   open()->fabric()->check_waited();
-  raise_faults(open()->take_faults());
+  raise_faults(take_faults());
+}
+
+std::vector<FaultReport> WorldState::take_faults() {
+  if (!abandoned.empty()) reap();  // nobody else asks how those ended
+  return open()->take_faults();
 }
 
 void WorldState::add(const std::shared_ptr<Closable>& closable) {
@@ -186,6 +190,11 @@ void PyRequest::raise_fault(const World& world) {
 }
 
 void PyRequest::wait_on_host() {
+  end_on_host();
+  raise_fault(*state_->open());
+}
+
+void PyRequest::end_on_host() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
     const auto on_interrupt = [&] {
@@ -202,24 +211,31 @@ void PyRequest::wait_on_host() {
       finish(*world, status);
     }
   }
-  raise_fault(*world);
 }
 
 void PyRequest::wait(nb::handle given) {
+  if (end(given)) raise_fault(*state_->open());
+}
+
+bool PyRequest::end(nb::handle given) {
   const auto world = state_->open();
   StreamChoice choice = choose_stream(given, posted_.stream, state_);
   if (given.is_none()) {
     choice.keeper = posted_.keeper;
     choice.mine = posted_.mine.is_valid() ? nb::cast<PyStream*>(posted_.mine) : nullptr;
   }
-  if (!choice.stream) return wait_on_host();
-  if (waited_) return;
+  if (!choice.stream) {
+    end_on_host();
+    return true;
+  }
+  if (waited_) return false;
   {
     const nb::gil_scoped_release release;
     world->wait(request_, *choice.stream);
   }
   waited_ = true;
   state_->keep(choice, std::exchange(hold_, Hold()));
+  return false;
 }
 
 bool PyRequest::test() {
@@ -250,6 +266,7 @@ void bind_requests(nb::module_& m) {
           "as MPI_Wait does, and raises if it ended badly. Posted on a stream: enqueues the wait there and returns at\n"
           "once, also for host arrays; the data is there for later work of that stream, and for the host after\n"
           "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.")
+      .def("_end", &PyRequest::end, nb::arg("stream").none())
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })

@@ -60,6 +60,8 @@ struct WorldState {
   void check();
   // The same after a wait: timeout where a deadline of this rank's own has passed.
   void check_waited();
+  // Those that failed no world and that no exception has told: once each, oldest first.
+  std::vector<FaultReport> take_faults();
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);
@@ -130,21 +132,26 @@ class PyRequest {
   void wait(nb::handle stream);
   bool test();
   std::size_t received() const;
-  // Blocks on the host and raises unless it ended well. Ctrl-C aborts the world: a peer may be writing to the buffer.
+  // wait(), but for what it raises of this message alone. Whether the host waited, and may raise that now.
+  bool end(nb::handle stream);
+  // Blocks on the host. Ctrl-C aborts the world: a peer may be writing to the buffer.
+  void end_on_host();
+  // Of one that the host has waited for: raises unless it ended well.
+  void raise_fault(const World& world);
+  // Both.
   void wait_on_host();
   const Posted& posted() const { return posted_; }
 
  private:
   void finish(World& world, Status status);
   FaultReport report(const World& world) const;
-  void raise_fault(const World& world);
   std::shared_ptr<WorldState> state_;
   std::shared_ptr<Request> request_;
   Hold hold_;
   Posted posted_;
   bool waited_ = false;              // its wait has returned or is on a stream
   Status status_ = Status::pending;  // how it ended, once the host knows
-  bool raised_ = false;              // or would have, had it not ended well
+  bool raised_ = false;              // how it ended, so that no other message's fault is taken for this one's
   std::size_t received_ = 0;
 };
 

@@ -231,7 +231,11 @@ void bind_streams(nb::module_& m) {
            "Blocks until all work enqueued so far has finished; then raises if the world has failed\n"
            "or a message did not end well: this world, or another one whose work is on the stream. Ctrl-C works.")
       .def_prop_ro(
-          "idle", [](const PyStream& self) { return self.device().idle(self.stream()); },
+          "idle",
+          [](const PyStream& self) {
+            const nb::gil_scoped_release release;  // asking a GPU may wait
+            return self.device().idle(self.stream());
+          },
           "Whether all enqueued work has finished.")
       .def_prop_ro(
           "handle", [](const PyStream& self) { return reinterpret_cast<std::uintptr_t>(self.stream().handle); },

@@ -316,36 +316,63 @@ def test_a_cupy_array_brings_its_device_and_the_current_stream_there(monkeypatch
     assert (span.device, span.library, span.stream) == ("cuda:1", "cupy", 0x201)
 
 
-@pytest.mark.parametrize("there", [["cupy"], ["torch"], ["cupy", "torch"]], ids="+".join)
+@pytest.mark.parametrize(
+    "there", [[], ["cupy"], ["torch"], ["cupy", "torch"], ["cupy", "torch without CUDA"]], ids="+".join
+)
 def test_a_stream_becomes_the_current_one_of_the_libraries_there(
     there: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now: list[object] = []
+    now: list[str] = []
+    ended: list[str] = []
 
     @contextmanager
-    def entering(*what: object) -> Iterator[None]:
-        now.append(what)
-        yield
-        assert now.pop() == what
+    def entering(what: Any) -> Iterator[Any]:
+        now.append(str(what))
+        yield what
+        assert now.pop() == str(what)
 
-    cupys = SimpleNamespace(
-        Device=lambda index: entering("cupy", index),
-        ExternalStream=lambda handle, index: entering("cupy", handle, index),
+    class Stream:
+        def __init__(self, name: str, ptr: int = 0x300) -> None:
+            self.name, self.ptr = name, ptr
+
+        def __str__(self) -> str:
+            return f"{self.name} {self.ptr:#x}"
+
+        def __enter__(self) -> Any:
+            self.context = entering(self)
+            return self.context.__enter__()
+
+        def __exit__(self, *error: Any) -> None:
+            self.context.__exit__(*error)
+
+        def synchronize(self) -> None:
+            ended.append(str(self))
+
+    cupys = SimpleNamespace(Device=lambda index: entering(f"GPU {index}"), Stream=lambda non_blocking: Stream("cupy"))
+    torchs = SimpleNamespace(
+        is_available=lambda: "torch" in there,
+        stream=entering,
+        Stream=lambda device: Stream(f"torch's on {device}"),
+        ExternalStream=lambda ptr, device: Stream(f"torch on {device}", ptr),
     )
-    torchs = SimpleNamespace(stream=entering, ExternalStream=lambda handle, device: ("torch", handle, device))
     fakes = {
         "cupy": SimpleNamespace(cuda=cupys),
         "torch": SimpleNamespace(cuda=torchs, device=lambda name: name),
     }
+    names = {name.split()[0] for name in there}
     for name, fake in fakes.items():
-        monkeypatch.setitem(sys.modules, name, fake if name in there else None)
-    monkeypatch.setattr(_arrays, "_importable", lambda name: name in there)
-    expected = {
-        "cupy": [("cupy", 1), ("cupy", 0x300, 1)],
-        "torch": [(("torch", 0x300, "cuda:1"),)],
-    }
-    with _arrays.current_stream("cuda:1", 0x300):
-        assert now == [entry for name in there for entry in expected[name]]
+        monkeypatch.setitem(sys.modules, name, fake if name in names else None)
+    monkeypatch.setattr(_arrays, "_importable", lambda name: name in names)
+    with _arrays.own_stream("cuda:1"):
+        inside = list(now)
+    cupy_alone = ["GPU 1", "cupy 0x300"]
+    assert (inside, ended) == {
+        "": ([], []),
+        "cupy": (cupy_alone, ["cupy 0x300"]),
+        "torch": (["torch's on cuda:1 0x300"], ["torch's on cuda:1 0x300"]),
+        "cupy+torch": ([*cupy_alone, "torch on cuda:1 0x300"], ["cupy 0x300"]),
+        "cupy+torch without CUDA": (cupy_alone, ["cupy 0x300"]),
+    }["+".join(there)]
     assert now == []
 
 

@@ -68,11 +68,13 @@ struct AwaitSend {
   template <class Group>
   ONSTREAM_BODY void conclude(const Group& group, Status status, const Ack& ack) const {
     if (settled(group)) return;
+    std::uint64_t room = bytes;
     if (status == Status::ok && ack.word > (ack.number + 1) * 2) {
-      status = refusal_of(group, refusals_of(lane.acks, lane.receives), ack.number);
+      const Refusal refusal = refusal_of(group, refusals_of(lane.acks, lane.receives), ack.number);
+      status = refusal.why;
+      room = refusal.room;
     }
-    // A message refused is reported by the receiver, which tells this rank's host.
-    if (loses_lane(status)) report(group, wait, status, fault_of(OpKind::send, lane, bytes, bytes));
+    if (status != Status::ok) report(group, wait, status, fault_of(OpKind::send, lane, bytes, room));
     settle(group, ticket, status, bytes);
   }
 

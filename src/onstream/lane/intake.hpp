@@ -31,7 +31,7 @@ class Intake {
     const Status status = await_header(group, wait_, lane_, head_, seen);
     if (status != Status::ok) return status;
     bytes = seen.bytes();
-    sender_asks_ = seen.kind() != Header::data && seen.kind() != Header::pull;
+    sender_asks_ = seen.kind() != Header::data;
     if constexpr (Group::kForeign) {
       if (seen.kind() == Header::share || seen.kind() == Header::share_ordered) return take_shared(group, target, seen);
       if (seen.kind() == Header::failed) {
@@ -50,7 +50,8 @@ class Intake {
     }
   }
 
-  // Whether the sender of the message taken last waits for an answer. If not, its host is to be told of a truncation.
+  // Whether the sender of the message taken last waits for an answer, which it reports itself. If not, its host is to
+  // be told of a truncation.
   ONSTREAM_BODY bool sender_asks() const { return sender_asks_; }
 
   template <class Group>
@@ -81,13 +82,12 @@ class Intake {
   template <class Group>
   ONSTREAM_BODY Status take_shared(const Group& group, const Target& target, const Seen& seen) {
     head_ += 1;
-    sender_asks_ = seen.kind() == Header::share_ordered;
     if (seen.bytes() <= target.capacity) {
       Taker taker(wait_, lane_, target.number, seen.bytes());
       return taker.take(group, target.destination, reinterpret_cast<const std::byte*>(seen.address),
                         target.waits && target.offered != 0);
     }
-    acknowledge(group, target.number, Status::truncated);
+    acknowledge(group, target, Status::truncated);
     return Status::truncated;
   }
 
@@ -109,14 +109,17 @@ class Intake {
     const bool fits = bytes <= target.capacity;
     const Status status = fits ? fetcher_.fetch(group, target.destination, reinterpret_cast<const void*>(source), bytes)
                                : Status::truncated;
-    if (!loses_lane(status)) acknowledge(group, target.number, status);
+    if (!loses_lane(status)) acknowledge(group, target, status);
     return status;
   }
 
   template <class Group>
-  ONSTREAM_BODY void acknowledge(const Group& group, std::uint64_t number, Status status) const {
+  ONSTREAM_BODY void acknowledge(const Group& group, const Target& target, Status status) const {
     if (group.rank() != 0) return;
-    if (status != Status::ok) note_refusal(group, refusals_of(lane_.peer_acks, lane_.receives), number, status);
+    const std::uint64_t number = target.number;
+    if (status != Status::ok) {
+      note_refusal(group, refusals_of(lane_.peer_acks, lane_.receives), number, status, target.capacity);
+    }
     std::uint64_t* ack = lane_.peer_acks + (number & (lane_.receives - 1));
     // pairs with wait_for_ack, find_answer and AwaitSend
     group.store_release(ack, (number + 1) * 2 + (status != Status::ok ? 1 : 0));
@@ -127,7 +130,7 @@ class Intake {
   ONSTREAM_BODY Status take_announced(const Group& group, const Target& target, const Seen& seen) {
     const std::uint64_t bytes = seen.bytes();
     if (bytes > target.capacity) {
-      acknowledge(group, target.number, Status::truncated);
+      acknowledge(group, target, Status::truncated);
       head_ += 1;
       return Status::truncated;
     }

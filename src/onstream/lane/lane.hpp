@@ -162,10 +162,10 @@ struct View {
 
 constexpr std::uint64_t kArrivals = 128;  // blocks of a push, at most
 constexpr std::uint64_t kArrivalBlocks = 256;
-constexpr std::uint64_t kRefusals = 63;  // and their count
+constexpr std::uint64_t kRefusals = 31;  // of two words each, behind their count
 
 ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receives + 1; }
-ONSTREAM_BOTH std::uint64_t late_at(std::uint64_t receives) { return receives + kArrivals + 1 + kRefusals; }
+ONSTREAM_BOTH std::uint64_t late_at(std::uint64_t receives) { return receives + kArrivals + 2 + 2 * kRefusals; }
 ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return late_at(receives) + 2 * receives; }
 
 // Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.

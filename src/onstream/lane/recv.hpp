@@ -220,7 +220,7 @@ struct Receive {
                               std::uint64_t head) const {
     if (group.rank() != 0) return;
     if (status != Status::ok) [[unlikely]] {
-      const bool asks = seen.kind() != Header::data && seen.kind() != Header::pull;
+      const bool asks = seen.kind() != Header::data;
       report(group, wait, status, recv_fault(lane, asks, status, capacity, seen.bytes()));
     }
     if (!loses_lane(status)) {
@@ -239,7 +239,7 @@ struct Receive {
     std::uint64_t bytes = 0;
     const Status status =
         intake.take(group, {static_cast<std::byte*>(destination), capacity, now.number, offered}, bytes);
-    const Header kind = intake.sender_asks() ? Header::push : Header::pull;
+    const Header kind = intake.sender_asks() ? Header::push : Header::data;
     now.returned = intake.returned();
     conclude(group, now, status, {header_word(kind, bytes), 0}, intake.head());
     fetcher.dismiss(group);

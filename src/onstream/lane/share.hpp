@@ -71,7 +71,7 @@ inline Status carry(const Group& group, const WaitView& wait, void* destination,
 template <class Group>
 ONSTREAM_BODY Status why_refused(const Group& group, const View& view, std::uint64_t number) {
   if constexpr (Group::kForeign) {
-    const Status why = refusal_of(group, refusals_of(view.acks, view.receives), number);
+    const Status why = refusal_of(group, refusals_of(view.acks, view.receives), number).why;
     if (why == Status::unmapped) return why;
   }
   return Status::truncated;
@@ -115,7 +115,7 @@ class Sharing {
   Status outcome(const Group& group) const {
     const std::uint64_t ack = group.load_acquire(ack_);
     if (ack <= (number_ + 1) * 2) return Status::ok;
-    return refusal_of(group, refusals_, number_);
+    return refusal_of(group, refusals_, number_).why;
   }
 
   std::uint64_t first_claim() const { return (number_ + 1) << kShareShift; }
@@ -154,7 +154,7 @@ class Sharing {
     const std::uint64_t through = group.add(&share_->through, mine) + mine;  // orders the chunks of both before the ack
     if (through % kLost != count_) return;
     const std::uint64_t refused = through >= kLost ? 1 : 0;
-    if (refused != 0) note_refusal(group, refusals_, number_, Status::unmapped);
+    if (refused != 0) note_refusal(group, refusals_, number_, Status::unmapped, bytes_);
     group.store_release(ack_, (number_ + 1) * 2 + refused);
   }
 

@@ -19,21 +19,6 @@ bool is_same(const FaultReport& one, const FaultReport& other) {
          one.lane == other.lane && one.bytes == other.bytes && one.plan == other.plan;
 }
 
-// Takes the oldest such fault out, if there is one.
-template <class Faults>
-bool take_out(Faults& faults, const FaultReport& fault) {
-  const auto found = std::ranges::find_if(faults, [&](const FaultReport& one) { return is_same(one, fault); });
-  if (found == faults.end()) return false;
-  faults.erase(found);
-  return true;
-}
-
-void remember(std::deque<FaultReport>& faults, const FaultReport& fault) {
-  constexpr std::size_t kRemembered = 256;
-  faults.push_back(fault);
-  if (faults.size() > kRemembered) faults.pop_front();
-}
-
 }  // namespace
 
 void FaultLog::add_death(int rank) {
@@ -72,12 +57,8 @@ bool FaultLog::add(FaultReport& fault) {
     const auto op = static_cast<std::size_t>(fault.plan_op);
     if (op < lanes.size()) fault.lane = lanes[op];
   }
-  if (fatal) {
-    fatal_.push_back(fault);
-  } else if (!take_out(awaited_, fault)) {
-    faults_.push_back(fault);
-    has_faults_.store(true, std::memory_order_release);
-  }
+  (fatal ? fatal_ : faults_).push_back(fault);
+  if (!fatal) has_faults_.store(true, std::memory_order_release);
   return fatal;
 }
 
@@ -90,13 +71,13 @@ std::vector<FaultReport> FaultLog::take() {
   if (!has_faults_.load(std::memory_order_acquire)) return {};
   const std::lock_guard lock(mutex_);
   has_faults_.store(false, std::memory_order_relaxed);
-  for (const FaultReport& fault : faults_) remember(given_, fault);
   return std::exchange(faults_, {});
 }
 
 void FaultLog::told(const FaultReport& fault) {
   const std::lock_guard lock(mutex_);
-  if (!take_out(faults_, fault) && !take_out(given_, fault)) remember(awaited_, fault);
+  const auto found = std::ranges::find_if(faults_, [&](const FaultReport& one) { return is_same(one, fault); });
+  if (found != faults_.end()) faults_.erase(found);
 }
 
 Failure FaultLog::failure() const {

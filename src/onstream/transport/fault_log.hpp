@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <string>
@@ -34,7 +33,7 @@ class FaultLog {
   void add_foreign(const FaultReport& fault);  // of another rank
   // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
   std::vector<FaultReport> take();
-  // A message itself has told of this fault: take() does not give it, also if the peer's word of it is still to come.
+  // A message itself has told of this fault, which take() then does not give.
   void told(const FaultReport& fault);
 
   // All of it but the story, and how far sends run ahead.
@@ -54,8 +53,6 @@ class FaultLog {
   std::vector<FaultReport> fatal_;            // of this rank: they failed the world
   std::vector<FaultReport> foreign_;          // of the other ranks
   std::vector<FaultReport> faults_;           // of this rank: they failed one op each
-  std::deque<FaultReport> given_;             // the last that take() gave
-  std::deque<FaultReport> awaited_;           // told, and still to come
   std::atomic<bool> has_faults_ = false;
 };
 
