@@ -498,3 +498,31 @@ def test_what_a_function_raises_fails_the_world() -> None:
             world.all_reduce(np.zeros(2), op=fails)
 
     on_threads(2, body)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_ranks_may_come_to_the_first_calls_of_channels_in_different_orders(device: str) -> None:
+    def body(world: ons.World) -> None:
+        everywhere = sum(range(world.size))
+        channels = list(range(world.size))  # the first meeting makes all
+        arrays = [for_kernels(world, np.full(3, 10.0 * channel + world.rank)) for channel in channels]
+        streams = [world.stream() for _ in channels]
+        for turn in channels:
+            channel = (turn + world.rank) % world.size
+            world.all_reduce(arrays[channel], channel=channel, stream=streams[channel])
+        for channel in channels:
+            streams[channel].synchronize()
+            assert list(arrays[channel]) == [10.0 * channel * world.size + everywhere] * 3
+
+    ons.run_threads(3, body, device=device, timeout_s=30)
+
+
+def test_calls_by_copy_of_different_channels_are_not_mixed() -> None:
+    def body(world: ons.World) -> None:
+        mine, every = np.full(1000, float(world.rank)), np.zeros(3000)
+        for channel in (0, 1):
+            world.all_gather(mine, every, channel=channel)
+        world.all_gather(mine, every, channel=1 if world.rank == 1 else 0, algorithm="copy", stream=world.stream())
+
+    with pytest.raises((ons.TimeoutError, ons.AbortedError), match="its host has not called it"):
+        ons.run_threads(3, body, device="host", timeout_s=2)

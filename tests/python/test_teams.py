@@ -112,6 +112,26 @@ def test_splits_of_different_teams_are_told_apart() -> None:
     run(4, body)
 
 
+def test_members_that_name_a_team_differently_are_told_on_every_rank() -> None:
+    def body(world: ons.World) -> None:
+        named = [[0, 1], [1, 0], [2], []][world.rank]
+        with pytest.raises(ons.InvalidArgumentError, match="rank 0 names ranks 0 1, and rank 1 names 1 0; all members"):
+            world.team(named)
+        named = [[0, 1], [0, 1], [1, 2], []][world.rank]
+        with pytest.raises(ons.InvalidArgumentError, match="rank 2 names ranks 1 2, and rank 1 names 0 1; all members"):
+            world.team(named)
+        named = [[0, 3], [1, 2], [1, 2], []][world.rank]
+        with pytest.raises(
+            ons.InvalidArgumentError, match="rank 0 names ranks 0 3, and rank 3 names none; all members"
+        ):
+            world.team(named)
+        with pytest.raises(ons.InvalidArgumentError, match="as many channels on every rank, but rank 0 asks for 2"):
+            world.team(range(4), channels=1 if world.rank == 0 else 2)
+        assert world.team([[3, 0], [1], [2], [3, 0]][world.rank]).all_reduce(np.ones(1))[0] in (1, 2)
+
+    run(4, body)
+
+
 def test_what_is_wrong_on_one_rank_is_told_on_all() -> None:
     def body(world: ons.World) -> None:
         half = world.split(world.rank // 2)

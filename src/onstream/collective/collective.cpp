@@ -1,6 +1,8 @@
 #include "onstream/collective/collective.hpp"
 
 #include <set>
+#include <sstream>
+#include <string>
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/implementation.hpp"
@@ -15,6 +17,22 @@ std::vector<int> all_ranks(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) ranks[static_cast<std::size_t>(rank)] = rank;
   return ranks;
+}
+
+// Collective over the world. Throws on every rank alike unless all members of each team name it alike.
+void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channels) {
+  fabric.require_same("a team has as many channels on every rank, but", "asks for", concat(channels));
+  std::string mine;
+  for (const int rank : ranks) mine += concat(mine.empty() ? "" : " ", rank);
+  const std::vector<std::string> said = fabric.all_gather("the ranks of a team", mine);
+  for (std::size_t rank = 0; rank < said.size(); ++rank) {
+    std::istringstream members(said[rank]);
+    for (std::size_t member = 0; members >> member;) {
+      require(said[member] == said[rank], "team: rank ", rank, " names ranks ", said[rank], ", and rank ", member,
+              " names ", said[member].empty() ? "none" : said[member],
+              "; all members of a team name the same ranks in the same order");
+    }
+  }
 }
 
 }  // namespace
@@ -56,6 +74,7 @@ std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int ch
   require(ranks.empty() || different.contains(fabric->rank()), "team: rank ", fabric->rank(),
           " is not among the ranks that it names; a rank of no team names none");
   require(channels >= 1, "team: at least one channel, not ", channels);
+  require_teams_agree(*fabric, ranks, channels);
   auto implementation =
       std::make_shared<Implementation>(fabric, implementation_->room(), std::vector<int>(ranks.begin(), ranks.end()));
   implementation->make_channels(channels);

@@ -235,11 +235,22 @@ class Collective::Implementation {
     check_channel(number);
     const std::lock_guard lock(mutex_);
     const auto index = static_cast<std::size_t>(number);
-    if (channels_.size() <= index) channels_.resize(index + 1);
-    if (channels_[index] == nullptr) {
-      channels_[index] = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number);
+    if (channels_.size() <= index || channels_[index] == nullptr) {
+      for (const int one : all_come_for("the start of a channel", number)) {
+        const auto place = static_cast<std::size_t>(one);
+        if (channels_.size() <= place) channels_.resize(place + 1);
+        channels_[place] = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, one);
+      }
     }
     return *channels_[index];
+  }
+
+  // Ranks may come to the first calls of different channels in different orders: whatever any of them has come for, all
+  // make now. In ascending order; what is said of one channel was never said before. With the mutex held.
+  std::set<int> all_come_for(const char* what, int number) const {
+    std::set<int> numbers;
+    for (const std::string& theirs : fabric_->all_gather(what, concat(number))) numbers.insert(std::stoi(theirs));
+    return numbers;
   }
 
   // With the algorithm that it takes.
@@ -276,9 +287,15 @@ class Collective::Implementation {
     return work;
   }
 
-  // The hosts of all ranks come to these in the same order, one call after the other.
+  // The hosts of all ranks come to these in the same order, one call after the other. Whoever has come for another
+  // channel has that one, and so has this rank: they made it together.
   collective::Copies& copies_of(collective::Channel& channel, int number) {
-    if (channel.copies == nullptr) channel.copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
+    const std::lock_guard lock(mutex_);
+    if (channel.copies == nullptr) {
+      for (const int one : all_come_for("the start of algorithm copy on a channel", number)) {
+        channels_[static_cast<std::size_t>(one)]->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, one);
+      }
+    }
     return *channel.copies;
   }
 

@@ -433,7 +433,8 @@ std::vector<std::string> Fabric::agree(std::string_view topic, const std::functi
 }
 void Fabric::barrier(std::string_view topic) { (void)implementation_->all_gather(topic, ""); }
 void Fabric::require_same(std::string_view rule, std::string_view verb, std::string_view mine) {
-  require_said_alike(all_gather(concat("agreement: ", rule), mine), rule, verb);
+  const std::string_view agreed = rule.substr(0, rule.rfind(", but"));
+  require_said_alike(all_gather(concat("the agreement that ", agreed), mine), rule, verb);
 }
 std::shared_ptr<Segment> Fabric::segment(std::size_t bytes, MemoryKind kind, Mapped mapped) {
   return implementation_->segment(bytes, kind, mapped);
