@@ -1,6 +1,11 @@
 #include "runtime.hpp"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <climits>
 #include <cstring>
 #include <map>
@@ -35,6 +40,19 @@ bool lies_within(const Block& block, const Registration& registration) {
   return begin >= base && begin - base <= registration.bytes && block.bytes <= registration.bytes - (begin - base);
 }
 
+// Whether all pages of plain host memory are the process's, as ibv_reg_mr asks.
+bool is_mapped(const void* address, std::size_t bytes) {
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(address) / page * page;
+  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(address) + bytes;
+  std::array<unsigned char, 4096> resident;
+  for (std::uintptr_t at = begin; at < end; at += resident.size() * page) {
+    const std::size_t length = std::min<std::size_t>(end - at, resident.size() * page);
+    if (::mincore(reinterpret_cast<void*>(at), length, resident.data()) != 0 && errno == ENOMEM) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Runtime::Runtime(const Launch& launch, const Parameters& parameters, std::span<const int> peers)
@@ -64,6 +82,11 @@ Stream Runtime::stream_of(CUstream_st* stream) const {
 
 mp_reg_t Runtime::register_memory(void* address, std::size_t bytes) {
   demand(address != nullptr && bytes > 0, MP_FAILURE, bytes, " B at ", address, " cannot be registered");
+  demand(bytes <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address), MP_FAILURE, bytes, " B at ", address,
+         " cannot be registered: there are no such addresses");
+  const bool plain = world_->device().inspect(address).kind == MemoryKind::host;
+  demand(!plain || is_mapped(address, bytes), MP_FAILURE, bytes, " B at ", address,
+         " cannot be registered: not all of it is memory of this process");
   auto made = std::make_shared<Registration>();
   made->address = static_cast<std::byte*>(address);
   made->bytes = bytes;

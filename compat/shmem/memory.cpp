@@ -1,5 +1,6 @@
 // The symmetric heap. Every call is collective and meets the other PEs, as the standard has it.
 #include <algorithm>
+#include <bit>
 
 #include "guarded.hpp"
 
@@ -61,6 +62,11 @@ void* resize(const char* call, void* address, std::size_t size) {
   });
 }
 
+// Smaller powers of two are alignments too; what is none is refused.
+std::size_t whole_alignment(std::size_t asked) {
+  return std::has_single_bit(asked) ? std::max(asked, sizeof(void*)) : asked;
+}
+
 }  // namespace
 
 void* shmem_malloc(size_t size) { return allocate("shmem_malloc", size, Heap::kAlignment); }
@@ -69,9 +75,7 @@ void* shmem_malloc_with_hints(size_t size, long hints) {
   return allocate("shmem_malloc_with_hints", size, Heap::kAlignment, hints);
 }
 
-void* shmem_align(size_t alignment, size_t size) {
-  return allocate("shmem_align", size, std::max(alignment, sizeof(void*)));
-}
+void* shmem_align(size_t alignment, size_t size) { return allocate("shmem_align", size, whole_alignment(alignment)); }
 
 void* shmem_calloc(size_t count, size_t size) {
   if (count == 0 || size == 0) return allocate("shmem_calloc", 0, Heap::kAlignment);
@@ -84,6 +88,4 @@ void shmem_free(void* ptr) { release("shmem_free", ptr); }
 void* shmalloc(size_t size) { return allocate("shmalloc", size, Heap::kAlignment); }
 void shfree(void* ptr) { release("shfree", ptr); }
 void* shrealloc(void* ptr, size_t size) { return resize("shrealloc", ptr, size); }
-void* shmemalign(size_t alignment, size_t size) {
-  return allocate("shmemalign", size, std::max(alignment, sizeof(void*)));
-}
+void* shmemalign(size_t alignment, size_t size) { return allocate("shmemalign", size, whole_alignment(alignment)); }

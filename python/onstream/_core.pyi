@@ -266,7 +266,7 @@ class World:
 
     def allocate(self, nbytes: int, *, kind: str = 'device') -> Block:
         """
-        Zeroed memory that peers reach directly. World.empty() gives it as an array.
+        Zeroed memory, which peers reach directly unless it is plain host memory. World.empty() gives it as an array.
         """
 
     def place_of(self, address: int) -> str:

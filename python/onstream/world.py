@@ -62,7 +62,7 @@ class World(_core.World, Teams):
     # --- memory ---
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float64", *, kind: str = "device") -> Any:
-        """An array in memory that peers reach directly: kind "device", "pinned", "managed" or "host".
+        """An array in memory of kind "device", "pinned" or "managed", which peers reach directly, or plain "host".
 
         A numpy array for memory that the CPU reaches; else a cupy array, a torch tensor, or a DeviceArray, whichever
         library is there. The memory lives as long as the array or a view of it.

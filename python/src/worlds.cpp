@@ -225,7 +225,8 @@ void bind_worlds(nb::module_& m) {
       .def("close", &PyWorld::close,
            "Waits for the work enqueued through this world, then leaves it. Idempotent; not collective.")
       .def("allocate", &allocate, nb::arg("nbytes"), nb::kw_only(), nb::arg("kind") = "device",
-           "Zeroed memory that peers reach directly. World.empty() gives it as an array.")
+           "Zeroed memory, which peers reach directly unless it is plain host memory. World.empty() gives it as an "
+           "array.")
       .def("place_of", &place_of, nb::arg("address"), "Where an address lies: cuda:N, pinned, managed or host.")
       .def(
           "stream", [](const PyWorld& self) { return new PyStream(self.open()->fabric()->device(), self.state()); },

@@ -52,6 +52,8 @@ static void bad_arguments_fail_and_change_nothing(void) {
   CHECK(mp_irecv(b.data, 1, OTHER, NULL, &request) == MP_FAILURE);
   CHECK(mp_irecv(b.data, 1, OTHER, &b.reg, NULL) == MP_FAILURE);
   CHECK(mp_register(NULL, 1, &none) == MP_FAILURE && mp_register(b.data, 0, &none) == MP_FAILURE);
+  CHECK(mp_register((void*)0x1000, 4096, &none) == MP_FAILURE); /* nobody's */
+  CHECK(mp_register((void*)-4096, 8192, &none) == MP_FAILURE);  /* past the last address */
   CHECK(mp_deregister(NULL) == MP_FAILURE && mp_deregister(&none) == MP_FAILURE);
   CHECK(mp_wait(NULL) == EINVAL && mp_wait(&request) == EINVAL && mp_wait_all(2, NULL) == EINVAL);
   CHECK(mp_window_create(NULL, 8, NULL) == MP_FAILURE && mp_window_destroy(NULL) == MP_FAILURE);

@@ -49,6 +49,11 @@ static void a_misaligned_word_is_refused(void) {
   wait_for_ever();
 }
 
+static void an_alignment_that_is_no_power_of_two_is_refused(void) {
+  shmem_align(3, 64);
+  wait_for_ever();
+}
+
 static void freeing_twice_is_refused(void) {
   char* piece = shmem_malloc(64);
   shmem_free(piece);
@@ -164,6 +169,7 @@ int main(int argc, char** argv) {
     CASE(an_address_that_is_not_symmetric_is_refused)
     CASE(an_end_past_the_heap_is_refused)
     CASE(a_misaligned_word_is_refused)
+    CASE(an_alignment_that_is_no_power_of_two_is_refused)
     CASE(freeing_twice_is_refused)
     CASE(freeing_what_is_not_in_the_heap_is_refused)
     CASE(sizes_that_differ_are_refused)

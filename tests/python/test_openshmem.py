@@ -28,6 +28,7 @@ MISUSE = {
     "a_negative_pe_is_refused": (1, "shmem_long_atomic_fetch_add: PE 0: PE -1 does not exist"),
     "an_address_that_is_not_symmetric_is_refused": (1, "shmem_long_put: PE 0: put: 0x"),
     "an_end_past_the_heap_is_refused": (1, "is in no segment of this world"),
+    "an_alignment_that_is_no_power_of_two_is_refused": (1, "an alignment is a power of two, not 3"),
     "a_misaligned_word_is_refused": (1, "is not aligned to its size"),
     "freeing_twice_is_refused": (1, "which is no piece of this heap, or was freed before"),
     "freeing_what_is_not_in_the_heap_is_refused": (1, "is not in the symmetric heap"),

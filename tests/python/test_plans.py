@@ -84,7 +84,7 @@ def test_rows_of_plain_host_memory_fit_a_terminal(tmp_path: Path) -> None:
         """,
     )
     lines = outcome.out.splitlines()
-    assert any("host memory not made by onstream" in line for line in lines), outcome.err
+    assert any("plain host memory" in line for line in lines), outcome.err
     assert max(len(line) for line in lines) <= 120, outcome.out
 
 

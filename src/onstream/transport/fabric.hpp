@@ -95,7 +95,7 @@ class Fabric {
   // nothing when it cannot (why_not() tells). The first call for an allocation and a peer asks the peer to map it and
   // blocks for the answer; later calls look it up.
   std::optional<std::uint64_t> expose(const void* address, std::size_t bytes, int peer);
-  // Why expose() gives nothing for this address: "host memory not made by onstream", ...
+  // Why expose() gives nothing for this address: "plain host memory", ...
   std::string why_not(const void* address, int peer) const;
 
   // The allocation with this id (MemoryInfo::id) that `peer` has exposed to this rank: mapped while the answer is kept,

@@ -247,7 +247,7 @@ std::string Reach::attach_story() {
 
 std::string Reach::why_not(const void* address, int peer) {
   const MemoryInfo info = device_->inspect(address);
-  if (info.kind == MemoryKind::host) return "host memory not made by onstream";  // short: explain() has it in each row
+  if (info.kind == MemoryKind::host) return "plain host memory";  // short: explain() has it in each row
   if (!info.exportable) return concat(name_of(info.kind), " memory is private: ", info.why_private);
   const std::lock_guard lock(mutex_);
   const auto found = exposed_.find({peer, info.base});
