@@ -12,7 +12,7 @@ import functools
 import operator
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,9 +138,15 @@ def own_stream(device: str) -> Iterator[None]:
             its = torch.cuda.Stream(on) if stream is None else torch.cuda.ExternalStream(stream.ptr, device=on)
             stack.enter_context(torch.cuda.stream(its))
             stream = its if stream is None else stream
+        try:
+            yield
+        except BaseException:
+            with suppress(Exception):  # what has gone wrong already says more
+                if stream is not None:
+                    stream.synchronize()
+            raise
         if stream is not None:
-            stack.callback(stream.synchronize)
-        yield
+            stream.synchronize()
 
 
 def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, int | None]:

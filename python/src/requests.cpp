@@ -101,17 +101,12 @@ void WorldState::forget_buffers() {
 
 void WorldState::check() {
   open()->fabric()->check();
-  raise_faults(take_faults());
+  raise_faults(open()->take_faults());
 }
 
 void WorldState::check_waited() {
   open()->fabric()->check_waited();
-  raise_faults(take_faults());
-}
-
-std::vector<FaultReport> WorldState::take_faults() {
-  if (!abandoned.empty()) reap();  // nobody else asks how those ended
-  return open()->take_faults();
+  raise_faults(open()->take_faults());
 }
 
 void WorldState::add(const std::shared_ptr<Closable>& closable) {
@@ -146,8 +141,8 @@ void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const 
 
 void raise_message_fault(const World& world, const FaultReport& fault) {
   const bool of_this_op_alone = fault.status == Status::truncated || fault.status == Status::unmapped;
-  if (of_this_op_alone) world.fabric()->told(fault);
-  raise_unless_ok(world, fault);
+  const auto reported = of_this_op_alone ? world.fabric()->told(fault) : std::nullopt;
+  raise_unless_ok(world, reported.value_or(fault));
 }
 
 std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane) {

@@ -60,8 +60,6 @@ struct WorldState {
   void check();
   // The same after a wait: timeout where a deadline of this rank's own has passed.
   void check_waited();
-  // Those that failed no world and that no exception has told: once each, oldest first.
-  std::vector<FaultReport> take_faults();
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);

@@ -254,7 +254,7 @@ void bind_worlds(nb::module_& m) {
       .def(
           "failure", [](const PyWorld& self) { return self.open()->failure(); }, "Why the world failed, or None.")
       .def(
-          "take_faults", [](const PyWorld& self) { return self.state()->take_faults(); },
+          "take_faults", [](const PyWorld& self) { return self.state()->open()->take_faults(); },
           "Faults that did not fail the world (truncated, unmapped), oldest first; each is given once.")
       .def(
           "describe", [](const PyWorld& self) { return self.open()->describe(); },

@@ -233,20 +233,27 @@ class Collective::Implementation {
   }
   collective::Channel& channel_of(int number) {
     check_channel(number);
+    if (collective::Channel* channel = find(number)) return *channel;
+    const std::lock_guard making(making_mutex_);
+    if (collective::Channel* channel = find(number)) return *channel;
+    for (const int one : all_come_for("the start of a channel", number)) {
+      auto made = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, one);
+      const std::lock_guard lock(mutex_);
+      const auto place = static_cast<std::size_t>(one);
+      if (channels_.size() <= place) channels_.resize(place + 1);
+      channels_[place] = std::move(made);
+    }
+    return *find(number);
+  }
+  // Null: there is none yet.
+  collective::Channel* find(int number) const {
     const std::lock_guard lock(mutex_);
     const auto index = static_cast<std::size_t>(number);
-    if (channels_.size() <= index || channels_[index] == nullptr) {
-      for (const int one : all_come_for("the start of a channel", number)) {
-        const auto place = static_cast<std::size_t>(one);
-        if (channels_.size() <= place) channels_.resize(place + 1);
-        channels_[place] = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, one);
-      }
-    }
-    return *channels_[index];
+    return index < channels_.size() ? channels_[index].get() : nullptr;
   }
 
   // Ranks may come to the first calls of different channels in different orders: whatever any of them has come for, all
-  // make now. In ascending order; what is said of one channel was never said before. With the mutex held.
+  // make now. In ascending order; what is said of one channel was never said before. While nothing else is made here.
   std::set<int> all_come_for(const char* what, int number) const {
     std::set<int> numbers;
     for (const std::string& theirs : fabric_->all_gather(what, concat(number))) numbers.insert(std::stoi(theirs));
@@ -290,10 +297,10 @@ class Collective::Implementation {
   // The hosts of all ranks come to these in the same order, one call after the other. Whoever has come for another
   // channel has that one, and so has this rank: they made it together.
   collective::Copies& copies_of(collective::Channel& channel, int number) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard making(making_mutex_);
     if (channel.copies == nullptr) {
       for (const int one : all_come_for("the start of algorithm copy on a channel", number)) {
-        channels_[static_cast<std::size_t>(one)]->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, one);
+        find(one)->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, one);
       }
     }
     return *channel.copies;
@@ -321,7 +328,8 @@ class Collective::Implementation {
   std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
   mutable std::mutex loaded_mutex_;
   mutable std::set<const collective::OwnKernels*> loaded_;
-  mutable std::mutex mutex_;  // guards what follows
+  std::mutex making_mutex_;   // held, while all ranks meet, by who makes channels or their copies
+  mutable std::mutex mutex_;  // guards what follows, never for long
   std::vector<std::unique_ptr<collective::Channel>> channels_;
   collective::Runner runner_;
 };

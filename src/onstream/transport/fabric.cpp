@@ -387,9 +387,9 @@ class Fabric::Implementation {
     return fault_log_.take();
   }
 
-  void told(const FaultReport& fault) {
+  std::optional<FaultReport> told(const FaultReport& fault) {
     look_at_board();
-    fault_log_.told(fault);
+    return fault_log_.told(fault);
   }
 
   const ForkGuard guard_;
@@ -493,7 +493,7 @@ void Fabric::name_plan(std::uint64_t number, const std::string& name, std::vecto
   implementation_->fault_log_.name_plan(number, name, std::move(lanes));
 }
 std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_faults(); }
-void Fabric::told(const FaultReport& fault) { implementation_->told(fault); }
+std::optional<FaultReport> Fabric::told(const FaultReport& fault) { return implementation_->told(fault); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }
 bool Fabric::whole_lines() const { return implementation_->whole_lines_; }
 std::size_t Fabric::device_bytes() const { return *implementation_->device_bytes_; }

@@ -158,8 +158,9 @@ class Fabric {
   void name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes);
   // Per-op faults that did not fail the world (truncated, unmapped): taken out, oldest first.
   std::vector<FaultReport> take_faults();
-  // A message itself has told the program of such a fault: take_faults() does not.
-  void told(const FaultReport& fault);
+  // A message itself tells the program of such a fault: take_faults() does not. What was reported of it, if that is
+  // here.
+  std::optional<FaultReport> told(const FaultReport& fault);
 
   // Thread blocks that one kernel of this rank may use: blocks that wait must not keep out those they wait for, so the
   // ranks that share a GPU share its blocks, and each keeps half of its own for the kernel placed next.

@@ -74,10 +74,13 @@ std::vector<FaultReport> FaultLog::take() {
   return std::exchange(faults_, {});
 }
 
-void FaultLog::told(const FaultReport& fault) {
+std::optional<FaultReport> FaultLog::told(const FaultReport& fault) {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find_if(faults_, [&](const FaultReport& one) { return is_same(one, fault); });
-  if (found != faults_.end()) faults_.erase(found);
+  if (found == faults_.end()) return std::nullopt;
+  const FaultReport reported = *found;
+  faults_.erase(found);
+  return reported;
 }
 
 Failure FaultLog::failure() const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ class FaultLog {
   void add_foreign(const FaultReport& fault);  // of another rank
   // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
   std::vector<FaultReport> take();
-  // A message itself has told of this fault, which take() then does not give.
-  void told(const FaultReport& fault);
+  // A message itself tells of such a fault, which take() then does not give. What was reported of it, if that is here.
+  std::optional<FaultReport> told(const FaultReport& fault);
 
   // All of it but the story, and how far sends run ahead.
   Failure failure() const;
