@@ -44,14 +44,14 @@ def rows() -> list[object]:
     return found
 
 
-def environment() -> dict[str, str]:
-    halt = "halt_on_error=1:abort_on_error=0"
-    return dict(
-        os.environ,
-        ASAN_OPTIONS=f"{halt}:detect_stack_use_after_return=1",
-        UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
-        TSAN_OPTIONS=f"{halt}:second_deadlock_stack=1:die_after_fork=0",
-    )
+_HALT = "halt_on_error=1:abort_on_error=0"
+# Read once: pytest changes its own for each test, while cases are started in other threads.
+ENVIRONMENT = dict(
+    os.environ,
+    ASAN_OPTIONS=f"{_HALT}:detect_stack_use_after_return=1",
+    UBSAN_OPTIONS="halt_on_error=1:print_stacktrace=1",
+    TSAN_OPTIONS=f"{_HALT}:second_deadlock_stack=1:die_after_fork=0",
+)
 
 
 class Cases:
@@ -97,7 +97,7 @@ def start(program: Path, case: str) -> subprocess.Popen[str]:
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env=environment(),
+        env=ENVIRONMENT,
         start_new_session=True,
     )
 
