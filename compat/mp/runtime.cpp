@@ -1,11 +1,6 @@
 #include "runtime.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <climits>
 #include <cstring>
 #include <map>
@@ -13,6 +8,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/device/pages.hpp"
 #include "poster.hpp"
 
 // Of the stand-in for the CUDA runtime (standin/), if the program uses it: the host stream behind its default stream.
@@ -38,19 +34,6 @@ bool lies_within(const Block& block, const Registration& registration) {
   const auto begin = reinterpret_cast<std::uintptr_t>(block.address);
   const auto base = reinterpret_cast<std::uintptr_t>(registration.address);
   return begin >= base && begin - base <= registration.bytes && block.bytes <= registration.bytes - (begin - base);
-}
-
-// Whether all pages of plain host memory are the process's, as ibv_reg_mr asks.
-bool is_mapped(const void* address, std::size_t bytes) {
-  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(address) / page * page;
-  const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(address) + bytes;
-  std::array<unsigned char, 4096> resident;
-  for (std::uintptr_t at = begin; at < end; at += resident.size() * page) {
-    const std::size_t length = std::min<std::size_t>(end - at, resident.size() * page);
-    if (::mincore(reinterpret_cast<void*>(at), length, resident.data()) != 0 && errno == ENOMEM) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -84,6 +67,7 @@ mp_reg_t Runtime::register_memory(void* address, std::size_t bytes) {
   demand(address != nullptr && bytes > 0, MP_FAILURE, bytes, " B at ", address, " cannot be registered");
   demand(bytes <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address), MP_FAILURE, bytes, " B at ", address,
          " cannot be registered: there are no such addresses");
+  // As ibv_reg_mr asks.
   const bool plain = world_->device().inspect(address).kind == MemoryKind::host;
   demand(!plain || is_mapped(address, bytes), MP_FAILURE, bytes, " B at ", address,
          " cannot be registered: not all of it is memory of this process");

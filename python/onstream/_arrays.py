@@ -3,7 +3,7 @@
 span_of() reads any object that numpy, torch, cupy, DLPack, `__cuda_array_interface__` or the buffer protocol describe,
 without copying and without importing a library that the program has not imported itself. A Span holds on to the
 object's memory. view_of() goes the other way: an array of the right library over onstream's memory, which stays alive
-as long as the array does. Nothing here blocks or touches the data.
+as long as the array does. Nothing here blocks, but own_stream() at its end, or touches the data.
 """
 
 from __future__ import annotations

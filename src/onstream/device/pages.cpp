@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 
 #include "onstream/base/error.hpp"
@@ -45,6 +46,14 @@ std::byte* map_pages(std::size_t bytes, std::size_t alignment, int flags, int fd
   if (skipped > 0) munmap(taken, skipped);
   if (skipped < alignment) munmap(begin + wanted, alignment - skipped);
   return begin;
+}
+
+bool is_mapped(const void* address, std::size_t bytes) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<std::uintptr_t>(address);
+  const std::uintptr_t start = first & ~(page - 1);
+  // Only looks, for less than mincore does.
+  return msync(reinterpret_cast<void*>(start), first - start + bytes, MS_ASYNC) == 0 || errno != ENOMEM;
 }
 
 }  // namespace onstream
