@@ -32,6 +32,10 @@ WORDS = {
 }
 
 
+# The stream of an op if nobody names one, and whether the arrays' library gives their memory back in its order.
+Natural = tuple[int, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Where the elements of an array lie. Strides are in bytes; device is "host", "cuda:N", or "cuda" if not told."""
@@ -46,6 +50,12 @@ class Span:
     owner: Any
     dtype: str = ""  # name of the element type, such as "float64"; "" if the object does not tell
     stream: int | None = None  # the stream that the array's own library would use now; None for host arrays
+    ordered: bool = False  # the library gives the memory back in the order of that stream
+
+    @property
+    def natural(self) -> Natural | None:
+        """None for host arrays."""
+        return None if self.stream is None else (self.stream, self.ordered)
 
     @property
     def size(self) -> int:
@@ -98,6 +108,15 @@ def span_of(array: Any) -> Span:
     )
 
 
+def natural_of(spans: Iterable[Span]) -> Natural | None:
+    """The same of several arrays: the first one's stream, and whether all of them are given back in order."""
+    stream, ordered = None, True
+    for span in spans:
+        stream = span.stream if stream is None else stream
+        ordered = ordered and span.ordered
+    return None if stream is None else (stream, ordered)
+
+
 def stream_now(span: Span) -> int | None:
     """The stream that the library of such an array uses now."""
     return library_stream(span.device) if span.library == "onstream" else span_of(span.owner).stream
@@ -116,6 +135,20 @@ def library_stream(device: str) -> int | None:
 
         return int(torch.cuda.current_stream(torch.device(device)).cuda_stream)
     return 0
+
+
+def streams_in_use(device: str) -> list[int]:
+    """The current streams of the libraries that have been imported, on which kernels may use arrays of this GPU.
+
+    The default stream only where there is no other: a point in it would hold back other streams of the process.
+    """
+    streams = set()
+    cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
+    if cupy is not None:
+        streams.add(int(cupy.cuda.get_current_stream(int(device.partition(":")[2])).ptr))
+    if torch is not None and torch.cuda.is_initialized():
+        streams.add(int(torch.cuda.current_stream(torch.device(device)).cuda_stream))
+    return sorted(streams - {0}) or [0]
 
 
 @contextmanager
@@ -149,8 +182,8 @@ def own_stream(device: str) -> Iterator[None]:
             stream.synchronize()
 
 
-def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, int | None]:
-    """(address, bytes, owner, stream) of an array that a message may carry in this world.
+def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, int, Any, Natural | None]:
+    """(address, bytes, owner, natural) of an array that a message may carry in this world.
 
     Called by the messages of _core for everything but plain contiguous host buffers.
     """
@@ -161,7 +194,7 @@ def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, i
             f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it, or use a plan (World.plan) or a halo "
             "(World.halo), which take any strides"
         )
-    return span.address, span.nbytes, span.owner, span.stream
+    return span.address, span.nbytes, span.owner, span.natural
 
 
 def checked_span(array: Any, writable: bool, world: _core.World) -> Span:
@@ -221,6 +254,7 @@ def _torch_span(tensor: Any) -> Span:
         owner=tensor,
         dtype=str(tensor.dtype).removeprefix("torch."),
         stream=torch.cuda.current_stream(tensor.device).cuda_stream if on_cuda else None,
+        ordered=on_cuda,
     )
 
 
@@ -248,6 +282,7 @@ def _cuda_interface_span(array: Any) -> Span:
         owner=array,
         dtype=_name_of(dtype),
         stream=stream,
+        ordered=library == "cupy",
     )
 
 

@@ -432,7 +432,7 @@ class Plan:
     Operations compiled once and launched many times. Use World.plan() or World.halo().
     """
 
-    def launch(self, stream: object | None, natural: int | None) -> None:
+    def launch(self, stream: object | None, natural: tuple[int, bool] | None) -> None:
         """
         On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
         """
@@ -525,9 +525,9 @@ class Many:
 class OneSided:
     """One-sided ops by address, on streams or blocking. Use SymmetricArray."""
 
-    def put(self, to: Elements, source: Elements, rank: int, word: int | None, value: int, op: str, stream: object | None, natural: int | None, owners: object) -> None: ...
+    def put(self, to: Elements, source: Elements, rank: int, word: int | None, value: int, op: str, stream: object | None, natural: tuple[int, bool] | None, owners: object) -> None: ...
 
-    def get(self, to: Elements, source: Elements, rank: int, stream: object | None, natural: int | None, owners: object) -> None: ...
+    def get(self, to: Elements, source: Elements, rank: int, stream: object | None, natural: tuple[int, bool] | None, owners: object) -> None: ...
 
     def signal(self, word: Elements, rank: int, value: int, op: str, stream: object | None, owners: object) -> None: ...
 
@@ -641,7 +641,7 @@ class Team:
     def checks(self) -> bool:
         """Whether all ranks compare every call before it runs."""
 
-    def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
+    def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: tuple[int, bool] | None) -> None:
         """
         On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
         """
@@ -669,7 +669,7 @@ class Neighbourhood:
     def checks(self) -> bool:
         """Whether both ends of an edge compare every call before it runs."""
 
-    def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: int | None) -> None:
+    def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: tuple[int, bool] | None) -> None:
         """As Team.run."""
 
     def planned(self, call: CollectiveCall) -> PlannedCall:

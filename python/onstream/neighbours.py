@@ -157,8 +157,7 @@ def run_call(
     runner: _core.Team | _core.Neighbourhood, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any
 ) -> None:
     """On the stream, or, with none, on that of the arrays' library; for host arrays the call blocks."""
-    natural = next((span.stream for span in spans if span.stream is not None), None)
-    runner.run(call, [span.owner for span in spans], stream, natural)
+    runner.run(call, [span.owner for span in spans], stream, _arrays.natural_of(spans))
 
 
 def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arrays.Span:

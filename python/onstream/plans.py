@@ -275,6 +275,7 @@ class Plan:
         self._core = core
         self._spans = spans
         self._on_device = next((span for span in spans if span.stream is not None), None)
+        self._ordered = all(span.ordered for span in spans)
 
     def launch(self, stream: Any = None) -> None:
         """Enqueues one run of all operations; does not block.
@@ -285,7 +286,8 @@ class Plan:
         """
         natural = None
         if stream is None and self._on_device is not None:
-            natural = _arrays.stream_now(self._on_device)
+            current = _arrays.stream_now(self._on_device)
+            natural = None if current is None else (current, self._ordered)
         self._core.launch(stream, natural)
 
     def explain(self) -> str:

@@ -143,7 +143,7 @@ class SymmetricArray:
             word, bits = counter_address(signal), told_bits(value, op, signal.type_name)
             owners.append(signal.piece.blocks)
         self._ops.put(
-            self.elements(), elements_of(span), _arrays.rank_of(rank), word, bits, op, stream, span.stream, owners
+            self.elements(), elements_of(span), _arrays.rank_of(rank), word, bits, op, stream, span.natural, owners
         )
 
     def get(self, array: Any, rank: int, *, stream: Any = None) -> None:
@@ -151,7 +151,7 @@ class SymmetricArray:
         span = _arrays.checked_span(array, True, self._world)
         _arrays.check_same_type("get", span.dtype, self.type_name)
         owners = [self._piece.blocks, span.owner]
-        self._ops.get(elements_of(span), self.elements(), _arrays.rank_of(rank), stream, span.stream, owners)
+        self._ops.get(elements_of(span), self.elements(), _arrays.rank_of(rank), stream, span.natural, owners)
 
     # --- words ---
 

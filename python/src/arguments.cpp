@@ -2,6 +2,8 @@
 // onstream/_arrays.py, which knows the libraries and words the errors.
 #include "arguments.hpp"
 
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
@@ -73,8 +75,7 @@ MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) 
   out.address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(span[0]));
   out.bytes = nb::cast<std::size_t>(span[1]);
   out.hold = Hold(nb::object(span[2]));
-  const nb::object stream = span[3];
-  if (!stream.is_none()) out.natural = Stream{reinterpret_cast<void*>(nb::cast<std::uintptr_t>(stream))};
+  out.natural = natural_from(nb::cast<NaturalArgument>(span[3]));
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "holds.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/message/message.hpp"
+#include "streams.hpp"
 
 namespace onstream::python {
 
@@ -19,7 +20,7 @@ struct MessageBuffer {
   void* address = nullptr;
   std::size_t bytes = 0;
   Hold hold;
-  std::optional<Stream> natural;  // the current stream of a device array's own library
+  std::optional<Natural> natural;  // of a device array
 };
 
 // The memory of a contiguous array. `world` is the Python World, for errors that name its device. Throws

@@ -3,6 +3,7 @@
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
@@ -11,6 +12,9 @@
 
 #include "bind.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/base/fork_guard.hpp"
+#include "onstream/device/disposal.hpp"
+#include "requests.hpp"
 
 namespace onstream::python {
 namespace {
@@ -60,7 +64,84 @@ Block part(const Block& all, std::size_t offset, std::size_t bytes) {
   return {all.owner, all.address + offset, bytes, all.on_host, all.device_index};
 }
 
+// --- memory that is given back ---
+
+// A point of a stream that must not be touched yet: CUDA's default one, while a stream that waits for it is captured.
+class LaterPoint final : public Event {
+ public:
+  LaterPoint(std::shared_ptr<Device> device, Stream stream) : device_(std::move(device)), stream_(stream) {}
+  bool done() const override {
+    try {
+      if (point_ == nullptr) point_ = device_->record(stream_);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) throw;
+      return false;
+    }
+    return point_->done();
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  Stream stream_;
+  mutable std::shared_ptr<Event> point_;
+};
+
+// Adds the point behind what the stream has to do. While it is captured, its graph keeps the memory.
+void add_point(Disposal::Events& after, const std::shared_ptr<Device>& device, Stream stream,
+               const std::shared_ptr<const void>& memory) {
+  try {
+    if (device->capturing(stream)) {
+      device->retain(stream, memory);
+    } else if (!device->idle(stream)) {
+      after.push_back(device->record(stream));
+    }
+  } catch (const Error& error) {
+    // For any other reason the device has failed, and its work is over.
+    if (error.code() == ErrorCode::invalid_argument) after.push_back(std::make_shared<LaterPoint>(device, stream));
+  }
+}
+
+std::vector<Stream> streams_in_use(const Device& device) {
+  const nb::error_scope pending;  // arrays also go while an exception is on its way
+  try {
+    const nb::object streams =
+        nb::module_::import_("onstream._arrays").attr("streams_in_use")(concat("cuda:", device.index()));
+    std::vector<Stream> out;
+    for (const auto address : nb::cast<std::vector<std::uintptr_t>>(streams)) {
+      out.push_back(Stream{reinterpret_cast<void*>(address)});
+    }
+    return out;
+  } catch (const std::exception&) {
+    return {};  // of a library that cannot say
+  }
+}
+
+void give_back(std::shared_ptr<const void> memory, const std::shared_ptr<Device>& device,
+               const std::weak_ptr<WorldState>& state) {
+  if (!nb::is_alive()) return;
+  const nb::gil_scoped_acquire acquire;
+  const std::vector<Stream> streams = streams_in_use(*device);
+  const auto owner = state.lock();
+  auto world = owner == nullptr ? nullptr : owner->world;
+  const nb::gil_scoped_release release;
+  Disposal::Events after = world == nullptr ? Disposal::Events() : world->unfinished();
+  world.reset();  // without the GIL, should it be the last owner
+  for (const Stream stream : streams) add_point(after, device, stream, memory);
+  if (!after.empty()) Disposal::of_process().hand_over(std::move(memory), std::move(after));
+}
+
 }  // namespace
+
+std::shared_ptr<void> owner_in_order(std::shared_ptr<Memory> memory, std::shared_ptr<Device> device,
+                                     std::weak_ptr<WorldState> state) {
+  if (device->kind() == DeviceKind::host) return memory;  // whoever enqueues keeps what is used
+  Memory* address = memory.get();
+  auto let_go = [memory = std::move(memory), device = std::move(device), state = std::move(state),
+                 guard = ForkGuard()](void*) mutable noexcept {
+    if (!guard.in_child()) give_back(std::move(memory), device, state);
+  };
+  return {static_cast<void*>(address), std::move(let_go)};
+}
 
 void bind_blocks(nb::module_& m) {
   nb::class_<Block>(m, "Block", "A piece of onstream's memory; it lives as long as this object or an array over it.")

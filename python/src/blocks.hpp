@@ -8,6 +8,8 @@
 
 namespace onstream::python {
 
+struct WorldState;
+
 struct Block {
   std::shared_ptr<void> owner;  // the Memory or Segment
   std::byte* address = nullptr;
@@ -15,6 +17,11 @@ struct Block {
   bool on_host = true;   // the CPU may load and store it
   int device_index = 0;  // of the device that addresses it, unless on_host
 };
+
+// An owner of memory for Blocks. The last one that goes gives the memory back as array libraries do: behind what their
+// current streams of that thread have to do, and behind the ops of the world that are under way. It does not block.
+std::shared_ptr<void> owner_in_order(std::shared_ptr<Memory> memory, std::shared_ptr<Device> device,
+                                     std::weak_ptr<WorldState> state);
 
 inline bool cpu_can_touch(const Device& device, MemoryKind kind) {
   return device.kind() == DeviceKind::host || kind != MemoryKind::device;

@@ -1,6 +1,7 @@
 // Collectives for onstream/collectives.py, which reads arrays and hands their numbers down.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -176,13 +177,10 @@ void run_blocking(const Self& self, const CollectiveCall& call) {
 }
 
 template <class Self>
-void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle stream,
-         std::optional<std::uintptr_t> natural) {
+void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle stream, const NaturalArgument& natural) {
   const auto world = self.state->open();
   check_channel(self, call.call);
-  std::optional<Stream> current;
-  if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
-  const StreamChoice choice = choose_op_stream(stream, current, self.state);
+  const StreamChoice choice = choose_op_stream(stream, natural_from(natural), self.state);
   if (!choice.stream) return run_blocking(self, call.call);
   // Most calls enqueue and return; the first of a channel and those by copy wait for the other ranks' hosts.
   interruptible(

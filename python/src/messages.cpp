@@ -141,15 +141,16 @@ void on_stream(WorldState& state, Message message) {
 
 // --- sendrecv ---
 
-// The stream of both arrays. Where only one has a current stream of its own library, the other's memory is held here.
+// The stream of both arrays. Where only one's library gives its memory back in that order, both are held here.
 StreamChoice choose_for_both(WorldHandle self, nb::handle stream, const MessageBuffer& out, const MessageBuffer& in) {
-  const bool differ = out.natural && in.natural && out.natural->handle != in.natural->handle;
+  const bool differ = out.natural && in.natural && out.natural->stream.handle != in.natural->stream.handle;
   const auto natural = out.natural ? out.natural : in.natural;
   StreamChoice choice = choose_op_stream(stream, natural, nb::cast<PyWorld&>(self).state());
   if (choice.stream && choice.mine == nullptr && stream.is_none()) {
     require(!differ,
             "sendrecv: the libraries of the two arrays are on different streams; name the one to use: stream=");
-    if (!out.natural || !in.natural) choice.keeper = Keeper::world;
+    const bool ordered = out.natural && out.natural->ordered && in.natural && in.natural->ordered;
+    if (!ordered) choice.keeper = Keeper::world;
   }
   return choice;
 }

@@ -4,6 +4,7 @@
 // own.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -59,17 +60,12 @@ struct PyOneSided {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<Idle> idle;
 
-  StreamChoice choose(nb::handle stream, std::optional<std::uintptr_t> natural) const {
-    std::optional<Stream> current;
-    if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
-    return choose_op_stream(stream, current, state);
-  }
   // on_stream(one-sided core, stream) enqueues; on_host(context) blocks, and what it returns is returned.
   template <class OnStream, class OnHost>
-  auto run(nb::handle stream, std::optional<std::uintptr_t> natural, nb::object owners, const OnStream& on_stream,
+  auto run(nb::handle stream, const NaturalArgument& natural, nb::object owners, const OnStream& on_stream,
            const OnHost& on_host) const -> std::optional<std::invoke_result_t<const OnHost&, Context&>> {
     const auto world = state->open();
-    const StreamChoice choice = choose(stream, natural);
+    const StreamChoice choice = choose_op_stream(stream, natural_from(natural), state);
     if (choice.stream) {
       enqueue_and_keep(*state, choice, [&] { on_stream(world->one_sided(), *choice.stream); }, Hold(std::move(owners)));
       return std::nullopt;
@@ -89,7 +85,7 @@ PyOneSided one_sided_of(PyWorld& world) {
 
 void put(const PyOneSided& self, const Elements& to, const Elements& source, int rank,
          std::optional<std::uintptr_t> word, std::uint64_t value, const std::string& op, nb::handle stream,
-         std::optional<std::uintptr_t> natural, nb::object owners) {
+         const NaturalArgument& natural, nb::object owners) {
   require_equal("put", to, source);
   std::optional<Told> told;
   if (word) told = Told{*word, value, signal_op_from(op)};
@@ -115,7 +111,7 @@ void put(const PyOneSided& self, const Elements& to, const Elements& source, int
 }
 
 void get(const PyOneSided& self, const Elements& to, const Elements& source, int rank, nb::handle stream,
-         std::optional<std::uintptr_t> natural, nb::object owners) {
+         const NaturalArgument& natural, nb::object owners) {
   require_equal("get", to, source);
   const auto on_stream = [&](OneSided& core, Stream on) {
     const Remote place = core.symmetric(source.pointer(), rank);

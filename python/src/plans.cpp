@@ -1,6 +1,7 @@
 // Plans for onstream/plans.py, which reads arrays and hands their numbers down.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -41,11 +42,9 @@ struct PyPlan {
     state->open();
     return slot->with([](const std::shared_ptr<Plan>& plan) { return plan; });
   }
-  void launch(nb::handle stream, std::optional<std::uintptr_t> natural) {
+  void launch(nb::handle stream, const NaturalArgument& natural) {
     const auto world = state->open();
-    std::optional<Stream> current;
-    if (natural) current = Stream{reinterpret_cast<void*>(*natural)};
-    const StreamChoice choice = choose_op_stream(stream, current, state);
+    const StreamChoice choice = choose_op_stream(stream, natural_from(natural), state);
     if (!choice.stream) return run(*this);
     {
       const auto mine = plan();

@@ -214,11 +214,7 @@ void PyRequest::wait(nb::handle given) {
 
 bool PyRequest::end(nb::handle given) {
   const auto world = state_->open();
-  StreamChoice choice = choose_stream(given, posted_.stream, state_);
-  if (given.is_none()) {
-    choice.keeper = posted_.keeper;
-    choice.mine = posted_.mine.is_valid() ? nb::cast<PyStream*>(posted_.mine) : nullptr;
-  }
+  StreamChoice choice = given.is_none() ? posted_.choice() : choose_stream(given, std::nullopt, state_);
   if (!choice.stream) {
     end_on_host();
     return true;

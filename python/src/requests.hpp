@@ -122,6 +122,8 @@ class PyRequest {
     std::optional<Stream> stream;  // that it was posted on; nothing for the host form
     nb::object mine;               // the PyStream, if it is one of ours
     Keeper keeper = Keeper::library;
+
+    StreamChoice choice() const { return {stream, mine.is_valid() ? nb::cast<PyStream*>(mine) : nullptr, keeper}; }
   };
   PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request> request, Hold hold, Posted posted);
   ~PyRequest();

@@ -57,7 +57,7 @@ void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, 
   interruptible(wait_for_it, [&] { abort_interrupted(*world, "one-sided op"); });
 }
 
-StreamChoice choose(const PySegment& self, nb::handle stream, std::optional<Stream> natural) {
+StreamChoice choose(const PySegment& self, nb::handle stream, std::optional<Natural> natural) {
   return choose_op_stream(stream, natural, self.state);
 }
 

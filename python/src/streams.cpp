@@ -185,8 +185,16 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
 
 }  // namespace
 
-StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const std::shared_ptr<WorldState>& world) {
-  if (given.is_none()) return {natural, nullptr, Keeper::library};
+std::optional<Natural> natural_from(const NaturalArgument& told) {
+  if (!told) return std::nullopt;
+  return Natural{Stream{reinterpret_cast<void*>(told->first)}, told->second};
+}
+
+StreamChoice choose_stream(nb::handle given, std::optional<Natural> natural, const std::shared_ptr<WorldState>& world) {
+  if (given.is_none()) {
+    if (!natural) return {};
+    return {natural->stream, nullptr, natural->ordered ? Keeper::library : Keeper::world};
+  }
   const Device& device = world->open()->device();
   if (nb::isinstance<PyStream>(given)) {
     auto* mine = nb::cast<PyStream*>(given);
@@ -213,7 +221,7 @@ StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, cons
   return {Stream{*handle}, nullptr, Keeper::world};
 }
 
-StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural,
+StreamChoice choose_op_stream(nb::handle given, std::optional<Natural> natural,
                               const std::shared_ptr<WorldState>& world) {
   if (given.is_none()) {
     const auto& mine = captures();

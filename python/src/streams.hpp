@@ -6,10 +6,12 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "holds.hpp"
@@ -74,6 +76,15 @@ struct PyGraph {
 // which gives memory back in the order of its current stream; or nobody, and the world has to (WorldState::keep).
 enum class Keeper { stream, library, world };
 
+// The current stream of a device array's own library, and whether that gives the memory back in the stream's order.
+struct Natural {
+  Stream stream;
+  bool ordered = false;
+};
+// As onstream/_arrays.py tells it.
+using NaturalArgument = std::optional<std::pair<std::uintptr_t, bool>>;
+std::optional<Natural> natural_from(const NaturalArgument& told);
+
 // A `stream=` argument, resolved. Without a stream the caller waits on the host.
 struct StreamChoice {
   std::optional<Stream> stream;
@@ -85,11 +96,11 @@ struct StreamChoice {
 // Stream of this world's device, a torch or cupy stream, anything with __cuda_stream__, or a CUDA stream's address.
 // A Stream of another world will tell what goes wrong in this one too. Throws invalid_argument or TypeError with the
 // reason.
-StreamChoice choose_stream(nb::handle given, std::optional<Stream> natural, const std::shared_ptr<WorldState>& world);
+StreamChoice choose_stream(nb::handle given, std::optional<Natural> natural, const std::shared_ptr<WorldState>& world);
 
 // The same for the start of an operation: inside `with world.capture(stream)`, in that thread, no `stream=`
 // means the stream that is being captured.
-StreamChoice choose_op_stream(nb::handle given, std::optional<Stream> natural,
+StreamChoice choose_op_stream(nb::handle given, std::optional<Natural> natural,
                               const std::shared_ptr<WorldState>& world);
 
 }  // namespace onstream::python

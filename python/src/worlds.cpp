@@ -85,8 +85,9 @@ Block allocate(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
   // One byte for an empty array: an allocation of nothing has no address.
   auto memory = world->allocate(std::max<std::size_t>(bytes, 1), kind);
   std::byte* address = memory->data();
-  Device& device = world->device();
-  return {std::move(memory), address, bytes, cpu_can_touch(device, kind), device.index()};
+  const std::shared_ptr<Device>& device = world->fabric()->device();
+  const bool on_host = cpu_can_touch(*device, kind);
+  return {owner_in_order(std::move(memory), device, self.state()), address, bytes, on_host, device->index()};
 }
 
 std::string place_of(PyWorld& self, std::uintptr_t address) {
@@ -103,7 +104,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
     self.state()->synchronize();
     return self.state()->check_waited();
   }
-  const StreamChoice choice = choose_stream(stream, Stream{}, self.state());
+  const StreamChoice choice = choose_stream(stream, Natural{}, self.state());
   require(choice.stream.has_value(), "synchronize() takes a stream, or nothing for all that the world has used");
   if (choice.mine != nullptr) choice.mine->seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);

@@ -7,6 +7,7 @@ wait of a stream, as loading one may wait for all that run (docs/decisions/0008)
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from memories import gpu_of
@@ -220,3 +221,74 @@ def cupy_arrays_are_reduced(world: ons.World) -> None:
                 world.check()
                 assert (out.get() == expected).all(), f"{count} {dtype}"
                 assert (mine.get() == expected).all(), f"{count} {dtype}"
+
+
+# --- onstream's own memory ---
+
+
+def arrays_go_while_streams_use_them(world: ons.World) -> None:
+    """Rank 0 enqueues work on arrays and lets go of them; only then the peer sends what the work waits for."""
+    import cupy
+
+    peer = 1 - world.rank
+    with cupy.cuda.Device(gpu_of(world.device)):
+        side = cupy.cuda.Stream(non_blocking=True)
+        for count in COUNTS:
+            total = cupy.zeros(count, "f4")
+            total += total  # loads the kernel
+            cupy.cuda.Device().synchronize()
+            for stream in (cupy.cuda.Stream.null, side):
+                with stream:
+                    box, last = world.zeros(count, "f4"), world.zeros(count, "f4")
+                    if world.rank == 0:
+                        for _ in range(2):
+                            world.recv(box, peer)
+                            total += box
+                        world.recv(last, peer)
+                        del box
+                del last  # not its stream, but the world knows of the receive
+                world.barrier()
+                if world.rank == 1:
+                    for number in range(3):
+                        world.send(cupy.full(count, number + 1, "f4"), peer)
+                stream.synchronize()
+                world.check()
+                world.barrier()
+            assert (total.get() == (6 if world.rank == 0 else 0)).all(), f"{count}"
+
+
+def arrays_go_as_collectives_begin(world: ons.World) -> None:
+    import cupy
+
+    with cupy.cuda.Device(gpu_of(world.device)):
+        total = cupy.zeros(20_000)
+        for turn in range(20):
+            mine = world.zeros(10_000)
+            mine += 10 * turn + world.rank
+            total += world.all_gather(mine, world.zeros(20_000))
+        cupy.cuda.Device().synchronize()
+        world.check()
+        assert (total[:10_000].get() == 1900).all()
+        assert (total[10_000:].get() == 1920).all()
+
+
+def memory_that_was_in_use_comes_back(world: ons.World) -> None:
+    import cupy
+
+    with cupy.cuda.Device(gpu_of(world.device)):
+        large, box = world.zeros(1 << 30, "u1"), world.zeros(100)
+        world.barrier()
+        held = cupy.cuda.Device().mem_info[0]
+        if world.rank == 0:
+            world.recv(box, 1)
+            del large
+            assert cupy.cuda.Device().mem_info[0] < held + (1 << 29)  # what is under way might use it
+        world.barrier()
+        if world.rank == 1:
+            world.send(box, 0)
+        deadline = time.monotonic() + 30
+        while world.rank == 0 and cupy.cuda.Device().mem_info[0] < held + (1 << 29):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        world.barrier()
+        world.check()

@@ -42,7 +42,8 @@ def no_shared_memory_has_a_name(world: ons.World) -> None:
     held = use_everything(world)
     shared = shared_mappings()
     assert [name for name in shared if name.startswith(PLACES)] == []
-    assert any(name.startswith("/memfd:onstream") for name in shared), shared  # it is there, and has no name
+    if world.device == "host":  # a GPU's driver maps what it shares in its own way
+        assert any(name.startswith("/memfd:onstream") for name in shared), shared  # it is there, and has no name
     del held
 
 

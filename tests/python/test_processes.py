@@ -14,7 +14,7 @@ import library_ranks as libraries
 import machine_ranks as machine
 import process_ranks as ranks
 import pytest
-from jobs import run_ranks
+from jobs import run_job, run_ranks
 from memories import DEVICES, LIBRARIES, MEMORIES
 
 Test = TypeVar("Test", bound=Callable[..., Any])
@@ -107,6 +107,53 @@ def test_cupys_streams_order_and_capture_messages(tmp_path: Path) -> None:
 @on_gpus_with("cupy")
 def test_cupy_arrays_are_reduced(tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [libraries.cupy_arrays_are_reduced], device="cuda")
+
+
+@on_gpus_with("cupy")
+def test_arrays_of_onstreams_memory_may_go_while_streams_use_them(tmp_path: Path) -> None:
+    bodies = [
+        libraries.arrays_go_while_streams_use_them,
+        libraries.arrays_go_as_collectives_begin,
+        libraries.memory_that_was_in_use_comes_back,
+    ]
+    run_ranks(tmp_path, 2, bodies, device="cuda")
+
+
+LOSES_ITS_GPU = """
+    import sys
+
+    import cupy
+    import numpy as np
+
+    import onstream as ons
+
+    world = ons.init(device="cuda", timeout_s=5)
+    mine, box = world.zeros(300_000), world.zeros(300_000)
+    plan = world.plan().send(mine, 0).recv(box, 0).build()
+    plan.launch()
+    world.all_reduce(mine)
+    segment = world.segment(1000)
+    late = world.irecv(box, 0, stream=world.stream())
+    world.synchronize()
+    bad = cupy.RawKernel('extern "C" __global__ void bad(int* word) { *word = 1; }', "bad")
+    bad((1,), (1,), (np.uint64(8),))
+    plan.launch()
+    try:
+        world.synchronize()
+    except ons.Error as error:
+        print(error)
+    del mine, box, plan, segment, late
+    world.close()
+    sys.exit(7)
+"""
+
+
+@on_gpus_with("cupy")
+def test_a_rank_that_loses_its_gpu_by_a_kernel_of_its_own_is_told_and_ends_as_it_likes(tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 1, LOSES_ITS_GPU)
+    assert outcome.code == 7, outcome.err
+    assert "illegal memory access" in outcome.out
+    assert "terminate" not in outcome.err
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -155,7 +155,7 @@ Copies::Work Copies::prepare(Fabric& fabric, const CollectiveCall& call) {
 }
 
 void Copies::enqueue(Device& device, const Work& work, Stream stream) {
-  while (!launches_.empty() && launches_.front().behind->done()) launches_.pop_front();
+  while (!launches_.empty() && ended(*launches_.front().behind)) launches_.pop_front();
   const bool captured = device.capturing(stream);
   const auto launch = std::make_shared<OfLaunch>(held_, held_->pulses->take());
   launch->watched = held_->watch->stand_by({launch->pulse, work.words.phases()});

@@ -39,7 +39,7 @@ void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>
   order.last_stream = stream.handle;
   if (kept == nullptr) return;
   const std::lock_guard lock(kept_mutex_);
-  std::erase_if(kept_, [](const auto& one) { return one.first->done(); });
+  std::erase_if(kept_, [](const auto& one) { return ended(*one.first); });
   kept_.emplace_back(order.newest, kept);
 }
 

@@ -143,6 +143,16 @@ class Event {
   virtual bool done() const = 0;  // all work before the point has finished; does not block
 };
 
+// Whether nothing before the point is under way any more: it has finished, or is lost with its device, as whatever is
+// asked of that next says. For who only lets go of what the work used.
+inline bool ended(const Event& event) noexcept {
+  try {
+    return event.done();
+  } catch (...) {
+    return true;
+  }
+}
+
 // Captured work, to be launched any number of times. Owns what was retained while it was captured.
 class Graph {
  public:

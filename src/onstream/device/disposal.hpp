@@ -22,7 +22,6 @@
 #include <utility>
 #include <vector>
 
-#include "onstream/base/error.hpp"
 #include "onstream/base/quiet_thread.hpp"
 #include "onstream/device/device.hpp"
 
@@ -103,15 +102,8 @@ class Disposal {
     }
   };
 
-  static bool done(const Event& event) {
-    try {
-      return event.done();
-    } catch (const Error&) {
-      return true;  // the device is lost, and the work with it
-    }
-  }
   static bool ready(Entry& entry) {
-    std::erase_if(entry.after, [](const auto& event) { return done(*event); });
+    std::erase_if(entry.after, [](const auto& event) { return ended(*event); });
     return entry.after.empty();
   }
 

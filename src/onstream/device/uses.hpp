@@ -48,7 +48,7 @@ class Uses {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<Event>> events;
     for (const auto& [handle, event] : newest_) {
-      if (!event->done()) events.push_back(event);
+      if (!ended(*event)) events.push_back(event);
     }
     return events;
   }
@@ -58,7 +58,7 @@ class Uses {
     if (guard_.in_child()) return true;
     const std::lock_guard lock(mutex_);
     for (const auto& [handle, event] : newest_) {
-      for (std::uint32_t round = 0; !event->done(); ++round) {
+      for (std::uint32_t round = 0; !ended(*event); ++round) {
         if (deadline.passed()) return false;
         HostGroup::pause(round, 16);
       }
@@ -70,7 +70,7 @@ class Uses {
   // Streams come and go, also such as nobody tells of.
   void forget_done() {
     constexpr std::size_t kFew = 64;
-    std::erase_if(newest_, [](const auto& one) { return one.second->done(); });
+    std::erase_if(newest_, [](const auto& one) { return ended(*one.second); });
     enough_ = std::max(kFew, 2 * newest_.size());
   }
 

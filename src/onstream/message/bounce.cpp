@@ -39,7 +39,7 @@ std::shared_ptr<Memory> BouncePool::take_returned(std::size_t bytes, const Fits&
   const auto [first, last] = returned_.equal_range(bytes);
   for (auto entry = first; entry != last; ++entry) {
     if (!fits(entry->second.memory)) continue;
-    if (entry->second.event != nullptr && !entry->second.event->done()) continue;
+    if (entry->second.event != nullptr && !ended(*entry->second.event)) continue;
     std::shared_ptr<Memory> memory = std::move(entry->second.memory);
     returned_.erase(entry);
     return memory;

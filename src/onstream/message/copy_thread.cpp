@@ -68,7 +68,7 @@ Copier CopyThread::take(std::uint64_t lead) {
   }
   take_back();
   const auto is_free = [](const Entry& entry) {
-    return !entry.in_use && (entry.retired == nullptr || entry.retired->done());
+    return !entry.in_use && (entry.retired == nullptr || ended(*entry.retired));
   };
   auto entry = std::ranges::find_if(entries_, is_free);
   if (entry == entries_.end()) {

@@ -56,7 +56,7 @@ bool Tickets::settled(const Left& left) {
 }
 
 bool Tickets::free_again(const Left& left) {
-  return settled(left) && (left.last_wait == nullptr || left.last_wait->done());
+  return settled(left) && (left.last_wait == nullptr || ended(*left.last_wait));
 }
 
 std::size_t Tickets::weight(const Left& left) { return left.sent_on ? 1 + left.held_bytes / kHeldEach : 0; }
@@ -85,7 +85,7 @@ void Tickets::settle_unasked(const Look& look) {
   std::vector<Left*> open;
   std::size_t open_weight = 0;
   for (Left& left : busy_) {
-    if (!left.sent_on || settled(left) || (left.last_wait != nullptr && !left.last_wait->done())) continue;
+    if (!left.sent_on || settled(left) || (left.last_wait != nullptr && !ended(*left.last_wait))) continue;
     open.push_back(&left);
     open_weight += weight(left);
   }

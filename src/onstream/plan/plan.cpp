@@ -63,13 +63,7 @@ void Plan::Implementation::check_memory() {
 
 // Launches that are under way keep their tables, and nobody waits here: a peer may be late, or wait for this rank.
 Plan::Implementation::~Implementation() {
-  Disposal::Events unfinished;
-  try {
-    unfinished = launches.unfinished();
-  } catch (const Error&) {
-    // The device is lost, and the launches with it.
-  }
-  Disposal::of_process().hand_over(std::move(resources), std::move(unfinished));
+  Disposal::of_process().hand_over(std::move(resources), launches.unfinished());
 }
 
 // The order is what keeps launches that mix paths from waiting for each other in a circle (words.hpp).

@@ -50,7 +50,8 @@ class World {
   Device& device() const;
 
   // --- memory ---
-  // Zeroed memory that peers can reach directly (kind device or pinned). The caller's until the last owner lets go.
+  // Zeroed memory that peers can reach directly (kind device or pinned). The caller's until the last owner lets go,
+  // which waits for nothing (but of kind managed): let go when what uses it has ended, see unfinished().
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind = MemoryKind::device);
   // Makes the allocation that holds [address, address + bytes) known to every peer now, so that no later call has to.
   // Optional: the first message from or to it does the same. Throws with the reason if peers cannot reach it.

@@ -185,7 +185,12 @@ class CudaDevice final : public Device {
   void launch(const std::shared_ptr<Graph>& graph, Stream stream) override;
 
  private:
-  bool capturing_here(Stream stream) const;  // with the GPU current already
+  // All with the GPU current already.
+  enum class Captured { no, yes, barred };  // barred: the default stream, while one that waits for it is captured
+  Captured captured(Stream stream) const;
+  bool capturing_here(Stream stream) const { return captured(stream) == Captured::yes; }
+  // Throws where the stream is barred: CUDA would break the other one's capture.
+  Captured captured_if_not_barred(Stream stream) const;
 
   Gpu& gpu_;
   SmallMemories smalls_;
@@ -226,7 +231,7 @@ void CudaDevice::destroy_stream(Stream stream) {
 bool CudaDevice::idle(Stream stream) const {
   const ControlPath path(gpu_);
   // Asking a capturing stream would break the capture.
-  require(!capturing_here(stream),
+  require(captured_if_not_barred(stream) == Captured::no,
           "a stream that is capturing cannot be asked whether it is idle: nothing of it "
           "runs before its graph is launched; end the capture first");
   const cudaError_t result = cudaStreamQuery(handle_of(stream));
@@ -240,7 +245,7 @@ bool CudaDevice::idle(Stream stream) const {
 
 void CudaDevice::synchronize(Stream stream) {
   const ControlPath path(gpu_);
-  require(!capturing_here(stream),
+  require(captured_if_not_barred(stream) == Captured::no,
           "a stream that is capturing cannot be waited for: nothing of it runs before its "
           "graph is launched; end the capture first");
   check(cudaStreamSynchronize(handle_of(stream)), "synchronising a stream of GPU ", gpu_.ordinal());
@@ -248,7 +253,7 @@ void CudaDevice::synchronize(Stream stream) {
 
 std::shared_ptr<Event> CudaDevice::record(Stream stream) {
   const Current current(gpu_);
-  auto event = std::make_shared<CudaEvent>(gpu_, capturing_here(stream));
+  auto event = std::make_shared<CudaEvent>(gpu_, captured_if_not_barred(stream) == Captured::yes);
   check(cudaEventRecord(event->handle(), handle_of(stream)), "recording an event on GPU ", gpu_.ordinal());
   return event;
 }
@@ -371,15 +376,23 @@ bool CudaDevice::capturing(Stream stream) const {
   return capturing_here(stream);
 }
 
-bool CudaDevice::capturing_here(Stream stream) const {
+CudaDevice::Captured CudaDevice::captured(Stream stream) const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   const cudaError_t result = cudaStreamIsCapturing(handle_of(stream), &status);
-  if (result == cudaErrorStreamCaptureImplicit) {  // the default stream, while another one is captured
+  if (result == cudaErrorStreamCaptureImplicit) {
     forget_error();
-    return false;
+    return Captured::barred;
   }
   check(result, "asking GPU ", gpu_.ordinal(), " whether a stream is being captured");
-  return status != cudaStreamCaptureStatusNone;
+  return status == cudaStreamCaptureStatusNone ? Captured::no : Captured::yes;
+}
+
+CudaDevice::Captured CudaDevice::captured_if_not_barred(Stream stream) const {
+  const Captured found = captured(stream);
+  require(found != Captured::barred,
+          "the default stream cannot be used while another stream of the GPU is captured that waits for it; make the "
+          "other one with cudaStreamNonBlocking");
+  return found;
 }
 
 void CudaDevice::retain(Stream stream, std::shared_ptr<const void> thing) {
