@@ -15,14 +15,7 @@ Mover::Mover(World& world, const Mailbox& mailbox)
       on_host_(world.device().kind() == DeviceKind::host),
       stream_(world.device().create_stream()) {}
 
-Mover::~Mover() {
-  try {
-    world_.device().synchronize(stream_);
-    world_.device().destroy_stream(stream_);
-  } catch (const Error&) {
-    // The device is gone, and the stream with it.
-  }
-}
+Mover::~Mover() { let_go_of(world_.device(), stream_); }
 
 Way Mover::way_of(const Payload& payload, const Target& target) const {
   if (target.here == 0) return Way::helper;

@@ -45,7 +45,7 @@ class OwnStream {
     return stream_;
   }
   void close(Device& device) {
-    if (stream_.handle != nullptr) device.destroy_stream(stream_);
+    if (stream_.handle != nullptr) let_go_of(device, stream_);
     stream_ = {};
   }
 

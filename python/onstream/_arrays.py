@@ -113,12 +113,14 @@ def natural_of(spans: Iterable[Span]) -> Natural | None:
     stream, ordered = None, True
     for span in spans:
         stream = span.stream if stream is None else stream
-        ordered = ordered and span.ordered
+        ordered = ordered and span.ordered and span.stream == stream
     return None if stream is None else (stream, ordered)
 
 
 def stream_now(span: Span) -> int | None:
     """The stream that the library of such an array uses now."""
+    if span.library == "dlpack":
+        return span.stream
     return library_stream(span.device) if span.library == "onstream" else span_of(span.owner).stream
 
 
@@ -137,18 +139,22 @@ def library_stream(device: str) -> int | None:
     return 0
 
 
-def streams_in_use(device: str) -> list[int]:
-    """The current streams of the libraries that have been imported, on which kernels may use arrays of this GPU.
+def streams_in_use(device: str) -> dict[int, Any]:
+    """Current streams of this thread that kernels of a GPU's arrays go to, by handle: cupy's, torch's, or the default.
 
-    The default stream only where there is no other: a point in it would hold back other streams of the process.
+    Of what has been imported; a library that is only half there has no arrays yet. The objects keep the streams.
     """
-    streams = set()
+    streams: dict[int, Any] = {}
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
-    if cupy is not None:
-        streams.add(int(cupy.cuda.get_current_stream(int(device.partition(":")[2])).ptr))
-    if torch is not None and torch.cuda.is_initialized():
-        streams.add(int(torch.cuda.current_stream(torch.device(device)).cuda_stream))
-    return sorted(streams - {0}) or [0]
+    with suppress(AttributeError, RuntimeError):
+        if cupy is not None:
+            stream = cupy.cuda.get_current_stream(int(device.partition(":")[2]))
+            streams[int(stream.ptr)] = stream
+    with suppress(AttributeError, RuntimeError):
+        if torch is not None and torch.cuda.is_initialized():
+            stream = torch.cuda.current_stream(torch.device(device))
+            streams[int(stream.cuda_stream)] = stream
+    return streams or {0: None}
 
 
 @contextmanager

@@ -360,6 +360,12 @@ def _combine_of(op: Callable[[Any, Any], Any], array: Any) -> Callable[[int, int
     def combine(first: int, second: int, count: int) -> None:
         memory = [(ctypes.c_char * (count * dtype.itemsize)).from_address(at) for at in (first, second)]
         lower, upper = (np.frombuffer(one, dtype=dtype) for one in memory)
-        upper[...] = op(lower, upper)
+        result = op(lower, upper)
+        if np.shape(result) != upper.shape:
+            raise InvalidArgumentError(
+                f"the reduction returned {'None' if result is None else f'an array of shape {np.shape(result)}'} for two "
+                f"arrays of shape {upper.shape}: it has to return one of theirs, as numpy.add does"
+            )
+        upper[...] = result
 
     return combine

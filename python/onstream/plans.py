@@ -56,11 +56,13 @@ class PlanBuilder:
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
         """Stores `source` into `remote`, of the same number of bytes.
 
-        `remote` is a view of Segment.peer(peer), or a SymmetricArray, which stands for its place on the peer here.
+        `remote` is a view of Segment.peer(peer), or a SymmetricArray of the same type, which stands for its place on the
+        peer here.
         """
-        remote = elements_of(self._remote(remote, peer, writable=True))
-        source = self._elements(source, writable=False)
-        self._core.put(remote, source, _arrays.integer_of(peer, "peer"), note)
+        to, span = self._remote(remote, peer, writable=True), self._span(source, writable=False)
+        if isinstance(remote, SymmetricArray):
+            _arrays.check_same_type("put", to.dtype, span.dtype)
+        self._core.put(elements_of(to), elements_of(span), _arrays.integer_of(peer, "peer"), note)
         return self
 
     def get(self, destination: Any, remote: Any, peer: int, *, note: str = "") -> PlanBuilder:
@@ -68,9 +70,10 @@ class PlanBuilder:
 
         Reads what lies there when a launch begins, or later: a wait of the same plan does not hold it back.
         """
-        destination = self._elements(destination, writable=True)
-        remote = elements_of(self._remote(remote, peer, writable=False))
-        self._core.get(destination, remote, _arrays.integer_of(peer, "peer"), note)
+        to, span = self._span(destination, writable=True), self._remote(remote, peer, writable=False)
+        if isinstance(remote, SymmetricArray):
+            _arrays.check_same_type("get", to.dtype, span.dtype)
+        self._core.get(elements_of(to), elements_of(span), _arrays.integer_of(peer, "peer"), note)
         return self
 
     def signal(self, counter: Any, peer: int, *, value: int = 1, op: str = "add", note: str = "") -> PlanBuilder:
@@ -275,7 +278,7 @@ class Plan:
         self._core = core
         self._spans = spans
         self._on_device = next((span for span in spans if span.stream is not None), None)
-        self._ordered = all(span.ordered for span in spans)
+        self._ordered = all(span.ordered and span.library == spans[0].library for span in spans)
 
     def launch(self, stream: Any = None) -> None:
         """Enqueues one run of all operations; does not block.

@@ -65,9 +65,9 @@ class World(_core.World, Teams):
         """An array in memory of kind "device", "pinned" or "managed", which peers reach directly, or plain "host".
 
         A numpy array for memory that the CPU reaches; else a cupy array, a torch tensor, or a DeviceArray, whichever
-        library is there. The memory lives as long as the array or a view of it. It is given back, without blocking, once
-        everything is over that this world then has under way, or that is then enqueued on the current streams of cupy
-        and torch.
+        library is there. The memory lives as long as the array or a view of it. It is then given back, without blocking,
+        behind what this world has under way, and behind the streams of cupy and torch that were current in the thread
+        that made the array, or are in the one that lets go of it. Wait for kernels on other streams before.
         """
         extents, nbytes = _arrays.sized(shape, dtype, "an array")
         return _arrays.view_of(self.allocate(nbytes, kind=kind), extents, dtype)

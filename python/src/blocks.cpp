@@ -73,11 +73,12 @@ class LaterPoint final : public Event {
   bool done() const override {
     try {
       if (point_ == nullptr) point_ = device_->record(stream_);
+      return point_->done();
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;
+      point_.reset();
       return false;
     }
-    return point_->done();
   }
 
  private:
@@ -101,46 +102,81 @@ void add_point(Disposal::Events& after, const std::shared_ptr<Device>& device, S
   }
 }
 
-std::vector<Stream> streams_in_use(const Device& device) {
+// The streams that array libraries use now in this thread: objects by handle. Calls Python, maybe from a destructor.
+nb::dict streams_in_use(const Device& device) {
   const nb::error_scope pending;  // arrays also go while an exception is on its way
   try {
-    const nb::object streams =
-        nb::module_::import_("onstream._arrays").attr("streams_in_use")(concat("cuda:", device.index()));
-    std::vector<Stream> out;
-    for (const auto address : nb::cast<std::vector<std::uintptr_t>>(streams)) {
-      out.push_back(Stream{reinterpret_cast<void*>(address)});
+    return nb::cast<nb::dict>(
+        nb::module_::import_("onstream._arrays").attr("streams_in_use")(concat("cuda:", device.index())));
+  } catch (nb::python_error& error) {
+    if (error.matches(PyExc_KeyboardInterrupt)) {
+      PyErr_SetInterrupt();  // for whoever can be interrupted
+    } else {
+      error.discard_as_unraisable("onstream, giving memory back");
     }
-    return out;
-  } catch (const std::exception&) {
-    return {};  // of a library that cannot say
   }
+  nb::dict only_default;
+  only_default[nb::int_(0)] = nb::none();
+  return only_default;
 }
 
-void give_back(std::shared_ptr<const void> memory, const std::shared_ptr<Device>& device,
-               const std::weak_ptr<WorldState>& state) {
-  if (!nb::is_alive()) return;
-  const nb::gil_scoped_acquire acquire;
-  const std::vector<Stream> streams = streams_in_use(*device);
-  const auto owner = state.lock();
-  auto world = owner == nullptr ? nullptr : owner->world;
-  const nb::gil_scoped_release release;
-  Disposal::Events after = world == nullptr ? Disposal::Events() : world->unfinished();
-  world.reset();  // without the GIL, should it be the last owner
-  for (const Stream stream : streams) add_point(after, device, stream, memory);
-  if (!after.empty()) Disposal::of_process().hand_over(std::move(memory), std::move(after));
-}
+// What an owner_in_order() does at its end.
+class GiveBack {
+ public:
+  GiveBack(std::shared_ptr<void> memory, MemoryKind kind, std::shared_ptr<Device> device,
+           std::weak_ptr<WorldState> state)
+      : memory_(std::move(memory)),
+        frees_at_once_(kind == MemoryKind::device),
+        device_(std::move(device)),
+        state_(std::move(state)),
+        streams_(streams_in_use(*device_)) {}
+
+  void operator()(void* /*address*/) noexcept {
+    try {
+      if (guard_.in_child() || !nb::is_alive()) {
+        static_cast<void>(streams_.release());
+        return lose();
+      }
+      const nb::gil_scoped_acquire acquire;
+      nb::dict streams = std::move(streams_);
+      if (memory_.use_count() == 1) release(streams);
+      memory_.reset();
+    } catch (const std::exception&) {
+      lose();  // better than too early
+    }
+  }
+
+ private:
+  void release(nb::dict& streams) {
+    streams.update(streams_in_use(*device_));
+    std::vector<Stream> all;
+    for (const auto [handle, stream] : streams) {
+      all.push_back(Stream{reinterpret_cast<void*>(nb::cast<std::uintptr_t>(handle))});
+    }
+    const auto state = state_.lock();
+    Disposal::Events after = state == nullptr ? Disposal::Events() : state->points();
+    const nb::gil_scoped_release without_gil;
+    std::erase_if(after, [](const auto& event) { return ended(*event); });
+    for (const Stream stream : all) add_point(after, device_, stream, memory_);
+    if (!after.empty() || !frees_at_once_) Disposal::of_process().hand_over(std::move(memory_), std::move(after));
+  }
+  void lose() noexcept { static_cast<void>(new (std::nothrow) std::shared_ptr<void>(std::move(memory_))); }
+
+  std::shared_ptr<void> memory_;
+  bool frees_at_once_;  // the driver waits for nothing
+  std::shared_ptr<Device> device_;
+  std::weak_ptr<WorldState> state_;
+  nb::dict streams_;  // that were in use when it was made
+  ForkGuard guard_;
+};
 
 }  // namespace
 
-std::shared_ptr<void> owner_in_order(std::shared_ptr<Memory> memory, std::shared_ptr<Device> device,
+std::shared_ptr<void> owner_in_order(std::shared_ptr<void> memory, MemoryKind kind, std::shared_ptr<Device> device,
                                      std::weak_ptr<WorldState> state) {
   if (device->kind() == DeviceKind::host) return memory;  // whoever enqueues keeps what is used
-  Memory* address = memory.get();
-  auto let_go = [memory = std::move(memory), device = std::move(device), state = std::move(state),
-                 guard = ForkGuard()](void*) mutable noexcept {
-    if (!guard.in_child()) give_back(std::move(memory), device, state);
-  };
-  return {static_cast<void*>(address), std::move(let_go)};
+  void* address = memory.get();
+  return {address, GiveBack(std::move(memory), kind, std::move(device), std::move(state))};
 }
 
 void bind_blocks(nb::module_& m) {

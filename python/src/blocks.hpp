@@ -18,9 +18,10 @@ struct Block {
   int device_index = 0;  // of the device that addresses it, unless on_host
 };
 
-// An owner of memory for Blocks. The last one that goes gives the memory back as array libraries do: behind what their
-// current streams of that thread have to do, and behind the ops of the world that are under way. It does not block.
-std::shared_ptr<void> owner_in_order(std::shared_ptr<Memory> memory, std::shared_ptr<Device> device,
+// An owner of memory, or of a segment, for Python. The last one that goes gives it back behind the ops of the world
+// that are under way, and behind what array libraries have enqueued on the streams that were current, in this thread,
+// as the owner was made, or are current where it goes. Does not block.
+std::shared_ptr<void> owner_in_order(std::shared_ptr<void> memory, MemoryKind kind, std::shared_ptr<Device> device,
                                      std::weak_ptr<WorldState> state);
 
 inline bool cpu_can_touch(const Device& device, MemoryKind kind) {

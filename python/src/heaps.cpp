@@ -54,7 +54,7 @@ std::pair<PySegment, std::size_t> place(const PyHeap& self, std::uintptr_t addre
   const auto world = self.state->open();
   const auto found = self.run([=](Heap& heap) { return heap.place(reinterpret_cast<const void*>(address)); });
   require(found.has_value(), "heap: ", reinterpret_cast<const void*>(address), " is not in this heap");
-  return {PySegment{self.owner, self.state, world->fabric()->device(), found->segment, self.kind}, found->offset};
+  return {PySegment::over(self.owner, self.state, world->fabric()->device(), found->segment, self.kind), found->offset};
 }
 
 std::uintptr_t allocate(const PyHeap& self, std::size_t bytes, std::size_t alignment) {

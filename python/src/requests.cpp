@@ -1,5 +1,7 @@
 #include "requests.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "bind.hpp"
@@ -53,9 +55,23 @@ void WorldState::keep(const StreamChoice& choice, Hold hold) {
       item.passed = device.record(*choice.stream);
     }
   }
-  std::vector<Lent> over;  // goes last: what it lets go of may run Python
-  for (Lent& one : std::exchange(lent, {})) (is_over(one) ? over : lent).push_back(std::move(one));
   lent.push_back(std::move(item));
+  if (lent.size() >= lent_enough) reap_lent();
+}
+
+// As many must come anew as were left, so that each is looked at a few times at most.
+void WorldState::reap_lent() {
+  constexpr std::size_t kFew = 8;
+  std::vector<Lent> open;
+  std::vector<Lent> over;  // goes last: what it lets go of may run Python
+  auto all = std::exchange(lent, {});
+  {
+    const nb::gil_scoped_release release;  // asking a GPU may wait
+    for (Lent& one : all) (is_over(one) ? over : open).push_back(std::move(one));
+  }
+  open.insert(open.end(), std::make_move_iterator(lent.begin()), std::make_move_iterator(lent.end()));
+  lent = std::move(open);
+  lent_enough = std::max(kFew, 2 * lent.size());
 }
 
 void WorldState::synchronize() {
@@ -97,6 +113,7 @@ void WorldState::reap() {
 
 void WorldState::forget_buffers() {
   const auto over = std::pair(std::exchange(abandoned, {}), std::exchange(lent, {}));
+  ending.clear();
 }
 
 void WorldState::check() {

@@ -48,6 +48,8 @@ struct WorldState {
   double spin_us = 0;  // parameter host_spin_us
   std::vector<Abandoned> abandoned;
   std::vector<Lent> lent;
+  std::size_t lent_enough = 0;                     // until those that are over are looked for
+  std::vector<std::shared_ptr<Event>> ending;      // points of a world that is being closed
   std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams of our own, for run_and_wait()
 
   std::vector<PyStream*> streams;  // those of World.stream() that live
@@ -60,6 +62,8 @@ struct WorldState {
   void check();
   // The same after a wait: timeout where a deadline of this rank's own has passed.
   void check_waited();
+  // The points behind the world's ops, some of which may be over. None of a world that has been closed.
+  std::vector<std::shared_ptr<Event>> points() const { return world != nullptr ? world->points() : ending; }
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);
@@ -68,6 +72,7 @@ struct WorldState {
   void synchronize();
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
+  void reap_lent();
   // Of a closed world, whose ops have ended.
   void forget_buffers();
   // Enqueues work on a stream that nobody else uses, and blocks until it has finished. On Ctrl-C on_interrupt() must

@@ -109,7 +109,7 @@ PySegment make_segment(nb::handle_t<PyWorld> handle, std::size_t bytes, const st
   const auto world = self.open();
   const MemoryKind kind = kind_from(kind_name);
   auto segment = run_together(world, "segment", [world, bytes, kind] { return world->segment(bytes, kind); });
-  return {nb::weakref(handle), self.state(), world->fabric()->device(), std::move(segment), kind};
+  return PySegment::over(nb::weakref(handle), self.state(), world->fabric()->device(), std::move(segment), kind);
 }
 
 }  // namespace

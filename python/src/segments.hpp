@@ -20,6 +20,12 @@ struct PySegment {
   std::shared_ptr<Segment> segment;
   MemoryKind kind;
 
+  static PySegment over(nb::object owner, std::shared_ptr<WorldState> state, std::shared_ptr<Device> device,
+                        const std::shared_ptr<Segment>& segment, MemoryKind kind) {
+    std::shared_ptr<Segment> held(owner_in_order(segment, kind, device, state), segment.get());
+    return {std::move(owner), std::move(state), std::move(device), std::move(held), kind};
+  }
+
   Block part(std::byte* address) const {
     return {segment, address, segment->bytes(), cpu_can_touch(*device, kind), device->index()};
   }

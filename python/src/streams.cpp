@@ -51,6 +51,7 @@ PyStream::~PyStream() {
 }
 
 void PyStream::note(const std::shared_ptr<WorldState>& world) {
+  used_ = true;
   if (world == state_) return;
   std::erase_if(others_, [&](const auto& known) { return known.expired() || known.lock() == world; });
   others_.push_back(world);
@@ -94,6 +95,7 @@ void PyStream::begin_capture() {
   seal();  // what is kept until now is not the graph's
   require(!device().capturing(stream_), "this stream is already being captured");
   device().begin_capture(stream_);
+  used_ = false;
   captures().push_back({this, alive_});
 }
 
@@ -141,7 +143,7 @@ void end_capture(PyStream& self, PyGraph& graph) {
   graph.broken = "it could not be made";
   auto made = self.end_capture();
   graph.holds = self.take_captured();
-  if (made->nodes() == 0) {
+  if (made->nodes() == 0 && !self.used()) {
     graph.broken = "it is empty";
     fail(ErrorCode::invalid_argument,
          "nothing was captured: no operation of the `with` block went to this stream. Without stream= operations of "
@@ -228,7 +230,10 @@ StreamChoice choose_op_stream(nb::handle given, std::optional<Natural> natural,
     const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const InCapture& one) {
       return !one.alive.expired() && one.stream->state() == world;
     });
-    if (found != mine.rend()) return {found->stream->stream(), found->stream, Keeper::stream};
+    if (found != mine.rend()) {
+      found->stream->note(world);
+      return {found->stream->stream(), found->stream, Keeper::stream};
+    }
   }
   return choose_stream(given, natural, world);
 }

@@ -33,7 +33,7 @@ class PyStream {
   Stream stream() const { return stream_; }
   Device& device() const { return *device_; }
   const std::shared_ptr<WorldState>& state() const { return state_; }
-  void note(const std::shared_ptr<WorldState>& world);  // ops of it are enqueued here
+  void note(const std::shared_ptr<WorldState>& world);  // ops of it go here
   void check_worlds() const;                            // throws what went wrong in those whose ops are here
 
   void keep(Hold hold);     // until the work enqueued so far has finished
@@ -41,7 +41,8 @@ class PyStream {
   void release_finished();  // of what is sealed
   void begin_capture();     // in this thread: see choose_op_stream()
   std::shared_ptr<Graph> end_capture();
-  std::vector<Hold> take_captured();  // what was kept since the capture began
+  std::vector<Hold> take_captured();   // what was kept since the capture began
+  bool used() const { return used_; }  // since the capture began, also by ops that have nothing to move
   std::weak_ptr<void> life() const { return alive_; }
 
  private:
@@ -56,6 +57,7 @@ class PyStream {
   Stream stream_;
   std::deque<Batch> batches_;  // oldest first, each with the event behind its work
   std::vector<Hold> recent_;   // not in a batch yet
+  bool used_ = false;
   std::shared_ptr<void> alive_ = std::make_shared<int>();
 };
 

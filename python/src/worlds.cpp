@@ -14,6 +14,7 @@
 #include "bind.hpp"
 #include "messages.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/device/disposal.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
 
@@ -43,6 +44,7 @@ void PyWorld::close() {
 
 std::function<void()> PyWorld::take_world() {
   state_->waiters.clear();
+  if (state_->world != nullptr) state_->ending = state_->world->points();
   return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
     for (const auto& weak : closables) {
       if (const auto closable = weak.lock()) closable->close();
@@ -81,13 +83,23 @@ std::map<std::string, std::uint64_t> statistics_of(const PyWorld& world) {
 Block allocate(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
   const auto world = self.open();
   const MemoryKind kind = kind_from(kind_name);
-  const nb::gil_scoped_release release;
-  // One byte for an empty array: an allocation of nothing has no address.
-  auto memory = world->allocate(std::max<std::size_t>(bytes, 1), kind);
-  std::byte* address = memory->data();
   const std::shared_ptr<Device>& device = world->fabric()->device();
-  const bool on_host = cpu_can_touch(*device, kind);
-  return {owner_in_order(std::move(memory), device, self.state()), address, bytes, on_host, device->index()};
+  auto memory = [&] {
+    const nb::gil_scoped_release release;
+    // One byte for an empty array: an allocation of nothing has no address.
+    const auto make = [&] { return world->allocate(std::max<std::size_t>(bytes, 1), kind); };
+    try {
+      return make();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::system) throw;
+      constexpr double kLimitS = 10;
+      (void)Disposal::of_process().finish(kLimitS);  // arrays that have gone, and whose use is about to end
+      return make();
+    }
+  }();
+  std::byte* address = memory->data();
+  return {owner_in_order(std::move(memory), kind, device, self.state()), address, bytes, cpu_can_touch(*device, kind),
+          device->index()};
 }
 
 std::string place_of(PyWorld& self, std::uintptr_t address) {

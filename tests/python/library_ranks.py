@@ -233,20 +233,28 @@ def arrays_go_while_streams_use_them(world: ons.World) -> None:
     peer = 1 - world.rank
     with cupy.cuda.Device(gpu_of(world.device)):
         side = cupy.cuda.Stream(non_blocking=True)
+        much = cupy.zeros(1 << 28, "u1")
         for count in COUNTS:
             total = cupy.zeros(count, "f4")
             total += total  # loads the kernel
+            much.fill(1)
             cupy.cuda.Device().synchronize()
             for stream in (cupy.cuda.Stream.null, side):
                 with stream:
-                    box, last = world.zeros(count, "f4"), world.zeros(count, "f4")
+                    segment = world.segment(4 * count)
+                    box, last, other = (world.zeros(count, "f4") for _ in range(3))
                     if world.rank == 0:
                         for _ in range(2):
                             world.recv(box, peer)
                             total += box
                         world.recv(last, peer)
-                        del box
-                del last  # not its stream, but the world knows of the receive
+                        for turn in range(50):
+                            much.fill(turn)  # the receives are over long before what follows
+                        total += other
+                        total += segment.local("f4")
+                        del box, other
+                    del segment
+                del last  # this stream is not its own, but was current when it was made, and the world has its receive
                 world.barrier()
                 if world.rank == 1:
                     for number in range(3):
@@ -278,16 +286,16 @@ def memory_that_was_in_use_comes_back(world: ons.World) -> None:
     with cupy.cuda.Device(gpu_of(world.device)):
         large, box = world.zeros(1 << 30, "u1"), world.zeros(100)
         world.barrier()
-        held = cupy.cuda.Device().mem_info[0]
+        address = large.data.ptr
         if world.rank == 0:
             world.recv(box, 1)
             del large
-            assert cupy.cuda.Device().mem_info[0] < held + (1 << 29)  # what is under way might use it
+            assert world.place_of(address) == world.device  # what is under way might use it
         world.barrier()
         if world.rank == 1:
             world.send(box, 0)
         deadline = time.monotonic() + 30
-        while world.rank == 0 and cupy.cuda.Device().mem_info[0] < held + (1 << 29):
+        while world.rank == 0 and world.place_of(address) == world.device:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         world.barrier()

@@ -376,6 +376,58 @@ def test_a_stream_becomes_the_current_one_of_the_libraries_there(
     assert now == []
 
 
+@pytest.mark.parametrize(
+    ("cupys", "torchs", "expected"),
+    [
+        (None, None, [0]),
+        (0, None, [0]),
+        (None, 7, [7]),
+        (0, 7, [0, 7]),  # either's kernels may use what the other's arrays show
+        (7, 0, [7, 0]),
+        (7, 7, [7]),
+        ("half imported", 7, [7]),
+        (7, "half imported", [7]),
+    ],
+)
+def test_memory_goes_behind_the_current_streams_of_all_libraries(
+    cupys: Any, torchs: Any, expected: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def current(ptr: int) -> Any:
+        def get(where: Any) -> Any:
+            asked.append(where)
+            return SimpleNamespace(ptr=ptr, cuda_stream=ptr)
+
+        return get
+
+    half = SimpleNamespace()
+    cupy = SimpleNamespace(cuda=SimpleNamespace(get_current_stream=current(cupys)))
+    cuda = SimpleNamespace(current_stream=current(torchs), is_initialized=lambda: True)
+    torch = SimpleNamespace(cuda=cuda, device=lambda name: name)
+    for name, ptr, fake in (("cupy", cupys, cupy), ("torch", torchs, torch)):
+        monkeypatch.setitem(sys.modules, name, None if ptr is None else half if isinstance(ptr, str) else fake)
+    assert list(_arrays.streams_in_use("cuda:3")) == expected
+    assert set(asked) <= {3, "cuda:3"}
+
+
+def test_arrays_are_kept_unless_all_are_given_back_in_the_order_of_the_ops_stream() -> None:
+    def span(stream: int | None, ordered: bool, library: str = "cupy") -> _arrays.Span:
+        return _arrays.Span(64, 4, (2,), (4,), True, "cuda:0", library, None, "float32", stream, ordered)
+
+    cupy, host = span(7, True), span(None, False, "numpy")
+    assert cupy.natural == (7, True)
+    assert host.natural is None
+    assert _arrays.natural_of([]) is None
+    assert _arrays.natural_of([host, host]) is None
+    assert _arrays.natural_of([cupy, cupy]) == (7, True)
+    assert _arrays.natural_of([cupy, host]) == (7, False)
+    assert _arrays.natural_of([host, cupy]) == (7, False)
+    assert _arrays.natural_of([cupy, span(8, True, "torch")]) == (7, False)
+    assert _arrays.natural_of([cupy, span(0, False, "dlpack")]) == (7, False)
+    assert _arrays.stream_now(span(0, False, "dlpack")) == 0
+
+
 # --- torch and cupy on GPUs ---
 
 

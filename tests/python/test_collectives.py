@@ -500,6 +500,17 @@ def test_what_a_function_raises_fails_the_world() -> None:
     on_threads(2, body)
 
 
+@pytest.mark.parametrize(
+    ("op", "told"), [(lambda a, b: None, "None"), (lambda a, b: a.sum(), r"an array of shape \(\)")]
+)
+def test_a_function_that_returns_no_vector_fails_the_world(op: Any, told: str) -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(ons.Error, match=f"the reduction returned {told} for two arrays of shape"):
+            world.all_reduce(np.ones(2), op=op)
+
+    on_threads(2, body)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_ranks_may_come_to_the_first_calls_of_channels_in_different_orders(device: str) -> None:
     def body(world: ons.World) -> None:

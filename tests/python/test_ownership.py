@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jobs import run_job
-from memories import DEVICES
+from memories import DEVICES, for_kernels
 
 import onstream as ons
 
@@ -129,6 +129,25 @@ def test_a_capture_of_nothing_raises() -> None:
             graph.launch(stream)
 
     ons.run_threads(1, capture, device="host")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_what_has_nothing_to_move_may_be_captured_alone(device: str) -> None:
+    """So that a program of one rank needs no case of its own."""
+
+    def capture(world: ons.World) -> None:
+        stream = world.stream()
+        field = for_kernels(world, np.full((4, 4), 3.0))
+        halo = world.halo(field, ghost=1)
+        for call in (lambda: world.all_reduce(field), lambda: world.barrier(stream=stream), halo.launch):
+            with world.capture(stream) as graph:
+                call()
+            for _ in range(2):
+                graph.launch()
+            stream.synchronize()
+        assert (field == 3).all()
+
+    ons.run_threads(1, capture, device=device)
 
 
 def test_a_graph_whose_block_raised_is_not_launched() -> None:

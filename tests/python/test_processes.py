@@ -129,6 +129,11 @@ LOSES_ITS_GPU = """
 
     world = ons.init(device="cuda", timeout_s=5)
     mine, box = world.zeros(300_000), world.zeros(300_000)
+    plain = world.irecv(np.zeros(300_000), 0)
+    world.send(np.ones(300_000), 0)
+    plain.wait()
+    heap = world.heap(1 << 16)
+    heap.zeros(100).put(np.ones(100), 0)
     plan = world.plan().send(mine, 0).recv(box, 0).build()
     plan.launch()
     world.all_reduce(mine)
@@ -137,12 +142,12 @@ LOSES_ITS_GPU = """
     world.synchronize()
     bad = cupy.RawKernel('extern "C" __global__ void bad(int* word) { *word = 1; }', "bad")
     bad((1,), (1,), (np.uint64(8),))
-    plan.launch()
     try:
+        plan.launch()
         world.synchronize()
     except ons.Error as error:
         print(error)
-    del mine, box, plan, segment, late
+    del mine, box, plan, segment, late, plain, heap
     world.close()
     sys.exit(7)
 """

@@ -221,6 +221,14 @@ def test_symmetric_arrays_go_into_plans_reductions_and_masks() -> None:
         world.barrier()
         assert word.local()[0] == 3
         world.plan().get(got, place[:, 1], other).build().launch()
+        with pytest.raises(
+            ons.InvalidArgumentError, match="put: the source is of float32, but the destination of float64"
+        ):
+            world.plan().put(place[:, 1], np.zeros(4, "f4"), other)
+        with pytest.raises(
+            ons.InvalidArgumentError, match="get: the source is of float64, but the destination of int64"
+        ):
+            world.plan().get(np.zeros(4, "i8"), place[:, 1], other)
         assert got.local().tolist() == [world.rank + 1] * 4
         world.barrier()
         world.all_reduce(mine, op=lambda a, b: a + b)

@@ -144,7 +144,7 @@ class Event {
 };
 
 // Whether nothing before the point is under way any more: it has finished, or is lost with its device, as whatever is
-// asked of that next says. For who only lets go of what the work used.
+// asked of that next says. For who only lets go of what the work used; not of a capture, where no point is done.
 inline bool ended(const Event& event) noexcept {
   try {
     return event.done();
@@ -263,6 +263,15 @@ class Device {
   virtual void retain(Stream stream, std::shared_ptr<const void> thing) = 0;
   virtual void launch(const std::shared_ptr<Graph>& graph, Stream stream) = 0;
 };
+
+// For destructors: waits for the stream's work and destroys it. A lost device has none left, and there is nobody to
+// tell.
+inline void let_go_of(Device& device, Stream stream) noexcept {
+  try {
+    device.destroy_stream(stream);
+  } catch (...) {
+  }
+}
 
 // Launch with the argument struct's own type.
 template <class Arguments>

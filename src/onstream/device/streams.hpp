@@ -15,9 +15,9 @@ class StreamPool {
  public:
   explicit StreamPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
   ~StreamPool() {
-    for (const Stream stream : free_) device_->destroy_stream(stream);
+    for (const Stream stream : free_) let_go_of(*device_, stream);
     for (const Stream stream : {sends_, receives_}) {
-      if (stream.handle != nullptr) device_->destroy_stream(stream);
+      if (stream.handle != nullptr) let_go_of(*device_, stream);
     }
   }
   StreamPool(const StreamPool&) = delete;

@@ -43,22 +43,25 @@ class Uses {
     return newest_.size();
   }
 
-  std::vector<std::shared_ptr<Event>> unfinished() const {
+  // The newest point of each stream, over or not: the device is not asked.
+  std::vector<std::shared_ptr<Event>> points() const {
     if (guard_.in_child()) return {};
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<Event>> events;
-    for (const auto& [handle, event] : newest_) {
-      if (!ended(*event)) events.push_back(event);
-    }
+    for (const auto& [handle, event] : newest_) events.push_back(event);
     return events;
   }
 
-  // Waits for all of it; false when the deadline comes first.
+  std::vector<std::shared_ptr<Event>> unfinished() const {
+    std::vector<std::shared_ptr<Event>> events = points();
+    std::erase_if(events, [](const auto& event) { return ended(*event); });
+    return events;
+  }
+
+  // Waits for all of it; false when the deadline comes first. Throws if the device is lost.
   bool done(Deadline deadline) {
-    if (guard_.in_child()) return true;
-    const std::lock_guard lock(mutex_);
-    for (const auto& [handle, event] : newest_) {
-      for (std::uint32_t round = 0; !ended(*event); ++round) {
+    for (const auto& event : points()) {
+      for (std::uint32_t round = 0; !event->done(); ++round) {
         if (deadline.passed()) return false;
         HostGroup::pause(round, 16);
       }

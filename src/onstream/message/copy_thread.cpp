@@ -50,7 +50,7 @@ CopyThread::~CopyThread() {
   }
   if (!thread_.joinable()) return;
   thread_.join();
-  device_->destroy_stream(stream_);
+  let_go_of(*device_, stream_);
   for (Entry& entry : entries_) Disposal::of_process().hand_over(std::move(entry.page));
 }
 

@@ -226,7 +226,7 @@ bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
 }
 std::size_t Messages::received(const std::shared_ptr<Request>& request) { return request->received; }
 bool Messages::captured(const std::shared_ptr<Request>& request) { return request->captured; }
-std::vector<std::shared_ptr<Event>> Messages::unfinished() const { return implementation_->unfinished(); }
+std::vector<std::shared_ptr<Event>> Messages::points() const { return implementation_->points(); }
 std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }
 
 }  // namespace onstream

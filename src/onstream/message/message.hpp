@@ -112,7 +112,7 @@ class Messages {
   // Whether a graph holds the request: then only waits on streams, in the capture, are about it.
   static bool captured(const std::shared_ptr<Request>& request);
   // Of each stream with messages that were enqueued eagerly and have not ended: the point behind them.
-  std::vector<std::shared_ptr<Event>> unfinished() const;
+  std::vector<std::shared_ptr<Event>> points() const;
   std::size_t device_bytes() const;
 
  private:

@@ -38,7 +38,7 @@ class Context::Implementation {
   explicit Implementation(OneSidedImplementation& one_sided)
       : one_sided_(one_sided), device_(one_sided.device()), waits_(one_sided.host_waits()) {}
   ~Implementation() {
-    if (stream_) device_.destroy_stream(*stream_);
+    if (stream_) let_go_of(device_, *stream_);
   }
   Implementation(const Implementation&) = delete;
   Implementation& operator=(const Implementation&) = delete;

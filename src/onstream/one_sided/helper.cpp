@@ -53,7 +53,7 @@ Helper::Helper(Fabric& fabric, std::shared_ptr<Lent> lent)
 Helper::~Helper() {
   stopping_.store(true, std::memory_order_relaxed);
   thread_.join();
-  device_->destroy_stream(stream_);
+  let_go_of(*device_, stream_);
 }
 
 Errand* Helper::slot(int peer, std::size_t number) const {

@@ -92,13 +92,7 @@ Tables::Tables(std::shared_ptr<Device> device, const Program& program, std::size
   brief_.ops = view_.ops;
 }
 
-Tables::~Tables() {
-  try {
-    device_->destroy_stream(stream_);
-  } catch (...) {
-    // A stream that cannot be destroyed is the driver's to clean up.
-  }
-}
+Tables::~Tables() { let_go_of(*device_, stream_); }
 
 void Tables::read(void* to, const void* from, std::size_t bytes) const {
   device_->copy(staging_->data(), from, bytes, stream_);

@@ -131,10 +131,16 @@ void World::synchronize(Stream stream) {
   check();
 }
 
+std::vector<std::shared_ptr<Event>> World::points() const {
+  std::vector<std::shared_ptr<Event>> events = messages_->points();
+  const auto others = fabric_->uses().points();
+  events.insert(events.end(), others.begin(), others.end());
+  return events;
+}
+
 std::vector<std::shared_ptr<Event>> World::unfinished() const {
-  std::vector<std::shared_ptr<Event>> events = messages_->unfinished();
-  const auto of_plans = fabric_->uses().unfinished();
-  events.insert(events.end(), of_plans.begin(), of_plans.end());
+  std::vector<std::shared_ptr<Event>> events = points();
+  std::erase_if(events, [](const auto& event) { return ended(*event); });
   return events;
 }
 

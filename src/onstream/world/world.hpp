@@ -51,7 +51,8 @@ class World {
 
   // --- memory ---
   // Zeroed memory that peers can reach directly (kind device or pinned). The caller's until the last owner lets go,
-  // which waits for nothing (but of kind managed): let go when what uses it has ended, see unfinished().
+  // which waits for nothing, or, where the driver frees so (docs/decisions/0005), for everything: let go when what uses
+  // it has ended.
   std::shared_ptr<Memory> allocate(std::size_t bytes, MemoryKind kind = MemoryKind::device);
   // Makes the allocation that holds [address, address + bytes) known to every peer now, so that no later call has to.
   // Optional: the first message from or to it does the same. Throws with the reason if peers cannot reach it.
@@ -116,6 +117,7 @@ class World {
   // Of each stream with ops of this world that have not ended: the point behind them. Not of a graph's replays, which
   // are enqueued through the device.
   std::vector<std::shared_ptr<Event>> unfinished() const;
+  std::vector<std::shared_ptr<Event>> points() const;  // the same without asking the device: some may be over
   void abort(const std::string& reason, Cause cause = Cause::failure);
   // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.
