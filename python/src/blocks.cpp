@@ -139,7 +139,7 @@ class GiveBack {
       }
       const nb::gil_scoped_acquire acquire;
       nb::dict streams = std::move(streams_);
-      if (memory_.use_count() == 1) release(streams);
+      if (memory_.use_count() == 1) return release(streams);
       memory_.reset();
     } catch (const std::exception&) {
       lose();  // better than too early
@@ -159,6 +159,7 @@ class GiveBack {
     std::erase_if(after, [](const auto& event) { return ended(*event); });
     for (const Stream stream : all) add_point(after, device_, stream, memory_);
     if (!after.empty() || !frees_at_once_) Disposal::of_process().hand_over(std::move(memory_), std::move(after));
+    memory_.reset();
   }
   void lose() noexcept { static_cast<void>(new (std::nothrow) std::shared_ptr<void>(std::move(memory_))); }
 

@@ -281,6 +281,27 @@ CASE(everything_on_the_way_of_an_op_works_in_a_capture_of_the_user) {
   CHECK(!user::error_left());
 }
 
+CASE(the_default_stream_is_refused_while_a_stream_that_waits_for_it_is_captured_and_the_capture_goes_on) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const UsersStream stream;
+  const Stream standard{};
+  const std::shared_ptr<Memory> memory = device->allocate(8, MemoryKind::device);
+  device->load({"add_to", &host_entry<AddTo>, add_to_entry()});
+  user::begin_global_capture(stream.handle());
+  add(*device, memory->data(), 1, stream);
+  CHECK(!device->capturing(standard));
+  CHECK_THROWS((void)device->record(standard), "default stream cannot be used while another stream");
+  CHECK_THROWS((void)device->idle(standard), "default stream cannot be used while another stream");
+  CHECK_THROWS(device->synchronize(standard), "default stream cannot be used while another stream");
+  user::end_capture(stream.handle(), 2);
+  CHECK(word_at(*device, memory->data()) == 2);
+  const std::shared_ptr<Event> point = device->record(standard);
+  device->synchronize(standard);
+  CHECK(point->done());
+  CHECK(!user::error_left());
+}
+
 // PyTorch captures in the global mode, in which CUDA refuses to allocate, map or query anywhere in the process.
 CASE(the_control_path_works_while_the_user_captures) {
   const std::shared_ptr<Device> device = gpu();
