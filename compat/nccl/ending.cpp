@@ -14,7 +14,9 @@ void drain(ncclComm& comm) {
   World& world = *comm.world;
   const double limit_s = world.fabric()->parameters().timeout_s;
   const Deadline deadline(limit_s);
-  for (std::uint32_t round = 0; !world.unfinished().empty(); ++round) {
+  auto points = world.points();
+  const auto over = [](const auto& point) { return point->done(); };  // throws if the device is lost
+  for (std::uint32_t round = 0; std::erase_if(points, over), !points.empty(); ++round) {
     world.fabric()->check();
     if (deadline.passed()) {
       refuse(ncclSystemError, "work of the communicator has not finished within ", limit_s,

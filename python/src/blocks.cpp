@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bind.hpp"
+#include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device/disposal.hpp"
@@ -66,12 +67,16 @@ Block part(const Block& all, std::size_t offset, std::size_t bytes) {
 
 // --- memory that is given back ---
 
-// A point of a stream that must not be touched yet: CUDA's default one, while a stream that waits for it is captured.
+// What is enqueued on a stream until now, or a little later: for CUDA's default one. A point in that keeps other
+// streams of the process back, and breaks the capture of one that waits for it, so it is only watched for a while, in
+// which it mostly comes to rest.
 class LaterPoint final : public Event {
  public:
   LaterPoint(std::shared_ptr<Device> device, Stream stream) : device_(std::move(device)), stream_(stream) {}
   bool done() const override {
     try {
+      if (point_ == nullptr && device_->idle(stream_)) return true;
+      if (point_ == nullptr && !watched_.passed()) return false;
       if (point_ == nullptr) point_ = device_->record(stream_);
       return point_->done();
     } catch (const Error& error) {
@@ -84,8 +89,13 @@ class LaterPoint final : public Event {
  private:
   std::shared_ptr<Device> device_;
   Stream stream_;
+  Deadline watched_{0.2};
   mutable std::shared_ptr<Event> point_;
 };
+
+bool is_default(Stream stream) {
+  return reinterpret_cast<std::uintptr_t>(stream.handle) <= 1;
+}  // cudaStreamLegacy is 1
 
 // Adds the point behind what the stream has to do. While it is captured, its graph keeps the memory.
 void add_point(Disposal::Events& after, const std::shared_ptr<Device>& device, Stream stream,
@@ -94,7 +104,11 @@ void add_point(Disposal::Events& after, const std::shared_ptr<Device>& device, S
     if (device->capturing(stream)) {
       device->retain(stream, memory);
     } else if (!device->idle(stream)) {
-      after.push_back(device->record(stream));
+      if (is_default(stream)) {
+        after.push_back(std::make_shared<LaterPoint>(device, stream));
+      } else {
+        after.push_back(device->record(stream));
+      }
     }
   } catch (const Error& error) {
     // For any other reason the device has failed, and its work is over.
@@ -102,22 +116,32 @@ void add_point(Disposal::Events& after, const std::shared_ptr<Device>& device, S
   }
 }
 
-// The streams that array libraries use now in this thread: objects by handle. Calls Python, maybe from a destructor.
+// The streams that array libraries use now in this thread: objects by handle.
 nb::dict streams_in_use(const Device& device) {
+  return nb::cast<nb::dict>(
+      nb::module_::import_("onstream._arrays").attr("streams_in_use")(concat("cuda:", device.index())));
+}
+
+// The same from a destructor. A Ctrl-C that comes in here is for whoever can be interrupted.
+nb::dict streams_at_the_end(const Device& device) {
   const nb::error_scope pending;  // arrays also go while an exception is on its way
   try {
-    return nb::cast<nb::dict>(
-        nb::module_::import_("onstream._arrays").attr("streams_in_use")(concat("cuda:", device.index())));
-  } catch (nb::python_error& error) {
-    if (error.matches(PyExc_KeyboardInterrupt)) {
-      PyErr_SetInterrupt();  // for whoever can be interrupted
-    } else {
-      error.discard_as_unraisable("onstream, giving memory back");
-    }
+    return streams_in_use(device);
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_KeyboardInterrupt)) throw;
   }
-  nb::dict only_default;
-  only_default[nb::int_(0)] = nb::none();
-  return only_default;
+  nb::dict streams = streams_in_use(device);
+  PyErr_SetInterrupt();
+  return streams;
+}
+
+// Nothing of Python is called any more, and the process's end frees what is left.
+bool python_ends() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return !nb::is_alive() || Py_IsFinalizing() != 0;
+#else
+  return !nb::is_alive() || _Py_IsFinalizing() != 0;
+#endif
 }
 
 // What an owner_in_order() does at its end.
@@ -133,22 +157,22 @@ class GiveBack {
 
   void operator()(void* /*address*/) noexcept {
     try {
-      if (guard_.in_child() || !nb::is_alive()) {
+      if (guard_.in_child() || python_ends()) {
         static_cast<void>(streams_.release());
         return lose();
       }
       const nb::gil_scoped_acquire acquire;
       nb::dict streams = std::move(streams_);
-      if (memory_.use_count() == 1) return release(streams);
-      memory_.reset();
+      release(streams);
     } catch (const std::exception&) {
       lose();  // better than too early
     }
   }
 
  private:
+  // Others may own it still, such as a heap its segments: then it does not go before the work that is known here.
   void release(nb::dict& streams) {
-    streams.update(streams_in_use(*device_));
+    streams.update(streams_at_the_end(*device_));
     std::vector<Stream> all;
     for (const auto [handle, stream] : streams) {
       all.push_back(Stream{reinterpret_cast<void*>(nb::cast<std::uintptr_t>(handle))});

@@ -1,7 +1,6 @@
 #include "requests.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "bind.hpp"
@@ -64,12 +63,7 @@ void WorldState::reap_lent() {
   constexpr std::size_t kFew = 8;
   std::vector<Lent> open;
   std::vector<Lent> over;  // goes last: what it lets go of may run Python
-  auto all = std::exchange(lent, {});
-  {
-    const nb::gil_scoped_release release;  // asking a GPU may wait
-    for (Lent& one : all) (is_over(one) ? over : open).push_back(std::move(one));
-  }
-  open.insert(open.end(), std::make_move_iterator(lent.begin()), std::make_move_iterator(lent.end()));
+  for (Lent& one : std::exchange(lent, {})) (is_over(one) ? over : open).push_back(std::move(one));
   lent = std::move(open);
   lent_enough = std::max(kFew, 2 * lent.size());
 }
@@ -102,6 +96,7 @@ void WorldState::synchronize() {
       },
       spin_us);
   for (const nb::object& one : kept) nb::cast<PyStream&>(one).release_finished();
+  reap_lent();
 }
 
 void WorldState::reap() {

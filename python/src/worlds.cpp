@@ -14,7 +14,6 @@
 #include "bind.hpp"
 #include "messages.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/device/disposal.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
 
@@ -87,15 +86,7 @@ Block allocate(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
   auto memory = [&] {
     const nb::gil_scoped_release release;
     // One byte for an empty array: an allocation of nothing has no address.
-    const auto make = [&] { return world->allocate(std::max<std::size_t>(bytes, 1), kind); };
-    try {
-      return make();
-    } catch (const Error& error) {
-      if (error.code() != ErrorCode::system) throw;
-      constexpr double kLimitS = 10;
-      (void)Disposal::of_process().finish(kLimitS);  // arrays that have gone, and whose use is about to end
-      return make();
-    }
+    return world->allocate(std::max<std::size_t>(bytes, 1), kind);
   }();
   std::byte* address = memory->data();
   return {owner_in_order(std::move(memory), kind, device, self.state()), address, bytes, cpu_can_touch(*device, kind),

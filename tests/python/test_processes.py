@@ -153,6 +153,23 @@ LOSES_ITS_GPU = """
 """
 
 
+LEAVES_ARRAYS = """
+    import onstream as ons
+
+    world = ons.init(device="cuda")
+    array, segment = world.zeros(1000), world.segment(1000)
+    view = segment.local()
+    array += 1
+"""
+
+
+@on_gpus_with("cupy")
+def test_arrays_that_are_left_at_the_programs_end_end_with_it_quietly(tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 1, LEAVES_ARRAYS)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.strip() == ""
+
+
 @on_gpus_with("cupy")
 def test_a_rank_that_loses_its_gpu_by_a_kernel_of_its_own_is_told_and_ends_as_it_likes(tmp_path: Path) -> None:
     outcome = run_job(tmp_path, 1, LOSES_ITS_GPU)

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "onstream/base/error.hpp"
+#include "onstream/device/room.hpp"
 
 namespace onstream {
 
@@ -70,7 +71,7 @@ MappedSegment::MappedSegment(const SegmentMaker& maker, std::size_t bytes, Memor
   MemoryInfo info;
   std::vector<int> offered;
   const auto make = [&] {
-    memory_ = maker.device.allocate(bytes, kind);
+    memory_ = allocate_in_time(maker.device, bytes, kind);
     info = maker.device.inspect(memory_->data());
     Notice notice{info.id, reinterpret_cast<std::uint64_t>(memory_->data()), {}};
     for (int peer = 0; peer < maker.size; ++peer) {

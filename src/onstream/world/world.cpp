@@ -2,6 +2,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/device/room.hpp"
 
 namespace onstream {
 
@@ -38,7 +39,7 @@ Device& World::device() const { return *fabric_->device(); }
 
 std::shared_ptr<Memory> World::allocate(std::size_t bytes, MemoryKind kind) {
   require(bytes > 0, "allocate: at least one byte");
-  std::shared_ptr<Memory> memory = fabric_->device()->allocate(bytes, kind);
+  std::shared_ptr<Memory> memory = allocate_in_time(*fabric_->device(), bytes, kind);
   const std::string& advice = fabric_->parameters().managed_advice;
   if (kind == MemoryKind::managed && advice != "none") device().advise(memory->data(), bytes, advice_from(advice));
   return memory;
