@@ -131,12 +131,20 @@ def library_stream(device: str) -> int | None:
     if _importable("cupy"):
         import cupy
 
-        return int(cupy.cuda.get_current_stream(int(device.partition(":")[2])).ptr)
+        return int(_cupy_stream(cupy, device).ptr)
     if _importable("torch"):
         import torch
 
-        return int(torch.cuda.current_stream(torch.device(device)).cuda_stream)
+        return int(_torch_stream(torch, device).cuda_stream)
     return 0
+
+
+def _cupy_stream(cupy: Any, device: str) -> Any:
+    return cupy.cuda.get_current_stream(int(device.partition(":")[2]))
+
+
+def _torch_stream(torch: Any, device: str) -> Any:
+    return torch.cuda.current_stream(torch.device(device))
 
 
 def streams_in_use(device: str) -> dict[int, Any]:
@@ -148,11 +156,11 @@ def streams_in_use(device: str) -> dict[int, Any]:
     cupy, torch = sys.modules.get("cupy"), sys.modules.get("torch")
     with suppress(AttributeError, RuntimeError):
         if cupy is not None:
-            stream = cupy.cuda.get_current_stream(int(device.partition(":")[2]))
+            stream = _cupy_stream(cupy, device)
             streams[int(stream.ptr)] = stream
     with suppress(AttributeError, RuntimeError):
         if torch is not None and torch.cuda.is_initialized():
-            stream = torch.cuda.current_stream(torch.device(device))
+            stream = _torch_stream(torch, device)
             streams[int(stream.cuda_stream)] = stream
     return streams or {0: None}
 

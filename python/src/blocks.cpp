@@ -75,10 +75,10 @@ class LaterPoint final : public Event {
   LaterPoint(std::shared_ptr<Device> device, Stream stream) : device_(std::move(device)), stream_(stream) {}
   bool done() const override {
     try {
-      if (point_ == nullptr && device_->idle(stream_)) return true;
-      if (point_ == nullptr && !watched_.passed()) return false;
-      if (point_ == nullptr) point_ = device_->record(stream_);
-      return point_->done();
+      if (point_ != nullptr) return point_->done();
+      if (device_->idle(stream_)) return true;
+      if (watched_.passed()) point_ = device_->record(stream_);
+      return false;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::invalid_argument) throw;
       point_.reset();
@@ -89,27 +89,21 @@ class LaterPoint final : public Event {
  private:
   std::shared_ptr<Device> device_;
   Stream stream_;
-  Deadline watched_{0.2};
+  static constexpr double kWatchedS = 0.2;
+  Deadline watched_{kWatchedS};
   mutable std::shared_ptr<Event> point_;
 };
 
-bool is_default(Stream stream) {
-  return reinterpret_cast<std::uintptr_t>(stream.handle) <= 1;
-}  // cudaStreamLegacy is 1
+// CUDA's, also by its other name: cudaStreamLegacy is 1.
+bool is_default(Stream stream) { return reinterpret_cast<std::uintptr_t>(stream.handle) <= 1; }
 
 // Adds the point behind what the stream has to do. While it is captured, its graph keeps the memory.
 void add_point(Disposal::Events& after, const std::shared_ptr<Device>& device, Stream stream,
                const std::shared_ptr<const void>& memory) {
   try {
-    if (device->capturing(stream)) {
-      device->retain(stream, memory);
-    } else if (!device->idle(stream)) {
-      if (is_default(stream)) {
-        after.push_back(std::make_shared<LaterPoint>(device, stream));
-      } else {
-        after.push_back(device->record(stream));
-      }
-    }
+    if (device->capturing(stream)) return device->retain(stream, memory);
+    if (device->idle(stream)) return;
+    after.push_back(is_default(stream) ? std::make_shared<LaterPoint>(device, stream) : device->record(stream));
   } catch (const Error& error) {
     // For any other reason the device has failed, and its work is over.
     if (error.code() == ErrorCode::invalid_argument) after.push_back(std::make_shared<LaterPoint>(device, stream));

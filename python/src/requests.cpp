@@ -84,10 +84,7 @@ void WorldState::synchronize() {
     const nb::gil_scoped_release release;  // a full queue may wait for a thread that needs the GIL
     ends.push_back(device.record(stream.stream()));
   }
-  const auto others = [&] {
-    const nb::gil_scoped_release release;  // asking a GPU may wait
-    return mine->unfinished();
-  }();
+  const auto others = mine->points();
   ends.insert(ends.end(), others.begin(), others.end());
   poll_until(
       [&] {

@@ -72,7 +72,7 @@ struct WorldState {
   void synchronize();
   // Lets go of abandoned buffers whose messages have finished since.
   void reap();
-  void reap_lent();
+  void reap_lent();  // what ops on other libraries' streams have used
   // Of a closed world, whose ops have ended.
   void forget_buffers();
   // Enqueues work on a stream that nobody else uses, and blocks until it has finished. On Ctrl-C on_interrupt() must

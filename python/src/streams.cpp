@@ -192,6 +192,15 @@ std::optional<Natural> natural_from(const NaturalArgument& told) {
   return Natural{Stream{reinterpret_cast<void*>(told->first)}, told->second};
 }
 
+namespace {
+
+StreamChoice choose_ours(PyStream& mine, const std::shared_ptr<WorldState>& world) {
+  mine.note(world);
+  return {mine.stream(), &mine, Keeper::stream};
+}
+
+}  // namespace
+
 StreamChoice choose_stream(nb::handle given, std::optional<Natural> natural, const std::shared_ptr<WorldState>& world) {
   if (given.is_none()) {
     if (!natural) return {};
@@ -203,8 +212,7 @@ StreamChoice choose_stream(nb::handle given, std::optional<Natural> natural, con
     const Device& theirs = mine->device();
     require(theirs.kind() == device.kind() && theirs.index() == device.index(), "the stream belongs to ",
             device_text(theirs), ", but the world's device is ", device_text(device));
-    mine->note(world);
-    return {mine->stream(), mine, Keeper::stream};
+    return choose_ours(*mine, world);
   }
   if (nb::isinstance<nb::str>(given)) {
     const auto text = nb::cast<std::string>(given);
@@ -230,10 +238,7 @@ StreamChoice choose_op_stream(nb::handle given, std::optional<Natural> natural,
     const auto found = std::find_if(mine.rbegin(), mine.rend(), [&](const InCapture& one) {
       return !one.alive.expired() && one.stream->state() == world;
     });
-    if (found != mine.rend()) {
-      found->stream->note(world);
-      return {found->stream->stream(), found->stream, Keeper::stream};
-    }
+    if (found != mine.rend()) return choose_ours(*found->stream, world);
   }
   return choose_stream(given, natural, world);
 }

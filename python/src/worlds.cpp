@@ -107,7 +107,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
     self.state()->synchronize();
     return self.state()->check_waited();
   }
-  const StreamChoice choice = choose_stream(stream, Natural{}, self.state());
+  const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
   require(choice.stream.has_value(), "synchronize() takes a stream, or nothing for all that the world has used");
   if (choice.mine != nullptr) choice.mine->seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);

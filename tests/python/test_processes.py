@@ -119,6 +119,23 @@ def test_arrays_of_onstreams_memory_may_go_while_streams_use_them(tmp_path: Path
     run_ranks(tmp_path, 2, bodies, device="cuda")
 
 
+LEAVES_ARRAYS = """
+    import onstream as ons
+
+    world = ons.init(device="cuda")
+    array, segment = world.zeros(1000), world.segment(1000)
+    view = segment.local()
+    array += 1
+"""
+
+
+@on_gpus_with("cupy")
+def test_arrays_that_are_left_at_the_programs_end_end_with_it_quietly(tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 1, LEAVES_ARRAYS)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.strip() == ""
+
+
 LOSES_ITS_GPU = """
     import sys
 
@@ -151,23 +168,6 @@ LOSES_ITS_GPU = """
     world.close()
     sys.exit(7)
 """
-
-
-LEAVES_ARRAYS = """
-    import onstream as ons
-
-    world = ons.init(device="cuda")
-    array, segment = world.zeros(1000), world.segment(1000)
-    view = segment.local()
-    array += 1
-"""
-
-
-@on_gpus_with("cupy")
-def test_arrays_that_are_left_at_the_programs_end_end_with_it_quietly(tmp_path: Path) -> None:
-    outcome = run_job(tmp_path, 1, LEAVES_ARRAYS)
-    assert outcome.code == 0, outcome.err
-    assert outcome.err.strip() == ""
 
 
 @on_gpus_with("cupy")

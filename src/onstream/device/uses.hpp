@@ -52,12 +52,6 @@ class Uses {
     return events;
   }
 
-  std::vector<std::shared_ptr<Event>> unfinished() const {
-    std::vector<std::shared_ptr<Event>> events = points();
-    std::erase_if(events, [](const auto& event) { return ended(*event); });
-    return events;
-  }
-
   // Waits for all of it; false when the deadline comes first. Throws if the device is lost.
   bool done(Deadline deadline) {
     for (const auto& event : points()) {

@@ -111,7 +111,7 @@ class Messages {
   static std::size_t received(const std::shared_ptr<Request>& request);
   // Whether a graph holds the request: then only waits on streams, in the capture, are about it.
   static bool captured(const std::shared_ptr<Request>& request);
-  // Of each stream with messages that were enqueued eagerly and have not ended: the point behind them.
+  // Of each stream with messages that were enqueued eagerly the point behind the newest, over or not.
   std::vector<std::shared_ptr<Event>> points() const;
   std::size_t device_bytes() const;
 
