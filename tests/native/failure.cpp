@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "check.hpp"
+#include "onstream/base/text.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/transport/board.hpp"
 
@@ -30,6 +31,10 @@ int lines_with(const std::string& text, const std::string& part) {
 }
 
 }  // namespace
+
+CASE(an_integer_of_8_bits_is_told_as_a_number) {
+  CHECK(concat("a word of ", std::uint8_t{65}, " B, ", std::int8_t{-3}, ' ', 'x') == "a word of 65 B, -3 x");
+}
 
 CASE(a_timeout_names_its_deadline_and_the_parameter) {
   CHECK(describe(fault(1, OpKind::recv, 0, Status::timeout, 2.5)) ==

@@ -4,13 +4,24 @@
 #include <cstdint>
 #include <sstream>
 #include <string>
+#include <type_traits>
 
 namespace onstream {
+
+// What a stream prints a value as: an integer of 8 bits is a number, which it would take for a character.
+template <class Value>
+decltype(auto) shown(const Value& value) {
+  if constexpr (std::is_same_v<Value, std::uint8_t> || std::is_same_v<Value, std::int8_t>) {
+    return int{value};
+  } else {
+    return (value);
+  }
+}
 
 template <class... Parts>
 std::string concat(const Parts&... parts) {
   std::ostringstream out;
-  (out << ... << parts);
+  (out << ... << shown(parts));
   return out.str();
 }
 
@@ -18,7 +29,7 @@ std::string concat(const Parts&... parts) {
 template <class Values>
 std::string listed(const Values& values) {
   std::ostringstream out;
-  for (const auto& value : values) out << ' ' << value;
+  for (const auto& value : values) out << ' ' << shown(value);
   return out.str();
 }
 

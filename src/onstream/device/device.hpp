@@ -238,7 +238,7 @@ class Device {
   // Makes the kernel ready to run, so that its first launch loads nothing: a GPU may load code only while it is idle,
   // and it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times.
   virtual void load(const Kernel& kernel) { static_cast<void>(kernel); }
-  // What a program may have done on this kind of device, if a wait passes its deadline for no other reason; or "".
+  // What may be behind a wait that passed its deadline, as far as the device can know; or "".
   virtual std::string timeout_hint() const { return ""; }
   // Copies between any kinds of memory, ordered on the stream. Plain host memory may make the call block.
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;

@@ -33,10 +33,10 @@ std::string text_of(std::span<const Step> steps) {
   if (steps.empty()) return "a one-sided op";
   const Step& step = steps.front();
   if (step.kind == StepKind::wait) {
-    return concat("wait for a word of ", int{step.width}, " B, compared with ", step.source);
+    return concat("wait for a word of ", step.width, " B, compared with ", step.source);
   }
   if (step.kind == StepKind::copy || step.kind == StepKind::engine) return concat("copy of ", step.bytes, " B");
-  return concat("one-sided op on a word of ", int{step.width}, " B");
+  return concat("one-sided op on a word of ", step.width, " B");
 }
 
 template <class Body>

@@ -124,8 +124,7 @@ WaitView OneSidedImplementation::host_waits() const {
 // A wait of the CPU that did not end with ok: the world fails with it, as it does with a kernel's.
 Status OneSidedImplementation::finish_wait(Status status, const std::string& what) {
   if (status == Status::timeout) {
-    fabric_->abort(concat("rank ", rank(), ": ", what, " passed its deadline of ", fabric_->parameters().timeout_s,
-                          " s (timeout_s)"));
+    fabric_->take_late(what);
   } else if (status == Status::aborted && !fabric_->failure() && fabric_->has_left(one_sided::kAnyRank)) {
     fabric_->abort(concat("every other rank left the world, and ", what, " of rank ", rank(), " still waited"));
   }

@@ -308,7 +308,17 @@ class Fabric::Implementation {
     } else if (const std::string who = left_by(report); !who.empty() && !board_->aborted()) {
       abort(concat(who, " left the world, and rank ", report.rank, " still waited for it: ", what_of(report)));
     }
-    if (report.status != Status::timeout) return;
+    if (report.status == Status::timeout) hint_at_cause();
+  }
+
+  void take_late(const std::string& what) {
+    abort(
+        concat("rank ", launch_.rank, ": ", what, " passed its deadline of ", parameters_.timeout_s, " s (timeout_s)"),
+        Cause::deadline);
+    hint_at_cause();
+  }
+
+  void hint_at_cause() {
     if (const std::string hint = device_->timeout_hint(); !hint.empty()) log_once(LogLevel::warn, hint, hint);
   }
 
@@ -482,6 +492,7 @@ std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
 void Fabric::abort(const std::string& reason, Cause cause) { implementation_->abort("aborted: " + reason, cause); }
+void Fabric::take_late(const std::string& what) { implementation_->take_late(what); }
 void Fabric::check() const { implementation_->check(); }
 void Fabric::check_waited() const { implementation_->check_waited(); }
 void Fabric::check_waited(Status ended) const { implementation_->check_waited(ended); }

@@ -135,6 +135,9 @@ class Fabric {
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
   void abort(const std::string& reason, Cause cause = Cause::failure);
+  // A wait of this host, and no op's, passed its deadline: the world fails with it, as it does with a kernel's. `what`:
+  // "a wait of the host for a word of 8 B".
+  void take_late(const std::string& what);
   // Throws aborted with the story if the world has failed, closed in a forked child. Cheap: two loads.
   void check() const;
   // The same after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.

@@ -291,6 +291,11 @@ void CudaDevice::load(const Kernel& kernel) {
 }
 
 std::string CudaDevice::timeout_hint() const {
+  try {
+    gpu_.check_alive();
+  } catch (const Error& error) {
+    return concat("a kernel has failed, and with it all that this process runs there: ", error.what());
+  }
   CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
   if (driver().module_get_loading_mode(&mode) != CUDA_SUCCESS || mode == CU_MODULE_EAGER_LOADING) return "";
   return "CUDA loads a kernel when it is first launched and may wait for all running kernels to end before it does. If "

@@ -243,6 +243,13 @@ void Gpu::upload(cudaGraphExec_t graph, cudaStream_t idle) {
   check(cudaStreamSynchronize(stream), "uploading a graph to GPU ", ordinal_);
 }
 
+void Gpu::check_alive() const {
+  const ControlPath path(*this);
+  const cudaError_t result = cudaStreamQuery(own_stream_);
+  if (result == cudaErrorNotReady) return forget_error();
+  check(result, "asking GPU ", ordinal_, " for a sign of life");
+}
+
 template <class Handle>
 std::optional<Handle> Gpu::take_spare(std::vector<Handle>& spares) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -56,6 +56,8 @@ class Gpu {
   // a graph resident, on `idle` if that is a stream.
   void zero(void* address, std::size_t bytes);
   void upload(cudaGraphExec_t graph, cudaStream_t idle);
+  // Throws system if a kernel, of whomever, has faulted: nothing runs on this GPU for this process any more.
+  void check_alive() const;
 
   // Streams, kept for reuse: all streams of a process share 32 hardware queues, given out in turn, and work that two
   // streams put into one queue waits for each other's. One that is given back has nothing unfinished.
