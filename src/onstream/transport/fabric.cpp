@@ -312,9 +312,7 @@ class Fabric::Implementation {
   }
 
   void take_late(const std::string& what) {
-    abort(
-        concat("rank ", launch_.rank, ": ", what, " passed its deadline of ", parameters_.timeout_s, " s (timeout_s)"),
-        Cause::deadline);
+    abort(described_late(concat("rank ", launch_.rank, ": ", what), parameters_.timeout_s), Cause::deadline);
     hint_at_cause();
   }
 

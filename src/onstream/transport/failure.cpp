@@ -94,6 +94,11 @@ void FaultReport::set_plan_name(const std::string& name) {
   std::copy_n(name.begin(), std::min(name.size(), plan_name.size() - 1), plan_name.begin());
 }
 
+std::string described_late(const std::string& what, double timeout_s) {
+  if (timeout_s <= 0) return what + " passed its deadline";
+  return concat(what, " passed its deadline of ", timeout_s, " s (timeout_s)");
+}
+
 std::string describe(const FaultReport& fault) {
   const std::string what = concat("rank ", fault.rank, ": ", what_of(fault));
   switch (fault.status) {
@@ -104,9 +109,7 @@ std::string describe(const FaultReport& fault) {
     case Status::unmapped:
       return concat(what, " could not be copied: the buffer of one side was freed, or never was mapped whole; it must ",
                     "live until the operation is done (a posted one: until its wait)");
-    case Status::timeout:
-      if (fault.timeout_s <= 0) return what + " passed its deadline";
-      return concat(what, " passed its deadline of ", fault.timeout_s, " s (timeout_s)");
+    case Status::timeout: return described_late(what, fault.timeout_s);
     case Status::aborted: return what + " was waiting when the world failed";
     case Status::misused:
       if (fault.op == OpKind::recv) {

@@ -36,6 +36,8 @@ FaultReport unpack_fault(std::string_view bytes, int ranks);
 
 // "rank 1: recv of 32 B from rank 0 on lane 3 passed its deadline of 60 s (timeout_s)".
 std::string describe(const FaultReport& fault);
+// The same of what is no op; `timeout_s` 0: not known.
+std::string described_late(const std::string& what, double timeout_s);
 // "recv of 32 B from rank 0 on lane 3", "put of 8 B to rank 1 (op 2 of plan 'halo')".
 std::string what_of(const FaultReport& fault);
 

@@ -51,13 +51,7 @@ class CudaEvent final : public Event {
   bool done() const override {
     require(!captured_, "done: the event was recorded in a capture, so it marks a point of the graph, not of a stream");
     const ControlPath path(gpu_);
-    const cudaError_t result = cudaEventQuery(event_);
-    if (result == cudaErrorNotReady) {
-      forget_error();
-      return false;
-    }
-    check(result, "asking GPU ", gpu_.ordinal(), " whether an event is done");
-    return true;
+    return is_ready(cudaEventQuery(event_), "asking GPU ", gpu_.ordinal(), " whether an event is done");
   }
 
  private:
@@ -234,13 +228,7 @@ bool CudaDevice::idle(Stream stream) const {
   require(captured_if_not_barred(stream) == Captured::no,
           "a stream that is capturing cannot be asked whether it is idle: nothing of it "
           "runs before its graph is launched; end the capture first");
-  const cudaError_t result = cudaStreamQuery(handle_of(stream));
-  if (result == cudaErrorNotReady) {
-    forget_error();
-    return false;
-  }
-  check(result, "asking GPU ", gpu_.ordinal(), " whether a stream is idle");
-  return true;
+  return is_ready(cudaStreamQuery(handle_of(stream)), "asking GPU ", gpu_.ordinal(), " whether a stream is idle");
 }
 
 void CudaDevice::synchronize(Stream stream) {

@@ -245,9 +245,7 @@ void Gpu::upload(cudaGraphExec_t graph, cudaStream_t idle) {
 
 void Gpu::check_alive() const {
   const ControlPath path(*this);
-  const cudaError_t result = cudaStreamQuery(own_stream_);
-  if (result == cudaErrorNotReady) return forget_error();
-  check(result, "asking GPU ", ordinal_, " for a sign of life");
+  static_cast<void>(is_ready(cudaStreamQuery(own_stream_), "asking GPU ", ordinal_, " for a sign of life"));
 }
 
 template <class Handle>
