@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -16,6 +17,14 @@
 namespace onstream::mp {
 
 namespace {
+
+// As the program is loaded, before it calls CUDA, which reads these when it starts; a value that the user chose stays.
+// Programs of this interface have kernels wait for messages and launch others beside them: none may have to be loaded
+// then, nor share a hardware queue with one that waits.
+[[gnu::constructor]] void prepare_environment() {
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
 
 void copy_text(char text[ONSTREAM_MP_TEXT], const std::string& from) {
   std::memset(text, 0, ONSTREAM_MP_TEXT);

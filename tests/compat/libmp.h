@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <mp.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static int rank, size;
 

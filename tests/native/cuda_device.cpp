@@ -339,10 +339,13 @@ CASE(the_control_path_works_while_the_user_captures) {
   CHECK(word_at(*device, memory->data()) == 2);
 }
 
-CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
+namespace {
+
+// Fails if the kernel, which is loaded and was never launched, starts only when one that waits has ended.
+template <class Body>
+void starts_beside_one_that_waits(const Kernel& late) {
   const std::shared_ptr<Device> device = gpu();
   const Kernel waiting{"await_word", &host_entry<AwaitWord>, await_word_entry()};
-  const Kernel late{"add_late", &host_entry<AddLate>, add_late_entry()};
   const std::shared_ptr<Memory> flags = device->allocate(64, MemoryKind::pinned);
   const std::shared_ptr<Memory> sum = device->allocate(64, MemoryKind::device);
   auto* word = reinterpret_cast<std::uint64_t*>(flags->data());
@@ -351,7 +354,7 @@ CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
   const Stream first = device->create_stream();
   const Stream second = device->create_stream();
   launch(*device, waiting, AwaitWord{word, word + 1}, {1, 32}, first);
-  launch(*device, late, AddLate{{reinterpret_cast<std::uint64_t*>(sum->data()), 5}}, {1, 32}, second);
+  launch(*device, late, Body{{reinterpret_cast<std::uint64_t*>(sum->data()), 5}}, {1, 32}, second);
   device->copy(sum->data() + 8, sum->data(), 8, second);
   device->synchronize(second);
   HostGroup::store_release(word, 1);
@@ -360,6 +363,16 @@ CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
   CHECK(word_at(*device, sum->data() + 8) == 5);
   device->destroy_stream(first);
   device->destroy_stream(second);
+}
+
+}  // namespace
+
+CASE(a_kernel_that_was_loaded_starts_beside_one_that_waits) {
+  starts_beside_one_that_waits<AddLate>({"add_late", &host_entry<AddLate>, add_late_entry()});
+}
+
+CASE(a_first_kernel_that_can_print_starts_beside_one_that_waits) {
+  starts_beside_one_that_waits<AddOrTell>({"add_or_tell", &host_entry<AddOrTell>, add_or_tell_entry()});
 }
 
 // Where the driver does hand some out, allocate() takes the other way, so this one is tried by itself.

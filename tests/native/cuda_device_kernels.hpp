@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 
 #include "onstream/device/group.hpp"
 #include "onstream/device/kernel.hpp"
@@ -23,6 +24,15 @@ struct AddTo {
 
 // The same under another name: a kernel that nothing has launched before.
 struct AddLate : AddTo {};
+
+// The same, and one that prints when there is nothing to add.
+struct AddOrTell : AddTo {
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (value == 0) printf("nothing to add\n");
+    AddTo::operator()(group);
+  }
+};
 
 // Waits until *word is not 0; then *ended = 1, or 2 when 10 s were not enough.
 struct AwaitWord {
@@ -49,6 +59,7 @@ struct AwaitWord {
 
 const void* add_to_entry();
 const void* add_late_entry();
+const void* add_or_tell_entry();
 const void* await_word_entry();
 
 // The user's own calls. Each throws Error with CUDA's words when CUDA refuses.

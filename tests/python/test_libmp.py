@@ -20,17 +20,26 @@ pytestmark = pytest.mark.gpu  # with CUDA every program of this interface starts
 LIMIT_S = 90
 COMPILE_LIMIT_S = 300
 RANKS = {"windows_of_any_memory_are_put_to_and_got_from": 3, "many_ranks_exchange_over_another_communicator": 4}
+SETTINGS = {"ONSTREAM_TIMEOUT_S": "30"}
 # Every case with one MPI; with the other, what depends on it: starting, and a communicator of the program's own.
 OTHER_MPI = {"many_ranks_exchange_over_another_communicator", "a_stream_sends_and_waits_and_the_host_collects"}
 
 
 def rows() -> list[object]:
     found = []
-    for source in ("libmp.c", "libmp_misuse.c", "libmp_descriptors.cpp"):
+    for source in ("libmp.c", "libmp_misuse.c", "libmp_descriptors.cpp", "libmp_kernels.cu"):
         for case in cases_of(source):
             for name in ("mpich", *(["openmpi"] if case in OTHER_MPI else [])):
                 found.append(pytest.param(name, source, case, id=f"{name}-{case}"))
     return found
+
+
+def with_nvcc(mpi: Mpi, tools: Toolkit) -> tuple[list[str], list[str]]:
+    """The compiler of programs with kernels, and the toolkit's options as that takes them."""
+    if tools.nvcc is None:
+        pytest.skip("it launches kernels, and this build has no CUDA")
+    options = [f"-Xlinker={option[4:]}" if option.startswith("-Wl,") else option for option in tools.options]
+    return [tools.nvcc, "-ccbin", mpi.compiler("c++"), "-arch=native"], options
 
 
 def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
@@ -40,8 +49,12 @@ def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
     parts = [source, *SOURCES.glob("*.h"), *(ROOT / "compat").rglob("*.h")]
     if is_current(program, parts):
         return program
-    compiler = mpi.compiler("c++" if source.suffix == ".cpp" else "c")
-    command = [compiler, "-O1", "-g", *more, *tools.options, str(source), "-o", str(program), *tools.libraries]
+    if source.suffix == ".cu":
+        compiler, options = with_nvcc(mpi, tools)
+        more = tuple(f"-Xcompiler={option}" for option in more)
+    else:
+        compiler, options = [mpi.compiler("c++" if source.suffix == ".cpp" else "c")], tools.options
+    command = [*compiler, "-O1", "-g", *more, *options, str(source), "-o", str(program), *tools.libraries]
     status, output = call(command, COMPILE_LIMIT_S)
     assert status == 0, f"{' '.join(command)}\n{output}"
     return program
@@ -52,9 +65,7 @@ def compiled(mpi: Mpi, tools: Toolkit, source: Path, *more: str) -> Path:
 def test_libmp(mpi_name: str, source: str, case: str) -> None:
     mpi = mpi_of(mpi_name)
     program = compiled(mpi, toolkit(mpi), SOURCES / source, "-Wall", "-Werror")
-    # The programs start CUDA before onstream is there to say how many streams it shall keep apart (docs/libmp.md).
-    settings = {"ONSTREAM_TIMEOUT_S": "30", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
-    status, output = call([*mpi.start(RANKS.get(case, 2)), str(program), case], LIMIT_S, settings)
+    status, output = call([*mpi.start(RANKS.get(case, 2)), str(program), case], LIMIT_S, SETTINGS)
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
     assert f"passed {case}" in output
 
@@ -76,7 +87,7 @@ def test_the_compiler_command_of_the_page_works(tmp_path: Path) -> None:
     status, output = call(command, COMPILE_LIMIT_S)
     assert status == 0, f"{' '.join(command)}\n{output}"
     case = "the_default_stream_is_a_stream"
-    status, output = call([*mpi.start(2), str(program), case], LIMIT_S, {"ONSTREAM_TIMEOUT_S": "30"})
+    status, output = call([*mpi.start(2), str(program), case], LIMIT_S, SETTINGS)
     assert status == 0, output
     assert f"passed {case}" in output
 
@@ -85,7 +96,7 @@ def test_the_compiler_command_of_the_page_works(tmp_path: Path) -> None:
 def test_the_gain_of_posting_together_is_printed() -> None:
     mpi = mpi_of("mpich")
     program = compiled(mpi, toolkit(mpi), ROOT / "bench" / "libmp_post.c", "-Wall", "-Werror")
-    status, output = call([*mpi.start(2), str(program)], LIMIT_S, {"ONSTREAM_TIMEOUT_S": "30"})
+    status, output = call([*mpi.start(2), str(program)], LIMIT_S, SETTINGS)
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
     ways = re.findall(r"^64 (.+): best \d+, median \d+ ns an op$", output, re.MULTILINE)
     assert ways == ["sends one by one", "sends together", "puts one by one", "puts together"]
@@ -119,9 +130,6 @@ COMM = ("comm_library/comm.cpp", "comm_library/examples/comm_pingpong.cpp")
 # CUDA 13 has neither the old NVTX header's place nor cudaDeviceProp::clockRate, which only sizes a kernel's loop.
 CUDA_13 = ("-O2", "-DclockRate=maxThreadsPerMultiProcessor")
 
-# What docs/libmp.md asks of programs that launch kernels beside receives that they posted before.
-SETTINGS = {"CUDA_MODULE_LOADING": "EAGER", "CUDA_DEVICE_MAX_CONNECTIONS": "32"}
-
 
 def comm(ranks: int, **settings: str) -> Public:
     return Public(COMM, "Total RTT", ranks, {"COMM_USE_COMM": "1", **settings}, PLAIN_CPP)
@@ -154,12 +162,9 @@ def compiled_public(mpi: Mpi, tools: Toolkit, checkout: Path, public: Public) ->
     options = [f"-I{checkout / option[2:]}" if option.startswith("-I") else option for option in public.options]
     sources = [str(checkout / source) for source in public.sources]
     if sources[-1].endswith(".cu"):
-        if tools.nvcc is None:
-            pytest.skip("it launches kernels, and this build has no CUDA")
-        compiler = [tools.nvcc, "-ccbin", mpi.compiler("c++"), "-arch=native", "-w"]
-        nvtx = Path(tools.nvcc).resolve().parent.parent / "include" / "nvtx3"
-        passed = [f"-Xlinker={part[4:]}" if part.startswith("-Wl,") else part for part in tools.options]
-        command = [*compiler, *options, *passed, f"-I{nvtx}", *sources, "-o", str(program), *tools.libraries]
+        compiler, passed = with_nvcc(mpi, tools)
+        nvtx = Path(str(tools.nvcc)).resolve().parent.parent / "include" / "nvtx3"
+        command = [*compiler, "-w", *options, *passed, f"-I{nvtx}", *sources, "-o", str(program), *tools.libraries]
     else:
         is_cpp = sources[-1].endswith(".cpp")
         compiler = [mpi.compiler("c++" if is_cpp else "c"), "-w"]
@@ -181,7 +186,7 @@ def test_public_programs_run_unmodified(mpi_name: str, public: Public, request: 
     mpi = mpi_of(mpi_name)
     program = compiled_public(mpi, toolkit(mpi), Path(checkout).resolve(), public)
     command = [*mpi.start(public.ranks), str(program), *public.arguments]
-    status, output = call(command, 3 * LIMIT_S, {**public.settings, **SETTINGS, "ONSTREAM_TIMEOUT_S": "30"})
+    status, output = call(command, 3 * LIMIT_S, {**public.settings, **SETTINGS})
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
     assert public.says in output
     assert "fail" not in output.lower(), output[-6000:]

@@ -285,11 +285,14 @@ std::string CudaDevice::timeout_hint() const {
     return concat("a kernel has failed, and with it all that this process runs there: ", error.what());
   }
   CUmoduleLoadingMode mode = CU_MODULE_EAGER_LOADING;
-  if (driver().module_get_loading_mode(&mode) != CUDA_SUCCESS || mode == CU_MODULE_EAGER_LOADING) return "";
-  return "CUDA loads a kernel when it is first launched and may wait for all running kernels to end before it does. If "
-         "a "
-         "rank launched one of the program's kernels for the first time beside a wait, launch it once before, or set "
-         "CUDA_MODULE_LOADING=EAGER";
+  std::size_t stack_bytes = 1024;
+  static_cast<void>(driver().module_get_loading_mode(&mode));
+  if (cudaDeviceGetLimit(&stack_bytes, cudaLimitStackSize) != cudaSuccess) forget_error();
+  const char* loading =
+      mode == CU_MODULE_LAZY_LOADING ? "to load it (CUDA_MODULE_LOADING=EAGER loads it earlier), or " : "";
+  return concat("CUDA may wait for all running kernels to end before it first launches a kernel, ", loading,
+                "to make room if it needs more than ", stack_bytes,
+                " B of stack or calls malloc. If a rank launched such a kernel beside a wait, launch it once before");
 }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream stream) {

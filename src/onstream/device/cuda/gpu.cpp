@@ -6,6 +6,7 @@
 
 #include "onstream/base/log.hpp"
 #include "onstream/device/cuda/check.hpp"
+#include "onstream/device/cuda/printing.hpp"
 #include "onstream/device/cuda/ranges.hpp"
 
 namespace onstream::cuda {
@@ -113,6 +114,8 @@ Gpu::Gpu(int ordinal) : ordinal_(ordinal) {
   try_host_memory();
   own_stream_ = take_stream();
   load_driver_kernels();
+  check(prepare_printing(own_stream_), "a first kernel on GPU ", ordinal);
+  check(cudaStreamSynchronize(own_stream_), "a first kernel on GPU ", ordinal);
 }
 
 // Copies within the GPU and the clearing of memory are kernels of the driver's own, which it too may load when first
