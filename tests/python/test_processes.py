@@ -178,6 +178,32 @@ def test_a_rank_that_loses_its_gpu_by_a_kernel_of_its_own_is_told_and_ends_as_it
     assert "terminate" not in outcome.err
 
 
+WAITS_FOR_A_LOST_GPU = """
+    import cupy
+    import numpy as np
+
+    import onstream as ons
+
+    world = ons.init(device="cuda", timeout_s=2)
+    flag = world.zeros(1, "int64", kind="pinned")
+    context = world.context()
+    context.wait(flag, 0)
+    cupy.RawKernel('extern "C" __global__ void bad(int* word) { *word = 1; }', "bad")((1,), (1,), (np.uint64(8),))
+    try:
+        context.wait(flag, 1)  # the kernel was to set it
+    except ons.Error as error:
+        print(error)
+"""
+
+
+@on_gpus_with("cupy")
+def test_a_wait_of_the_host_that_no_kernel_can_end_any_more_names_the_kernel_that_failed(tmp_path: Path) -> None:
+    outcome = run_job(tmp_path, 1, WAITS_FOR_A_LOST_GPU)
+    assert "deadline" in outcome.out
+    assert "a kernel has failed" in outcome.err
+    assert "illegal memory access" in outcome.err
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_no_memory_that_ranks_share_has_a_name(device: str, tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [machine.no_shared_memory_has_a_name], device=device)
