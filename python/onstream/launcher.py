@@ -119,6 +119,7 @@ class _Source:
     held: bytearray = field(default_factory=bytearray)  # whole lines
     held_since: float = 0.0
     due: float | None = None  # when they go out
+    silenced: bool = False
 
     def read(self) -> bool:
         """Passes on what is there. False at the end of the stream."""
@@ -172,8 +173,9 @@ class _Source:
         self.screen.lines += len(lines)
         if self.tail is not None:
             self.tail.extend(lines)
-        self.sink.write(text)
-        self.sink.flush()
+        if not self.silenced:
+            self.sink.write(text)
+            self.sink.flush()
 
 
 @dataclass
@@ -335,6 +337,11 @@ class _Job:
     def _reader_went(self, sink: BinaryIO) -> None:
         self.reader_gone = not self.failed
         self._end_at(time.monotonic())
+        if self.reader_gone:  # what ranks say of each other's end from here on is about that end alone
+            for source in self.holding:
+                if source.sink is not sink:
+                    source.release()
+                source.silenced = True
         # Python flushes at its own end; that must not fail a second time.
         null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(null, sink.fileno())
