@@ -159,8 +159,7 @@ void Poster::store_word(void* word, std::uint64_t value, std::size_t width) {
 void Poster::finish() {
   flush();
   if (started_.empty() && awaited_.empty()) return;
-  const bool captured = world_.device().capturing(stream_);
-  const std::shared_ptr<Event> behind = captured ? nullptr : world_.device().record(stream_);
+  const std::shared_ptr<Event> behind = world_.device().point(stream_);
   for (const std::shared_ptr<Operation>& request : started_) {
     if (!request->is_message()) request->done = behind;
     runtime_.pair(request->peer).sends.leave(stream_, behind);

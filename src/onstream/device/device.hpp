@@ -232,6 +232,8 @@ class Device {
   virtual bool idle(Stream stream) const = 0;      // nothing enqueued is unfinished
   virtual void synchronize(Stream stream) = 0;     // blocks until all enqueued work has finished
   virtual std::shared_ptr<Event> record(Stream stream) = 0;
+  // The same, or null inside a capture. On the way of every op, so that the stream is asked about its capture once.
+  virtual std::shared_ptr<Event> point(Stream stream) { return capturing(stream) ? nullptr : record(stream); }
   virtual void wait(Stream stream, const std::shared_ptr<Event>& event) = 0;  // stream-ordered: does not block the host
 
   // --- work ---

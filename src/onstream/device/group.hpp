@@ -21,6 +21,7 @@
 //   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
 //   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
 //     sees the other
+//   early(value)   the word or address, computed here and not where it is used, which a compiler may put behind a wait
 //   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it was away)
 //   interrupted()   whether this thread shall give its wait up; asked when it was away
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
@@ -180,6 +181,11 @@ class HostGroup {
   static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
     store_relaxed(word + (reinterpret_cast<std::uintptr_t>(word) % sizeof(Line) == 0 ? 1 : -1), data);
     store_release(word, value);
+  }
+
+  template <class Word>
+  static Word early(Word value) {
+    return value;
   }
 
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }

@@ -24,9 +24,8 @@ class Uses {
 
   // After an op was enqueued. The point behind it; null inside a capture.
   std::shared_ptr<Event> note(Stream stream) {
-    if (device_->capturing(stream)) return nullptr;
-    std::shared_ptr<Event> event = device_->record(stream);
-    note(stream, event);
+    std::shared_ptr<Event> event = device_->point(stream);
+    if (event != nullptr) note(stream, event);
     return event;
   }
 

@@ -68,8 +68,8 @@ std::shared_ptr<SmallMemory> BouncePool::take_small(std::size_t bytes) {
 }
 
 void BouncePool::give_back(std::shared_ptr<Memory> memory, Stream stream) {
-  if (device_->capturing(stream)) return device_->retain(stream, give_back_later(std::move(memory)));
-  std::shared_ptr<Event> event = device_->record(stream);
+  std::shared_ptr<Event> event = device_->point(stream);
+  if (event == nullptr) return device_->retain(stream, give_back_later(std::move(memory)));
   const std::size_t bytes = memory->bytes();
   const std::lock_guard lock(mutex_);
   returned_.emplace(bytes, Returned{std::move(memory), std::move(event)});

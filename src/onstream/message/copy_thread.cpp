@@ -97,12 +97,11 @@ void CopyThread::add_page() {
 }
 
 void CopyThread::give_back(const Copier& copier, Stream stream) {
-  const bool captured = device_->capturing(stream);
-  auto event = captured ? nullptr : device_->record(stream);
+  auto event = device_->point(stream);
   const std::lock_guard lock(mutex_);
   const auto entry =
       std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
-  if (captured) {
+  if (event == nullptr) {
     device_->retain(stream, std::shared_ptr<const OfGraph>(new OfGraph{entry->page, freed_, copier.slot}));
   } else {
     entry->retired = std::move(event);

@@ -71,14 +71,13 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
     }
     return false;
   }
-  const bool captured = device_->capturing(stream);
   lane::ExchangeMany<kMost> body;
   body.receives = static_cast<std::int32_t>(in.size());
   body.sends = static_cast<std::int32_t>(out.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     const auto& [destination, bytes, peer, options] = in[i];
     body.receive[i] = recv_body<lane::Receive>(from[i], bytes, view(peer, options.lane));
-    if (!captured) outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
+    pass_posted(peer, options, stream);
     if (from[i].prefetch) prefetch(destination, bytes, stream);
   }
   for (std::size_t i = 0; i < out.size(); ++i) {

@@ -113,6 +113,7 @@ class Messages::Implementation {
   void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, Stream stream);
   void prefetch(const void* buffer, std::size_t bytes, Stream stream) const;
   void note_posted(Request& request, Stream stream);
+  void pass_posted(int peer, const MessageOptions& options, Stream stream);
   std::shared_ptr<Event> note_use(Stream stream);
   void note_use(const std::shared_ptr<Request>& request, Stream stream);
 

@@ -22,7 +22,7 @@ void Messages::Implementation::send(const Outgoing& message, Stream stream) {
 void Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                     Stream stream) {
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
-  if (!device_->capturing(stream)) outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
+  pass_posted(peer, options, stream);
   auto body = recv_body<lane::Receive>(route, bytes, view(peer, options.lane));
   HostCopy* copy = nullptr;
   if (route.bounce != nullptr) {
@@ -138,6 +138,13 @@ void Messages::Implementation::copy_small(SendRoute& route, const Outgoing& mess
 
 void Messages::Implementation::prefetch(const void* buffer, std::size_t bytes, Stream stream) const {
   device_->prefetch(const_cast<void*>(buffer), bytes, device_->kind(), stream);
+}
+
+// Before an ordered receive takes its place behind posted ones. Replays are not counted.
+void Messages::Implementation::pass_posted(int peer, const MessageOptions& options, Stream stream) {
+  const std::size_t queue = queue_of(peer, options.lane);
+  if (outstanding_.none(queue) || device_->capturing(stream)) return;
+  outstanding_.pass(queue, peer, options.lane);
 }
 
 // Where a captured request's op stands: order_after_op() asks.

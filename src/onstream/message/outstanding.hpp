@@ -42,6 +42,9 @@ class Outstanding {
     queue.count.store(queue.open.size(), std::memory_order_relaxed);
   }
 
+  // Whether there is none in the queue.
+  bool none(std::size_t index) const { return queues_.at(index).count.load(std::memory_order_relaxed) == 0; }
+
   // Before an ordered receive of the queue: it takes a place behind those posted before it, and completes them.
   void pass(std::size_t index, int peer, int lane) {
     Queue& queue = queues_.at(index);

@@ -163,6 +163,7 @@ class CudaDevice final : public Device {
   bool idle(Stream stream) const override;
   void synchronize(Stream stream) override;
   std::shared_ptr<Event> record(Stream stream) override;
+  std::shared_ptr<Event> point(Stream stream) override;
   void wait(Stream stream, const std::shared_ptr<Event>& event) override;
 
   void load(const Kernel& kernel) override;
@@ -185,6 +186,7 @@ class CudaDevice final : public Device {
   bool capturing_here(Stream stream) const { return captured(stream) == Captured::yes; }
   // Throws where the stream is barred: CUDA would break the other one's capture.
   Captured captured_if_not_barred(Stream stream) const;
+  std::shared_ptr<Event> record(Stream stream, Captured captured);
 
   Gpu& gpu_;
   SmallMemories smalls_;
@@ -241,7 +243,17 @@ void CudaDevice::synchronize(Stream stream) {
 
 std::shared_ptr<Event> CudaDevice::record(Stream stream) {
   const Current current(gpu_);
-  auto event = std::make_shared<CudaEvent>(gpu_, captured_if_not_barred(stream) == Captured::yes);
+  return record(stream, captured_if_not_barred(stream));
+}
+
+std::shared_ptr<Event> CudaDevice::point(Stream stream) {
+  const Current current(gpu_);
+  const Captured captured = captured_if_not_barred(stream);
+  return captured == Captured::yes ? nullptr : record(stream, captured);
+}
+
+std::shared_ptr<Event> CudaDevice::record(Stream stream, Captured captured) {
+  auto event = std::make_shared<CudaEvent>(gpu_, captured == Captured::yes);
   check(cudaEventRecord(event->handle(), handle_of(stream)), "recording an event on GPU ", gpu_.ordinal());
   return event;
 }
@@ -272,8 +284,7 @@ void CudaDevice::load(const Kernel& kernel) {
          ", and a program's own kernels with -arch=sm_", gpu_.capability());
   }
   check(result, "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
-  cudaFunction_t function = nullptr;
-  check(cudaGetFuncBySymbol(&function, kernel.cuda), "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
+  const CUfunction function = gpu_.look_up(kernel);
   if (driver().func_load == nullptr) return;  // asking for the attributes has loaded it
   check(driver().func_load(function), "loading kernel ", kernel.name, " on GPU ", gpu_.ordinal());
 }
@@ -311,17 +322,20 @@ void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t
   require(arguments != nullptr, "kernel ", kernel.name, ": the arguments are null");
   const Current current(gpu_);
   void* parameters[] = {const_cast<void*>(arguments)};
-  cudaLaunchAttribute early{};  // cuda_entry waits for the stream's earlier work itself
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(grid.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(grid.threads));
-  config.stream = handle_of(stream);
+  CUlaunchAttribute early{};  // cuda_entry waits for the stream's earlier work itself
+  early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  early.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config{};
+  config.gridDimX = static_cast<unsigned>(grid.blocks);
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = static_cast<unsigned>(grid.threads);
+  config.blockDimY = config.blockDimZ = 1;
+  config.hStream = handle_of(stream);
   config.attrs = &early;
   config.numAttrs = gpu_.capability() >= 90 ? 1 : 0;
-  check(cudaLaunchKernelExC(&config, kernel.cuda, parameters), "launching kernel ", kernel.name, " (", bytes,
-        " B of arguments, ", grid.blocks, " blocks of ", grid.threads, " threads) on GPU ", gpu_.ordinal());
+  check(driver().launch_kernel(&config, gpu_.function_of(kernel), parameters, nullptr), "launching kernel ",
+        kernel.name, " (", bytes, " B of arguments, ", grid.blocks, " blocks of ", grid.threads, " threads) on GPU ",
+        gpu_.ordinal());
 }
 
 void CudaDevice::call(void (*function)(void*), void* argument, Stream stream) {

@@ -55,6 +55,7 @@ Driver load() {
   find(table.mem_export, "cuMemExportToShareableHandle");
   find(table.mem_import, "cuMemImportFromShareableHandle");
   find(table.stream_batch_mem_op, "cuStreamBatchMemOp");
+  find(table.launch_kernel, "cuLaunchKernelEx");
   find_newer(table.func_load, "cuFuncLoad", 12040);
   find(table.module_get_loading_mode, "cuModuleGetLoadingMode");
   find(table.get_error_name, "cuGetErrorName");

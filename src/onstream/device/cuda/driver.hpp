@@ -1,5 +1,5 @@
-// The driver's functions that the runtime library has no equal for, found at run time, so that a program which links
-// onstream starts on a machine without a driver.
+// The driver's functions that the runtime library has no equal for, or a slower one, found at run time, so that a
+// program which links onstream starts on a machine without a driver.
 #pragma once
 
 #include <cuda.h>
@@ -26,6 +26,7 @@ struct Driver {
   decltype(&::cuMemExportToShareableHandle) mem_export = nullptr;
   decltype(&::cuMemImportFromShareableHandle) mem_import = nullptr;
   decltype(&::cuStreamBatchMemOp) stream_batch_mem_op = nullptr;
+  decltype(&::cuLaunchKernelEx) launch_kernel = nullptr;
   decltype(&::cuFuncLoad) func_load = nullptr;  // null before CUDA 12.4
   decltype(&::cuModuleGetLoadingMode) module_get_loading_mode = nullptr;
   decltype(&::cuGetErrorName) get_error_name = nullptr;

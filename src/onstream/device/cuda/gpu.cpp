@@ -251,6 +251,18 @@ void Gpu::check_alive() const {
   static_cast<void>(is_ready(cudaStreamQuery(own_stream_), "asking GPU ", ordinal_, " for a sign of life"));
 }
 
+CUfunction Gpu::function_of(const Kernel& kernel) {
+  const CUfunction known = functions_.find(kernel.cuda);
+  return known != nullptr ? known : look_up(kernel);
+}
+
+CUfunction Gpu::look_up(const Kernel& kernel) {
+  cudaFunction_t function = nullptr;
+  check(cudaGetFuncBySymbol(&function, kernel.cuda), "looking up kernel ", kernel.name, " for GPU ", ordinal_);
+  functions_.put(kernel.cuda, function);
+  return function;
+}
+
 template <class Handle>
 std::optional<Handle> Gpu::take_spare(std::vector<Handle>& spares) {
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "onstream/device/cuda/driver.hpp"
+#include "onstream/device/cuda/functions.hpp"
+#include "onstream/device/kernel.hpp"
 
 namespace onstream::cuda {
 
@@ -59,6 +61,10 @@ class Gpu {
   // Throws system if a kernel, of whomever, has faulted: nothing runs on this GPU for this process any more.
   void check_alive() const;
 
+  // The driver's handle of a kernel, with the GPU current; look_up() as the runtime library has it now. Throws.
+  CUfunction function_of(const Kernel& kernel);
+  CUfunction look_up(const Kernel& kernel);
+
   // Streams, kept for reuse: all streams of a process share 32 hardware queues, given out in turn, and work that two
   // streams put into one queue waits for each other's. One that is given back has nothing unfinished.
   cudaStream_t take_stream();
@@ -100,6 +106,7 @@ class Gpu {
   std::vector<int> reached_by_;
   std::vector<int> may_reach_;
   cudaStream_t own_stream_ = nullptr;
+  Functions functions_;
 
   mutable std::mutex mutex_;  // guards what follows
   std::set<int> peers_;

@@ -145,6 +145,13 @@ class CudaGroup {
                  : "memory");
   }
 
+  template <class Word>
+  ONSTREAM_BODY static Word early(Word value) {
+    static_assert(sizeof(Word) == sizeof(std::uint64_t));
+    asm volatile("" : "+l"(value));
+    return value;
+  }
+
   // Acquire-release is what passing messages needs; a sequentially consistent fence costs more.
   ONSTREAM_BODY static void fence() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
   ONSTREAM_BODY static void fence_all() { asm volatile("fence.sc.sys;" ::: "memory"); }
