@@ -56,7 +56,9 @@ class Intake {
 
   template <class Group>
   ONSTREAM_BODY void give_credit(const Group& group) {
-    returned_ = lane::give_credit(group, lane_, head_, returned_);
+    const std::uint64_t was = returned_;
+    returned_ = credit_at(lane_, head_, was);
+    lane::give_credit(group, lane_, was, returned_);
   }
 
   ONSTREAM_BODY std::uint64_t head() const { return head_; }

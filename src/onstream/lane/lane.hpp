@@ -168,15 +168,33 @@ ONSTREAM_BOTH std::uint64_t postings_of(std::uint64_t receives) { return receive
 ONSTREAM_BOTH std::uint64_t late_at(std::uint64_t receives) { return receives + kArrivals + 2 + 2 * kRefusals; }
 ONSTREAM_BOTH std::uint64_t acks_of(std::uint64_t receives) { return late_at(receives) + 2 * receives; }
 
-// Where line `line` of a message that starts at unit `head` lies, and the flag it carries there.
+// Where a line lies in the ring, and the flag it carries there.
 struct Place {
-  std::uint64_t index;
+  std::uint32_t index;
   std::uint32_t flag;
 };
-ONSTREAM_BODY Place place_of(const View& view, std::uint64_t head, std::uint64_t line) {
-  const std::uint64_t at = head * kUnitLines + line;
-  const std::uint64_t lines = kUnitLines << view.ring_shift;
-  return {at & (lines - 1), static_cast<std::uint32_t>((at / kUnitLines >> view.ring_shift) + 1)};
+
+// The lines of the message that starts at unit `head`. It is no longer than the ring, so they pass its end once at
+// most, and a line costs three instructions: before a word leaves, each of them counts for every warp.
+class Stretch {
+ public:
+  ONSTREAM_BODY Stretch(const View& view, std::uint64_t head)
+      : last_(static_cast<std::uint32_t>((kUnitLines << view.ring_shift) - 1)),
+        first_(static_cast<std::uint32_t>(head * kUnitLines) & last_),
+        flag_(static_cast<std::uint32_t>((head >> view.ring_shift) + 1)) {}
+
+  ONSTREAM_BODY Place at(std::uint32_t line) const {
+    const std::uint32_t index = first_ + line;
+    return {index & last_, flag_ + (index > last_ ? 1 : 0)};
+  }
+
+ private:
+  std::uint32_t last_;  // of the ring
+  std::uint32_t first_;
+  std::uint32_t flag_;
+};
+ONSTREAM_BODY Place place_of(const View& view, std::uint64_t head, std::uint32_t line) {
+  return Stretch(view, head).at(line);
 }
 
 // The bytes of a payload line (0 based) that is not a whole aligned word, zero-padded at the end.
@@ -199,11 +217,25 @@ ONSTREAM_BODY bool is_word(const void* address, std::uint64_t bytes, std::uint64
   return (line + 1) * kLineData <= bytes && reinterpret_cast<std::uintptr_t>(address) % kLineData == 0;
 }
 
-// The 8 bytes of payload line `line` (0 based), zero at and behind the end. Any alignment.
-ONSTREAM_BODY std::uint64_t load_payload(const void* source, std::uint64_t bytes, std::uint64_t line) {
-  if (is_word(source, bytes, line)) return static_cast<const std::uint64_t*>(source)[line];
-  return line * kLineData < bytes ? load_ragged(source, bytes, line) : 0;
-}
+// What a message carries in the ring, as its source has it: any alignment, any number of bytes.
+class Payload {
+ public:
+  ONSTREAM_BODY Payload(const void* source, std::uint64_t bytes)
+      : source_(source),
+        bytes_(bytes),
+        words_(is_word(source, bytes, 0) ? static_cast<std::uint32_t>(bytes / kLineData) : 0) {}
+
+  // The 8 bytes of line `line` (0 based), zero at and behind the end.
+  ONSTREAM_BODY std::uint64_t at(std::uint32_t line) const {
+    if (line < words_) return static_cast<const std::uint64_t*>(source_)[line];
+    return line * kLineData < bytes_ ? load_ragged(source_, bytes_, line) : 0;
+  }
+
+ private:
+  const void* source_;
+  std::uint64_t bytes_;
+  std::uint32_t words_;  // whole and aligned
+};
 
 ONSTREAM_BODY void store_payload(void* destination, std::uint64_t bytes, std::uint64_t line, std::uint64_t value) {
   if (is_word(destination, bytes, line)) {
@@ -240,7 +272,7 @@ ONSTREAM_BOTH bool loses_lane(Status status) { return status >= Status::timeout;
 template <class Group>
 ONSTREAM_BODY void store_unit(const Group& group, const View& view, std::uint64_t head, std::uint64_t word0,
                               std::uint64_t word1) {
-  for (std::uint64_t line = kUnitLines; line-- > 0;) {
+  for (std::uint32_t line = kUnitLines; line-- > 0;) {
     const Place place = place_of(view, head, line);
     group.store_line(view.peer_ring + place.index, flag_line(line == 0 ? word0 : line == 1 ? word1 : 0, place.flag));
   }

@@ -155,16 +155,18 @@ struct Receive {
   // One block. A message of just the size that is expected, in the ring. What can be known before it comes is.
   template <class Group>
   ONSTREAM_BODY void take_small(const Group& group, const Counters& now) const {
-    const std::uint64_t size = static_cast<std::uint64_t>(group.size());
-    const std::uint64_t line = static_cast<std::uint64_t>(group.rank()) + 1;
-    const std::uint64_t end = lines_for(capacity);
-    const std::uint64_t head = now.head + units_for(capacity);
+    const auto size = static_cast<std::uint32_t>(group.size());
+    const std::uint32_t line = static_cast<std::uint32_t>(group.rank()) + 1;
+    const auto end = static_cast<std::uint32_t>(lines_for(capacity));
     const std::uint64_t wanted = header_word(Header::data, capacity);
-    const Place first = place_of(lane, now.head, 0);
+    const Stretch stretch(lane, now.head);
+    const Place first = stretch.at(0);
     const Line* place = lane.ring + first.index;
-    Batch batch(lane, now.head, line, size, end);
+    Batch batch(lane.ring, stretch, line, size, end);
     const bool whole = is_word(destination, capacity, 0) && capacity % kLineData == 0;
     const bool more = end > kLinesInFlight * size + 1;
+    auto* const words = group.early(static_cast<std::uint64_t*>(destination) + (line - 1));
+    const Counters then = after(group, now, now.head + units_for(capacity));
     Line header{0, 0};
     Status status = wait_until(group, wait, [&] {
       header = group.load_line(place);
@@ -174,7 +176,7 @@ struct Receive {
     const bool exact = line_data(header) == wanted;
     if (exact && status == Status::ok) {
       if (whole) {
-        batch.store_words(static_cast<std::uint64_t*>(destination) + (line - 1), size);
+        batch.store_words(words, size);
       } else {
         batch.store(destination, capacity, line - 1, size);
       }
@@ -182,7 +184,7 @@ struct Receive {
     status = agree(group, status);
     if (status == Status::ok && (!exact || more)) [[unlikely]]
       return take_otherwise(group, now, 0);
-    conclude(group, now, status, {wanted, 0}, head);
+    conclude(group, now, then, status, {wanted, 0});
   }
 
   // The same where such a message is packed.
@@ -194,7 +196,7 @@ struct Receive {
       if (status == Status::ok && seen.word != header_word(Header::data, capacity))
         return take_otherwise(group, now, 0);
       if (status == Status::ok) unpack(lane, now.head, destination, capacity);
-      conclude(group, now, status, seen, now.head + ring_units<Group>(capacity));
+      conclude(group, now, after(group, now, now.head + ring_units<Group>(capacity)), status, seen);
     }
   }
 
@@ -204,6 +206,7 @@ struct Receive {
   ONSTREAM_BODY void take_offered(const Group& group, const Counters& now) const {
     const Answer where = offer_of<Group>(peer_destination);
     answer(group, lane, lane.receives, now.number, where, peer_destination, capacity);
+    const Counters then = after(group, now, now.head + 1);
     Seen seen;
     Status status = await_header(group, wait, lane, now.head, seen);
     if constexpr (Group::kForeign) {
@@ -212,21 +215,27 @@ struct Receive {
     if (status == Status::ok && (!seen.asks() || seen.bytes() > capacity)) return take_otherwise(group, now, 1);
     if (group.blocks() > 1) dismiss(group);
     if (status == Status::ok) status = await_arrivals(group, wait, lane, now.number);
-    conclude(group, now, status, seen, now.head + 1);
+    conclude(group, now, then, status, seen);
+  }
+
+  // The counters behind a message that ends at unit `head`: known before it comes.
+  template <class Group>
+  ONSTREAM_BODY Counters after(const Group& group, const Counters& now, std::uint64_t head) const {
+    return {group.early(now.number + 1), group.early(head), group.early(credit_at(lane, head, now.returned))};
   }
 
   template <class Group>
-  ONSTREAM_BODY void conclude(const Group& group, const Counters& was, Status status, const Seen& seen,
-                              std::uint64_t head) const {
+  ONSTREAM_BODY void conclude(const Group& group, const Counters& was, const Counters& then, Status status,
+                              const Seen& seen) const {
     if (group.rank() != 0) return;
     if (status != Status::ok) [[unlikely]] {
       const bool asks = seen.kind() != Header::data;
       report(group, wait, status, recv_fault(lane, asks, status, capacity, seen.bytes()));
     }
     if (!loses_lane(status)) {
-      const std::uint64_t returned = give_credit(group, lane, head, was.returned);
-      store_pair(group, &lane.receiving->drained, was.number + 1, head);  // nobody waits elsewhere: stream order does
-      store_pair(group, &lane.receiving->posted, was.number + 1, returned);
+      give_credit(group, lane, was.returned, then.returned);
+      store_pair(group, &lane.receiving->drained, then.number, then.head);  // nobody waits elsewhere: stream order does
+      store_pair(group, &lane.receiving->posted, then.number, then.returned);
     }
     settle(group, ticket, status, seen.bytes());
   }
@@ -241,7 +250,7 @@ struct Receive {
         intake.take(group, {static_cast<std::byte*>(destination), capacity, now.number, offered}, bytes);
     const Header kind = intake.sender_asks() ? Header::push : Header::data;
     now.returned = intake.returned();
-    conclude(group, now, status, {header_word(kind, bytes), 0}, intake.head());
+    conclude(group, now, after(group, now, intake.head()), status, {header_word(kind, bytes), 0});
     fetcher.dismiss(group);
   }
 

@@ -78,13 +78,13 @@ struct Batch {
   Line lines[kLinesInFlight];
   int count = 0;
 
-  ONSTREAM_BODY Batch(const View& lane, std::uint64_t head, std::uint64_t first, std::uint64_t step,
-                      std::uint64_t end) {
+  ONSTREAM_BODY Batch(const Line* ring, const Stretch& stretch, std::uint32_t first, std::uint32_t step,
+                      std::uint32_t end) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kLinesInFlight; ++k) {
-      const std::uint64_t line = first + k * step;
-      const Place place = place_of(lane, head, line);
-      places[k] = lane.ring + place.index;
+      const std::uint32_t line = first + k * step;
+      const Place place = stretch.at(line);
+      places[k] = ring + place.index;
       flags[k] = place.flag;
       if (line < end) count = k + 1;
     }
@@ -123,13 +123,14 @@ struct Batch {
 template <class Group>
 ONSTREAM_BODY Status take_lines(const Group& group, const WaitView& wait, const View& lane, std::uint64_t head,
                                 std::uint64_t bytes, const Target& target) {
-  const std::uint64_t end = lines_for(bytes);
-  const std::uint64_t size = static_cast<std::uint64_t>(group.size());
+  const auto end = static_cast<std::uint32_t>(lines_for(bytes));
+  const auto size = static_cast<std::uint32_t>(group.size());
+  const Stretch stretch(lane, head);
   const bool fits = bytes <= target.capacity;
   Status status = Status::ok;
-  for (std::uint64_t line = static_cast<std::uint64_t>(group.rank()) + 1; line < end && status == Status::ok;
+  for (std::uint32_t line = static_cast<std::uint32_t>(group.rank()) + 1; line < end && status == Status::ok;
        line += kLinesInFlight * size) {
-    Batch batch(lane, head, line, size, end);
+    Batch batch(lane.ring, stretch, line, size, end);
     status = wait_until(group, wait, [&] { return batch.load(group); });
     if (fits && status == Status::ok) batch.store(target.destination, bytes, line - 1, size);
   }
@@ -164,20 +165,21 @@ ONSTREAM_BODY Status await_arrivals(const Group& group, const WaitView& wait, co
   return agree(group, wait_until(group, wait, [&] { return arrived(group, lane, number, own, step); }));
 }
 
-// Gives back the credit for the ring up to `head`, in large steps. Returns what has been given back.
+// Credit for the ring goes back in large steps: how far it has when the ring is read up to `head`.
+ONSTREAM_BODY std::uint64_t credit_at(const View& lane, std::uint64_t head, std::uint64_t returned) {
+  return head - returned < std::uint64_t{1} << (lane.ring_shift - 2) ? returned : head;
+}
+
+// Gives it back if there is more of it than there `was`.
 template <class Group>
-ONSTREAM_BODY std::uint64_t give_credit(const Group& group, const View& lane, std::uint64_t head,
-                                        std::uint64_t returned) {
-  if (head - returned < std::uint64_t{1} << (lane.ring_shift - 2)) return returned;
-  if (group.rank() == 0) {
-    std::uint64_t* consumed = &lane.peer_returned->credit;
-    if constexpr (Group::kStoresInOrder) {
-      group.store_release(consumed, head);  // see Send::credit
-    } else {
-      group.store_relaxed(consumed, head);
-    }
+ONSTREAM_BODY void give_credit(const Group& group, const View& lane, std::uint64_t was, std::uint64_t now) {
+  if (now == was || group.rank() != 0) return;
+  std::uint64_t* consumed = &lane.peer_returned->credit;
+  if constexpr (Group::kStoresInOrder) {
+    group.store_release(consumed, now);  // see Send::credit
+  } else {
+    group.store_relaxed(consumed, now);
   }
-  return head;
 }
 
 }  // namespace onstream::lane

@@ -146,31 +146,43 @@ struct Send {
     settle(group, ticket, status, 0);
   }
 
-  // Data and flag in one store. The first lines are loaded while the counters are on their way.
+  // Data and flag in one store. The counters are asked for first: everything waits for them, and what must be known to
+  // load the data is found out meanwhile.
   template <class Group>
   ONSTREAM_BODY void through_ring(const Group& group) const {
     if constexpr (Group::kStoresInOrder) {
       if (is_packed<Group>(bytes)) return through_ring_packed(group);
     }
-    const std::uint64_t size = static_cast<std::uint64_t>(group.size());
-    const std::uint64_t units = units_for(bytes);
-    const std::uint64_t lines = units * kUnitLines;
-    std::uint64_t line = static_cast<std::uint64_t>(group.rank());
-    const std::uint64_t value = line == 0 ? header_word(Header::data, bytes) : load_payload(source, bytes, line - 1);
-    std::uint64_t values[kLinesInFlight];
-    if (lines > size) load_lines(values, line + size, size, lines);
     const auto [head, number] = load_pair(group, &lane.sending->head);
-    Status status = wait_for_room(group, head, units);
+    const std::uint64_t consumed = credit(group);
+    const auto size = static_cast<std::uint32_t>(group.size());
+    const auto units = static_cast<std::uint32_t>(units_for(bytes));
+    const std::uint32_t lines = units * kUnitLines;
+    const Payload payload(source, bytes);
+    auto line = static_cast<std::uint32_t>(group.rank());
+    const std::uint64_t value = line == 0 ? header_word(Header::data, bytes) : payload.at(line - 1);
+    std::uint64_t values[kLinesInFlight];
+    if (lines > size) load_lines(values, payload, line + size, size, lines);
+    Status status = Status::ok;
+    if (!has_room(head, units, consumed)) [[unlikely]]
+      status = wait_for_room(group, head, units);
     if (status == Status::ok && line < lines) {
-      const Place place = place_of(lane, head, line);
-      const auto store_first = [&] { group.store_line(lane.peer_ring + place.index, flag_line(value, place.flag)); };
-      if constexpr (!Group::kStoresInOrder) store_first();
+      const Stretch stretch(lane, head);
+      const auto store = [&](std::uint32_t at, std::uint64_t data) {
+        const Place place = stretch.at(at);
+        group.store_line(lane.peer_ring + place.index, flag_line(data, place.flag));
+      };
+      const std::uint32_t first = line;
+      if constexpr (!Group::kStoresInOrder) store(first, value);
       for (line += size; line < lines;) {
-        store_lines(group, head, values, line, size, lines);
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * size < lines) store(line + k * size, values[k]);
+        }
         line += kLinesInFlight * size;
-        if (line < lines) load_lines(values, line, size, lines);
+        if (line < lines) load_lines(values, payload, line, size, lines);
       }
-      if constexpr (Group::kStoresInOrder) store_first();  // packed.hpp
+      if constexpr (Group::kStoresInOrder) store(first, value);  // packed.hpp
     }
     status = agree(group, status);
     if (group.rank() != 0) return;
@@ -192,22 +204,11 @@ struct Send {
   }
 
   // What the ring's lines first, first + step, ... of this message carry. Not the header.
-  ONSTREAM_BODY void load_lines(std::uint64_t (&values)[kLinesInFlight], std::uint64_t first, std::uint64_t step,
-                                std::uint64_t lines) const {
+  ONSTREAM_BODY static void load_lines(std::uint64_t (&values)[kLinesInFlight], const Payload& payload,
+                                       std::uint32_t first, std::uint32_t step, std::uint32_t lines) {
     ONSTREAM_UNROLL
     for (int k = 0; k < kLinesInFlight; ++k) {
-      const std::uint64_t line = first + k * step;
-      if (line < lines) values[k] = load_payload(source, bytes, line - 1);
-    }
-  }
-  template <class Group>
-  ONSTREAM_BODY void store_lines(const Group& group, std::uint64_t head, const std::uint64_t (&values)[kLinesInFlight],
-                                 std::uint64_t first, std::uint64_t step, std::uint64_t lines) const {
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kLinesInFlight; ++k) {
-      const std::uint64_t line = first + k * step;
-      const Place place = place_of(lane, head, line);
-      if (line < lines) group.store_line(lane.peer_ring + place.index, flag_line(values[k], place.flag));
+      if (first + k * step < lines) values[k] = payload.at(first + k * step - 1);
     }
   }
 

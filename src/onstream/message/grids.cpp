@@ -9,13 +9,10 @@ namespace onstream {
 
 namespace {
 
-// A thread for each line, or for a few lines where there are many: every instruction is issued for every warp.
+// A thread for each line, as far as a block goes.
 Grid ring_grid(std::size_t bytes) {
-  constexpr std::size_t kOneEach = 160;
   const std::size_t lines = lane::lines_for(bytes);
-  const std::size_t threads =
-      lines <= kOneEach ? lines : std::max(kOneEach, (lines + kLinesInFlight - 1) / kLinesInFlight);
-  return {1, static_cast<int>(std::clamp<std::size_t>((threads + 31) / 32 * 32, 32, kMaxThreads))};
+  return {1, static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 32, kMaxThreads))};
 }
 
 }  // namespace
