@@ -281,6 +281,19 @@ CASE(everything_on_the_way_of_an_op_works_in_a_capture_of_the_user) {
   CHECK(!user::error_left());
 }
 
+CASE(a_kernel_that_nobody_has_loaded_may_be_launched_in_a_capture_of_the_user) {
+  const std::shared_ptr<Device> device = gpu();
+  user::use_gpu(0);
+  const UsersStream stream;
+  const std::shared_ptr<Memory> memory = device->allocate(8, MemoryKind::device);
+  user::begin_global_capture(stream.handle());
+  const AddInCapture body{{reinterpret_cast<std::uint64_t*>(memory->data()), 5}};
+  launch(*device, {"add_in_capture", &host_entry<AddInCapture>, add_in_capture_entry()}, body, {1, 32}, stream);
+  user::end_capture(stream.handle(), 2);
+  CHECK(word_at(*device, memory->data()) == 10);
+  CHECK(!user::error_left());
+}
+
 CASE(the_default_stream_is_refused_while_a_stream_that_waits_for_it_is_captured_and_the_capture_goes_on) {
   const std::shared_ptr<Device> device = gpu();
   user::use_gpu(0);
@@ -292,6 +305,7 @@ CASE(the_default_stream_is_refused_while_a_stream_that_waits_for_it_is_captured_
   add(*device, memory->data(), 1, stream);
   CHECK(!device->capturing(standard));
   CHECK_THROWS((void)device->record(standard), "default stream cannot be used while another stream");
+  CHECK_THROWS((void)device->point(standard), "default stream cannot be used while another stream");
   CHECK_THROWS((void)device->idle(standard), "default stream cannot be used while another stream");
   CHECK_THROWS(device->synchronize(standard), "default stream cannot be used while another stream");
   user::end_capture(stream.handle(), 2);

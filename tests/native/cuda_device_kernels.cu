@@ -15,6 +15,7 @@ namespace onstream::test {
 const void* add_to_entry() { return reinterpret_cast<const void*>(&cuda_entry<AddTo>); }
 
 const void* add_late_entry() { return reinterpret_cast<const void*>(&cuda_entry<AddLate>); }
+const void* add_in_capture_entry() { return reinterpret_cast<const void*>(&cuda_entry<AddInCapture>); }
 const void* add_or_tell_entry() { return reinterpret_cast<const void*>(&cuda_entry<AddOrTell>); }
 const void* await_word_entry() { return reinterpret_cast<const void*>(&cuda_entry<AwaitWord>); }
 

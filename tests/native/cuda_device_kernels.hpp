@@ -25,6 +25,9 @@ struct AddTo {
 // The same under another name: a kernel that nothing has launched before.
 struct AddLate : AddTo {};
 
+// And one that a capture launches first.
+struct AddInCapture : AddTo {};
+
 // The same, and one that prints when there is nothing to add.
 struct AddOrTell : AddTo {
   template <class Group>
@@ -59,6 +62,7 @@ struct AwaitWord {
 
 const void* add_to_entry();
 const void* add_late_entry();
+const void* add_in_capture_entry();
 const void* add_or_tell_entry();
 const void* await_word_entry();
 

@@ -450,6 +450,28 @@ RULE(misuse_of_a_capture_is_an_error_and_harms_nothing) {
   CHECK(read_word(device, memory->data()) == 1);
 }
 
+RULE(a_point_of_a_stream_is_an_event_and_none_inside_a_capture) {
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const OwnStream stream(device);
+  const OwnStream joined(device);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  const std::shared_ptr<Event> before = device.point(stream);
+  CHECK(before != nullptr);
+  device.begin_capture(stream);
+  CHECK(device.point(stream) == nullptr);
+  device.wait(joined, device.record(stream));
+  CHECK(device.point(joined) == nullptr);
+  device.wait(stream, device.record(joined));
+  (void)device.end_capture(stream);
+  device.wait(joined, before);
+  device.synchronize(joined);
+  CHECK(before->done());
+  CHECK(read_word(device, memory->data()) == 1);
+  const std::shared_ptr<Event> after = device.point(stream);
+  device.synchronize(stream);
+  CHECK(after != nullptr && after->done());
+}
+
 RULE(an_event_of_a_capture_is_no_event_of_running_work) {
   const OwnStream stream(device);
   device.begin_capture(stream);

@@ -1,6 +1,7 @@
 #include "onstream/collective/copies.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/device/disposal.hpp"
@@ -156,7 +157,6 @@ Copies::Work Copies::prepare(Fabric& fabric, const CollectiveCall& call) {
 
 void Copies::enqueue(Device& device, const Work& work, Stream stream) {
   while (!launches_.empty() && ended(*launches_.front().behind)) launches_.pop_front();
-  const bool captured = device.capturing(stream);
   const auto launch = std::make_shared<OfLaunch>(held_, held_->pulses->take());
   launch->watched = held_->watch->stand_by({launch->pulse, work.words.phases()});
   const auto copy_all = [&](const std::vector<Copy>& copies) {
@@ -173,10 +173,10 @@ void Copies::enqueue(Device& device, const Work& work, Stream stream) {
   if (!rest.empty())
     rest.push_back(plan::Words::quiet(launch->pulse));  // the words go on to mean the next collective's
   operate(device, rest, stream);
-  if (captured) {
-    device.retain(stream, launch);
+  if (auto behind = device.point(stream)) {
+    launches_.push_back({launch, std::move(behind)});
   } else {
-    launches_.push_back({launch, device.record(stream)});
+    device.retain(stream, launch);
   }
 }
 

@@ -238,7 +238,8 @@ class Device {
 
   // --- work ---
   // Makes the kernel ready to run, so that its first launch loads nothing: a GPU may load code only while it is idle,
-  // and it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times.
+  // and it is not while a kernel waits for a peer. Call for every kernel before the first op; any number of times. A
+  // library that comes where another has been unloaded loads its kernels before it launches them.
   virtual void load(const Kernel& kernel) { static_cast<void>(kernel); }
   // What may be behind a wait that passed its deadline, as far as the device can know; or "".
   virtual std::string timeout_hint() const { return ""; }

@@ -218,7 +218,7 @@ struct Receive {
     conclude(group, now, then, status, seen);
   }
 
-  // The counters behind a message that ends at unit `head`: known before it comes.
+  // The counters behind a message that ends at unit `head`; where its size is expected, before it comes.
   template <class Group>
   ONSTREAM_BODY Counters after(const Group& group, const Counters& now, std::uint64_t head) const {
     return {group.early(now.number + 1), group.early(head), group.early(credit_at(lane, head, now.returned))};

@@ -9,10 +9,17 @@ namespace onstream {
 
 namespace {
 
-// A thread for each line, as far as a block goes.
-Grid ring_grid(std::size_t bytes) {
-  const std::size_t lines = lane::lines_for(bytes);
-  return {1, static_cast<int>(std::clamp<std::size_t>((lines + 31) / 32 * 32, 32, kMaxThreads))};
+// Whole warps, as far as a block goes.
+int threads_for(std::size_t wanted) {
+  return static_cast<int>(std::clamp<std::size_t>((wanted + 31) / 32 * 32, 32, kMaxThreads));
+}
+
+// A thread for each line.
+Grid ring_grid(std::size_t bytes) { return {1, threads_for(lane::lines_for(bytes))}; }
+
+// As few threads as take all lines at once.
+int few_threads(std::size_t bytes) {
+  return threads_for((lane::lines_for(bytes) + kLinesInFlight - 1) / kLinesInFlight);
 }
 
 }  // namespace
@@ -53,16 +60,17 @@ Grid Grids::receive(std::size_t bytes, std::size_t offer_min) const {
   return {blocks, blocks == 1 ? kMaxThreads / 2 : kMaxThreads};
 }
 
-// Pushes keep their shape; a small half takes whatever threads the other has.
+// Pushes keep their shape; a small half beside one does with as few threads as it can.
 Grid Grids::exchange(lane::Exchange& body) const {
   const Grid in = receive(body.receive.capacity, body.receive.offer_min);
   const Grid out = send(body.send);
   const int most = static_cast<int>(max_blocks_);
   const bool pushes = body.send.bytes > body.send.ring_max && out.threads > kOneWarp.threads;
   const bool fetches = body.receive.capacity > body.receive.offer_min;
+  const int small = fetches ? out.threads : few_threads(body.receive.capacity);
   body.receive_blocks = std::min(in.blocks, most - 1);
   return {body.receive_blocks + std::min(out.blocks, most - body.receive_blocks),
-          pushes && fetches ? out.threads : std::max(in.threads, out.threads)};
+          std::max(out.threads, pushes ? small : in.threads)};
 }
 
 template <int kMost>

@@ -1,9 +1,9 @@
 // The driver's handles of kernels, by the addresses that programs know them by: the driver launches a kernel in 0.4 us
 // less than the runtime library does, which looks the handle up each time. Of one GPU.
 //
-// Whoever loads a kernel makes its entry; launches read without a lock. An entry stays, and is made anew by who loads
-// another kernel of that address, as a library has that came in the place of one that went. One too many is no error:
-// it is looked up at each launch.
+// Who loads or first launches a kernel makes its entry; launches find it without a lock. An entry stays, and is made
+// anew by who loads another kernel of that address, as a library has that came where another went. One kernel too many
+// is no error: each of its launches looks it up.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ class Functions {
     if (here == nullptr && count_ == kMost) return;
     entries_[at].function.store(function, std::memory_order_relaxed);
     if (here != nullptr) return;
-    entries_[at].kernel.store(kernel, std::memory_order_release);
+    entries_[at].kernel.store(kernel, std::memory_order_release);  // pairs with find()
     ++count_;
   }
 
@@ -55,9 +55,9 @@ class Functions {
     return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(kernel) * kGolden >> 32) % kEntries;
   }
 
+  std::mutex mutex_;  // of who writes
   std::array<Entry, kEntries> entries_;
   std::size_t count_ = 0;
-  std::mutex mutex_;
 };
 
 }  // namespace onstream::cuda

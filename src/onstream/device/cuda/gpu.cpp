@@ -257,6 +257,7 @@ CUfunction Gpu::function_of(const Kernel& kernel) {
 }
 
 CUfunction Gpu::look_up(const Kernel& kernel) {
+  const ControlPath path(*this);  // CUDA may load the kernel
   cudaFunction_t function = nullptr;
   check(cudaGetFuncBySymbol(&function, kernel.cuda), "looking up kernel ", kernel.name, " for GPU ", ordinal_);
   functions_.put(kernel.cuda, function);

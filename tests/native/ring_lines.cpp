@@ -1,0 +1,153 @@
+// The lines of messages in a lane's ring, as blocks of several threads write and read them: where each lies and what it
+// carries, and whole messages by crowds of host threads (crowd.hpp), which take the way that a GPU takes.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "crowd.hpp"
+#include "onstream/lane/recv.hpp"
+#include "onstream/lane/send.hpp"
+#include "ranks.hpp"
+#include "sanitizer.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using namespace onstream::lane;
+
+namespace {
+
+// One lane from this thread to this thread: both ends in one memory.
+class Loop {
+ public:
+  explicit Loop(std::uint64_t shift)
+      : ring_(kUnitLines << shift), postings_(postings_of(kReceives)), acks_(acks_of(kReceives)), posted_(kReceives) {
+    view_.sending = &sending_;
+    view_.returned = view_.peer_returned = &returned_;
+    view_.ring = view_.peer_ring = ring_.data();
+    view_.ring_shift = shift;
+    view_.receiving = &receiving_;
+    view_.receives = kReceives;
+    view_.postings = view_.peer_postings = postings_.data();
+    view_.acks = view_.peer_acks = acks_.data();
+    view_.posted = posted_.data();
+    view_.crew = &crew_;
+    wait_.timeout_ns = 60'000'000'000;
+    wait_.abort = &abort_;
+    wait_.fault_count = &fault_count_;
+    wait_.faults = faults_.data();
+  }
+  // The longest message that needs no more than what credit is always given back for.
+  std::uint64_t most() const {
+    const std::uint64_t units = (std::uint64_t{3} << view_.ring_shift) / 4;
+    return (units * kUnitLines - 1) * kLineData;
+  }
+
+  void pass(void* to, const void* from, std::uint64_t bytes, int threads) {
+    Send send;
+    send.source = from;
+    send.bytes = send.ring_max = send.offer_min = bytes;
+    send.lane = view_;
+    send.wait = wait_;
+    Receive receive;
+    receive.destination = to;
+    receive.capacity = receive.offer_min = bytes;
+    receive.lane = view_;
+    receive.wait = wait_;
+    std::thread other([&] { crowd_entry<Send>(&send, {1, threads}); });
+    crowd_entry<Receive>(&receive, {1, threads});
+    other.join();
+    CHECK(fault_count_ == 0);
+    ++number_;
+    CHECK(sending_.number == number_ && receiving_.drained == number_ && receiving_.posted == number_);
+    CHECK(sending_.head == receiving_.head);
+  }
+
+ private:
+  static constexpr std::uint64_t kReceives = 4;
+  std::vector<Line> ring_;
+  std::vector<Posting> postings_;
+  std::vector<std::uint64_t> acks_;
+  std::vector<Posted> posted_;
+  Sending sending_;
+  Returned returned_;
+  Receiving receiving_;
+  Crew crew_;
+  View view_;
+  WaitView wait_;
+  std::uint64_t abort_ = 0;
+  std::uint64_t fault_count_ = 0;
+  std::array<Fault, kFaultSlots> faults_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace
+
+// Counted in full: the line's number since the ring began, and the laps behind it.
+CASE(a_line_lies_where_counting_all_lines_from_the_first_one_on_puts_it) {
+  for (const std::uint64_t shift : {2, 5, 24}) {
+    View view;
+    view.ring_shift = shift;
+    const std::uint64_t units = std::uint64_t{1} << shift;
+    const std::uint64_t lines = units * kUnitLines;
+    for (const std::uint64_t lap :
+         {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 31, std::uint64_t{1} << 33}) {
+      for (const std::uint64_t unit : {std::uint64_t{0}, std::uint64_t{1}, units / 2, units - 1}) {
+        const std::uint64_t head = lap * units + unit;
+        const Stretch stretch(view, head);
+        for (const std::uint64_t line : {std::uint64_t{0}, std::uint64_t{3}, std::uint64_t{4}, lines / 2, lines - 1}) {
+          const std::uint64_t at = head * kUnitLines + line;
+          const Place place = stretch.at(static_cast<std::uint32_t>(line));
+          CHECK(place.index == at % lines);
+          CHECK(place.flag == static_cast<std::uint32_t>(at / lines + 1));
+        }
+      }
+    }
+  }
+}
+
+CASE(a_payloads_lines_are_its_bytes_and_zero_behind_them) {
+  const std::vector<unsigned char> bytes = pattern(64, 5);
+  alignas(8) std::array<unsigned char, 80> room;
+  for (std::size_t offset = 0; offset < 8; ++offset) {
+    for (const std::size_t count : {0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 64}) {
+      room.fill(0xee);
+      std::memcpy(room.data() + offset, bytes.data(), count);
+      const Payload payload(room.data() + offset, count);
+      for (std::uint32_t line = 0; line < 10; ++line) {
+        std::array<unsigned char, 8> wanted{};
+        if (line * 8 < count)
+          std::memcpy(wanted.data(), bytes.data() + line * 8, std::min<std::size_t>(8, count - line * 8));
+        const std::uint64_t got = payload.at(line);
+        CHECK(std::memcmp(&got, wanted.data(), 8) == 0);
+      }
+    }
+  }
+}
+
+CASE(blocks_of_several_threads_pass_messages_of_every_size_through_small_rings) {
+  for (const std::uint64_t shift : {2, 4}) {
+    for (const int threads : all_or_few<std::vector<int>>({1, 3, 24, 100}, {3, 24})) {
+      Loop loop(shift);
+      unsigned seed = 0;
+      std::vector<unsigned char> from(loop.most() + 1);
+      std::vector<unsigned char> to(loop.most() + 2);
+      for (std::size_t bytes = 0; bytes <= loop.most(); bytes += bytes < 26 ? 1 : 13) {
+        for (const std::size_t offset : {0, 1}) {
+          const std::vector<unsigned char> wanted = pattern(bytes, ++seed);
+          std::ranges::copy(wanted, from.begin() + static_cast<std::ptrdiff_t>(offset));
+          std::ranges::fill(to, 0xee);
+          loop.pass(to.data() + offset, from.data() + offset, bytes, threads);
+          CHECK(std::memcmp(to.data() + offset, wanted.data(), bytes) == 0);
+          CHECK(to[bytes + offset] == 0xee);
+        }
+      }
+      loop.pass(to.data(), from.data(), loop.most(), threads);  // as long as can be
+    }
+  }
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
