@@ -105,7 +105,7 @@ run_part() {
         --rounds 2 --limit-s 120 ${quick[@]+"${quick[@]}"}
       ;;
     upc) part upc 40 upc ${quick[@]+"${quick[@]}"} ;;
-    paths) part paths 45 paths --limit-s 40 ${quick[@]+"${quick[@]}"} ;;
+    paths) part paths 100 paths --limit-s 90 ${quick[@]+"${quick[@]}"} ;;
     sweep)
       if (($(left_s) < sweep_s)); then
         printf '== sweep is left out: %s s are left, and it needs %s\n' "$(left_s)" "$sweep_s"

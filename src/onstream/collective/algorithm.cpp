@@ -247,7 +247,7 @@ std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const M
       row.algorithm == Algorithm::lines || row.algorithm == Algorithm::two_shot || row.algorithm == Algorithm::direct;
   if (call.own != nullptr && !has_kernel) return "it has no kernel with a functor of yours";
   std::string reason = row.why_not(call, machine);
-  const bool other_bits = *row.own_order != 0 && has_op(call.kind) && order_matters(call.type, call.op);
+  const bool other_bits = *row.own_order != 0 && has_op(call.kind) && order_matters(call.type);
   if (!reason.empty() || !call.deterministic || !other_bits) return reason;
   return concat("it adds in ", row.own_order, ", and a deterministic ", name_of(call.op), " of ", name_of(call.type),
                 " is added in the order of the ranks");

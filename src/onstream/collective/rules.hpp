@@ -80,7 +80,10 @@ struct IntegerRule {
   ONSTREAM_BOTH static Wide band(Wide a, Wide b) { return a & b; }
   ONSTREAM_BOTH static Wide bor(Wide a, Wide b) { return a | b; }
   ONSTREAM_BOTH static Wide bxor(Wide a, Wide b) { return a ^ b; }
-  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) { return value / static_cast<Wide>(ranks); }
+  // Of the sum as it wraps in the element's own bits, whatever passed on what part of it; so does NCCL.
+  ONSTREAM_BOTH static Wide average(Wide value, std::uint32_t ranks) {
+    return static_cast<Wide>(narrow(value)) / static_cast<Wide>(ranks);
+  }
   ONSTREAM_BOTH static T scaled(T value, Factor factor) { return narrow(prod(value, static_cast<Wide>(factor))); }
 };
 

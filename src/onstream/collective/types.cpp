@@ -86,9 +86,9 @@ ElementType type_of_sums(ElementType type, ReduceOp op) {
   return narrow && op != ReduceOp::min && op != ReduceOp::max ? ElementType::float32 : type;
 }
 
-bool order_matters(ElementType type, ReduceOp op) {
+bool order_matters(ElementType type) {
   switch (row_of(type).kind) {
-    case TypeRow::integer: return op == ReduceOp::avg && size_of(type) < sizeof(std::int32_t);
+    case TypeRow::integer: return false;
     case TypeRow::pair: return type == ElementType::float32_int32 || type == ElementType::float64_int64;
     default: return true;
   }

@@ -34,7 +34,7 @@ enum class ElementType : std::uint32_t {
 };
 constexpr int kElementTypes = 20;
 
-// avg divides the sum by the number of ranks (integers: towards zero). premulsum multiplies every rank's input by that
+// avg divides the sum by the number of ranks (integers: the sum as it wraps in their bits, towards zero, as NCCL does). premulsum multiplies every rank's input by that
 // rank's own factor first. minloc and maxloc keep the lower index of equal values.
 enum class ReduceOp : std::uint32_t { sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, premulsum };
 constexpr int kReduceOps = 11;
@@ -48,9 +48,8 @@ ReduceOp reduce_op_of(std::string_view name);
 // Whether `op` has a meaning for `type`: bits are for integers, order is not for complex numbers.
 bool supports(ElementType type, ReduceOp op);
 // Whether the bits of a result depend on the order in which inputs are added, or on where partial sums are rounded: of
-// all that is floating point (sums are rounded; minima and maxima meet zeros of both signs and several NaNs), and of
-// averages of 8 and 16 bits, whose sums are wider.
-bool order_matters(ElementType type, ReduceOp op);
+// all that is floating point (sums are rounded; minima and maxima meet zeros of both signs and several NaNs).
+bool order_matters(ElementType type);
 // The type in which sums of `type` are made until they are rounded once: float32 for floating point of 16 and 8 bits,
 // else the type itself, as for what is not rounded.
 ElementType type_of_sums(ElementType type, ReduceOp op);
