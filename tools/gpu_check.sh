@@ -132,7 +132,7 @@ run_natives() {
   for program in "${alone[@]}"; do run_native "$(basename "$program")" "$program"; done
   [[ ${MEMCHECK:-0} == 1 ]] || return 0
   command -v compute-sanitizer >/dev/null || stop "MEMCHECK=1, but there is no compute-sanitizer"
-  local tests="device_conformance device_streams device_words" test
+  local tests="device_conformance device_streams device_graphs device_words" test
   for test in $tests; do # what CUDA refuses is part of what they try
     run_native "memcheck:${test#device_}" compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
       "$build/tests/native/test_$test"

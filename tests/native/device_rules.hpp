@@ -1,6 +1,6 @@
 // What the rules of the device contract are written with (device_conformance.cpp, device_streams.cpp,
-// device_words.cpp): a rule `r` gives the cases host_r and cuda_r, and the latter is skipped, with the reason, where
-// there is no GPU.
+// device_graphs.cpp, device_words.cpp): a rule `r` gives the cases host_r and cuda_r, and the latter is skipped, with
+// the reason, where there is no GPU.
 #pragma once
 
 #include <array>
@@ -89,5 +89,16 @@ struct Gate {
   Device& device;
   std::shared_ptr<Memory> memory;
 };
+
+// What a host function saw at each of its calls.
+struct Calls {
+  const std::uint64_t* value;
+  std::vector<std::uint64_t> seen;
+};
+
+inline void note(void* calls) {
+  auto* all = static_cast<Calls*>(calls);
+  all->seen.push_back(*all->value);
+}
 
 }  // namespace onstream::test

@@ -1,5 +1,6 @@
-// The lines of messages in a lane's ring, as blocks of several threads write and read them: where each lies and what it
-// carries, and whole messages by crowds of host threads (crowd.hpp), which take the way that a GPU takes.
+// A lane as grids of several blocks and threads run it, by crowds of host threads (crowd.hpp), which take the way that
+// a GPU takes: where each line of a message lies in the ring and what it carries; small messages; large ones that are
+// pushed, and fetched.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -46,24 +47,37 @@ class Loop {
     return (units * kUnitLines - 1) * kLineData;
   }
 
-  void pass(void* to, const void* from, std::uint64_t bytes, int threads) {
-    Send send;
-    send.source = from;
-    send.bytes = send.ring_max = send.offer_min = bytes;
-    send.lane = view_;
-    send.wait = wait_;
-    Receive receive;
-    receive.destination = to;
-    receive.capacity = receive.offer_min = bytes;
-    receive.lane = view_;
-    receive.wait = wait_;
-    std::thread other([&] { crowd_entry<Send>(&send, {1, threads}); });
-    crowd_entry<Receive>(&receive, {1, threads});
+  // What a rank hands its kernels: of one message, and of one receive as large. `ring_max`: the longest in the ring.
+  Send send(const void* from, std::uint64_t bytes, std::uint64_t ring_max) const {
+    Send out;
+    out.source = from;
+    out.bytes = bytes;
+    out.ring_max = out.offer_min = ring_max;
+    out.peer_source = reinterpret_cast<std::uint64_t>(from);
+    out.lane = view_;
+    out.wait = wait_;
+    return out;
+  }
+  Receive receive(void* to, std::uint64_t capacity, std::uint64_t ring_max) const {
+    Receive out;
+    out.destination = to;
+    out.capacity = capacity;
+    out.offer_min = ring_max;
+    out.peer_destination = reinterpret_cast<std::uint64_t>(to);
+    out.lane = view_;
+    out.wait = wait_;
+    return out;
+  }
+
+  // Both at once, by such grids.
+  void pass(const Send& send, Grid of_send, const Receive& receive, Grid of_receive) {
+    std::thread other([&] { crowd_entry<Send>(&send, of_send); });
+    crowd_entry<Receive>(&receive, of_receive);
     other.join();
     CHECK(fault_count_ == 0);
     ++number_;
     CHECK(sending_.number == number_ && receiving_.drained == number_ && receiving_.posted == number_);
-    CHECK(sending_.head == receiving_.head);
+    CHECK(sending_.head == receiving_.head && sending_.finished == 0);
   }
 
  private:
@@ -135,17 +149,46 @@ CASE(blocks_of_several_threads_pass_messages_of_every_size_through_small_rings) 
       unsigned seed = 0;
       std::vector<unsigned char> from(loop.most() + 1);
       std::vector<unsigned char> to(loop.most() + 2);
-      for (std::size_t bytes = 0; bytes <= loop.most(); bytes += bytes < 26 ? 1 : 13) {
+      std::vector<std::size_t> sizes = {loop.most()};
+      for (std::size_t bytes = 0; bytes < loop.most(); bytes += bytes < 26 ? 1 : 13) sizes.push_back(bytes);
+      for (const std::size_t bytes : sizes) {
         for (const std::size_t offset : {0, 1}) {
           const std::vector<unsigned char> wanted = pattern(bytes, ++seed);
           std::ranges::copy(wanted, from.begin() + static_cast<std::ptrdiff_t>(offset));
           std::ranges::fill(to, 0xee);
-          loop.pass(to.data() + offset, from.data() + offset, bytes, threads);
+          loop.pass(loop.send(from.data() + offset, bytes, bytes), {1, threads},
+                    loop.receive(to.data() + offset, bytes, bytes), {1, threads});
           CHECK(std::memcmp(to.data() + offset, wanted.data(), bytes) == 0);
           CHECK(to[bytes + offset] == 0xee);
         }
       }
-      loop.pass(to.data(), from.data(), loop.most(), threads);  // as long as can be
+    }
+  }
+}
+
+// A push, if the receive can be written to; else the receiver's blocks fetch together. Every third message is small,
+// and comes by the ring into a receive that expects a large one.
+CASE(grids_of_several_blocks_pass_large_messages_pushed_and_fetched) {
+  constexpr std::uint64_t kRingMax = 64;
+  const auto shapes = all_or_few<std::vector<Grid>>({{1, 1}, {1, 24}, {4, 5}, {7, 1}}, {{1, 1}, {3, 5}});
+  for (const bool reached : {true, false}) {
+    for (const Grid of_send : shapes) {
+      for (const Grid of_receive : shapes) {
+        Loop loop(4);
+        for (unsigned message = 0; message < 6; ++message) {
+          const std::size_t capacity = message % 2 == 0 ? 300 : 70'001;
+          const std::size_t bytes = message % 3 == 2 ? 40 : capacity - message % 2 * 100;
+          const std::vector<unsigned char> from = pattern(bytes, message);
+          std::vector<unsigned char> to(capacity, 0xee);
+          Receive receive = loop.receive(to.data(), capacity, kRingMax);
+          if (!reached) receive.peer_destination = 0;
+          const Grid grid = bytes <= kRingMax ? Grid{1, of_send.threads} : of_send;  // the ring is one block's
+          loop.pass(loop.send(from.data(), bytes, kRingMax), grid, receive, of_receive);
+          CHECK(std::equal(from.begin(), from.end(), to.begin()));
+          CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(bytes), to.end(),
+                            [](auto one) { return one == 0xee; }));
+        }
+      }
     }
   }
 }
