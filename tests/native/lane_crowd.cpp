@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -158,7 +159,7 @@ CASE(blocks_of_several_threads_pass_messages_of_every_size_through_small_rings) 
           std::ranges::fill(to, 0xee);
           loop.pass(loop.send(from.data() + offset, bytes, bytes), {1, threads},
                     loop.receive(to.data() + offset, bytes, bytes), {1, threads});
-          CHECK(std::memcmp(to.data() + offset, wanted.data(), bytes) == 0);
+          CHECK(std::ranges::equal(wanted, std::span(to).subspan(offset, bytes)));
           CHECK(to[bytes + offset] == 0xee);
         }
       }

@@ -34,8 +34,9 @@ enum class ElementType : std::uint32_t {
 };
 constexpr int kElementTypes = 20;
 
-// avg divides the sum by the number of ranks (integers: the sum as it wraps in their bits, towards zero, as NCCL does). premulsum multiplies every rank's input by that
-// rank's own factor first. minloc and maxloc keep the lower index of equal values.
+// avg divides the sum by the number of ranks (integers: the sum as it wraps in their bits, towards zero, as NCCL does).
+// premulsum multiplies every rank's input by that rank's own factor first. minloc and maxloc keep the lower index of
+// equal values.
 enum class ReduceOp : std::uint32_t { sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, premulsum };
 constexpr int kReduceOps = 11;
 
