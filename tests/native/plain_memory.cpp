@@ -431,6 +431,22 @@ RULE(a_message_that_does_not_fit_is_truncated_on_both_sides, 2, host()) {
   }
 }
 
+// What the host has taken out of a bounce buffer no stream takes once more.
+RULE(a_stream_may_wait_for_what_the_host_has_waited_for, 2, without_attach()) {
+  const Bytes sent = pattern(300000, 78);
+  Bytes got(sent.size());
+  const int peer = 1 - world.rank();
+  const OwnStream stream(world);
+  const auto receive = world.irecv(got.data(), got.size(), peer, {}, stream);
+  world.send(sent.data(), sent.size(), peer, {}, stream);
+  CHECK(world.wait(receive) == Status::ok);
+  CHECK(got == sent);
+  std::ranges::fill(got, static_cast<unsigned char>(1));
+  world.wait(receive, stream);
+  world.synchronize(stream);
+  CHECK(got == Bytes(got.size(), 1));
+}
+
 PROCESS_RULE(what_cannot_be_copied_once_is_told, 2, without_attach()) {
   check_the_lane_works(world, 0);
   CHECK(world.describe().find("through bounce buffers (parameter attach is off)") != std::string::npos);

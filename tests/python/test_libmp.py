@@ -129,6 +129,11 @@ NO_TRAPS = "-fno-unreachable-traps"
 COMM = ("comm_library/comm.cpp", "comm_library/examples/comm_pingpong.cpp")
 # CUDA 13 has neither the old NVTX header's place nor cudaDeviceProp::clockRate, which only sizes a kernel's loop.
 CUDA_13 = ("-O2", "-DclockRate=maxThreadsPerMultiProcessor")
+# They choose their GPU by what MVAPICH2 tells each of its processes, and by nothing in particular where it is not told.
+TOLD_LOCAL_RANK = (
+    "export MV2_COMM_WORLD_LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?no local rank}}; "
+    'exec "$0" "$@"'
+)
 
 
 def comm(ranks: int, **settings: str) -> Public:
@@ -185,7 +190,7 @@ def test_public_programs_run_unmodified(mpi_name: str, public: Public, request: 
         pytest.skip("no checkout of github.com/gpudirect/libmp was given (--libmp=PATH)")
     mpi = mpi_of(mpi_name)
     program = compiled_public(mpi, toolkit(mpi), Path(checkout).resolve(), public)
-    command = [*mpi.start(public.ranks), str(program), *public.arguments]
+    command = [*mpi.start(public.ranks), "sh", "-c", TOLD_LOCAL_RANK, str(program), *public.arguments]
     status, output = call(command, 3 * LIMIT_S, {**public.settings, **SETTINGS})
     assert status == 0, f"ended with status {status}\n{output[-6000:]}"
     assert public.says in output

@@ -105,7 +105,6 @@ struct Send {
       if (asks) status = copier.await(group, wait, request);
     }
     status = agree(group, status);
-    if (here && status == Status::ok) tell_arrival(group, number);
     std::uint64_t units = 1;
     if (fits && !here && group.block() == 0 && status == Status::ok) {
       status = announce == Header::stage ? send_chunks(group, head, units) : wait_for_ack(group, number);
@@ -334,31 +333,37 @@ struct Send {
       fits = bytes <= answer.room;
       if (fits) group.copy(reinterpret_cast<void*>(answer.address), source, bytes);
       group.sync();
-      if (fits) tell_arrival(group, number);
     }
     finish(group, head, number, 1, status == Status::ok && !fits ? Status::truncated : status, answer.room,
            push && fits);
   }
 
-  // This block's share of a push is in the destination. All its threads have been at a barrier since.
+  // This block's share of a push is in the destination. One thread.
   template <class Group>
   ONSTREAM_BODY void tell_arrival(const Group& group, std::uint64_t number) const {
-    if (group.rank() != 0) return;
     std::uint64_t* arrival = lane.peer_acks + lane.receives + static_cast<std::uint64_t>(group.block());
     const std::uint64_t word = (number + 1) * kArrivalBlocks + static_cast<std::uint64_t>(group.blocks());
     group.store_release(arrival, word);  // pairs with Intake::await_arrivals
   }
 
-  // The last block advances the counters. `room`: of the receive, where it is known.
+  // The last block advances the counters; all threads have been at a barrier since they copied. Which is the last comes
+  // back from memory while the arrival of what was pushed is told. But whom a ticket tells may start the lane's next op
+  // on another stream, so all blocks have told theirs by then. `room`: of the receive, where it is known.
   template <class Group>
   ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
                             Status status, std::uint64_t room, bool pushed) const {
+    if (group.rank() != 0) return;
     const bool lost = loses_lane(status);
-    if (group.rank() == 0 && (lost || (status != Status::ok && group.block() == 0))) fail(group, status, room);
-    if (!last_to_finish(group, &lane.sending->finished, status)) return;
+    if (lost || (status != Status::ok && group.block() == 0)) fail(group, status, room);
+    const bool arrives = pushed && status == Status::ok;
+    const bool has_ticket = ticket.status != nullptr;
+    if (arrives && has_ticket) tell_arrival(group, number);
+    const std::uint64_t before = count_in(group, &lane.sending->finished, lost);
+    if (arrives && !has_ticket) tell_arrival(group, number);
+    if (!all_counted(group, &lane.sending->finished, before) || lost) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
     number_ticket(group, ticket, number);
-    if (pushed && status == Status::ok) settle(group, ticket, Status::ok, bytes);
+    if (arrives) settle(group, ticket, Status::ok, bytes);
   }
 
   template <class Group>

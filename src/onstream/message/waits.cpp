@@ -216,6 +216,7 @@ Status Messages::Implementation::collect(Request& request) {
     if (request.bounce != nullptr) bounces_->give_back(request.bounce);
   }
   request.bounce = nullptr;
+  request.copy_back = nullptr;  // a stream may be told to wait for it once more
   return *request.result;
 }
 
