@@ -11,6 +11,7 @@
 
 #include "check.hpp"
 #include "crowd.hpp"
+#include "onstream/lane/await_send.hpp"
 #include "onstream/lane/recv.hpp"
 #include "onstream/lane/send.hpp"
 #include "ranks.hpp"
@@ -70,6 +71,12 @@ class Loop {
     return out;
   }
 
+  Post post(void* to, std::uint64_t capacity, std::uint64_t ring_max, const Ticket& ticket) const {
+    return {wait_, view_, to, capacity, ring_max, reinterpret_cast<std::uint64_t>(to), ticket};
+  }
+  AwaitReceive await(const Ticket& ticket) { return {wait_, view_, &crew_, 0, ticket}; }
+  AwaitLargeSend glance(const Send& sent) { return {{wait_, view_, sent.bytes, 1, sent.ticket}, sent.source, &crew_}; }
+
   // Both at once, by such grids.
   void pass(const Send& send, Grid of_send, const Receive& receive, Grid of_receive) {
     std::thread other([&] { crowd_entry<Send>(&send, of_send); });
@@ -97,6 +104,31 @@ class Loop {
   std::uint64_t fault_count_ = 0;
   std::array<Fault, kFaultSlots> faults_;
   std::uint64_t number_ = 0;
+};
+
+// A request's words.
+struct Asked {
+  Numbered numbered;
+  std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
+  std::uint64_t received = 0;
+  Ticket ticket() { return {&numbered, &status, &received, 1}; }
+  bool is_ok() const { return static_cast<Status>(status) == Status::ok; }
+};
+
+// The calling thread, in which something else happens just before it tells how an op ended.
+template <class Then>
+class Interrupted : public HostGroup {
+ public:
+  Interrupted(const std::uint64_t* status, const Then& then) : HostGroup(0, 1), status_(status), then_(&then) {}
+  using HostGroup::store_release;
+  void store_release(std::uint64_t* word, std::uint64_t value) const {
+    if (word == status_) (*then_)();
+    HostGroup::store_release(word, value);
+  }
+
+ private:
+  const std::uint64_t* status_;
+  const Then* then_;
 };
 
 }  // namespace
@@ -192,6 +224,32 @@ CASE(grids_of_several_blocks_pass_large_messages_pushed_and_fetched) {
       }
     }
   }
+}
+
+CASE(what_a_posted_send_has_pushed_its_wait_does_not_push_once_more) {
+  constexpr std::uint64_t kBytes = 20000;
+  constexpr std::uint64_t kRing = 4096;
+  const HostGroup here(0, 1);
+  Loop loop(5);
+  const std::vector<unsigned char> from = pattern(kBytes, 9);
+  std::vector<unsigned char> to(kBytes);
+  Asked sent;
+  Asked received;
+  loop.post(to.data(), kBytes, kRing, received.ticket())(here);
+  Send send = loop.send(from.data(), kBytes, kRing);
+  send.completion = Completion::posted;
+  send.ticket = sent.ticket();
+  bool looked = false;
+  const auto meanwhile = [&] {
+    loop.await(received.ticket())(here);
+    CHECK(received.is_ok() && to == from);
+    std::ranges::fill(to, static_cast<unsigned char>(0));  // the receiver's program goes on
+    loop.glance(send)(here);
+    looked = true;
+  };
+  send(Interrupted(&sent.status, meanwhile));
+  CHECK(looked && sent.is_ok());
+  CHECK(std::ranges::count(to, 0) == static_cast<std::ptrdiff_t>(kBytes));
 }
 
 int main(int argc, char** argv) { return run(argc, argv); }

@@ -174,6 +174,32 @@ CASE(bad_arguments_are_named) {
   });
 }
 
+CASE(a_sendrecv_whose_send_is_refused_has_posted_no_receive) {
+  on_all_devices(1, [](World& world) {
+    constexpr std::size_t kLarge = 1 << 20;  // more than a lane's ring takes
+    const OwnStream stream(world);
+    TestBuffer large(world, kLarge);
+    TestBuffer small(world, 192);
+    small.write(pattern(192, 4));
+    const Outgoing out{large.data(), kLarge, 0, {0, Path::ll}};
+    const Incoming in{small.data() + 64, 64, 0, {}};
+    CHECK_THROWS(world.sendrecv(out, in, stream), "ll");
+    CHECK_THROWS((void)world.sendrecv(out, in), "ll");
+    CHECK_THROWS((void)world.isendrecv(out, in), "ll");
+    const std::array sends = {out, Outgoing{large.data(), 8, 0, {1, Path::automatic}}};
+    const std::array receives = {in, Incoming{large.data() + 64, 8, 0, {1, Path::automatic}}};
+    CHECK_THROWS(world.exchange(sends, receives, stream), "ll");
+    world.synchronize(stream);
+    const auto sent = world.isend(small.data(), 64, 0, {});
+    CHECK(world.recv(small.data() + 128, 64, 0, {}) == Status::ok);
+    CHECK(world.wait(sent) == Status::ok);
+    std::vector<unsigned char> wanted = pattern(192, 4);
+    std::copy_n(wanted.begin(), 64, wanted.begin() + 128);
+    CHECK(small.read() == wanted);
+    world.check();
+  });
+}
+
 CASE(a_request_of_another_world_is_refused) {
   run_ranks(1, quick("host"), [](World& world) {
     const auto other = World::create(launch_of(0, 1, ""), quick("host"));

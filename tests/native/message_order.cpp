@@ -77,6 +77,38 @@ void post_many_with_waits_enqueued(World& world) {
   world.barrier();
 }
 
+// Rank 0 fills a lane on one stream and has another wait for it all, which has not come to that when the next receive
+// is posted on the first.
+void post_behind_a_wait_on_another_stream(World& world) {
+  constexpr std::size_t kLimit = 4;  // lane_receives of these worlds
+  TestBuffer buffer(world, 8 * (2 * kLimit + 1));
+  const auto place = [&](std::size_t i) { return buffer.data() + 8 * i; };
+  const OwnStream own(world);
+  if (world.rank() == 0) {
+    const OwnStream other(world);
+    world.recv(place(2 * kLimit), 8, 1, {1}, other);
+    std::vector<std::shared_ptr<Request>> requests;
+    for (std::size_t i = 0; i < kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}, own));
+    world.wait(requests.back(), other);
+    for (std::size_t i = kLimit; i < 2 * kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}, own));
+    CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}, own), "raise lane_receives (4)");
+    world.barrier();
+    for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+    world.synchronize(other);
+    const auto got = buffer.read();
+    for (std::size_t i = 0; i < requests.size(); ++i) CHECK(got[8 * i] == i + 1);
+  } else {
+    world.barrier();
+    for (std::size_t i = 0; i <= 2 * kLimit; ++i) {
+      const std::vector<unsigned char> word(8 * (2 * kLimit + 1), static_cast<unsigned char>(i + 1));
+      buffer.write(word);
+      CHECK(world.send(place(0), 8, 0, {i == 2 * kLimit ? 1 : 0}) == Status::ok);
+    }
+  }
+  CHECK(!world.failure().has_value());
+  world.barrier();
+}
+
 // Both ranks' sends are posted before any receive is, and both wait for their sends first.
 void wait_for_sends_first(World& world, const MessageOptions& options, const std::vector<std::size_t>& sizes,
                           const std::function<void(std::span<const std::shared_ptr<Request>>)>& await) {
@@ -389,6 +421,14 @@ CASE(a_wait_enqueued_on_a_stream_makes_room_for_the_next_receive) {
     Parameters parameters = quick(device);
     parameters.lane_receives = 4;
     run_ranks(2, parameters, post_many_with_waits_enqueued);
+  }
+}
+
+CASE(a_receive_that_needs_the_room_of_others_comes_after_their_wait_on_another_stream) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.lane_receives = 4;
+    run_ranks(2, parameters, post_behind_a_wait_on_another_stream);
   }
 }
 

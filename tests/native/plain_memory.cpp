@@ -431,6 +431,28 @@ RULE(a_message_that_does_not_fit_is_truncated_on_both_sides, 2, host()) {
   }
 }
 
+// A stream's wait settles the request before the stream has copied.
+RULE(a_host_that_waits_for_what_a_stream_takes_finds_it, 2, without_attach()) {
+  const Bytes sent = pattern(8 << 20, 79);
+  const int peer = 1 - world.rank();
+  const OwnStream stream(world);
+  const OwnStream other(world);
+  for (int round = 0; round < 4; ++round) {
+    Bytes got(sent.size());
+    const auto receive = world.irecv(got.data(), got.size(), peer, {}, stream);
+    world.wait(receive, stream);
+    world.send(sent.data(), sent.size(), peer, {}, other);
+    if (round % 2 == 0) {
+      CHECK(world.wait(receive) == Status::ok);
+    } else {
+      while (world.test(receive) == Status::pending) std::this_thread::yield();
+    }
+    CHECK(got == sent);
+    world.synchronize(stream);
+    world.synchronize(other);
+  }
+}
+
 // What the host has taken out of a bounce buffer no stream takes once more.
 RULE(a_stream_may_wait_for_what_the_host_has_waited_for, 2, without_attach()) {
   const Bytes sent = pattern(300000, 78);

@@ -347,23 +347,31 @@ struct Send {
   }
 
   // The last block advances the counters; all threads have been at a barrier since they copied. Which is the last comes
-  // back from memory while the arrival of what was pushed is told. But whom a ticket tells may start the lane's next op
-  // on another stream, so all blocks have told theirs by then. `room`: of the receive, where it is known.
+  // back from memory while the arrival of what was pushed is told. But whom a posted send's ticket tells may start the
+  // lane's next op on another stream: by then all blocks have told theirs, and the counters are right. What is left to
+  // the receiver has a number for its wait; what was pushed has none, or its wait would push it too. `room`: of the
+  // receive, where it is known.
   template <class Group>
   ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
                             Status status, std::uint64_t room, bool pushed) const {
     if (group.rank() != 0) return;
+    const bool posted = completion == Completion::posted;
     const bool lost = loses_lane(status);
-    if (lost || (status != Status::ok && group.block() == 0)) fail(group, status, room);
+    const bool refused = !lost && status != Status::ok;
     const bool arrives = pushed && status == Status::ok;
-    const bool has_ticket = ticket.status != nullptr;
-    if (arrives && has_ticket) tell_arrival(group, number);
+    if (lost || (refused && !posted && group.block() == 0)) fail(group, status, room);
+    if (arrives && posted) tell_arrival(group, number);
     const std::uint64_t before = count_in(group, &lane.sending->finished, lost);
-    if (arrives && !has_ticket) tell_arrival(group, number);
+    if (arrives && !posted) tell_arrival(group, number);
     if (!all_counted(group, &lane.sending->finished, before) || lost) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
-    number_ticket(group, ticket, number);
-    if (arrives) settle(group, ticket, Status::ok, bytes);
+    if (arrives) {
+      settle(group, ticket, Status::ok, bytes);
+    } else if (posted && refused) {
+      fail(group, status, room);
+    } else if (posted) {
+      number_ticket(group, ticket, number);
+    }
   }
 
   template <class Group>

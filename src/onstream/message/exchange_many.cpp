@@ -38,13 +38,23 @@ void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::
                     most <= lane::kMany && !any_share_a_lane(out) && !any_share_a_lane(in);
   if (fits && most <= lane::kFew && side_by_side<lane::kFew>(lane::exchange_few_kernel(), out, in, stream)) return;
   if (fits && most > lane::kFew && side_by_side<lane::kMany>(lane::exchange_many_kernel(), out, in, stream)) return;
+  // What is refused is refused before anything is posted.
+  const std::vector<SendRoute> routes = route_sends(out);
+  for (const Incoming& one : in) check_receive(one);
   std::vector<std::shared_ptr<Request>> requests;
   requests.reserve(out.size() + in.size());
   for (const Incoming& one : in) {
     requests.push_back(irecv(one.destination, one.bytes, one.peer, one.options, stream));
   }
-  for (auto& request : isend_all(out, stream)) requests.push_back(std::move(request));
+  for (auto& request : isend_all_by(routes, out, stream)) requests.push_back(std::move(request));
   wait_all(requests, stream);
+}
+
+// Throws as the receive would.
+void Messages::Implementation::check_receive(const Incoming& message) {
+  const auto& [destination, bytes, peer, options] = message;
+  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
 }
 
 // False if it takes more than one kernel, as in exchange().
@@ -71,6 +81,7 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
     }
     return false;
   }
+  for (const Incoming& one : in) outstanding_.check(queue_of(one.peer, one.options.lane), one.peer, one.options.lane);
   lane::ExchangeMany<kMost> body;
   body.receives = static_cast<std::int32_t>(in.size());
   body.sends = static_cast<std::int32_t>(out.size());

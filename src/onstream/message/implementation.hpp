@@ -108,12 +108,16 @@ class Messages::Implementation {
   void begin(const std::shared_ptr<Request>& request, bool captured);
 
   // --- on_stream.cpp ---
-  std::shared_ptr<Request> isend_at(Moment moment, const Outgoing& message, Stream stream);
+  std::vector<SendRoute> route_sends(std::span<const Outgoing> messages);  // posted ones
+  std::shared_ptr<Request> isend_by(SendRoute route, const Outgoing& message, Moment moment, Stream stream);
+  std::vector<std::shared_ptr<Request>> isend_all_by(const std::vector<SendRoute>& routes,
+                                                     std::span<const Outgoing> messages, Stream stream);
   void copy_small(SendRoute& route, const Outgoing& message, Moment moment, Stream stream);
   void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, Stream stream);
   void prefetch(const void* buffer, std::size_t bytes, Stream stream) const;
   void note_posted(Request& request, Stream stream);
   void pass_posted(int peer, const MessageOptions& options, Stream stream);
+  void follow(const std::shared_ptr<Event>& before, Stream stream);
   std::shared_ptr<Event> note_use(Stream stream);
   void note_use(const std::shared_ptr<Request>& request, Stream stream);
 
@@ -121,8 +125,12 @@ class Messages::Implementation {
   bool exchange(const Outgoing& out, const Incoming& in, Stream stream);
 
   // --- exchange_many.cpp ---
+  void check_receive(const Incoming& message);
   template <int kMost>
   bool side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
+
+  // --- on_host.cpp ---
+  std::shared_ptr<Request> isend_by(SendRoute route, const Outgoing& message);
 
   // --- waits.cpp ---
   void check_request(const std::shared_ptr<Request>& request) const;
@@ -136,6 +144,7 @@ class Messages::Implementation {
   lane::AwaitLargeSend await_large_send(const Request& request, Look look) const;
   lane::AwaitReceive await_receive(const Request& request, Look look) const;
   void advance(const Request& request, Look look);
+  void await_taken(const Request& request);
   void settle_unasked();
   Status collect(Request& request);
   Status told(std::uint64_t word) const;

@@ -156,9 +156,7 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
 // Before its op is enqueued. Throws where there are too many receives already.
 void Messages::Implementation::begin(const std::shared_ptr<Request>& request, bool captured) {
   request->captured = captured;
-  if (captured) return;
-  if (request->kind == OpKind::recv) return outstanding_.add(request);
-  Tickets::open(request->slot);
+  if (!captured) Tickets::open(request->slot);
 }
 
 Messages::Messages(std::shared_ptr<Fabric> fabric)

@@ -41,7 +41,7 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
     return status;
   }
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
-  outstanding_.pass(queue_of(peer, options.lane), peer, options.lane);
+  (void)outstanding_.pass(queue_of(peer, options.lane), peer, options.lane, Outstanding::Next::at_once);
   auto body = recv_body<lane::Receive>(route, bytes, view(peer, options.lane));
   StackTicket result;
   body.ticket = result.ticket();
@@ -51,8 +51,11 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
 }
 
 std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message) {
-  if (!on_host_) return isend_at(Moment::now, message, streams_.sends());
-  SendRoute route = route_send(message, lane::Completion::posted);
+  return isend_by(route_send(message, lane::Completion::posted), message);
+}
+
+std::shared_ptr<Request> Messages::Implementation::isend_by(SendRoute route, const Outgoing& message) {
+  if (!on_host_) return isend_by(std::move(route), message, Moment::now, streams_.sends());
   auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
   begin(request, false);
   lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
@@ -74,7 +77,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
   if (!on_host_) return irecv(destination, bytes, peer, options, streams_.receives());
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
-  begin(request, false);
+  (void)outstanding_.add(request, Outstanding::Next::at_once);
   if (route.bounce != nullptr) request->copy_back = destination;
   request->bounce = route.bounce;
   auto body = recv_body<lane::Post>(route, bytes, request->lane);

@@ -39,11 +39,11 @@ void Messages::Implementation::recv(void* destination, std::size_t bytes, int pe
 }
 
 std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message, Stream stream) {
-  return isend_at(Moment::on_stream, message, stream);
+  return isend_by(route_send(message, lane::Completion::posted), message, Moment::on_stream, stream);
 }
 
-std::shared_ptr<Request> Messages::Implementation::isend_at(Moment moment, const Outgoing& message, Stream stream) {
-  SendRoute route = route_send(message, lane::Completion::posted);
+std::shared_ptr<Request> Messages::Implementation::isend_by(SendRoute route, const Outgoing& message, Moment moment,
+                                                            Stream stream) {
   copy_small(route, message, moment, stream);
   auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
   begin(request, device_->capturing(stream));
@@ -52,15 +52,25 @@ std::shared_ptr<Request> Messages::Implementation::isend_at(Moment moment, const
   return request;
 }
 
+std::vector<SendRoute> Messages::Implementation::route_sends(std::span<const Outgoing> messages) {
+  std::vector<SendRoute> routes;
+  routes.reserve(messages.size());
+  for (const Outgoing& message : messages) routes.push_back(route_send(message, lane::Completion::posted));
+  return routes;
+}
+
 std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::span<const Outgoing> messages,
                                                                           Stream stream) {
+  return isend_all_by(route_sends(messages), messages, stream);
+}
+
+std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all_by(const std::vector<SendRoute>& routes,
+                                                                             std::span<const Outgoing> messages,
+                                                                             Stream stream) {
   const bool captured = device_->capturing(stream);
   std::vector<std::shared_ptr<Request>> requests;
-  std::vector<SendRoute> routes;
   requests.reserve(messages.size());
-  routes.reserve(messages.size());
-  for (const Outgoing& message : messages) {  // may throw: nothing is posted then
-    routes.push_back(route_send(message, lane::Completion::posted));
+  for (const Outgoing& message : messages) {
     requests.push_back(make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane)));
   }
   lane::SendMany many;
@@ -97,7 +107,8 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
                                                          const MessageOptions& options, Stream stream) {
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
-  begin(request, device_->capturing(stream));
+  request->captured = device_->capturing(stream);
+  if (!request->captured) follow(outstanding_.add(request, Outstanding::Next::on_stream), stream);
   if (route.bounce != nullptr) request->copy_back = destination;
   request->bounce = route.bounce;
   auto body = recv_body<lane::Post>(route, bytes, request->lane);
@@ -144,7 +155,12 @@ void Messages::Implementation::prefetch(const void* buffer, std::size_t bytes, S
 void Messages::Implementation::pass_posted(int peer, const MessageOptions& options, Stream stream) {
   const std::size_t queue = queue_of(peer, options.lane);
   if (outstanding_.none(queue) || device_->capturing(stream)) return;
-  outstanding_.pass(queue, peer, options.lane);
+  follow(outstanding_.pass(queue, peer, options.lane, Outstanding::Next::on_stream), stream);
+}
+
+// What is enqueued next comes after that, if it is anything.
+void Messages::Implementation::follow(const std::shared_ptr<Event>& before, Stream stream) {
+  if (before != nullptr) device_->wait(stream, before);
 }
 
 // Where a captured request's op stands: order_after_op() asks.

@@ -2,8 +2,9 @@
 //
 // A lane has room for lane_receives of them in device memory. One too many would end the world when its kernel finds
 // out, so the call that asks for it is refused instead. A wait for a receive covers it and all before it, as a lane
-// completes in order, also a wait that is only enqueued yet: later ops of its stream come after it. Replays of a graph
-// are not counted here. Thread-safe; a lane without posted receives costs one load.
+// completes in order. Where that wait is only enqueued yet, perhaps on another stream, and its room is needed, the op
+// that needs it comes after it. Replays of a graph are not counted here. Thread-safe; a lane without posted receives
+// costs one load.
 #pragma once
 
 #include <algorithm>
@@ -22,55 +23,106 @@ class Outstanding {
  public:
   Outstanding(std::size_t queues, std::size_t limit) : queues_(queues), limit_(limit) {}
 
-  // Before `request` is posted in its queue: opens its ticket. Throws invalid_argument when there is no room.
-  void add(const std::shared_ptr<Request>& request) {
+  // Whether the next op of the queue can be put behind others on its stream.
+  enum class Next { on_stream, at_once };
+
+  // Before `request` is posted in its queue: opens its ticket. What is returned, if anything, is what its stream has to
+  // wait for first. Throws invalid_argument when there is no room.
+  std::shared_ptr<Event> add(const std::shared_ptr<Request>& request, Next next) {
     Queue& queue = queues_.at(request->queue);
     const std::lock_guard lock(mutex_);
-    make_room(queue, "irecv", request->lane.peer, request->lane.lane);
+    std::shared_ptr<Event> before = make_room(queue, "irecv", request->lane.peer, request->lane.lane, next);
+    if (before != nullptr) queue.uncover_first();
     Tickets::open(request->slot);
     queue.open.push_back(request);
-    queue.count.store(queue.open.size(), std::memory_order_relaxed);
+    queue.note();
+    return before;
   }
 
-  // The request's wait, or test() that found it settled, has covered it.
-  void cover(const Request& request) {
+  // The request's wait, or test() that found it settled, has covered it; `behind`: the point behind the wait, if that
+  // is on a stream.
+  void cover(const Request& request, const std::shared_ptr<Event>& behind) {
     if (request.kind != OpKind::recv || request.captured) return;
     Queue& queue = queues_.at(request.queue);
     if (queue.count.load(std::memory_order_relaxed) == 0) return;
     const std::lock_guard lock(mutex_);
-    while (!queue.open.empty() && queue.open.front()->order <= request.order) queue.open.pop_front();
-    queue.count.store(queue.open.size(), std::memory_order_relaxed);
+    Covered now{request.order, 0, behind};
+    for (; !queue.open.empty() && queue.open.front()->order <= request.order; ++now.count) queue.open.pop_front();
+    if (behind == nullptr) {
+      while (!queue.covered.empty() && queue.covered.front().last <= request.order) queue.uncover_first();
+    } else if (now.count > 0) {
+      queue.covered_count += now.count;
+      queue.covered.push_back(std::move(now));
+    }
+    queue.note();
   }
 
   // Whether there is none in the queue.
   bool none(std::size_t index) const { return queues_.at(index).count.load(std::memory_order_relaxed) == 0; }
 
-  // Before an ordered receive of the queue: it takes a place behind those posted before it, and completes them.
-  void pass(std::size_t index, int peer, int lane) {
+  // Before an ordered receive of the queue: it takes a place behind those posted before it, and completes them. Returns
+  // and throws as add().
+  std::shared_ptr<Event> pass(std::size_t index, int peer, int lane, Next next) {
+    Queue& queue = queues_.at(index);
+    if (queue.count.load(std::memory_order_relaxed) == 0) return nullptr;
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Event> before = make_room(queue, "recv", peer, lane, next);
+    queue.open.clear();
+    queue.uncover_all();
+    queue.note();
+    return before;
+  }
+
+  // Throws as pass() on a stream would.
+  void check(std::size_t index, int peer, int lane) {
     Queue& queue = queues_.at(index);
     if (queue.count.load(std::memory_order_relaxed) == 0) return;
     const std::lock_guard lock(mutex_);
-    make_room(queue, "recv", peer, lane);
-    queue.open.clear();
-    queue.count.store(0, std::memory_order_relaxed);
+    (void)make_room(queue, "recv", peer, lane, Next::on_stream);
   }
 
  private:
+  // Receives that a wait on a stream completes.
+  struct Covered {
+    std::uint64_t last;  // by their order
+    std::size_t count;
+    std::shared_ptr<Event> behind;
+  };
   struct Queue {
-    std::deque<std::shared_ptr<Request>> open;  // oldest first
-    std::atomic<std::size_t> count = 0;
+    std::deque<std::shared_ptr<Request>> open;  // oldest first, as all that follows
+    std::deque<Covered> covered;                // before all that are open
+    std::atomic<std::size_t> count = 0;         // of both
+
+    std::size_t covered_count = 0;
+
+    void uncover_first() {
+      covered_count -= covered.front().count;
+      covered.pop_front();
+    }
+    void uncover_all() {
+      covered_count = 0;
+      covered.clear();
+    }
+    void note() { count.store(open.size() + covered_count, std::memory_order_relaxed); }
   };
 
-  void make_room(Queue& queue, const char* what, int peer, int lane) const {
-    if (queue.open.size() < limit_) return;
+  // What is returned: the first of `covered`, behind which there is room.
+  std::shared_ptr<Event> make_room(Queue& queue, const char* what, int peer, int lane, Next next) const {
+    if (queue.count.load(std::memory_order_relaxed) < limit_) return nullptr;
     // Some may have come without a wait of their own: a wait for a later one, or test(), completes earlier ones too.
     const auto first_open = std::ranges::find_if(queue.open, [](const auto& one) {
       return HostGroup::load_acquire(one->slot.ticket.status) == static_cast<std::uint64_t>(Status::pending);
     });
+    if (first_open != queue.open.begin()) queue.uncover_all();
     queue.open.erase(queue.open.begin(), first_open);
-    require(queue.open.size() < limit_, what, ": ", limit_, " receives from rank ", peer, " are posted on lane ", lane,
-            " already and none of them is waited for; wait for some first, use several lanes, or raise lane_receives (",
-            limit_, ")");
+    if (!queue.covered.empty() && ended(*queue.covered.back().behind)) queue.uncover_all();
+    while (!queue.covered.empty() && ended(*queue.covered.front().behind)) queue.uncover_first();
+    queue.note();
+    if (queue.count.load(std::memory_order_relaxed) < limit_) return nullptr;
+    if (next == Next::on_stream && !queue.covered.empty()) return queue.covered.front().behind;
+    fail(ErrorCode::invalid_argument, what, ": ", limit_, " receives from rank ", peer, " are posted on lane ", lane,
+         " already and none of them is waited for; wait for some first, use several lanes, or raise lane_receives (",
+         limit_, ")");
   }
 
   std::mutex mutex_;

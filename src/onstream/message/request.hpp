@@ -29,6 +29,7 @@ class Request {
   std::optional<Status> result;    // once the host has collected it
   std::size_t received = 0;
   std::shared_ptr<Event> last_wait;     // behind the newest wait on a stream
+  std::shared_ptr<Event> taken;         // behind a stream's copy out of the bounce buffer
   std::size_t queue = 0;                // its peer and lane, as one number
   std::uint64_t order = 0;              // among the requests of its Messages
   std::uint64_t owner = 0;              // the Messages that made it

@@ -20,14 +20,17 @@ void Messages::Implementation::check_both(const Outgoing& out, const Incoming& i
 
 void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
   if (!on_host_ && exchange(out, in, stream)) return;
-  const auto receive = irecv(in.destination, in.bytes, in.peer, in.options, stream);
-  const std::array requests = {receive, isend(out, stream)};  // the receive first: it may fetch what the peer waits for
+  SendRoute route = route_send(out, lane::Completion::posted);  // what is refused is refused before anything is posted
+  const auto arriving = irecv(in.destination, in.bytes, in.peer, in.options, stream);
+  const auto sent = isend_by(std::move(route), out, Moment::on_stream, stream);
+  const std::array requests = {arriving, sent};  // the receive first: it may fetch what the peer waits for
   wait_all(requests, stream);
 }
 
 Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming& in) {
+  SendRoute route = route_send(out, lane::Completion::posted);  // what is refused is refused before anything is posted
   auto arriving = irecv(in.destination, in.bytes, in.peer, in.options);  // first: a full ring may need it to go on
-  return {isend(out), std::move(arriving)};
+  return {isend_by(std::move(route), out), std::move(arriving)};
 }
 
 Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {

@@ -45,10 +45,11 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
       device_->retain(stream, request);
     } else {
       request->last_wait = behind;
-      outstanding_.cover(*request);
+      outstanding_.cover(*request, behind);
     }
     if (request->bounce != nullptr && !request->captured && !request->result) {
       bounces_->give_back(request->bounce, stream);
+      request->taken = behind;
       request->bounce = nullptr;
       request->copy_back = nullptr;
     }
@@ -59,6 +60,7 @@ Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
   check_host_may_ask(request);
   if (request->result) return *request->result;
   advance(*request, Look::wait);
+  await_taken(*request);
   return collect(*request);
 }
 
@@ -68,6 +70,7 @@ Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
   const bool left = fabric_->has_left(request->lane.peer);
   advance(*request, Look::once);
   if (left) advance(*request, Look::wait);  // nothing more comes: this ends at once, one way or the other
+  if (request->taken != nullptr && !request->taken->done()) return Status::pending;
   const bool pending = status_of(*request) == Status::pending;
   const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
   return pending && !failed ? Status::pending : collect(*request);
@@ -168,6 +171,14 @@ void Messages::Implementation::advance(const Request& request, Look look) {
   device_->synchronize(stream.get());
 }
 
+// A stream's wait has settled the request, and the stream may still copy what came to where it belongs.
+void Messages::Implementation::await_taken(const Request& request) {
+  if (request.taken == nullptr || request.taken->done()) return;
+  const StreamPool::Lease stream = streams_.lease();
+  device_->wait(stream.get(), request.taken);
+  device_->synchronize(stream.get());
+}
+
 // Posted sends whose requests were let go before their waits: those that have ended give back what they hold.
 void Messages::Implementation::settle_unasked() {
   if (!ground_->tickets->wants_look()) return;
@@ -209,7 +220,7 @@ Status Messages::Implementation::told(std::uint64_t word) const {
 // The op is through: data to its final place, result to the request.
 Status Messages::Implementation::collect(Request& request) {
   request.result = told(static_cast<std::uint64_t>(status_of(request)));
-  outstanding_.cover(request);
+  outstanding_.cover(request, nullptr);
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {
     if (request.copy_back != nullptr) host_copies_.take_now(request, streams_);
