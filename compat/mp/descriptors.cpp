@@ -30,12 +30,19 @@ int get_descriptors(send_desc_t* send, mp_request_t* req) {
     const auto hold = Disposal::hold();  // the program may have to launch what rings
     request->words = runtime.words()->take();
     const Stream stream = runtime.pair(request->peer).sending.get(runtime.world().device());
-    Poster poster(runtime, stream);
-    poster.wait_word(&request->words->doorbell, {Compare::eq, 1, 8, Sign::unsigned_word});
-    runtime.take_prepared(request);
-    poster.start(request);
-    poster.finish();
-    runtime.progress().keep({hold, request->words}, runtime.world().device().record(stream));
+    const auto keep = [&] { runtime.progress().keep({hold, request->words}, runtime.world().device().record(stream)); };
+    try {
+      Poster poster(runtime, stream);
+      poster.wait_word(&request->words->doorbell, {Compare::eq, 1, 8, Sign::unsigned_word});
+      poster.start(request);
+      poster.finish();
+    } catch (...) {
+      // The stream may wait for the doorbell, which nobody has got. Pairs with that wait.
+      std::atomic_ref(request->words->doorbell).store(1, std::memory_order_release);
+      keep();
+      throw;
+    }
+    keep();
     *send = {{&request->words->record, 1}, {&request->words->doorbell, 1}};
     return MP_SUCCESS;
   });
@@ -47,16 +54,17 @@ int get_descriptors(wait_desc_t* wait, mp_request_t* req) {
     const std::shared_ptr<Operation> request = runtime.request_of(req);
     demand(request->state == State::posted, MP_FAILURE,
            "the request is not posted yet, or a stream or kernel waits for it already");
-    if (request->words == nullptr) request->words = runtime.words()->take();
-    request->words->asked = 1;
-    const auto hold = Disposal::hold();  // what the peer waits for before it sends may be launched after this
     Pair& pair = runtime.pair(request->peer);
     OwnStream& line = request->kind == Kind::recv ? pair.arriving : pair.sending;
     const Stream stream = line.get(runtime.world().device());
+    runtime.demand_same_graph({&request, 1}, stream);
+    if (request->words == nullptr) request->words = runtime.words()->take();
+    const auto hold = Disposal::hold();  // what the peer waits for before it sends may be launched after this
     Poster poster(runtime, stream);
     poster.await(request);
     poster.store_word(&request->words->done, 1, sizeof request->words->done);
     poster.finish();
+    request->words->asked = 1;
     runtime.progress().keep({hold, request->words}, runtime.world().device().record(stream));
     *wait = {gdsync::WAIT_EQ, {&request->words->done, 1}, {&request->words->seen, 1}};
     return MP_SUCCESS;

@@ -61,10 +61,7 @@ int post_prepared(Runtime& runtime, std::span<mp_request_t> handles, CUstream_st
   const std::vector<std::shared_ptr<Operation>> requests = runtime.requests_of(handles);
   runtime.demand_prepared(requests);  // all of them, before the first is touched
   Poster poster(runtime, runtime.stream_of(stream));
-  for (const std::shared_ptr<Operation>& request : requests) {
-    runtime.take_prepared(request);
-    poster.start(request);
-  }
+  for (const std::shared_ptr<Operation>& request : requests) poster.start(request);
   if (then == Then::wait) {
     for (const std::shared_ptr<Operation>& request : requests) poster.await(request);
   }
@@ -82,6 +79,7 @@ int wait_on_stream(Runtime& runtime, std::span<mp_request_t> handles, CUstream_s
   for (const std::shared_ptr<Operation>& request : requests) {
     demand(request->state == State::posted, EINVAL, "the request is not posted yet, or a stream waits for it already");
   }
+  runtime.demand_same_graph(requests, runtime.stream_of(stream));
   Poster poster(runtime, runtime.stream_of(stream));
   for (const std::shared_ptr<Operation>& request : requests) poster.await(request);
   poster.finish();
@@ -247,8 +245,7 @@ int mp_iput_post_all_on_stream(uint32_t count, mp_request_t* req, CUstream_st* s
 
 int mp_window_create(void* addr, size_t size, mp_window_t* window) {
   return guarded("mp_window_create", [&](Runtime& runtime) {
-    demand(window != nullptr, MP_FAILURE, "there is no place for the window");
-    *window = runtime.create_window(addr, size);
+    runtime.create_window(addr, size, window);
     return MP_SUCCESS;
   });
 }

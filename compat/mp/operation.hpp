@@ -16,11 +16,12 @@ namespace onstream::mp {
 enum class Kind { send, recv, put, get };
 
 enum class State {
+  made,  // and the program has not got it yet
   prepared,
   queued,   // in a descriptor queue
   posted,   // on its way
   awaited,  // and a stream waits for it
-  lost,     // what should have posted it failed; its wait says so
+  lost,     // nothing tells when it ends; its wait says so
 };
 
 struct Block {
@@ -30,10 +31,11 @@ struct Block {
 
 struct Operation {
   Kind kind = Kind::send;
-  State state = State::prepared;
+  State state = State::made;
   int peer = 0;
   std::size_t bytes = 0;
   bool nowait = false;             // a put that nobody can wait for
+  bool captured = false;           // posted in a capture: it lives in a graph
   mp_request_t handle = nullptr;   // the program's
   std::vector<Block> blocks;       // the program's memory
   std::shared_ptr<Memory> staged;  // stands in for several blocks

@@ -44,18 +44,23 @@ Poster::~Poster() {
   }
 }
 
-// Takes back what was gathered and did not go: waits as if they had not been asked for, ops as lost.
+// Takes back what was gathered and did not go, the newest first: the order of preparation stays.
 void Poster::give_up() {
   batch_.clear();
   sends_.clear();
   awaits_.clear();
-  for (const auto& request : std::exchange(gathered_, {})) {
-    if (std::erase(awaited_, request) > 0) {
-      request->state = State::posted;
+  for (; !gathered_.empty(); gathered_.pop_back()) {
+    const auto& [request, before] = gathered_.back();
+    request->state = before;
+    if (before == State::posted) {
+      std::erase(awaited_, request);
       request->scattered = false;
+    } else {
+      std::erase(started_, request);
+      if (before == State::prepared) runtime_.put_back(request);
     }
-    if (std::erase(started_, request) > 0) request->state = State::lost;
   }
+  asked_ = gone_;
 }
 
 void Poster::begin(Sort sort) {
@@ -68,7 +73,11 @@ void Poster::flush() {
   flush_awaits();
   if (!batch_.empty()) world_.one_sided().run(batch_, stream_);
   batch_.clear();
+  for (const auto& [request, before] : gathered_) {
+    if (before != State::posted) runtime_.end_if_nowait(*request);
+  }
   gathered_.clear();
+  gone_ = asked_;
 }
 
 void Poster::flush_sends() {
@@ -101,7 +110,6 @@ void Poster::flush_awaits() {
 }
 
 void Poster::start(const std::shared_ptr<Operation>& request) {
-  request->state = State::lost;  // unless all that follows goes well
   if (const auto before = runtime_.pair(request->peer).sends.before(world_.device(), stream_)) {
     flush();
     world_.device().wait(stream_, before);
@@ -117,9 +125,12 @@ void Poster::start(const std::shared_ptr<Operation>& request) {
     begin(Sort::sends);
     sends_.push_back(request);
   }
+  const State before = request->state;
+  if (before == State::prepared) runtime_.take_prepared(request);
   request->state = State::posted;
+  gathered_.push_back({request, before});
   started_.push_back(request);
-  gathered_.push_back(request);
+  ++asked_;
 }
 
 void Poster::receive(const std::shared_ptr<Operation>& request) {
@@ -139,21 +150,24 @@ void Poster::await(const std::shared_ptr<Operation>& request) {
     flush();
     world_.device().wait(stream_, request->done);
   }
+  gathered_.push_back({request, State::posted});
   request->state = State::awaited;
   awaited_.push_back(request);
-  gathered_.push_back(request);
+  ++asked_;
 }
 
 void Poster::wait_word(const void* word, const Until& until) {
   runtime_.reach_word(word);
   begin(Sort::steps);
   batch_.wait(word, until);
+  ++asked_;
 }
 
 void Poster::store_word(void* word, std::uint64_t value, std::size_t width) {
   runtime_.reach_word(word);
   begin(Sort::steps);
   batch_.store(word, value, width);
+  ++asked_;
 }
 
 void Poster::finish() {
@@ -161,6 +175,7 @@ void Poster::finish() {
   if (started_.empty() && awaited_.empty()) return;
   const std::shared_ptr<Event> behind = world_.device().point(stream_);
   for (const std::shared_ptr<Operation>& request : started_) {
+    request->captured = behind == nullptr;
     if (!request->is_message()) request->done = behind;
     runtime_.pair(request->peer).sends.leave(stream_, behind);
   }

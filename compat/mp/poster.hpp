@@ -2,7 +2,7 @@
 //
 // Ops of one sort that follow each other are gathered - one-sided ops with waits for words, sends, waits for messages -
 // and go together when one of another sort comes. finish() notes what was enqueued; the destructor does it where an op
-// could not be enqueued, and marks as lost what was started and is not on the stream.
+// could not be enqueued, and makes those that are not on the stream what they were before.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,15 @@ class Poster {
   void wait_word(const void* word, const Until& until);
   void store_word(void* word, std::uint64_t value, std::size_t width);
   void finish();
+  // How many of the ops asked for, from the first on, are on the stream.
+  std::size_t gone() const { return gone_; }
 
  private:
   enum class Sort { steps, sends, awaits };
+  struct Gathered {
+    std::shared_ptr<Operation> request;
+    State before;  // posted: this is its wait
+  };
 
   // What is gathered goes first if it is of another sort.
   void begin(Sort sort);
@@ -45,7 +51,9 @@ class Poster {
   Batch batch_;
   std::vector<std::shared_ptr<Operation>> sends_;
   std::vector<std::shared_ptr<Operation>> awaits_;
-  std::vector<std::shared_ptr<Operation>> gathered_;  // started or awaited since the last flush
+  std::vector<Gathered> gathered_;  // started or awaited since the last flush
+  std::size_t asked_ = 0;
+  std::size_t gone_ = 0;
   std::vector<std::shared_ptr<Operation>> started_;
   std::vector<std::shared_ptr<Operation>> awaited_;
 };

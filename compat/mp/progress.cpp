@@ -19,25 +19,27 @@ Progress::~Progress() {
   thread_.join();
 }
 
-void Progress::add(Pair& pair, const std::shared_ptr<Operation>& request) {
+void Progress::make_room(Pair& pair, int peer) {
   const auto most = static_cast<std::size_t>(world_.fabric()->parameters().lane_receives);
   const Deadline deadline(world_.fabric()->parameters().timeout_s);
   for (std::uint32_t round = 0;; ++round) {
     {
       const std::lock_guard lock(pair.mutex);
       while (!pair.posted.empty() && pair.posted.front()->settled.load()) pair.posted.pop_front();
-      if (pair.posted.size() < most) {
-        pair.posted.push_back(request);
-        return;
-      }
+      if (pair.posted.size() < most) return;
     }
     advance(pair);
     if (deadline.passed()) {
-      fail(ErrorCode::timeout, most, " receives from rank ", request->peer,
+      fail(ErrorCode::timeout, most, " receives from rank ", peer,
            " are posted already, and none of them has ended; raise lane_receives");
     }
     HostGroup::pause(round);
   }
+}
+
+void Progress::add(Pair& pair, const std::shared_ptr<Operation>& request) {
+  const std::lock_guard lock(pair.mutex);
+  pair.posted.push_back(request);
 }
 
 void Progress::keep(std::vector<std::shared_ptr<const void>> things, std::shared_ptr<Event> until) {
@@ -61,7 +63,7 @@ bool Progress::ended(Operation& request) {
   if (request.settled.load()) return true;
   const std::unique_lock busy(request.busy, std::try_to_lock);
   if (!busy.owns_lock()) return false;
-  if (request.message != nullptr && world_.test(request.message) != Status::pending) request.settled.store(true);
+  if (world_.test(request.message) != Status::pending) request.settled.store(true);
   return request.settled.load();
 }
 

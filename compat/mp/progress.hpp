@@ -22,7 +22,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // Takes note of a posted receive. Waits for older ones while a lane's worth is under way.
+  // Before a receive from `peer` is posted: waits for older ones while a lane's worth is under way.
+  void make_room(Pair& pair, int peer);
+  // Takes note of a posted receive.
   void add(Pair& pair, const std::shared_ptr<Operation>& request);
   // Keeps these until the event is done, or the runtime ends.
   void keep(std::vector<std::shared_ptr<const void>> things, std::shared_ptr<Event> until);

@@ -43,8 +43,9 @@ int add_wait(Runtime& runtime, mp_desc_queue_t* dq, mp_request_t* req, Side side
   return MP_SUCCESS;
 }
 
-// Throws unless every request that is waited for is posted by then.
-void demand_posted(const std::deque<Entry>& entries) {
+// Throws unless every request that is waited for is posted by then, and where this stream can wait for it.
+void demand_posted(const Runtime& runtime, const std::deque<Entry>& entries, Stream stream) {
+  std::vector<std::shared_ptr<Operation>> posted_before;
   std::set<const Operation*> started;
   for (const Entry& entry : entries) {
     if (entry.what == Entry::What::start) started.insert(entry.request.get());
@@ -52,15 +53,26 @@ void demand_posted(const std::deque<Entry>& entries) {
     demand(entry.request->state != State::queued, EINVAL, "the queue waits for a request before it is posted");
     demand(entry.request->state == State::posted, EINVAL,
            "the queue waits for a request that a stream waits for already");
+    posted_before.push_back(entry.request);
   }
+  runtime.demand_same_graph(posted_before, stream);
 }
 
 void post(Poster& poster, const Entry& entry) {
   switch (entry.what) {
     case Entry::What::start: return poster.start(entry.request);
-    case Entry::What::await: entry.request->in_queue = false; return poster.await(entry.request);
+    case Entry::What::await: return poster.await(entry.request);
     case Entry::What::wait_word: return poster.wait_word(entry.word, until(entry.value, entry.compare));
     case Entry::What::store_word: return poster.store_word(entry.word, entry.value, sizeof entry.value);
+  }
+}
+
+// The first `count` of the entries leave the queue.
+void drop(Queue& queue, std::size_t count) {
+  for (; count > 0; --count) {
+    const Entry& entry = queue.entries.front();
+    if (entry.what == Entry::What::await) entry.request->in_queue = false;
+    queue.entries.pop_front();
   }
 }
 
@@ -97,9 +109,7 @@ int mp_desc_queue_free(mp_desc_queue_t* dq) {
   return guarded("mp_desc_queue_free", [&](Runtime& runtime) {
     const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
     const std::size_t left = queue->entries.size();
-    for (const Entry& entry : queue->entries) {
-      if (entry.what == Entry::What::await) entry.request->in_queue = false;
-    }
+    drop(*queue, left);
     if (left > 0) log(LogLevel::warn, "mp_desc_queue_free: the queue holds ", left, " ops that were never posted");
     runtime.remove_queue(*dq);
     *dq = nullptr;
@@ -112,6 +122,7 @@ int mp_desc_queue_add_send(mp_desc_queue_t* dq, mp_request_t* req) {
     const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
     const std::shared_ptr<Operation> request = runtime.request_of(req);
     runtime.take_prepared(request);
+    runtime.end_if_nowait(*request);
     queue->entries.push_back({Entry::What::start, request, nullptr, 0, Compare::reached});
     return MP_SUCCESS;
   });
@@ -146,14 +157,16 @@ int mp_desc_queue_add_write_value32(mp_desc_queue_t* dq, uint32_t* ptr, uint32_t
 int mp_desc_queue_post_on_stream(CUstream_st* stream, mp_desc_queue_t* dq, int /*flags*/) {
   return guarded("mp_desc_queue_post_on_stream", [&](Runtime& runtime) {
     const std::shared_ptr<Queue> queue = runtime.queue_of(dq);
-    demand_posted(queue->entries);
+    demand_posted(runtime, queue->entries, runtime.stream_of(stream));
     Poster poster(runtime, runtime.stream_of(stream));
-    while (!queue->entries.empty()) {
-      const Entry entry = std::move(queue->entries.front());
-      queue->entries.pop_front();
-      post(poster, entry);
+    try {
+      for (const Entry& entry : queue->entries) post(poster, entry);
+      poster.finish();
+    } catch (...) {
+      drop(*queue, poster.gone());  // the rest stays
+      throw;
     }
-    poster.finish();
+    drop(*queue, queue->entries.size());
     return MP_SUCCESS;
   });
 }

@@ -52,6 +52,7 @@ Runtime::~Runtime() {
   for (const auto& pair : pairs_) {
     for (OwnStream* line : {&pair->sending, &pair->receiving, &pair->arriving}) line->close(world_->device());
   }
+  taking_.close(world_->device());
 }
 
 Stream Runtime::stream_of(CUstream_st* stream) const {
@@ -63,14 +64,18 @@ Stream Runtime::stream_of(CUstream_st* stream) const {
 
 // --- memory ---
 
-mp_reg_t Runtime::register_memory(void* address, std::size_t bytes) {
-  demand(address != nullptr && bytes > 0, MP_FAILURE, bytes, " B at ", address, " cannot be registered");
-  demand(bytes <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address), MP_FAILURE, bytes, " B at ", address,
-         " cannot be registered: there are no such addresses");
-  // As ibv_reg_mr asks.
+// As ibv_reg_mr asks.
+void Runtime::demand_memory(const void* address, std::size_t bytes, const char* cannot) const {
+  demand(address != nullptr && bytes > 0, MP_FAILURE, bytes, " B at ", address, ' ', cannot);
+  demand(bytes <= UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(address), MP_FAILURE, bytes, " B at ", address, ' ',
+         cannot, ": there are no such addresses");
   const bool plain = world_->device().inspect(address).kind == MemoryKind::host;
-  demand(!plain || is_mapped(address, bytes), MP_FAILURE, bytes, " B at ", address,
-         " cannot be registered: not all of it is memory of this process");
+  demand(!plain || is_mapped(address, bytes), MP_FAILURE, bytes, " B at ", address, ' ', cannot,
+         ": not all of it is memory of this process");
+}
+
+mp_reg_t Runtime::register_memory(void* address, std::size_t bytes) {
+  demand_memory(address, bytes, "cannot be registered");
   auto made = std::make_shared<Registration>();
   made->address = static_cast<std::byte*>(address);
   made->bytes = bytes;
@@ -82,11 +87,18 @@ void Runtime::deregister(mp_reg_t handle) {
   registrations_.remove(handle);
 }
 
-mp_window_t Runtime::create_window(void* address, std::size_t bytes) {
+void Runtime::create_window(void* address, std::size_t bytes, mp_window_t* place) {
   auto made = std::make_shared<WindowObject>();
-  if (bytes > 0 && address != nullptr) made->pin = world_->device().pin(address, bytes);
+  (void)world_->fabric()->agree("mp_window_create", [&] {
+    demand(place != nullptr, MP_FAILURE, "there is no place for the window");
+    if (bytes > 0) {
+      demand_memory(address, bytes, "cannot be a window");
+      made->pin = world_->device().pin(address, bytes);
+    }
+    return std::string();
+  });
   made->window = world_->window(address, bytes);
-  return windows_.add(made);
+  *place = windows_.add(made);
 }
 
 void Runtime::destroy_window(mp_window_t handle) {
@@ -192,7 +204,7 @@ std::shared_ptr<Operation> Runtime::put(Block source, int peer, const mp_reg_t* 
   if (on_host_ || world_->device().inspect(source.address).kind != MemoryKind::device) {
     if (source.bytes > 0) std::memcpy(now, source.address, source.bytes);
   } else {
-    const Stream line = pair(peer).sending.get(world_->device());
+    const Stream line = taking_.get(world_->device());
     world_->device().copy(now, source.address, source.bytes, line);
     world_->device().synchronize(line);
   }
@@ -210,11 +222,14 @@ std::shared_ptr<Operation> Runtime::get(Block destination, int peer, const mp_re
 
 mp_request_t Runtime::hand_out(const std::shared_ptr<Operation>& request) {
   request->handle = requests_.add(request);
-  if (request->nowait && request->state == State::posted) requests_.remove(request->handle);
+  if (request->state == State::posted) end_if_nowait(*request);
   return request->handle;
 }
 
-void Runtime::remember(const std::shared_ptr<Operation>& request) { pair(request->peer).prepared.push_back(request); }
+void Runtime::remember(const std::shared_ptr<Operation>& request) {
+  request->state = State::prepared;
+  pair(request->peer).prepared.push_back(request);
+}
 
 void Runtime::demand_prepared(std::span<const std::shared_ptr<Operation>> requests) {
   std::map<int, std::list<std::shared_ptr<Operation>>::const_iterator> next;  // of each peer
@@ -233,7 +248,26 @@ void Runtime::take_prepared(const std::shared_ptr<Operation>& request) {
   demand_prepared({&request, 1});
   pair(request->peer).prepared.pop_front();
   request->state = State::queued;
-  if (request->nowait) requests_.remove(request->handle);
+}
+
+void Runtime::put_back(const std::shared_ptr<Operation>& request) {
+  request->state = State::prepared;
+  pair(request->peer).prepared.push_front(request);
+}
+
+void Runtime::demand_same_graph(std::span<const std::shared_ptr<Operation>> requests, Stream stream) const {
+  if (requests.empty()) return;
+  const bool capturing = world_->device().capturing(stream);
+  for (const auto& request : requests) {
+    demand(request->captured || !capturing, EINVAL, "the stream is being captured, and ", name_of(request->kind),
+           " was posted outside: a graph waits only for what it posts itself");
+    demand(!request->captured || capturing, EINVAL, name_of(request->kind),
+           " is part of a graph: wait for it on the stream, inside the capture");
+  }
+}
+
+void Runtime::end_if_nowait(const Operation& request) {
+  if (request.nowait) requests_.remove(request.handle);
 }
 
 // --- posting by the host ---
@@ -260,8 +294,7 @@ void Runtime::post(const std::shared_ptr<Operation>& request) {
     poster.start(request);
     return poster.finish();
   }
-  const std::lock_guard busy(request->busy);
-  progress_->add(to, request);
+  progress_->make_room(to, request->peer);
   if (on_host_ && request->staged == nullptr) {
     request->message = world_->irecv(request->buffer(), request->bytes, request->peer, {});
     request->state = State::posted;
@@ -273,6 +306,7 @@ void Runtime::post(const std::shared_ptr<Operation>& request) {
     // On the host device the receives of a pair are posted by this thread, so this one may not come later.
     if (on_host_) world_->device().synchronize(line);
   }
+  progress_->add(to, request);  // only now: behind one that was refused no receive would end
 }
 
 // --- completion ---

@@ -57,7 +57,8 @@ class Runtime {
   // --- memory ---
   mp_reg_t register_memory(void* address, std::size_t bytes);
   void deregister(mp_reg_t handle);
-  mp_window_t create_window(void* address, std::size_t bytes);
+  // Collective: what one rank meets, all throw. Also that there is no place for the handle.
+  void create_window(void* address, std::size_t bytes, mp_window_t* place);
   void destroy_window(mp_window_t handle);
   // Lets kernels access a word of plain memory; for good.
   void reach_word(const void* word);
@@ -75,10 +76,17 @@ class Runtime {
   // Throws EINVAL for a handle that is none, or is there twice.
   std::shared_ptr<Operation> request_of(const mp_request_t* handle) const;
   std::vector<std::shared_ptr<Operation>> requests_of(std::span<mp_request_t> handles) const;
-  // After it was prepared; and when it is started, which must be in this order. The demand changes nothing.
+  // After it was prepared; and when it is started, which must be in this order. The demand changes nothing. What was
+  // taken and could not be started is put back, the newest first.
   void remember(const std::shared_ptr<Operation>& request);
   void demand_prepared(std::span<const std::shared_ptr<Operation>> requests);
   void take_prepared(const std::shared_ptr<Operation>& request);
+  void put_back(const std::shared_ptr<Operation>& request);
+  // Throws EINVAL unless the stream may wait for these posted requests: a capture for what was posted in one, and for
+  // nothing else. No receive is: its message would come once, and the graph's wait at every replay.
+  void demand_same_graph(std::span<const std::shared_ptr<Operation>> requests, Stream stream) const;
+  // Ends the program's handle of a NOWAIT put that is posted or queued.
+  void end_if_nowait(const Operation& request);
 
   // --- posting by the host: nothing waits ---
   void post(const std::shared_ptr<Operation>& request);
@@ -97,6 +105,7 @@ class Runtime {
 
  private:
   void check_peer(int peer) const;
+  void demand_memory(const void* address, std::size_t bytes, const char* cannot) const;
   void reach(Registration& registration, const Block& block, bool by_kernels) const;
   std::shared_ptr<Registration> registration_of(const mp_reg_t* handle) const;
   Window& window_of(mp_window_t handle) const;
@@ -116,6 +125,7 @@ class Runtime {
   Handles<WindowObject, mp_window_t> windows_;
   Handles<Queue, mp_desc_queue_t> queues_;
   std::vector<std::shared_ptr<void>> pinned_words_;
+  OwnStream taking_;  // where MP_PUT_INLINE reads device memory: what waits for a doorbell is on no such stream
   ParentsOwn<Progress> progress_;
 };
 

@@ -253,6 +253,9 @@ bool PyRequest::test() {
 }
 
 std::size_t PyRequest::received() const {
+  if (status_ == Status::pending && waited_ && posted_.kind == OpKind::recv) {
+    return state_->open()->received(request_);  // a stream waited, and may have come to its end
+  }
   require(status_ != Status::pending, "how many bytes came is known once wait() on the host, or test(), has returned");
   return received_;
 }

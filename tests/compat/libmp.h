@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <mp.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static int rank, size;
@@ -88,6 +89,14 @@ static inline void drop(struct buffer* b) {
   if (b->kind == DEVICE) CUDA_OK(cudaFree(b->data));
   if (b->kind == PINNED) CUDA_OK(cudaFreeHost(b->data));
   if (b->kind == PLAIN) free(b->data);
+}
+
+/* Plain memory of whole pages, that of its own, goes; and comes back at its place, filled with `value`. */
+static inline void unmap(const struct buffer* b) { CHECK(b->kind == PLAIN && munmap(b->data, b->bytes) == 0); }
+static inline void map_again(const struct buffer* b, int value) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+  CHECK(mmap(b->data, b->bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == (void*)b->data);
+  fill(b, value);
 }
 
 static inline void write_bytes(const struct buffer* b, size_t offset, const void* values, size_t bytes) {

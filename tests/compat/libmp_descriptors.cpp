@@ -119,12 +119,66 @@ void nowait_puts_start_at_doorbells_of_their_own() {
   drop(&word);
 }
 
+// The stream of the doorbell is not left waiting for it.
+void a_send_that_cannot_start_stays_prepared() {
+  constexpr int kBytes = 16 * PAGE;
+  buffer b = take(PLAIN, kBytes, 50 + rank);
+  mp_request_t request;
+  if (rank == 0) {
+    mp::mlx5::send_desc_t start;
+    OK(mp_send_prepare(b.data, kBytes, 1, &b.reg, &request));
+    unmap(&b);
+    CHECK(mp::mlx5::get_descriptors(&start, &request) == MP_FAILURE);
+    CHECK(mp_wait(&request) == EINVAL);  // not posted
+    map_again(&b, 50);
+    OK(mp::mlx5::get_descriptors(&start, &request));
+    ring(start);
+  } else {
+    OK(mp_irecv(b.data, kBytes, 0, &b.reg, &request));
+  }
+  OK(mp_wait(&request));
+  CHECK(all_are(&b, 0, kBytes, 50));
+  drop(&b);
+}
+
+// Its bytes are taken during the call, also from device memory; only a GPU has a stream that could be in the way.
+void an_inline_put_does_not_wait_for_a_doorbell() {
+  constexpr int kBytes = 8;
+  buffer b = take(DEVICE, 4 * kBytes, 60 + rank);
+  mp_window_t window;
+  mp_request_t send;
+  mp_request_t receive;
+  mp_request_t put;
+  mp::mlx5::send_desc_t start;
+  OK(mp_window_create(b.data, b.bytes, &window));
+  OK(mp_irecv(b.data + kBytes, kBytes, 1 - rank, &b.reg, &receive));
+  OK(mp_send_prepare(b.data, kBytes, 1 - rank, &b.reg, &send));
+  OK(mp::mlx5::get_descriptors(&start, &send));
+  const double begin = MPI_Wtime();
+  OK(mp_iput(b.data, kBytes, &b.reg, 1 - rank, size_t{2} * kBytes, &window, &put, MP_PUT_INLINE));
+  CHECK(MPI_Wtime() - begin < 15);  // and not the deadline, 30 s
+  barrier();
+  ring(start);
+  OK(mp_wait(&send));
+  OK(mp_wait(&receive));
+  OK(mp_wait(&put));
+  barrier();
+  CHECK(all_are(&b, kBytes, size_t{2} * kBytes, 60 + 1 - rank));
+  barrier();
+  OK(mp_window_destroy(&window));
+  drop(&b);
+}
+
 #define CASE(name) {#name, name}
+// clang-format off: pytest reads one a line
 const test_case kCases[] = {
     CASE(sends_start_at_their_doorbell_and_waits_see_the_end),
     CASE(descriptors_of_the_wrong_requests_are_refused),
     CASE(nowait_puts_start_at_doorbells_of_their_own),
+    CASE(a_send_that_cannot_start_stays_prepared),
+    CASE(an_inline_put_does_not_wait_for_a_doorbell),
 };
+// clang-format on
 
 }  // namespace
 

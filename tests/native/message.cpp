@@ -209,6 +209,19 @@ CASE(host_synchronous_ping_pong_keeps_values) {
   });
 }
 
+CASE(how_much_came_is_known_once_a_stream_has_waited) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream stream(world);
+    TestBuffer buffer(world, 128);
+    const auto receive = world.irecv(buffer.data() + 64, 64, 0, {}, stream);
+    CHECK_THROWS((void)world.received(receive), "the receive has not ended");
+    world.send(buffer.data(), 24, 0, {}, stream);
+    world.wait(receive, stream);
+    world.synchronize(stream);
+    CHECK(world.received(receive) == 24);
+  });
+}
+
 CASE(a_rank_can_message_itself) {
   on_all_devices(1, [](World& world) {
     TestBuffer out(world, 100000);

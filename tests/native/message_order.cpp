@@ -95,6 +95,7 @@ void post_behind_a_wait_on_another_stream(World& world) {
     world.barrier();
     for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
     world.synchronize(other);
+    CHECK(world.received(requests.front()) == 8);
     const auto got = buffer.read();
     for (std::size_t i = 0; i < requests.size(); ++i) CHECK(got[8 * i] == i + 1);
   } else {

@@ -87,6 +87,7 @@ class Messages::Implementation {
       fail_named(DidNot::start, fabric_->rank(), what(), error);
     }
   }
+  void check_stays(const Outgoing& message) const;
   SendRoute route_send(const Outgoing& message, lane::Completion completion);
   RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                        lane::Completion completion);

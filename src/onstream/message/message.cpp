@@ -98,16 +98,24 @@ void Messages::Implementation::check_arguments(const char* what, const void* add
   require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
 }
 
+void Messages::Implementation::check_stays(const Outgoing& message) const {
+  if (!fabric_->has_left(message.peer)) return;
+  fail(ErrorCode::closed, text_of(message), ": rank ", message.peer, " left the world; nobody will receive it");
+}
+
 SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion) {
   check_arguments("send", message.source, message.bytes, message.peer, message.options);
   // Last: that the world has failed shall not hide what is wrong with the call.
   return start_as([&] { return text_of(message); },
                   [&] {
-                    if (fabric_->has_left(message.peer)) {
-                      fail(ErrorCode::closed, text_of(message), ": rank ", message.peer,
-                           " left the world; nobody will receive it");
+                    check_stays(message);
+                    try {
+                      return router_.send(message.source, message.bytes, message.peer, message.options.path,
+                                          completion);
+                    } catch (const Error&) {
+                      check_stays(message);  // who leaves meanwhile takes its mappings along
+                      throw;
                     }
-                    return router_.send(message.source, message.bytes, message.peer, message.options.path, completion);
                   });
 }
 
@@ -222,7 +230,16 @@ Status Messages::test(const std::shared_ptr<Request>& request) { return implemen
 bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
   return implementation_->has_room(bytes, peer, lane);
 }
-std::size_t Messages::received(const std::shared_ptr<Request>& request) { return request->received; }
+std::size_t Messages::received(const std::shared_ptr<Request>& request) {
+  if (request->result) return request->received;
+  // Nobody may have asked the host: a wait on a stream settles it too.
+  const bool pending = HostGroup::load_acquire(request->slot.ticket.status) ==  // pairs with settle()
+                       static_cast<std::uint64_t>(Status::pending);
+  require(!pending && (request->taken == nullptr || request->taken->done()),
+          "received: the receive has not ended; ask once its wait has returned, or the stream that waits for it has "
+          "come to its end");
+  return HostGroup::load_relaxed(request->slot.ticket.received);
+}
 bool Messages::captured(const std::shared_ptr<Request>& request) { return request->captured; }
 std::vector<std::shared_ptr<Event>> Messages::points() const { return implementation_->points(); }
 std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }

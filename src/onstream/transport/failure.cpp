@@ -176,22 +176,26 @@ std::vector<std::string> differing_lanes(const Failure& failure) {
   return lines;
 }
 
-// Of receives that passed their deadline, where nothing that is told yet says why.
-std::vector<std::string> missing_sends(const Failure& failure) {
+// Of messages that passed their deadline, where nothing that is told yet says why.
+std::vector<std::string> missing_partners(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
   std::vector<std::string> lines;
   for (const FaultReport& late : failure.faults) {
-    const bool is_late = late.status == Status::timeout && late.op == OpKind::recv && is_message(late);
-    if (!is_late || late.peer == late.rank) continue;
+    if (late.status != Status::timeout || !is_message(late) || late.peer == late.rank) continue;
+    const bool sends = late.op == OpKind::send;
+    const std::string between =
+        sends ? concat("it took no whole message of rank ", late.rank, " on lane ", late.lane)
+              : concat("no whole message came from it to rank ", late.rank, " on lane ", late.lane);
     if (contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
     const auto other = waits.find(late.peer);
     if (other == waits.end()) {
-      lines.push_back(concat("rank ", late.peer,
-                             " tells of no wait of its own, and no whole message came from it to rank ", late.rank,
-                             " on lane ", late.lane, ": check that it sends, and on this lane"));
+      lines.push_back(concat("rank ", late.peer, " tells of no wait of its own, and ", between, ": check that it ",
+                             sends ? "receives" : "sends", ", and on this lane",
+                             sends && late.bytes <= failure.ahead_bytes
+                                 ? "; small messages wait once what went ahead of its receives fills the lane's ring"
+                                 : ""));
     } else if (other->second->peer != late.rank) {
-      lines.push_back(concat("rank ", late.peer, " waited in ", what_of(*other->second),
-                             ", and no whole message came from it to rank ", late.rank, " on lane ", late.lane));
+      lines.push_back(concat("rank ", late.peer, " waited in ", what_of(*other->second), ", and ", between));
     }
   }
   return lines;
@@ -203,14 +207,17 @@ std::string advice_on_cycle(const Failure& failure) {
   if (!std::all_of(waits.begin(), waits.end(), [](const auto& wait) { return is_message(*wait.second); })) return "";
   const auto sends = [](const auto& wait) { return wait.second->op == OpKind::send; };
   if (std::none_of(waits.begin(), waits.end(), sends)) return "each of them receives first: one has to send first";
-  return concat("post the receive before the send (irecv), or use isend or sendrecv: a send of more than ",
-                failure.ahead_bytes, " B waits for its receive, a smaller one once the lane's ring is full");
+  return concat(
+      "post the receive before the send (irecv), or use isend or sendrecv: a send of more than ", failure.ahead_bytes,
+      " B waits for its receive, a smaller one once the lane's ring is full. Where a path was chosen that the "
+      "receiver has to help with (load, stage, or any to memory that the sender cannot reach), only isend and "
+      "sendrecv do");
 }
 
 // What a program has to change, or look at, where ranks wait for each other.
 std::vector<std::string> advice_on_waits(const Failure& failure) {
   const std::string cycle = find_cycle(failure.faults);
-  if (cycle.empty()) return missing_sends(failure);
+  if (cycle.empty()) return missing_partners(failure);
   std::vector<std::string> lines{"these waits form a cycle: " + cycle};
   if (std::string way_out = advice_on_cycle(failure); !way_out.empty()) lines.push_back(std::move(way_out));
   for (std::string& hint : differing_lanes(failure)) lines.push_back(std::move(hint));

@@ -92,7 +92,7 @@ class World {
   Status wait(const std::shared_ptr<Request>& request);
   Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
   bool has_room(std::size_t bytes, int peer, int lane) const;
-  std::size_t received(const std::shared_ptr<Request>& request) const;  // bytes of the message of a completed irecv
+  std::size_t received(const std::shared_ptr<Request>& request) const;  // of the message; the irecv has ended
   bool captured(const std::shared_ptr<Request>& request) const;         // a graph holds it
 
   // --- one-sided ---

@@ -2,7 +2,9 @@
  *
  * Programs include mp.h. The names, arguments and return codes are libmp's; what each call promises is said here, where
  * it goes beyond the name, and in docs/libmp.md. A call returns MP_SUCCESS, or MP_FAILURE, or EINVAL where libmp did;
- * on failure it says why on standard error, and changes nothing. Calls are made from one thread at a time.
+ * on failure it says why on standard error, and changes nothing. Where a call posts several ops and fails at one, what
+ * the stream has got by then stays posted; all else stays prepared, or in its queue, and can be posted again. Calls are
+ * made from one thread at a time.
  */
 #ifndef ONSTREAM_MP_CALLS_H
 #define ONSTREAM_MP_CALLS_H
@@ -74,12 +76,12 @@ int mp_isendv_on_stream(struct iovec* v, int nblocks, int peer, mp_reg_t* reg, m
 /* As mp_isend_on_stream, and the stream waits for the send's completion. */
 int mp_send_on_stream(void* buf, int size, int peer, mp_reg_t* reg, mp_request_t* req, struct CUstream_st* stream);
 
-/* --- completion. The host's waits release the requests, also those that a stream waited for. --- */
+/* --- completion. The host's waits release the requests: also that a stream waited for, and that failed. --- */
 int mp_wait(mp_request_t* req);
 int mp_wait_all(uint32_t count, mp_request_t* req);
 /* Returns how many of the requests are complete; releases none. */
 int mp_progress_all(uint32_t count, mp_request_t* req);
-/* Once a request. */
+/* Once a request. A stream that is being captured: only for what was posted in the capture, which no receive is. */
 int mp_wait_on_stream(mp_request_t* req, struct CUstream_st* stream);
 int mp_wait_all_on_stream(uint32_t count, mp_request_t* req, struct CUstream_st* stream);
 
@@ -91,7 +93,7 @@ int mp_isend_post_on_stream(mp_request_t* req, struct CUstream_st* stream);
 int mp_send_post_all_on_stream(uint32_t count, mp_request_t* req, struct CUstream_st* stream);
 int mp_isend_post_all_on_stream(uint32_t count, mp_request_t* req, struct CUstream_st* stream);
 
-/* --- windows: one piece of memory of every rank, sizes may differ. Creation is collective. --- */
+/* --- windows: one piece of memory of every rank, sizes may differ. Creation is collective, and its failure too. --- */
 int mp_window_create(void* addr, size_t size, mp_window_t* window);
 int mp_window_destroy(mp_window_t* window);
 int mp_iput(void* src, int size, mp_reg_t* src_reg, int peer, size_t displ, mp_window_t* window, mp_request_t* req,
