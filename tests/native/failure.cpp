@@ -134,6 +134,20 @@ CASE(a_receive_that_nothing_came_for_says_what_the_other_rank_did) {
   CHECK(story_of(failure).find("no whole message") == std::string::npos);
 }
 
+CASE(a_send_that_nobody_took_says_what_the_other_rank_did) {
+  Failure failure;
+  failure.ahead_bytes = 64;
+  failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1)};
+  const std::string small = story_of(failure);
+  CHECK(small.find("rank 1 tells of no wait of its own, and it took no whole message of rank 0 on lane 3: check that "
+                   "it receives, and on this lane; small messages wait once") != std::string::npos);
+  failure.faults[0].bytes = 65;
+  CHECK(story_of(failure).find("small messages wait") == std::string::npos);
+  failure.faults.push_back(fault(1, OpKind::recv, 2, Status::aborted));
+  CHECK(story_of(failure).find("rank 1 waited in recv of 8 B from rank 2 on lane 3, and it took no whole message of "
+                               "rank 0 on lane 3") != std::string::npos);
+}
+
 CASE(what_did_not_start_is_told_with_its_rank_and_the_reason) {
   const Error reason(ErrorCode::aborted, "the cat");
   const auto told = [&](DidNot what) {
