@@ -31,7 +31,7 @@ class Intake {
     const Status status = await_header(group, wait_, lane_, head_, seen);
     if (status != Status::ok) return status;
     bytes = seen.bytes();
-    sender_asks_ = seen.kind() != Header::data;
+    sender_hears_ = seen.kind() != Header::data;
     if constexpr (Group::kForeign) {
       if (seen.kind() == Header::share || seen.kind() == Header::share_ordered) return take_shared(group, target, seen);
       if (seen.kind() == Header::failed) {
@@ -52,7 +52,7 @@ class Intake {
 
   // Whether the sender of the message taken last waits for an answer, which it reports itself. If not, its host is to
   // be told of a truncation.
-  ONSTREAM_BODY bool sender_asks() const { return sender_asks_; }
+  ONSTREAM_BODY bool sender_hears() const { return sender_hears_; }
 
   template <class Group>
   ONSTREAM_BODY void give_credit(const Group& group) {
@@ -175,7 +175,7 @@ class Intake {
   Fetcher& fetcher_;
   std::uint64_t head_;
   std::uint64_t returned_;
-  bool sender_asks_ = true;
+  bool sender_hears_ = true;
 };
 
 }  // namespace onstream::lane

@@ -12,10 +12,10 @@
 
 namespace onstream::lane {
 
-ONSTREAM_BODY Fault recv_fault(const View& lane, bool sender_asks, Status status, std::uint64_t capacity,
+ONSTREAM_BODY Fault recv_fault(const View& lane, bool sender_hears, Status status, std::uint64_t capacity,
                                std::uint64_t bytes) {
   Fault fault = fault_of(OpKind::recv, lane, capacity, bytes);
-  fault.tell = !loses_lane(status) && !sender_asks ? 1 : 0;
+  fault.tell = !loses_lane(status) && !sender_hears ? 1 : 0;
   return fault;
 }
 
@@ -56,7 +56,7 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
     intake.give_credit(group);
     if (group.rank() == 0) {
       if (status != Status::ok) {
-        report(group, wait, status, recv_fault(lane, intake.sender_asks(), status, posted.capacity, bytes));
+        report(group, wait, status, recv_fault(lane, intake.sender_hears(), status, posted.capacity, bytes));
       }
       group.store_relaxed(&state->head, intake.head());
       group.store_relaxed(&state->returned, intake.returned());
@@ -248,7 +248,7 @@ struct Receive {
     std::uint64_t bytes = 0;
     const Status status =
         intake.take(group, {static_cast<std::byte*>(destination), capacity, now.number, offered}, bytes);
-    const Header kind = intake.sender_asks() ? Header::push : Header::data;
+    const Header kind = intake.sender_hears() ? Header::push : Header::data;
     now.returned = intake.returned();
     conclude(group, now, after(group, now, intake.head()), status, {header_word(kind, bytes), 0});
     fetcher.dismiss(group);

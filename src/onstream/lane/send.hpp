@@ -313,8 +313,8 @@ struct Send {
     Status status = Status::ok;
     if (group.block() == 0 && group.rank() == 0) {
       status = wait_for_room(group, head, 1);
-      const bool push =
-          announce != Header::pull && answered(group, lane, number, answer) && answer.answer == Answer::here;
+      const bool push = status == Status::ok && announce != Header::pull && answered(group, lane, number, answer) &&
+                        answer.answer == Answer::here;
       if (status == Status::ok) {
         store_unit(group, lane, head, header_word(push ? Header::push : Header::pull, bytes), peer_source);
       }
