@@ -22,22 +22,6 @@ shmem_team_t adopted(Runtime& shmem, const TeamHandle& parent, std::shared_ptr<T
   return made == nullptr ? SHMEM_TEAM_INVALID : made;
 }
 
-// Collective over the parent: a team that some member could not have, nobody has. `make` leaves what it made.
-template <class Make>
-void all_or_none(Team& parent, const Make& make) {
-  std::string why;
-  try {
-    make();
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::system) throw;
-    why = error.what();
-  }
-  const std::vector<Team::Words> all = parent.exchange({why.empty() ? 0u : 1u, 0, 0, 0});
-  if (!why.empty()) fail(ErrorCode::system, why);
-  const bool refused = std::ranges::any_of(all, [](const Team::Words& words) { return words[0] != 0; });
-  if (refused) fail(ErrorCode::system, "members of the new team have no words for another one (parameter teams)");
-}
-
 }  // namespace
 
 int shmem_team_my_pe(shmem_team_t team) {
@@ -79,9 +63,7 @@ int shmem_team_split_strided(shmem_team_t parent_team, int start, int stride, in
     if (parent_team == SHMEM_TEAM_INVALID) return -1;
     const TeamHandle& parent = shmem.team(parent_team);
     const shmem_team_config_t wanted = config_of(config, config_mask);
-    std::shared_ptr<Team> made;
-    all_or_none(*parent.team, [&] { made = parent.team->split_strided(start, stride, size); });
-    *new_team = adopted(shmem, parent, std::move(made), wanted);
+    *new_team = adopted(shmem, parent, parent.team->split_strided(start, stride, size), wanted);
     return 0;
   });
 }
@@ -101,10 +83,8 @@ int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_c
     const int width = std::min(xrange, parent.size());
     const int x = parent.rank() % width;
     const int y = parent.rank() / width;
-    std::shared_ptr<Team> row;
-    std::shared_ptr<Team> column;
-    all_or_none(parent, [&] { row = parent.split(y, x); });
-    all_or_none(parent, [&] { column = parent.split(x, y); });
+    std::shared_ptr<Team> row = parent.split(y, x);
+    std::shared_ptr<Team> column = parent.split(x, y);
     *xaxis_team = adopted(shmem, from, std::move(row), along_x);
     *yaxis_team = adopted(shmem, from, std::move(column), along_y);
     return 0;

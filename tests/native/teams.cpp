@@ -178,6 +178,61 @@ CASE(teams_are_split_by_stride_and_in_two_dimensions) {
   });
 }
 
+// In the order in which each rank's threads come to run; each is alone with its words, and there are none to spare.
+CASE(threads_of_a_rank_split_two_teams_at_once) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.teams = 5;
+    run_ranks(3, parameters, [](World& world) {
+      constexpr int kRounds = 200;
+      const auto all = world.team();
+      const std::array<std::shared_ptr<Team>, 2> parents = {all->split(0, 0), all->split(0, -world.rank())};
+      std::array<std::string, 2> wrong;
+      const auto go = [&](std::size_t which) {
+        try {
+          for (std::uint64_t round = 0; round < kRounds; ++round) {
+            const auto team = parents[which]->split(0, 0);
+            const auto all_said = team->exchange({which, round, static_cast<std::uint64_t>(world.rank()), 0});
+            for (int member = 0; member < team->size(); ++member) {
+              const auto rank = static_cast<std::uint64_t>(team->world_rank(member));
+              CHECK((all_said[static_cast<std::size_t>(member)] == Team::Words{which, round, rank, 0}));
+            }
+          }
+        } catch (const std::exception& error) {
+          wrong[which] = error.what();
+          world.abort(error.what());
+        }
+      };
+      std::thread other(go, 1);
+      go(0);
+      other.join();
+      CHECK(wrong[0] + wrong[1] == "");
+      all->sync();
+    });
+  }
+}
+
+CASE(a_split_that_some_members_have_no_words_for_fails_on_all_and_leaves_none) {
+  for (const int teams : {2, 3}) {  // for no rows of two, and for rows but no columns
+    Parameters parameters = quick("host");
+    parameters.teams = teams;
+    run_ranks(4, parameters, [&](World& world) {
+      const auto all = world.team();
+      const bool has_more = world.rank() < 2;
+      const auto held = all->split(has_more ? 0 : Team::kNone, 0);
+      CHECK_THROWS((void)all->split_2d(2), "raise parameter teams");
+      if (teams == 2) CHECK_THROWS((void)all->split(has_more ? 0 : 1, 0), "of colour 0");
+      if (teams == 2) CHECK_THROWS((void)all->split(has_more ? 0 : Team::kNone, 0), "of colour 0");
+      for (int round = 0; round < 4; ++round) {  // what failed holds no words
+        const auto pair = all->split(has_more ? Team::kNone : 0, 0);
+        CHECK((pair == nullptr) == has_more);
+        if (pair) pair->sync();
+      }
+      all->sync();
+    });
+  }
+}
+
 CASE(words_of_teams_that_went_are_used_again_and_their_number_is_bounded) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/one_sided/bodies.hpp"
@@ -38,6 +40,69 @@ TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, Te
   view.further_ranks = reinterpret_cast<const std::int32_t*>(tables.back()->data());
   return view;
 }
+
+std::uint64_t as_word(int value) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)); }
+int as_int(std::uint64_t word) { return static_cast<int>(static_cast<std::int64_t>(word)); }
+
+// What all members of each new team can have, by colour.
+std::map<int, TeamWords::Offer> offers_of(const std::vector<Team::Words>& all) {
+  std::map<int, TeamWords::Offer> offers;
+  for (const auto& [colour, key, free, may_be_free] : all) {
+    if (as_int(colour) == Team::kNone) continue;
+    TeamWords::Offer& offer =
+        offers.try_emplace(as_int(colour), TeamWords::Offer{~std::uint64_t{0}, ~std::uint64_t{0}}).first->second;
+    offer.free &= free;
+    offer.may_be_free &= may_be_free;
+  }
+  return offers;
+}
+
+// Whether all new teams can have words now. Throws if one cannot and the words are as they were `before`: those that
+// another thread's split takes and gives back meanwhile are seen at some members before that, at others behind it.
+bool have_words(const std::vector<Team::Words>& all, const std::vector<Team::Words>& before, int slots) {
+  bool now = true;
+  for (const auto& [colour, offer] : offers_of(all)) {
+    now = now && offer.free != 0;
+    if (offer.may_be_free != 0 || all != before) continue;
+    fail(ErrorCode::system, "split: the members of colour ", colour,
+         " have no words in common for another team; a rank ", "has those of ", slots,
+         " teams; let some teams go, or raise parameter teams");
+  }
+  return now;
+}
+
+// A split of the team at slot `parent` on this rank, and the slot that it has claimed.
+class Split {
+ public:
+  Split(TeamWords& words, int parent) : words_(words), parent_(parent) {}
+  ~Split() {
+    release();
+    words_.end_split(parent_);
+  }
+  Split(const Split&) = delete;
+  Split& operator=(const Split&) = delete;
+
+  void begin() { words_.begin_split(parent_); }
+  bool claim(int slot) {
+    if (!words_.claim(slot, parent_)) return false;
+    claimed_ = slot;
+    return true;
+  }
+  void release() {
+    if (claimed_ != kNothing) words_.release(claimed_);
+    claimed_ = kNothing;
+  }
+  int keep() {
+    words_.keep(claimed_);
+    return std::exchange(claimed_, kNothing);
+  }
+
+ private:
+  static constexpr int kNothing = -1;
+  TeamWords& words_;
+  int parent_;
+  int claimed_ = kNothing;
+};
 
 }  // namespace
 
@@ -122,34 +187,36 @@ std::vector<Team::Words> Team::exchange(const Words& mine) {
   return all;
 }
 
-// Two rounds: who is in which team, then that all members' words are clean.
+// Who is in which team and what is free; then whether all could claim what their team is to have, clean, or else the
+// same again. All members see the same words, so they choose alike, and what some cannot have nobody has.
 std::shared_ptr<Team> Team::split(int colour, int key) {
-  const auto as_word = [](int value) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)); };
-  const std::vector<Words> all = exchange({as_word(colour), as_word(key), words_->free_slots(), 0});
-  std::vector<int> chosen;
-  std::uint64_t free = ~std::uint64_t{0};
-  for (int member = 0; member < size(); ++member) {
-    if (all[static_cast<std::size_t>(member)][0] != as_word(colour)) continue;
-    chosen.push_back(member);
-    free &= all[static_cast<std::size_t>(member)][2];
-  }
-  std::ranges::stable_sort(
-      chosen, {}, [&](int member) { return static_cast<std::int64_t>(all[static_cast<std::size_t>(member)][1]); });
-  // Members of one colour see the same words, so they choose the same slot.
-  const int slot = free == 0 || colour == kNone ? -1 : std::countr_zero(free);
-  if (slot >= 0) {
-    words_->claim(slot);
+  Split split(*words_, slot_);
+  std::vector<Words> all;
+  const auto has_claimed = [&] {
+    if (colour == kNone) return true;
+    const int slot = std::countr_zero(offers_of(all).at(colour).free);
+    if (!split.claim(slot)) return false;
     words_->zero(one_sided_.device(), slot);
+    return true;
+  };
+  for (bool made = false; !made;) {
+    const TeamWords::Offer mine = words_->offer();
+    const std::vector<Words> before =
+        std::exchange(all, exchange({as_word(colour), as_word(key), mine.free, mine.may_be_free}));
+    split.begin();  // not before all have come: who is not here yet may be in another split
+    if (!have_words(all, before, words_->slots())) continue;
+    made = std::ranges::all_of(exchange({has_claimed() ? 1u : 0u}), [](const Words& words) { return words[0] == 1; });
+    if (!made) split.release();
   }
-  sync();
   if (colour == kNone) return nullptr;
-  if (slot < 0) {
-    fail(ErrorCode::system, "split: all words for teams are in use by its members' ", words_->slots(),
-         " teams; let some teams go, or raise parameter teams");
+  std::vector<int> chosen;
+  for (int member = 0; member < size(); ++member) {
+    if (all[static_cast<std::size_t>(member)][0] == as_word(colour)) chosen.push_back(member);
   }
+  std::ranges::stable_sort(chosen, {}, [&](int member) { return as_int(all[static_cast<std::size_t>(member)][1]); });
   std::vector<int> members;
   for (const int member : chosen) members.push_back(world_rank(member));
-  return std::shared_ptr<Team>(new Team(one_sided_, words_, slot, std::move(members)));
+  return std::shared_ptr<Team>(new Team(one_sided_, words_, split.keep(), std::move(members)));
 }
 
 std::shared_ptr<Team> Team::split_strided(int first, int step, int count) {
@@ -172,7 +239,8 @@ std::pair<std::shared_ptr<Team>, std::shared_ptr<Team>> Team::split_2d(int width
 std::shared_ptr<Team> OneSidedImplementation::team() {
   if (team_ != nullptr) return team_;
   auto words = std::make_shared<TeamWords>(*fabric_);
-  words->claim(0);
+  (void)words->claim(0, 0);
+  words->keep(0);
   std::vector<int> all(static_cast<std::size_t>(fabric_->size()));
   std::iota(all.begin(), all.end(), 0);
   team_ = std::shared_ptr<Team>(new Team(*this, std::move(words), 0, std::move(all)));

@@ -41,8 +41,8 @@ class Team : public std::enable_shared_from_this<Team> {
   std::optional<int> member_of(int world_rank) const;  // nothing: not in the team
   std::span<const int> members() const { return members_; }
 
-  // --- new teams; collective over this one. Null for those who are in no new team. Throw when there are no words for
-  // another team (parameter teams) ---
+  // --- new teams; collective over this one, and threads may split several teams at once. Null for those who are in no
+  // new team. Throw, on every member, when some new team's members have no words for another one (parameter teams) ---
   // Those of one colour, by key, then by rank.
   std::shared_ptr<Team> split(int colour, int key);
   // Members first, first + step, ..., count of them.

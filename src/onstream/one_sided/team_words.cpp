@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::size_t kSlotLine = 128;  // words of two slots share no cache line
 
+std::uint64_t bit(int slot) { return std::uint64_t{1} << slot; }
+
 std::size_t in_lines(std::size_t bytes) { return (bytes + kSlotLine - 1) / kSlotLine * kSlotLine; }
 
 }  // namespace
@@ -18,10 +20,45 @@ TeamWords::TeamWords(Fabric& fabric)
       slots_(static_cast<int>(fabric.parameters().teams)),
       flag_bytes_(in_lines((static_cast<std::size_t>(size_) + 1) * sizeof(std::uint64_t))),
       host_bytes_(flag_bytes_ + in_lines(static_cast<std::size_t>(size_) * kExchangeBytes)),
-      free_(slots_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << slots_) - 1),
+      free_(slots_ == 64 ? ~std::uint64_t{0} : bit(slots_) - 1),
       host_(fabric.segment(static_cast<std::size_t>(slots_) * host_bytes_, MemoryKind::pinned)),
       device_(fabric.segment(static_cast<std::size_t>(slots_) * 2 * flag_bytes_, MemoryKind::device)),
       zeroes_(fabric.device()->allocate(2 * flag_bytes_, MemoryKind::device)) {}
+
+TeamWords::Offer TeamWords::offer() const {
+  const std::lock_guard lock(mutex_);
+  return {free_, free_ | claimed_};
+}
+
+void TeamWords::begin_split(int parent) {
+  const std::lock_guard lock(mutex_);
+  splitting_ |= bit(parent);
+}
+
+void TeamWords::end_split(int parent) {
+  const std::lock_guard lock(mutex_);
+  splitting_ &= ~bit(parent);
+}
+
+bool TeamWords::claim(int slot, int parent) {
+  const std::lock_guard lock(mutex_);
+  const bool others_first = (splitting_ & (bit(parent) - 1)) != 0;
+  if (others_first || (free_ & bit(slot)) == 0) return false;
+  free_ &= ~bit(slot);
+  claimed_ |= bit(slot);
+  return true;
+}
+
+void TeamWords::keep(int slot) {
+  const std::lock_guard lock(mutex_);
+  claimed_ &= ~bit(slot);
+}
+
+void TeamWords::release(int slot) {
+  const std::lock_guard lock(mutex_);
+  claimed_ &= ~bit(slot);
+  free_ |= bit(slot);
+}
 
 std::uint64_t* TeamWords::flags(Kind kind, int slot, int rank) const {
   const auto index = static_cast<std::size_t>(slot);

@@ -2,10 +2,12 @@
 //
 // A slot has words for hosts (in pinned memory) and for kernels (in device memory), which every rank addresses at every
 // other. Which slots are free, each rank knows of itself; a new team takes the lowest one that is free at all members.
+// Threads of a rank may split several teams at once, and a team may go on any thread: what slots are for is locked.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 
 #include "onstream/one_sided/device.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -20,9 +22,19 @@ class TeamWords {
   explicit TeamWords(Fabric& fabric);  // collective
 
   // One bit a slot.
-  std::uint64_t free_slots() const { return free_; }
-  void claim(int slot) { free_ &= ~(std::uint64_t{1} << slot); }
-  void release(int slot) { free_ |= std::uint64_t{1} << slot; }
+  struct Offer {
+    std::uint64_t free;
+    std::uint64_t may_be_free;  // those too that another split has claimed and may release
+  };
+  Offer offer() const;
+  // A split of the team that has slot `parent`, from when all its members have come to it until it ends.
+  void begin_split(int parent);
+  void end_split(int parent);
+  // For this split. False: it is not free, or belongs to a split of a team with a lower slot, which goes first. Members
+  // of two such teams that are in both agree which that is, so of splits that claim at once one always gets on.
+  bool claim(int slot, int parent);
+  void keep(int slot);     // what was claimed is a team's
+  void release(int slot);  // claimed or kept
   int slots() const { return slots_; }
 
   // Where rank's flags of a slot lie, as this rank addresses them: one word a member, then the barrier's number.
@@ -39,9 +51,12 @@ class TeamWords {
   int size_;
   int rank_;
   int slots_;
-  std::size_t flag_bytes_;  // of one kind of barrier
-  std::size_t host_bytes_;  // of one slot
+  std::size_t flag_bytes_;    // of one kind of barrier
+  std::size_t host_bytes_;    // of one slot
+  mutable std::mutex mutex_;  // guards the next three, one bit a slot
   std::uint64_t free_;
+  std::uint64_t claimed_ = 0;    // not free, and no team's yet
+  std::uint64_t splitting_ = 0;  // of the teams that are being split
   std::shared_ptr<Segment> host_;
   std::shared_ptr<Segment> device_;
   std::shared_ptr<Memory> zeroes_;
