@@ -400,7 +400,7 @@ struct TeamView {
   std::uint64_t* flags = nullptr;           // of this rank: what number each member has come to
   std::uint64_t* number = nullptr;          // of this rank's last barrier
   std::uint64_t* theirs[kInline] = {};      // this rank's flag at each of the first members
-  std::uint64_t* const* further = nullptr;  // at all members, in device memory, where there are more
+  std::uint64_t* const* further = nullptr;  // at all members, where there are more, in memory of who uses the view
   const std::int32_t* further_ranks = nullptr;
 
   ONSTREAM_BODY std::int32_t world_rank(int member) const {

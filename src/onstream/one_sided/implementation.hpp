@@ -68,7 +68,8 @@ class OneSidedImplementation {
   Status finish_wait(Status status, const std::string& what);
   // After work was enqueued: keeps what it needs, and makes the world's end wait for it.
   Noted note(Stream stream);
-  std::shared_ptr<Memory> table_of(const void* values, std::size_t bytes);
+  // For kernels in memory of kind `device`, for the CPU in `pinned`.
+  std::shared_ptr<Memory> table_of(const void* values, std::size_t bytes, MemoryKind kind);
   // How to copy from or to this buffer: by kernel or by copy engine.
   one_sided::StepKind copy_kind(const void* local, std::size_t bytes) const;
   void check_kernel_access(const char* what, const void* address) const;

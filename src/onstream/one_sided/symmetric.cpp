@@ -60,8 +60,8 @@ Remote OneSidedImplementation::symmetric(const void* address, int rank) const {
   return {*row->window, rank, reinterpret_cast<std::uintptr_t>(address) - row->begin};
 }
 
-std::shared_ptr<Memory> OneSidedImplementation::table_of(const void* values, std::size_t bytes) {
-  std::shared_ptr<Memory> table = device_->allocate(bytes, MemoryKind::device);
+std::shared_ptr<Memory> OneSidedImplementation::table_of(const void* values, std::size_t bytes, MemoryKind kind) {
+  std::shared_ptr<Memory> table = device_->allocate(bytes, kind);
   const StreamPool::Lease stream = streams_.lease();
   device_->copy(table->data(), values, bytes, stream.get());
   device_->synchronize(stream.get());
@@ -83,7 +83,7 @@ SegmentView OneSidedImplementation::view(const Segment& segment) {
   }
   const std::lock_guard lock(mutex_);
   std::shared_ptr<Memory>& table = tables_[segment.number()];
-  if (table == nullptr) table = table_of(parts.data(), parts.size() * sizeof(parts[0]));
+  if (table == nullptr) table = table_of(parts.data(), parts.size() * sizeof(parts[0]), MemoryKind::device);
   view.further = reinterpret_cast<std::byte* const*>(table->data());
   return view;
 }

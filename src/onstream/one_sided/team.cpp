@@ -34,9 +34,10 @@ TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, Te
     std::ranges::copy(theirs, view.theirs);
     return view;
   }
-  tables.push_back(one_sided.table_of(theirs.data(), theirs.size() * sizeof(theirs[0])));
+  const MemoryKind memory = kind == TeamWords::Kind::host ? MemoryKind::pinned : MemoryKind::device;
+  tables.push_back(one_sided.table_of(theirs.data(), theirs.size() * sizeof(theirs[0]), memory));
   view.further = reinterpret_cast<std::uint64_t* const*>(tables.back()->data());
-  tables.push_back(one_sided.table_of(members.data(), members.size() * sizeof(members[0])));
+  tables.push_back(one_sided.table_of(members.data(), members.size() * sizeof(members[0]), memory));
   view.further_ranks = reinterpret_cast<const std::int32_t*>(tables.back()->data());
   return view;
 }
