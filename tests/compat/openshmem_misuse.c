@@ -64,6 +64,8 @@ static void freeing_what_is_not_in_the_heap_is_refused(void) { shmem_free(&word)
 
 static void sizes_that_differ_are_refused(void) { shmem_malloc(me == 0 ? 64 : 128); }
 
+static void zeroed_sizes_that_differ_are_refused(void) { shmem_calloc(1, me == 0 ? 100 : (size_t)1 << 40); }
+
 static void a_destroyed_context_is_refused(void) {
   shmem_ctx_t ctx;
   CHECK(shmem_ctx_create(0, &ctx) == 0);
@@ -173,6 +175,7 @@ int main(int argc, char** argv) {
     CASE(freeing_twice_is_refused)
     CASE(freeing_what_is_not_in_the_heap_is_refused)
     CASE(sizes_that_differ_are_refused)
+    CASE(zeroed_sizes_that_differ_are_refused)
     CASE(a_destroyed_context_is_refused)
     CASE(an_invalid_context_is_refused)
     CASE(a_comparison_that_does_not_exist_is_refused)

@@ -196,6 +196,25 @@ CASE(a_rank_that_asks_for_something_else_is_named_by_all) {
   });
 }
 
+CASE(zeroed_pieces_that_ranks_ask_for_differently_are_claimed_by_none) {
+  on_all_devices(3, [](World& world) {
+    const bool odd = world.rank() == 1;
+    Heap heap(world.one_sided(), {4096, 4096, MemoryKind::pinned});
+    CHECK_THROWS((void)heap.allocate_zeroed(odd ? 1000 : 100),
+                 "rank 0 calls allocate_zeroed(100, 64) and rank 1 calls allocate_zeroed(1000, 64)");
+    // One rank alone would have to grow, or have no room.
+    for (const std::size_t large : {std::size_t{8192}, std::size_t{1} << 62}) {
+      CHECK_THROWS((void)heap.allocate_zeroed(odd ? large : 100), "rank 1 calls allocate_zeroed(");
+    }
+    CHECK(heap.pieces() == 0 && heap.segments().size() == 1);
+    const auto place = heap.place(heap.allocate_zeroed(8));
+    CHECK(place && place->offset == 0);
+    void* const grown = heap.allocate_zeroed(8192);
+    CHECK(heap.segments().size() == 2 && grown == heap.segments()[1]->local());
+    world.barrier();
+  });
+}
+
 CASE(without_the_check_calls_are_local_and_agree_all_the_same) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);

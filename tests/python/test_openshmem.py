@@ -33,6 +33,10 @@ MISUSE = {
     "freeing_twice_is_refused": (1, "which is no piece of this heap, or was freed before"),
     "freeing_what_is_not_in_the_heap_is_refused": (1, "is not in the symmetric heap"),
     "sizes_that_differ_are_refused": (1, "rank 0 calls allocate(64, 64) and rank 1 calls allocate(128, 64)"),
+    "zeroed_sizes_that_differ_are_refused": (
+        1,
+        "rank 0 calls allocate_zeroed(100, 64) and rank 1 calls allocate_zeroed(1099511627776, 64)",
+    ),
     "a_destroyed_context_is_refused": (1, "the context was destroyed"),
     "an_invalid_context_is_refused": (1, "the context is SHMEM_CTX_INVALID"),
     "a_comparison_that_does_not_exist_is_refused": (1, "there is no comparison 17"),

@@ -3,8 +3,8 @@
 // Every call that says so is collective: all ranks make it with the same values, in the same order, and get the same
 // place in every rank's part. Nothing is communicated for that but a check, which names who differs (parameter
 // heap_check; with `off` a wrong program corrupts memory, and a call is local unless the heap grows). With the check
-// on, all ranks have the memory when the call returns; with it off a barrier is the caller's. Not thread-safe; not to
-// outlive its world.
+// on, all ranks have the memory when the call returns, and calls that differ change nothing on any rank; with it off a
+// barrier is the caller's. Not thread-safe; not to outlive its world.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,7 @@ class Heap {
   // Collective. Throws system when the heap is full for it and may not grow (full_for() tells that before), or some
   // rank's parts begin at no multiple of `alignment`: they do for all powers of two within the bytes of a segment, up
   // to kMostAlignment, where there are addresses for that (device.hpp). What the piece holds is not known; that of
-  // allocate_zeroed() is zero on every rank.
+  // allocate_zeroed() is zero on every rank, for which ranks meet a second time.
   void* allocate(std::size_t bytes, std::size_t alignment = kAlignment);
   void* allocate_zeroed(std::size_t bytes, std::size_t alignment = kAlignment);
   // As realloc: keeps what fits, where it is if it can. `address` null: allocate. Nothing happens if it throws.
