@@ -7,9 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string_view>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/bootstrap/sha256.hpp"
 
 namespace onstream::shmem {
 
@@ -38,6 +42,48 @@ int writable_pages(dl_phdr_info* info, std::size_t, void* found) {
   return 1;
 }
 
+// The build ID in the notes [begin, end); empty if it is not there.
+std::string_view build_id_in(const char* begin, const char* end, std::size_t alignment) {
+  const auto padded = [&](std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; };
+  constexpr std::string_view kOwner("GNU", sizeof "GNU");
+  while (static_cast<std::size_t>(end - begin) >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) note;
+    std::memcpy(&note, begin, sizeof note);
+    const std::string_view rest(begin + sizeof note, end);
+    const std::size_t at = padded(sizeof note + note.n_namesz) - sizeof note;
+    if (at > rest.size() || note.n_descsz > rest.size() - at) return {};
+    if (note.n_type == NT_GNU_BUILD_ID && rest.substr(0, note.n_namesz) == kOwner)
+      return rest.substr(at, note.n_descsz);
+    begin = rest.data() + std::min(padded(at + note.n_descsz + sizeof note) - sizeof note, rest.size());
+  }
+  return {};
+}
+
+// Of the executable, which the loader names first.
+int build_id(dl_phdr_info* info, std::size_t, void* found) {
+  constexpr std::size_t kWords = 4;  // notes are padded to them, or to twice that
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) & part = info->dlpi_phdr[i];
+    if (part.p_type != PT_NOTE) continue;
+    const auto* const begin = reinterpret_cast<const char*>(info->dlpi_addr + part.p_vaddr);
+    const std::string_view id =
+        build_id_in(begin, begin + part.p_memsz, part.p_align == 2 * kWords ? 2 * kWords : kWords);
+    if (!id.empty()) *static_cast<std::string_view*>(found) = id;
+  }
+  return 1;
+}
+
+// What two executables differ in: the build ID, which the linker makes of the contents; where it made none, the
+// contents themselves.
+std::string executable() {
+  std::string_view id;
+  dl_iterate_phdr(build_id, &id);
+  if (!id.empty()) return concat("build ID ", to_hex(id));
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  const std::string contents{std::istreambuf_iterator<char>(file), {}};
+  return concat("SHA-256 ", to_hex(sha256(contents)));
+}
+
 // Pages that hold nothing but zeroes need no copy: the segment has them already.
 void copy_pages(std::byte* to, const std::byte* from, std::size_t bytes) {
   constexpr std::size_t kPiece = 4096;
@@ -54,7 +100,7 @@ void Globals::make(World& world) {
   Pages pages;
   dl_iterate_phdr(writable_pages, &pages);
   const std::size_t bytes = pages.end - pages.begin;
-  const std::vector<std::string> all = world.fabric()->all_gather("shmem.globals", std::to_string(bytes));
+  const std::vector<std::string> all = world.fabric()->all_gather("shmem.globals", concat(bytes, " B, ", executable()));
   if (bytes == 0 || std::ranges::any_of(all, [&](const std::string& one) { return one != all.front(); })) {
     why_ = "the PEs do not run the same program";
     log(LogLevel::warn, "shmem_init: global variables are not symmetric: ", why_);

@@ -223,6 +223,41 @@ def test_the_headers_compile_as_c99_c11_and_cpp(tmp_path: Path) -> None:
         assert status == 0, output
 
 
+ONE_OF_TWO = """
+#include <shmem.h>
+#include <stdio.h>
+%s
+int main(void) {
+  shmem_init();
+  printf("PE %%d: %%d\\n", shmem_my_pe(), shmem_addr_accessible(&first, 0));
+  shmem_finalize();
+  return 0;
+}
+"""
+VARIABLES = ["long first = 1; long second = 2;", "long second = 2; long first = 1; long third = 3;"]
+
+
+# Pages of one size, but the variables lie elsewhere in them; `--build-id=none`: the files themselves are compared.
+@pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("option", ["-Wl,--build-id", "-Wl,--build-id=none"])
+def test_globals_of_two_executables_are_private_and_a_warning_says_so(option: str, tmp_path: Path) -> None:
+    for name, variables in zip("ab", VARIABLES, strict=True):
+        source = tmp_path / f"{name}.c"
+        source.write_text(ONE_OF_TWO % variables)
+        command = [str(commands() / "oshcc"), option, str(source), "-o", str(tmp_path / name)]
+        status, output = call(command, COMPILE_LIMIT_S)
+        assert status == 0, output
+    both = tmp_path / "both"
+    both.write_text(f'#!/bin/sh\n[ "$ONSTREAM_RANK" = 0 ] && exec {tmp_path}/a\nexec {tmp_path}/b\n')
+    both.chmod(0o755)
+    for program, symmetric in ((both, 0), (tmp_path / "a", 1)):
+        status, output = run(2, program)
+        assert status == 0, output
+        assert ("the PEs do not run the same program" in output) == (symmetric == 0), output
+        for pe in range(2):
+            assert f"PE {pe}: {symmetric}" in output, output
+
+
 PROFILED = """
 #include <pshmem.h>
 #include <stdio.h>
