@@ -55,16 +55,18 @@ class Looks {
 
   bool operator()(std::size_t i) const {
     const T value = row_.values[i * row_.step];
-    if (by_cpu_) {
-      // Pairs with whatever release told of the word.
-      const T word = std::atomic_ref<T>(const_cast<T&>(row_.words[i])).load(std::memory_order_acquire);
-      return holds(row_.compare, word, value);
-    }
+    if (by_cpu_) return holds(row_.compare, load(i), value);
     if constexpr (sizeof(T) >= sizeof(std::uint32_t)) {
       return own_->test(shmem_.place(row_.words + i), row_.compare, value);
     } else {
       return false;
     }
+  }
+  // The same, with what the word was then; of 4 B and more.
+  bool sees(std::size_t i, T* word) const {
+    if (!by_cpu_ && !(*this)(i)) return false;
+    *word = by_cpu_ ? load(i) : own_->fetch(shmem_.place(row_.words + i), shmem_.rank());
+    return holds(row_.compare, *word, row_.values[i * row_.step]);
   }
   // The first that compares, from `first` on and around; count: none.
   std::size_t any(std::size_t first) const {
@@ -93,6 +95,11 @@ class Looks {
   }
 
  private:
+  T load(std::size_t i) const {
+    // Pairs with whatever release told of the word.
+    return std::atomic_ref<T>(const_cast<T&>(row_.words[i])).load(std::memory_order_acquire);
+  }
+
   Runtime& shmem_;
   const Row<T>& row_;
   bool by_cpu_;
@@ -218,6 +225,11 @@ void shmem_wait(long* ivar, long value) { wait_one("shmem_wait", ivar, SHMEM_CMP
 void shmem_wait_until(long* ivar, int cmp, long value) { wait_one("shmem_wait_until", ivar, cmp, value); }
 
 uint64_t shmem_signal_wait_until(uint64_t* sig_addr, int cmp, uint64_t value) {
-  wait_one("shmem_signal_wait_until", sig_addr, cmp, value);
-  return shmem_signal_fetch(sig_addr);
+  return guarded("shmem_signal_wait_until", [&](Runtime& shmem) {
+    const Row<uint64_t> row{sig_addr, 1, nullptr, compare_of(cmp), &value, 0};
+    const Looks<uint64_t> looks(shmem, row);
+    uint64_t word = 0;
+    looks.until([&] { return looks.sees(0, &word); });
+    return word;
+  });
 }

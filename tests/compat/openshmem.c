@@ -443,6 +443,26 @@ static void every_wait_and_test_sees_its_words(void) {
   shmem_short_wait(&narrow, 0);
 }
 
+/* The word has changed again when the wait has seen it. */
+static void a_wait_for_a_signal_gives_what_it_waited_for(void) {
+  static uint64_t word, over;
+  enum { WAITS = 20000 };
+  over = word = 0;
+  shmem_barrier_all();
+  if (me == 0) {
+    while (size > 1 && shmem_uint64_atomic_fetch(&over, 0) == 0) {
+      shmem_signal_set(&word, 2, 1);
+      shmem_signal_set(&word, 1, 1);
+    }
+  } else if (me == 1) {
+    int others = 0;
+    for (int i = 0; i < WAITS; ++i) others += shmem_signal_wait_until(&word, SHMEM_CMP_EQ, 1) != 1;
+    shmem_uint64_atomic_set(&over, 1, 0);
+    CHECK(others == 0);
+  }
+  shmem_barrier_all();
+}
+
 /* --- order, contexts, teams --- */
 
 static void contexts_order_their_own_puts(void) {
@@ -841,6 +861,7 @@ int main(int argc, char** argv) {
     CASE(every_size_is_put_and_got)
     CASE(every_atomic_is_atomic)
     CASE(every_wait_and_test_sees_its_words)
+    CASE(a_wait_for_a_signal_gives_what_it_waited_for)
     CASE(contexts_order_their_own_puts)
     CASE(teams_are_split_translated_and_destroyed)
     CASE(teams_move_every_type)
