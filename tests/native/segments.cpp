@@ -314,6 +314,31 @@ CASE(atomics_of_all_ranks_on_one_word_lose_nothing) {
   }
 }
 
+// Behind data that the device moves, and at once, where the data is the host's.
+CASE(signals_that_add_to_host_memory_lose_nothing_whoever_moves_the_data) {
+  on_all_devices_both_ways(3, [](World& world) {
+    constexpr std::uint64_t kTimes = 500;
+    const auto words = world.segment(64, MemoryKind::pinned);
+    const auto data = world.segment(64 * 3);
+    auto* const word = reinterpret_cast<std::uint64_t*>(words->local());
+    const auto team = world.team();
+    const TestBuffer source(world, 64);
+    const std::uint64_t here = 7;
+    std::byte* const place = data->local() + 64 * world.rank();
+    Context context(world.one_sided());
+    for (std::uint64_t i = 0; i < kTimes; ++i) {
+      context.put_signal_later(place, source.data(), 64, word, 1, SignalOp::add, 0);
+      context.put_later(place, &here, sizeof here, 0);
+      context.signal(word, 1, SignalOp::add, 0);
+      (void)context.fetch_add(word, std::uint64_t{1}, 0);
+    }
+    context.barrier(*team);
+    if (world.rank() == 0) CHECK(context.fetch(word, 0) == 3 * 3 * kTimes);
+    CHECK(read_word(world, word) == (world.rank() == 0 ? 3 * 3 * kTimes : 0));
+    context.barrier(*team);
+  });
+}
+
 CASE(a_host_waits_for_all_any_or_some_of_many_words) {
   for (const int size : {1, 2, 5}) {
     on_all_devices(size, [](World& world) {

@@ -102,16 +102,21 @@ class Context::Implementation {
   }
   void signal(const Spot& word, std::uint64_t value, SignalOp op) {
     std::byte* const here = word.here();
-    if (here == nullptr || pending_) {
-      Batch batch(one_sided_);
-      batch.signal({word.remote(), op, value, 8});
-      return enqueue(batch);
-    }
-    auto* const at = reinterpret_cast<std::uint64_t*>(here);
+    if (adds_by_cpu(here, op)) finish();
+    if (here != nullptr && !pending_) return signal_here(here, value, op);
+    Batch batch(one_sided_);
+    batch.signal({word.remote(), op, value, 8});
+    enqueue(batch);
+  }
+  // A GPU's add and a CPU's to one word of host memory are not atomic with each other: where the CPU reaches the word,
+  // it adds, once what goes before is done.
+  static bool adds_by_cpu(const std::byte* here, SignalOp op) { return here != nullptr && op == SignalOp::add; }
+  static void signal_here(std::byte* here, std::uint64_t value, SignalOp op) {
+    auto* const word = reinterpret_cast<std::uint64_t*>(here);
     if (op == SignalOp::set) {
-      HostGroup::store_release(at, value);  // pairs with the acquire of a wait for it
+      HostGroup::store_release(word, value);  // pairs with the acquire of a wait for it
     } else {
-      HostGroup::add_system(at, value);
+      HostGroup::add_system(word, value);
     }
   }
   void* result() {
@@ -263,14 +268,16 @@ void Context::put_signal_later(void* to, const void* source, std::size_t bytes, 
   std::byte* const here = spot.here();
   if (here != nullptr && flag_here != nullptr && !implementation_->pending_ && implementation_->cpu_touches(source)) {
     move(here, source, bytes);
-    auto* const signal_word = reinterpret_cast<std::uint64_t*>(flag_here);
-    if (op == SignalOp::set) return HostGroup::store_release(signal_word, value);  // pairs with wait()
-    return HostGroup::add_system(signal_word, value);
+    return Implementation::signal_here(flag_here, value, op);
   }
+  const bool by_cpu = Implementation::adds_by_cpu(flag_here, op);
   Batch batch(implementation_->one_sided_);
   batch.put(spot.remote(), source, bytes);
-  batch.signal({flag, op, value, sizeof *word});
+  if (!by_cpu) batch.signal({flag, op, value, sizeof *word});
   implementation_->enqueue(batch);
+  if (!by_cpu) return;
+  implementation_->finish();
+  Implementation::signal_here(flag_here, value, op);
 }
 
 void Context::put_signal(void* to, const void* source, std::size_t bytes, std::uint64_t* word, std::uint64_t value,

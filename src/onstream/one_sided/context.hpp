@@ -59,7 +59,8 @@ class Context {
     return value;
   }
 
-  // --- signals: the word is seen set after the data is seen ---
+  // --- signals: the word is seen set after the data is seen. One that adds to memory that the CPU reaches is done by
+  // the CPU, atomic with those of other CPUs, and waits for what goes before it ---
   void put_signal(void* to, const void* source, std::size_t bytes, std::uint64_t* word, std::uint64_t value,
                   SignalOp op, int rank);
   void put_signal_later(void* to, const void* source, std::size_t bytes, std::uint64_t* word, std::uint64_t value,
