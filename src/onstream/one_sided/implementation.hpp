@@ -96,8 +96,17 @@ class OneSidedImplementation {
   std::shared_ptr<one_sided::Lent> lent_ = std::make_shared<one_sided::Lent>(device_);
   std::unique_ptr<one_sided::Helper> helper_;  // from the first window that needs it
   std::shared_ptr<one_sided::Segments> segments_ = std::make_shared<one_sided::Segments>();
-  std::map<std::uint64_t, std::shared_ptr<Memory>> tables_;  // of views, by segment
-  std::mutex mutex_;                                         // guards the tables
+  // Of views, by segment; they go with the segment's last handle, or when it is freed.
+  struct Tables {
+    std::mutex mutex;
+    std::map<std::uint64_t, std::shared_ptr<Memory>> of;
+
+    void remove(std::uint64_t segment) {
+      const std::lock_guard lock(mutex);
+      of.erase(segment);
+    }
+  };
+  std::shared_ptr<Tables> tables_ = std::make_shared<Tables>();
   std::shared_ptr<Team> team_;
 };
 

@@ -24,11 +24,13 @@ std::shared_ptr<Segment> OneSidedImplementation::segment(std::size_t bytes, Memo
   }
   row->window = std::make_shared<Window>(*fabric_, std::shared_ptr<Segment>(std::shared_ptr<void>(), made.get()));
   segments_->add(*made, row);
-  // The handle that programs hold: with the last of them the row goes, what peers may ask of the helper, and then the
-  // memory.
-  const auto let_go = [made, rows = std::weak_ptr(segments_), lent = std::weak_ptr(lent_)](Segment* gone) mutable {
+  // The handle that programs hold: with the last of them the row goes, what peers may ask of the helper, the table of
+  // views, and then the memory.
+  const auto let_go = [made, rows = std::weak_ptr(segments_), lent = std::weak_ptr(lent_),
+                       tables = std::weak_ptr(tables_)](Segment* gone) mutable {
     if (const auto living = rows.lock()) living->remove(*gone);
     if (const auto living = lent.lock()) living->remove(*gone);
+    if (const auto living = tables.lock()) living->remove(gone->number());
     made.reset();
   };
   std::shared_ptr<Segment> handle(made.get(), let_go);
@@ -48,8 +50,7 @@ void OneSidedImplementation::free(const std::shared_ptr<Segment>& segment) {
     segments_->remove(*segment);
     lent_->remove(*segment);
   });
-  const std::lock_guard lock(mutex_);
-  tables_.erase(segment->number());
+  tables_->remove(segment->number());
 }
 
 Remote OneSidedImplementation::symmetric(const void* address, int rank) const {
@@ -81,8 +82,8 @@ SegmentView OneSidedImplementation::view(const Segment& segment) {
     std::ranges::copy(parts, view.parts);
     return view;
   }
-  const std::lock_guard lock(mutex_);
-  std::shared_ptr<Memory>& table = tables_[segment.number()];
+  const std::lock_guard lock(tables_->mutex);
+  std::shared_ptr<Memory>& table = tables_->of[segment.number()];
   if (table == nullptr) table = table_of(parts.data(), parts.size() * sizeof(parts[0]), MemoryKind::device);
   view.further = reinterpret_cast<std::byte* const*>(table->data());
   return view;
