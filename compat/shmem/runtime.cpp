@@ -93,29 +93,31 @@ void Runtime::close() {
   let_go(shared_team_);
   let_go(world_team_);
   heap_->close();
-  if (device_heap_ != nullptr) device_heap_->close();
+  if (device_heap_owner_ != nullptr) device_heap_owner_->close();
   globals_.close(*world_);
   world_->free(words_);
   heap_.reset();
-  device_heap_.reset();
+  device_heap_.store(nullptr, std::memory_order_relaxed);  // no call is under way
+  device_heap_owner_.reset();
   words_.reset();
   world_.reset();
 }
 
 Heap& Runtime::device_heap() {
   if (heap_->kind() == MemoryKind::device) return *heap_;
-  if (device_heap_ == nullptr) {
+  if (device_heap_owner_ == nullptr) {
     HeapOptions options;
     options.bytes = settings_from_environment().heap_bytes;
-    device_heap_ = std::make_unique<Heap>(world_->one_sided(), options);
+    device_heap_owner_ = std::make_unique<Heap>(world_->one_sided(), options);
+    device_heap_.store(device_heap_owner_.get(), std::memory_order_release);  // pairs with made_device_heap()
   }
-  return *device_heap_;
+  return *device_heap_owner_;
 }
 
 Heap* Runtime::heap_of(const void* address) const {
   if (heap_->place(address)) return heap_.get();
-  if (device_heap_ != nullptr && device_heap_->place(address)) return device_heap_.get();
-  return nullptr;
+  Heap* const on_device = made_device_heap();
+  return on_device != nullptr && on_device->place(address) ? on_device : nullptr;
 }
 
 void* Runtime::pointer(const void* address, int rank) const {
@@ -190,7 +192,7 @@ void Runtime::give_collectives(const TeamHandle& parent, TeamHandle* made) {
     made->collective = world_team_.collective;  // calls of both come in the same order on every PE
     return;
   }
-  if (device_heap_ == nullptr && heap_->kind() != MemoryKind::device) return;
+  if (made_device_heap() == nullptr && heap_->kind() != MemoryKind::device) return;
   // Who is in a team that is too large names none, as who is in none does, so that all ranks come.
   const bool has_some = made != nullptr && is_for_library(made->size());
   const std::shared_ptr<Collective> among =

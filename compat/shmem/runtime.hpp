@@ -109,6 +109,7 @@ class Runtime {
 
  private:
   ContextHandle& made_context(shmem_ctx_t handle);
+  Heap* made_device_heap() const { return device_heap_.load(std::memory_order_acquire); }  // pairs with device_heap()
   // Collective: what ranks may differ in, and must see alike where they choose who does a collective.
   void compare_ranks();
 
@@ -119,8 +120,9 @@ class Runtime {
   bool one_device_kind_ = true;     // all ranks'
   bool some_have_threads_ = false;  // at level SHMEM_THREAD_MULTIPLE
   std::unique_ptr<Heap> heap_;
-  std::unique_ptr<Heap> device_heap_;
-  std::shared_ptr<Segment> words_;  // the box, and behind it the word of tell_exit()
+  std::unique_ptr<Heap> device_heap_owner_;
+  std::atomic<Heap*> device_heap_ = nullptr;  // made while other threads look addresses up
+  std::shared_ptr<Segment> words_;            // the box, and behind it the word of tell_exit()
   std::uint64_t* box_ = nullptr;
   Globals globals_;
   ContextHandle default_context_;
