@@ -34,24 +34,41 @@ void get(const char* call, shmem_ctx_t handle, void* dest, const void* source, L
   });
 }
 
-// `dst` and `sst` are in elements.
-Context::Steps steps(std::ptrdiff_t dst, std::ptrdiff_t sst, std::size_t element) {
-  return {dst * static_cast<std::ptrdiff_t>(element), sst * static_cast<std::ptrdiff_t>(element)};
-}
+// From one element to the next, in elements.
+struct Apart {
+  std::ptrdiff_t dst;
+  std::ptrdiff_t sst;
 
-void iput(const char* call, shmem_ctx_t handle, void* dest, const void* source, Context::Steps apart,
-          std::size_t element, std::size_t count, int pe) {
+  // That of one element is not looked at.
+  Context::Steps bytes(Length length) const {
+    if (length.count == 1) return {0, 0};
+    return {in_bytes(dst, length), in_bytes(sst, length)};
+  }
+
+ private:
+  static std::ptrdiff_t in_bytes(std::ptrdiff_t step, Length length) {
+    std::ptrdiff_t bytes = 0;
+    const bool fits = !__builtin_mul_overflow(step, static_cast<std::ptrdiff_t>(length.element), &bytes);
+    require(fits, "elements of ", length.element, " B that are ", step, " apart are farther than any memory reaches");
+    return bytes;
+  }
+};
+
+void iput(const char* call, shmem_ctx_t handle, void* dest, const void* source, Apart apart, Length length, int pe) {
   with_context(call, handle, [&](Runtime& shmem, ContextHandle& at, Context& context) {
     const int rank = at.rank_of(pe);
-    if (count > 0) context.put_strided(shmem.place(dest), shmem.place(source), apart, element, count, rank);
+    if (length.bytes() == 0) return;
+    context.put_strided(shmem.place(dest), shmem.place(source), apart.bytes(length), length.element, length.count,
+                        rank);
   });
 }
 
-void iget(const char* call, shmem_ctx_t handle, void* dest, const void* source, Context::Steps apart,
-          std::size_t element, std::size_t count, int pe) {
+void iget(const char* call, shmem_ctx_t handle, void* dest, const void* source, Apart apart, Length length, int pe) {
   with_context(call, handle, [&](Runtime& shmem, ContextHandle& at, Context& context) {
     const int rank = at.rank_of(pe);
-    if (count > 0) context.get_strided(shmem.place(dest), shmem.place(source), apart, element, count, rank);
+    if (length.bytes() == 0) return;
+    context.get_strided(shmem.place(dest), shmem.place(source), apart.bytes(length), length.element, length.count,
+                        rank);
   });
 }
 
@@ -147,11 +164,11 @@ T get_one(const char* call, shmem_ctx_t handle, const T* source, int pe) {
 #define STRIDED(IPUT, IGET, TYPE, BYTES)                                                                                 \
   void shmem_ctx_##IPUT(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, ptrdiff_t dst, ptrdiff_t sst, size_t n,         \
                         int pe) {                                                                                        \
-    iput("shmem_" #IPUT, ctx, dest, source, steps(dst, sst, BYTES), BYTES, n, pe);                                       \
+    iput("shmem_" #IPUT, ctx, dest, source, {dst, sst}, {n, BYTES}, pe);                                                  \
   }                                                                                                                      \
   void shmem_ctx_##IGET(shmem_ctx_t ctx, TYPE* dest, const TYPE* source, ptrdiff_t dst, ptrdiff_t sst, size_t n,         \
                         int pe) {                                                                                        \
-    iget("shmem_" #IGET, ctx, dest, source, steps(dst, sst, BYTES), BYTES, n, pe);                                       \
+    iget("shmem_" #IGET, ctx, dest, source, {dst, sst}, {n, BYTES}, pe);                                                  \
   }                                                                                                                      \
   void shmem_##IPUT(TYPE* dest, const TYPE* source, ptrdiff_t dst, ptrdiff_t sst, size_t n, int pe) {                    \
     shmem_ctx_##IPUT(SHMEM_CTX_DEFAULT, dest, source, dst, sst, n, pe);                                                  \

@@ -25,6 +25,11 @@ static void a_length_that_no_memory_has_is_refused(void) {
   wait_for_ever();
 }
 
+static void a_stride_that_no_memory_has_is_refused(void) {
+  if (me == 0) shmem_long_iput(&word, &word, PTRDIFF_MAX / 4, 1, 2, 0);
+  wait_for_ever();
+}
+
 static void a_negative_pe_is_refused(void) {
   if (me == 0) (void)shmem_long_atomic_fetch_add(&word, 1, -1);
   wait_for_ever();
@@ -167,6 +172,7 @@ int main(int argc, char** argv) {
   static const struct test_case cases[] = {
     CASE(a_pe_out_of_range_is_refused)
     CASE(a_length_that_no_memory_has_is_refused)
+    CASE(a_stride_that_no_memory_has_is_refused)
     CASE(a_negative_pe_is_refused)
     CASE(an_address_that_is_not_symmetric_is_refused)
     CASE(an_end_past_the_heap_is_refused)

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstring>
+#include <limits>
 #include <thread>
 
 #include "check.hpp"
@@ -169,6 +170,9 @@ CASE(teams_are_split_by_stride_and_in_two_dimensions) {
     CHECK((back != nullptr) == (world.rank() >= 2));
     if (back) CHECK(back->world_rank(0) == 4 && back->world_rank(2) == 2);
     CHECK_THROWS((void)all->split_strided(3, 2, 2), "split_strided: members 3, 5");
+    constexpr int kMost = std::numeric_limits<int>::max();
+    CHECK_THROWS((void)all->split_strided(1, kMost, 2), "split_strided: members 1, 2147483648, ... 2 of them");
+    CHECK_THROWS((void)all->split_strided(0, 1, -kMost - 1), "... -2147483648 of them");
     const auto [row, column] = all->split_2d(2);  // 0 1 / 2 3 / 4
     CHECK(row->size() == (world.rank() == 4 ? 1 : 2) && column->size() == (world.rank() % 2 == 0 ? 3 : 2));
     CHECK(row->rank() == world.rank() % 2 && column->rank() == world.rank() / 2);

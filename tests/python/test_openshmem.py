@@ -25,6 +25,7 @@ SETTINGS = {"ONSTREAM_TIMEOUT_S": "20"}
 MISUSE = {
     "a_pe_out_of_range_is_refused": (1, "shmem_long_p: PE 0: PE 3 does not exist; this context's team has PEs 0 to 2"),
     "a_length_that_no_memory_has_is_refused": (1, "elements of 8 B are more than any memory has"),
+    "a_stride_that_no_memory_has_is_refused": (1, "apart are farther than any memory reaches"),
     "a_negative_pe_is_refused": (1, "shmem_long_atomic_fetch_add: PE 0: PE -1 does not exist"),
     "an_address_that_is_not_symmetric_is_refused": (1, "shmem_long_put: PE 0: put: 0x"),
     "an_end_past_the_heap_is_refused": (1, "is in no segment of this world"),

@@ -221,11 +221,12 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
 }
 
 std::shared_ptr<Team> Team::split_strided(int first, int step, int count) {
-  const std::int64_t last = first + static_cast<std::int64_t>(step) * (count - 1);
-  require(count >= 1 && first >= 0 && first < size() && last >= 0 && last < size() && (step != 0 || count == 1),
-          "split_strided: members ", first, ", ", first + step, ", ... ", count, " of them, of a team of ", size());
+  const auto at = [&](int i) { return first + static_cast<std::int64_t>(step) * i; };
+  const std::int64_t last = count >= 1 ? at(count - 1) : -1;
+  require(first >= 0 && first < size() && last >= 0 && last < size() && (step != 0 || count == 1),
+          "split_strided: members ", first, ", ", at(1), ", ... ", count, " of them, of a team of ", size());
   for (int i = 0; i < count; ++i) {
-    if (first + step * i == rank_) return split(0, i);
+    if (at(i) == rank_) return split(0, i);
   }
   return split(kNone, 0);
 }
