@@ -117,8 +117,8 @@ void run_groups(const Setup& setup, const Launch& launch) {
     try {
       run_group(setup, group, launch);
     } catch (const std::exception& error) {
-      if (++failed == setup.groups.size()) throw;
       if (launch.rank == 0) std::cout << "{\"error\":" << bench::quoted(error.what()) << "}" << std::endl;
+      if (++failed == setup.groups.size()) throw;
     }
   }
 }

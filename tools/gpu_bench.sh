@@ -86,9 +86,9 @@ run_part() {
   case $1 in
     headline) message headline 180 --headline ;; # three rounds of 40 s
     headline-all) ((gpus > 2)) && message "headline-$gpus" 60 --headline --ranks "$gpus" --modes ring,ring-plan ;;
-    startup) part startup 30 startup --ranks 4,8 --samples 5 ;;
+    startup) part startup 30 startup --ranks 4,8 --samples 5 ${quick[@]+"${quick[@]}"} ;;
     aggregation) part aggregation 25 aggregation --vs "$grouping" --rounds 1 ${quick[@]+"${quick[@]}"} ;;
-    ping-kernel-pong) part ping-kernel-pong 25 ping-kernel-pong ;;
+    ping-kernel-pong) part ping-kernel-pong 25 ping-kernel-pong ${quick[@]+"${quick[@]}"} ;;
     one_sided)
       part one_sided 60 one_sided --vs "$vs" --rounds "$rounds" --budget-s 45 --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
       ((gpus > 2)) && part "one_sided-$gpus" 40 one_sided --ranks "$gpus" --vs "$vs" --rounds "$rounds" --budget-s 30 \

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,78 @@ def test_every_mode_runs_along_path_memop_which_only_plans_have() -> None:
         for submission in settings.submissions
         for size in settings.sizes
     }
+
+
+def test_a_forced_path_is_measured_as_far_as_it_carries_and_the_rest_is_named() -> None:
+    said: list[str] = []
+    settings = message.Settings(
+        modes=("ping-pong",), submissions=("eager", "captured"), sizes=(65536, 8), memories=("device",), path="ll",
+        rounds=2, samples=1, quick=True,
+    )  # fmt: skip
+    result = message.measure(settings, said.append)
+    message.check(result)
+    assert {(row["submission"], row["bytes"], row["rounds"]) for row in result["rows"]} == {
+        ("eager", 8, 2), ("captured", 8, 2),
+    }  # fmt: skip
+    assert [(one["submission"], one["bytes"]) for one in result["cases_missing"]] == [
+        ("eager", 65536),
+        ("captured", 65536),
+    ]
+    (line,) = (line for line in table.lines_of(result) if line.startswith("no ping-pong"))
+    what = "ping-pong {}, device memory, path ll, from 64 KiB on"
+    assert line.startswith(f"no {what.format('eager')}; {what.format('captured')}: path ll carries at most ")
+    assert sum(line.startswith("failed: path ll") for line in said) == 2  # not tried again in the second round
+
+
+def test_memory_that_a_path_cannot_carry_is_named_and_the_other_measured() -> None:
+    settings = message.Settings(
+        modes=("ping-pong",), submissions=("captured",), sizes=(65536,), memories=("host", "device"), path="memop",
+        rounds=1, samples=1, quick=True,
+    )  # fmt: skip
+    result = message.measure(settings)
+    assert [row["memory"] for row in result["rows"]] == ["device"]
+    assert result["onstream"]["from"] == "device"
+    (missing,) = result["cases_missing"]
+    assert missing["memory"] == "host"
+    assert re.match(r"plan 'bench' cannot be built: rank 0 op 0: send of 65536 B .* plain host memory$", missing["why"])
+    with pytest.raises(Error, match="the sender cannot reach the destination: plain host memory"):
+        message.measure(replace(settings, memories=("host",)))
+
+
+def test_path_memop_is_asked_by_default_for_what_it_has() -> None:
+    said: list[str] = []
+    result = message.measure(
+        message.Settings(modes=("ping-pong",), sizes=(8,), path="memop", rounds=1, samples=1, quick=True), said.append
+    )
+    assert {(row["submission"], row["memory"]) for row in result["rows"]} == {
+        ("eager", "device"), ("captured", "device"),
+    }  # fmt: skip
+    assert result["cases_missing"] == []
+    assert [line for line in said if line.startswith("left out")] == [
+        "left out, as path memop is of plans, on streams, into memory that the sender reaches: submission host, memory host"
+    ]
+    with pytest.raises(InvalidArgumentError, match="leave no case"):
+        message.measure(message.Settings(submissions=("host",), path="memop"))
+
+
+def test_what_fails_without_a_forced_path_is_an_error_behind_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("ping-pong", "host", 8, 10, 1)
+
+    def one_of_two(
+        _program: programs.Program, cases: list[Case], *_more: Any
+    ) -> programs.Output:  # as one whose second case goes wrong
+        heading = {"device_kind": "host", "device": "a CPU", "library": "onstream", "build_type": "Release"}
+        return programs.Output(heading, {cases[0]: [1e-6]}, Error("status 1"), "out of luck")
+
+    monkeypatch.setattr(programs, "attempt", one_of_two)
+    settings = message.Settings(
+        modes=("ping-pong",), submissions=("host",), sizes=(8, 64), memories=("device",), rounds=3
+    )
+    result = message.measure(settings)
+    assert [(row["bytes"], row["rounds"]) for row in result["rows"]] == [(case.bytes, 1)]
+    assert any(line.startswith("no ping-pong host") for line in table.lines_of(result))
+    with pytest.raises(Error, match="ping-pong host of 64 B failed: out of luck"):
+        message.check(result)
 
 
 def test_wrong_cases_end_the_native_program_with_a_reason() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from onstream.bench import (
@@ -28,7 +30,8 @@ from onstream.bench import (
     upc,
 )
 from onstream.bench.cases import Case
-from onstream.errors import Error, InvalidArgumentError
+from onstream.bench.commands import bench_app
+from onstream.errors import Error, InvalidArgumentError, UnsupportedError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -117,6 +120,12 @@ def test_a_group_that_fails_leaves_the_next_ones_alone() -> None:
     assert len([row for row in rows if "error" in row]) == 1
 
 
+def test_of_one_world_alone_the_reason_is_told_too() -> None:
+    settings = paths.Settings(kinds=("host",), paths=("memop",), sizes=(8,), samples=1, quick=True)
+    (one,) = paths.measure(settings)["reasons"]
+    assert one["why"].startswith("plan 'bench' cannot be built: rank 0 op 0: send of 8 B to rank 1")
+
+
 def test_when_every_group_fails_the_program_fails() -> None:
     case = Case("ping-pong", "eager", 65536, 2, 1)
     words = ("--samples", "1", "--path", "ll", str(case), "--then", "--path", "net", str(case))
@@ -168,6 +177,44 @@ def test_a_ping_kernel_pong_that_cannot_work_says_why(changes: dict[str, Any], t
         ping_kernel_pong.measure(ping_kernel_pong.Settings(samples=1, **changes))
 
 
+def test_a_quick_ping_kernel_pong_has_a_tenth_of_the_batches_in_whole_flights() -> None:
+    assert [ping_kernel_pong.quick_batches(*counts) for counts in ((20, 2), (100, 3), (5, 4), (1, 1))] == [2, 9, 4, 1]
+
+
+@pytest.mark.parametrize("bench", ["ping-kernel-pong", "startup"])
+def test_every_bench_has_a_quick_run(bench: str, tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "result.json"
+    command = [sys.executable, "-m", "onstream", "bench", bench, "--quick", "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    result = results.load(file, lines.KINDS)
+    assert result["settings"]["quick"]
+    assert {"batches": 2, "samples": 3}.items() <= result["settings"].items() or result["settings"]["samples"] == 1
+    assert not re.search("^(holds|MISSED)", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("bench", [am, upc])
+def test_what_is_not_installed_is_told_before_anything_is_measured(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def installed() -> Path:
+        raise UnsupportedError("the bench programs are not part of an installed onstream")
+
+    monkeypatch.setattr(programs, "build_folder", installed)
+    said: list[str] = []
+    with pytest.raises(UnsupportedError, match="not part of an installed onstream"):
+        bench.measure(bench.Settings(quick=True), said.append)
+    assert said == []
+
+
+def test_the_help_says_what_page_html_writes_and_that_folders_are_made() -> None:
+    plots = ("message", "paths", "collective", "report")
+    for command in bench_app.registered_commands:
+        assert command.name is not None
+        assert command.callback is not None
+        said = get_args(inspect.get_annotations(command.callback, eval_str=True)["html"])[1].help
+        kind = "plots and tables" if command.name in plots else "tables"
+        assert said == f"Writes a page with {kind} there; makes the folder if there is none."
+
+
 def test_startup_tells_seconds_and_bytes_and_judges_them() -> None:
     result = startup.measure(startup.Settings(ranks=(1, 4), samples=2))
     one, four = result["rows"]
@@ -188,7 +235,7 @@ def test_setup_bars_are_below_not_at_their_limit() -> None:
     verdicts = {one["quantity"]: one["holds"] for one in startup.judge({"rows": rows})}
     assert verdicts == {"device_bytes": False, "start_s": True}
     assert "MISSED device memory of each rank, world of 8: 32 MiB (bar: < 32" in "\n".join(
-        lines.setup_verdict(one) for one in startup.judge({"rows": rows})
+        lines.setup_verdict(one, {"settings": {"quick": False}}) for one in startup.judge({"rows": rows})
     )
 
 
@@ -241,6 +288,9 @@ def test_upc_measures_both_ways_and_a_busy_target_by_the_helper_too(upc_result: 
     assert {one["case"] for one in upc_result["gains"]} == {"memput", "memget", "busy-memget", "matmul"}
     text = "\n".join(lines.lines_of_any(upc_result))
     assert "upc_memget from a thread that multiplies" in text
+    assert "gain" not in text  # of a quick run
+    slow = {**upc_result, "settings": {**upc_result["settings"], "quick": False}}
+    assert re.search(r"gain\n(.*\d\.\d\dx\n)", "\n".join(lines.lines_of_any(slow)))
 
 
 def test_a_upc_program_that_cannot_run_says_why() -> None:

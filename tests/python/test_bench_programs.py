@@ -35,6 +35,27 @@ def test_a_failing_program_is_quoted() -> None:
         programs.run(program("import sys; print('the reason', file=sys.stderr); sys.exit(3)"), [CASE], 1)
 
 
+def test_a_reason_of_several_lines_is_quoted_whole_and_once() -> None:
+    said = (
+        "onstream[0] error: the world failed:\n    rank 0: why\nbench_message: cannot be built:\n  rank 0: why\n"
+        "bench_message: cannot be built:\n  rank 0: why\nonstream run: rank 0 ended\n"
+        "[0] bench_message: cannot be built:\n[0]   rank 0: why\n"
+    )
+    assert programs.failure_of(said) == "bench_message: cannot be built:\n  rank 0: why"
+    assert programs.reason_of("the world has failed: aborted: cannot be built:   rank 0: why") == (
+        "cannot be built: rank 0: why"
+    )
+
+
+def test_what_a_program_says_of_its_failure_is_no_part_of_its_heading() -> None:
+    row = '{"error": "the world has failed: aborted: out of  luck"}'
+    output = programs.attempt(
+        program(f'print(\'{{"library": "L 1"}}\'); print({row!r}); raise SystemExit(1)'), [CASE], 1
+    )
+    assert output.heading == {"library": "L 1"}
+    assert output.reason == "out of luck"
+
+
 def test_half_a_line_is_an_error() -> None:
     with pytest.raises(Error, match="no JSON"):
         programs.read("x", '{"mode": "ping')

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .cases import ON_STREAM, SPREAD, case_of
-from .message import Contender, Settings, Variant, compare, own_program
+from .message import Contender, Settings, Variant, check, compare, own_program
 from .progress import Say
 
 COUNTS = (1, 4, 16, 64)
@@ -28,6 +28,7 @@ def measure(wanted: Settings, counts: tuple[int, ...] = COUNTS, say: Say = lambd
     ]
     own = Contender("onstream", variant, own_program(settings, variant), cases)
     result = compare("aggregation", settings, [own], say)
+    check(result)
     result["gains"] = gains_of(result["rows"])
     return result
 

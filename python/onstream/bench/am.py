@@ -42,15 +42,18 @@ class Settings:
 def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     if settings.device not in SIZES:
         raise InvalidArgumentError(f"device is '{settings.device}'; there are {', '.join(SIZES)}")
+    # Compiled first, so that what is not here is told before anything is measured.
+    plain, stamped = (_latency(settings, stamps) for stamps in ("off", "on"))
+    stencils = {torus: _stencil(settings, torus) for torus in settings.tori}
     where = environment.collect()
     say("latency")
-    latency = _rows(settings, _latency(settings, stamps="off"))
+    latency = _rows(settings, plain)
     say("steps of a message")
-    steps = _rows(settings, _latency(settings, stamps="on"))
+    steps = _rows(settings, stamped)
     stencil = []
-    for torus in settings.tori:
+    for torus, program in stencils.items():
         say(f"stencil on {torus}")
-        stencil += _rows(settings, _stencil(settings, torus))
+        stencil += _rows(settings, program)
     return {
         **preamble("am", where, asdict(settings)),
         "device": where["gpus"][0]["name"] if settings.device == "cuda" and where["gpus"] else where["cpu"],

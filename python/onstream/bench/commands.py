@@ -34,8 +34,13 @@ def _writable(file: Path | None) -> Path | None:
     return file
 
 
-Json = Annotated[Path | None, typer.Option("--json", callback=_writable, help="Writes the whole result there.")]
-Html = Annotated[Path | None, typer.Option("--html", callback=_writable, help="Writes a page with plots there.")]
+def _file(option: str, what: str) -> Any:
+    return typer.Option(option, callback=_writable, help=f"Writes {what} there; makes the folder if there is none.")
+
+
+Json = Annotated[Path | None, _file("--json", "the whole result")]
+Plots = Annotated[Path | None, _file("--html", "a page with plots and tables")]
+Tables = Annotated[Path | None, _file("--html", "a page with tables")]
 DeviceOption = Annotated[str, typer.Option("--device", help="host or cuda.")]
 Rounds = Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program; they alternate.")]
 Samples = Annotated[int, typer.Option(min=1, max=1000, help="Samples of each case in a round.")]
@@ -142,7 +147,7 @@ def message_command(
     limit_s: Limit = 540.0,
     budget_s: Budget = None,
     json_file: Json = None,
-    html: Html = None,
+    html: Plots = None,
 ) -> None:
     """Times messages between ranks: latency, bandwidth, message rate; eager and captured.
 
@@ -165,7 +170,9 @@ def message_command(
         headline=headline,
         budget_s=budget_s,
     )
-    _finish(message.measure(settings, say=_say), json_file, html)
+    result = message.measure(settings, say=_say)
+    _finish(result, json_file, html)
+    message.check(result)
 
 
 @bench_app.command("paths")
@@ -182,7 +189,7 @@ def paths_command(
     quick: Quick = False,
     limit_s: Limit = 540.0,
     json_file: Json = None,
-    html: Html = None,
+    html: Plots = None,
 ) -> None:
     """Shows which path is the fastest from which size on, for every pair of memories.
 
@@ -219,7 +226,7 @@ def aggregation_command(
     quick: Quick = False,
     limit_s: Limit = 540.0,
     json_file: Json = None,
-    html: Html = None,
+    html: Tables = None,
 ) -> None:
     """Shows what an operation costs alone, and prepared and posted with others."""
     from . import aggregation
@@ -243,9 +250,10 @@ def ping_kernel_pong_command(
     batches_inflight: Annotated[int, typer.Option(help="Batches enqueued before the host waits.")] = 2,
     batches: Annotated[int, typer.Option(help="Batches of a sample.")] = 20,
     samples: Samples = 5,
+    quick: Annotated[bool, typer.Option(help="A tenth of the batches: shows that it works.")] = False,
     limit_s: Limit = 300.0,
     json_file: Json = None,
-    html: Html = None,
+    html: Tables = None,
 ) -> None:
     """Times wait, kernel, send between two ranks: driven by the host against ordered on the stream, with CPU time."""
     from . import ping_kernel_pong as bench
@@ -257,8 +265,9 @@ def ping_kernel_pong_command(
         bytes=bytes_from(size),
         steps_per_batch=steps_per_batch,
         batches_inflight=batches_inflight,
-        batches=batches,
-        samples=samples,
+        batches=bench.quick_batches(batches, batches_inflight) if quick else batches,
+        samples=min(samples, 3) if quick else samples,
+        quick=quick,
         limit_s=limit_s,
     )
     _finish(bench.measure(settings, say=_say), json_file, html)
@@ -269,14 +278,21 @@ def startup_command(
     device: DeviceOption = "host",
     ranks: Annotated[str, typer.Option("-n", "--ranks", help="Sizes of the worlds, with commas.")] = "4,8",
     samples: Samples = 5,
+    quick: Annotated[bool, typer.Option(help="A tenth of the samples: shows that it works.")] = False,
     limit_s: Limit = 120.0,
     json_file: Json = None,
-    html: Html = None,
+    html: Tables = None,
 ) -> None:
     """Times the making of a world, and tells the device memory that it holds."""
     from . import startup
 
-    settings = startup.Settings(device=device, ranks=_counts(ranks, "--ranks", 1), samples=samples, limit_s=limit_s)
+    settings = startup.Settings(
+        device=device,
+        ranks=_counts(ranks, "--ranks", 1),
+        samples=max(1, samples // 10) if quick else samples,
+        quick=quick,
+        limit_s=limit_s,
+    )
     _finish(startup.measure(settings, say=_say), json_file, html)
 
 
@@ -297,7 +313,7 @@ def one_sided_command(
     limit_s: Limit = 300.0,
     budget_s: Budget = None,
     json_file: Json = None,
-    html: Html = None,
+    html: Tables = None,
 ) -> None:
     """Times puts, gets, signals and barriers: from kernels, on streams and by hosts; and a get from a busy rank."""
     from . import one_sided, peers
@@ -325,7 +341,7 @@ def am_command(
     quick: Quick = False,
     limit_s: Limit = 300.0,
     json_file: Json = None,
-    html: Html = None,
+    html: Tables = None,
 ) -> None:
     """Times puts to registered buffers (onstream_am.h), and a stencil over them with and without bounce copies."""
     from . import am
@@ -364,7 +380,7 @@ def collective_command(
     quick: Quick = False,
     limit_s: Limit = 300.0,
     json_file: Json = None,
-    html: Html = None,
+    html: Plots = None,
 ) -> None:
     """Times collectives: latency, algorithm and bus bandwidth, and wrong elements, with NCCL's columns."""
     from . import collective
@@ -398,7 +414,7 @@ def upc_command(
     quick: Annotated[bool, typer.Option(help="A tenth of the rounds: shows that it works.")] = False,
     limit_s: Limit = 300.0,
     json_file: Json = None,
-    html: Html = None,
+    html: Tables = None,
 ) -> None:
     """Times UPC's calls on device memory against copies and barriers: latency, a busy target, a product of matrices."""
     from . import upc
@@ -417,7 +433,7 @@ def upc_command(
 @bench_app.command("report")
 def report_command(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Results that --json wrote.")],
-    html: Html = None,
+    html: Plots = None,
 ) -> None:
     """Tells earlier results in a few lines, and makes one page of them."""
     from . import lines, report

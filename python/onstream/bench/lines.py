@@ -114,14 +114,14 @@ def first_held(row: dict[str, Any]) -> str:
 
 
 def setup_verdicts(result: dict[str, Any]) -> list[str]:
-    lines = [setup_verdict(verdict) for verdict in result["verdicts"]]
+    lines = [setup_verdict(verdict, result) for verdict in result["verdicts"]]
     return lines + not_run_lines(
         (f"{SETUP_TITLES[bar.quantity]}, world of {bar.ranks}", bars.NO_CASE) for bar in startup.not_run(result)
     )
 
 
-def setup_verdict(verdict: dict[str, Any]) -> str:
-    word = "holds " if verdict["holds"] else "MISSED"
+def setup_verdict(verdict: dict[str, Any], result: dict[str, Any]) -> str:
+    word = word_of(verdict, result)
     scale, unit = (MIB, "MiB") if verdict["unit"] == "B" else (1, verdict["unit"])
     return (
         f"{word} {SETUP_TITLES[verdict['quantity']]}, world of {verdict['ranks']}: {verdict['value'] / scale:.3g} {unit} "
@@ -278,11 +278,13 @@ def collective_verdicts(result: dict[str, Any]) -> list[str]:
 
 
 def _upc(result: dict[str, Any]) -> list[str]:
-    """Naive and onstream side by side, one line a case and size."""
+    """Naive and onstream side by side, one line a case and size. What a quick run would gain says nothing."""
+    quick = result["settings"].get("quick", False)
+    head = f"{'':>40} {'':>7} {'threads':>8} {'path':>6} {'size':>12} {'naive':>10} {'onstream':>10}"
     lines = [
         f"{result['device']}, {result['device_kind']} device memory; the host waits for each call; median of "
         f"{result['settings']['samples']} samples",
-        f"{'':>40} {'':>7} {'threads':>8} {'path':>6} {'size':>12} {'naive':>10} {'onstream':>10} {'gain':>7}",
+        head if quick else f"{head} {'gain':>7}",
     ]
     gains = {(one["case"], one["bytes"], one["path"]): one["gain"] for one in result["gains"]}
     for row in result["rows"]:
@@ -294,10 +296,9 @@ def _upc(result: dict[str, Any]) -> list[str]:
         what = upc.TITLES[row["case"]]
         size = f"{row['size']} x {row['size']}" if row["case"] == "matmul" else size_text(row["bytes"])
         note = "alone" if row["way"] == "local" else ""
-        lines.append(
-            f"{what:>40} {note:>7} {row['threads']:>8} {row['path']:>6} {size:>12} {naive:>10} "
-            f"{time_text(row['median_s']):>10} {f'{gain:.2f}x' if naive and gain else '':>7}"
-        )
+        text = f"{what:>40} {note:>7} {row['threads']:>8} {row['path']:>6} {size:>12} {naive:>10} "
+        text += f"{time_text(row['median_s']):>10}"
+        lines.append(text if quick else f"{text} {f'{gain:.2f}x' if naive and gain else '':>7}")
     return lines
 
 

@@ -1,8 +1,9 @@
 """`onstream bench message`: runs the message cases, beside the peers in the same call, and makes the result.
 
 The programs of a round run one after another and each round starts with another one, so that a change of the machine's
-speed meets all of them. Nothing else is written than the JSON file asked for and the peers' folders. onstream must run
-every case; a peer that cannot, or ends early, is named in the result with the reason.
+speed meets all of them. Nothing else is written than the JSON file asked for and the peers' folders. Without a forced
+path onstream must run every case. What a forced path cannot carry is named in the result with the reason, and so is a peer
+that cannot run here, or ends early.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from .results import preamble
 from .samples import summarize
 
 PATHS = ("auto", "ll", "store", "load", "copy", "stage", "memop")
+WRONG = "wrong data in"  # bench/message_modes.cpp's own words: no path's limit
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Settings:
         return replace(
             self,
             modes=self._modes(),
+            submissions=tuple(one for one in self.submissions if (self.path, one) != ("memop", "host")),
             sizes=self.sizes or SIZES[self.device],
             memories=self.memories or self._memories(),
         )
@@ -106,6 +109,14 @@ class Settings:
             if not any(offered(mode, submission, size) for size in sizes)
         ]
 
+    def without_path(self) -> str:
+        """What would be measured, did path memop have it: where the host waits, and plain memory by default."""
+        if self.path != "memop":
+            return ""
+        left = ["submission host"] if "host" in self.submissions else []
+        left += ["memory host"] if not self.memories and self.device == "host" else []
+        return ", ".join(left)
+
     def _modes(self) -> tuple[str, ...]:
         if self.ranks == 2:
             return self.modes or DEFAULT_MODES
@@ -117,12 +128,14 @@ class Settings:
         return rings
 
     def _memories(self) -> tuple[str, ...]:
-        return ("device", "host") if self.device == "host" and not self.headline else ("device",)
+        plain = self.device == "host" and not self.headline and self.path != "memop"
+        return ("device", "host") if plain else ("device",)
 
 
 @dataclass
 class Contender:
-    """One program of the comparison, and what it has shown so far."""
+    """One program of the comparison, and what it has shown so far. Of onstream: cases after the first that failed are
+    dropped, from then on."""
 
     who: str
     variant: Variant
@@ -130,6 +143,15 @@ class Contender:
     cases: list[Case]
     heading: dict[str, Any] = field(default_factory=dict)
     rounds_s: dict[Case, list[list[float]]] = field(default_factory=dict)
+    failed: Case | None = None
+    why: str = ""
+
+    def title(self) -> str:
+        how = f", path {self.variant.path}, {self.cases[0].mode} {self.cases[0].submission}" if self.forced() else ""
+        return f"{self.who}, {self.variant.memory} memory{how}"
+
+    def forced(self) -> bool:
+        return self.who == "onstream" and self.variant.path != "auto"
 
 
 def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
@@ -137,6 +159,8 @@ def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     settings = wanted.resolved()
     for pair in wanted.without_cases():
         say(f"left out, as onstream has no such case: {pair}")
+    if left := wanted.without_path():
+        say(f"left out, as path memop is of plans, on streams, into memory that the sender reaches: {left}")
     result = compare("message", settings, own_contenders(settings), say)
     result["verdicts"] = bars.judge(result)
     return result
@@ -154,10 +178,12 @@ def compare(kind: str, settings: Settings, contenders: list[Contender], say: Say
     try:
         settings = _all_rounds(contenders, settings, missing, progress, say)
     except (KeyboardInterrupt, SystemExit) as stop:  # what was measured until then is not lost
-        if not contenders[0].rounds_s:
+        if not any(one.rounds_s for one in contenders if one.who == "onstream"):
             raise
         stopped = _stopped(stop, progress)
         say(f"{stopped['by']} after {progress.done} of {progress.total} cases")
+    if not any(one.rounds_s for one in contenders if one.who == "onstream"):
+        raise Error("\n".join(dict.fromkeys(one.why for one in contenders if one.why)))
     result = _result(kind, settings, where, contenders, missing)
     if stopped is not None:
         result["stopped"] = stopped
@@ -179,18 +205,41 @@ def _all_rounds(
             if contender.who in missing:
                 progress.leave_out(len(contender.cases))
                 continue
-            say(f"round {number + 1} of {settings.rounds}: {contender.who}, {contender.variant.memory} memory")
-            error = _run(contender, settings, progress)
-            if error is None:
+            if not contender.cases:
+                continue
+            say(f"round {number + 1} of {settings.rounds}: {contender.title()}")
+            output = _run(contender, settings, progress)
+            if output.error is None:
                 continue
             if contender.who == "onstream":
-                raise error
-            missing[contender.who] = f"it ended early in round {number + 1}: {error}"
+                progress.leave_out(_leave_out(contender, output) * (settings.rounds - number))
+                say(f"failed: {contender.why}")
+                if contender.forced():
+                    continue
+                return replace(settings, rounds=number + 1)  # a fault, and no path's limit: check() raises it
+            missing[contender.who] = f"it ended early in round {number + 1}: {output.error}"
             say(missing[contender.who])
     return settings
 
 
-def _run(contender: Contender, settings: Settings, progress: Progress) -> Error | None:
+def _leave_out(contender: Contender, output: programs.Output) -> int:
+    """From the case on that the program did not come through; returns how many those are."""
+    done = [case for case in contender.cases if output.samples_s.get(case)]
+    left = [case for case in contender.cases if case not in done]
+    contender.failed = left[0] if left else contender.cases[-1]
+    contender.why = output.reason or str(output.error)
+    contender.cases = done
+    return len(left)
+
+
+def check(result: dict[str, Any]) -> None:
+    """Throws if something failed that is no forced path's limit: automatic choice carries everything, and data are right."""
+    for one in result["cases_missing"]:
+        if one["path"] == "auto" or WRONG in one["why"]:
+            raise Error(f"{one['mode']} {one['submission']} of {one['bytes']} B failed: {one['why']}")
+
+
+def _run(contender: Contender, settings: Settings, progress: Progress) -> programs.Output:
     lines: list[str] = []
 
     def take(line: str) -> None:
@@ -205,7 +254,7 @@ def _run(contender: Contender, settings: Settings, progress: Progress) -> Error 
         _keep(contender, *programs.read(contender.program.name, "".join(whole)))
         raise
     _keep(contender, output.heading, output.samples_s)
-    return output.error
+    return output
 
 
 def _keep(contender: Contender, heading: dict[str, Any], samples_s: dict[Case, list[float]]) -> None:
@@ -230,12 +279,22 @@ def own_contenders(settings: Settings) -> list[Contender]:
         )  # fmt: skip
         wanted = {Variant(settings.path, settings.max_blocks, memory, memory): cases for memory in settings.memories}
     if not any(wanted.values()):
-        raise InvalidArgumentError("these modes, submissions and sizes leave no case to measure")
+        raise InvalidArgumentError("these modes, submissions, sizes and this path leave no case to measure")
     return [
         Contender("onstream", variant, own_program(settings, variant), cases)
-        for variant, cases in wanted.items()
-        if cases
+        for variant, all_cases in wanted.items()
+        for cases in _parts(variant, all_cases)
     ]
+
+
+def _parts(variant: Variant, cases: list[Case]) -> list[list[Case]]:
+    """What goes into one start each: of a forced path a mode and submission, as what it cannot carry ends the world."""
+    if variant.path == "auto":
+        return [cases] if cases else []
+    parts: dict[tuple[str, str], list[Case]] = {}
+    for case in sorted(cases, key=lambda case: case.bytes):
+        parts.setdefault((case.mode, case.submission), []).append(case)
+    return list(parts.values())
 
 
 def own_program(settings: Settings, variant: Variant) -> programs.Program:
@@ -299,7 +358,7 @@ def _peer_cases(peer: peers.Peer, contenders: list[Contender], settings: Setting
 def _result(
     kind: str, settings: Settings, where: dict[str, Any], contenders: list[Contender], missing: dict[str, str]
 ) -> dict[str, Any]:
-    own = contenders[0].heading
+    own = next(one.heading for one in contenders if one.who == "onstream" and one.rounds_s)
     processes = f"{settings.ranks} processes"
     result: dict[str, Any] = {
         **preamble(kind, where, asdict(settings)),
@@ -310,9 +369,18 @@ def _result(
         "onstream": own,
         "peers": {one.who: one.heading for one in contenders if one.who != "onstream" and one.heading},
         "peers_missing": missing,
+        "cases_missing": [_missing(one) for one in contenders if one.failed is not None],
         "rows": [_row(one, case, rounds) for one in contenders for case, rounds in one.rounds_s.items()],
     }
     return result
+
+
+def _missing(contender: Contender) -> dict[str, Any]:
+    """The first case that failed, of those of one start."""
+    assert contender.failed is not None
+    variant = contender.variant
+    how = {"memory": variant.memory, "path": variant.path, "max_blocks": variant.max_blocks}
+    return {"who": contender.who, **how, **asdict(contender.failed), "why": contender.why}
 
 
 def _row(contender: Contender, case: Case, rounds_s: list[list[float]]) -> dict[str, Any]:

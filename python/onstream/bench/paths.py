@@ -122,19 +122,13 @@ def _read(columns: list[Column], rows: list[dict[str, Any]], heading: dict[str, 
         if "group" in row:
             number, begun = row["group"], row["group"] + 1
         elif "error" in row:
-            columns[number].why_not = _reason(row["error"])
+            columns[number].why_not = programs.reason_of(row["error"])
         elif "samples_s" in row:
             case = Case(row["mode"], row["submission"], row["bytes"], row["iterations"], row["window"])
             columns[number].rounds_s.setdefault(case, []).append(row["samples_s"])
         elif not heading:
             heading.update(row)
     return begun
-
-
-def _reason(text: str) -> str:
-    """The cause alone: rank 0 may have it in another rank's words."""
-    cause = text.removeprefix("the world has failed: aborted: ")
-    return cause.split(" to go on")[0].split("\n")[0].strip()
 
 
 def _key(column: Column) -> dict[str, Any]:

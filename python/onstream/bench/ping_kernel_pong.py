@@ -34,6 +34,7 @@ class Settings:
     batches_inflight: int = 2
     batches: int = 20
     samples: int = 5
+    quick: bool = False
     limit_s: float = 300.0
 
     def words(self) -> tuple[str, ...]:
@@ -43,6 +44,11 @@ class Settings:
             "--steps-per-batch", str(self.steps_per_batch), "--batches-inflight", str(self.batches_inflight),
             "--batches", str(self.batches), "--samples", str(self.samples),
         )  # fmt: skip
+
+
+def quick_batches(batches: int, inflight: int) -> int:
+    """A tenth, and a multiple of those in flight still."""
+    return max(1, batches // 10 // max(1, inflight)) * inflight
 
 
 def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]:

@@ -29,7 +29,8 @@ RUN_TIMEOUT_S = 540.0
 KILL_AFTER_S = 5.0
 OWN_WORD = re.compile(
     r"(?:^|\] )(?:bench_\w+|upc_\w+|mpi_peer|mpi_one_sided|mpi_collectives|torch_collectives): "
-)  # how our native programs begin a failure
+)  # how our native programs begin a failure; it goes on in lines that are indented
+RANK_WORD = re.compile(r"\[\d+\] ")  # what the launcher puts before a rank's last lines, which it repeats
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Output:
     heading: dict[str, Any]
     samples_s: dict[Case, list[float]]
     error: Error | None = None  # why the program ended early; the cases that it had finished are here
+    reason: str = ""  # the same in the library's own words alone, if rank 0 had them
 
 
 def build_folder() -> Path:
@@ -102,11 +104,12 @@ def attempt(
     """One round that may end early."""
     finished = execute(program, ("--samples", str(samples), *map(str, cases)), timeout_s, on_line)
     heading, samples_s = read(program.name, finished.out)
+    said = [row["error"] for row in rows_of(program.name, finished.out) if "error" in row]
     error = finished.error
     missing = [str(case) for case in cases if not samples_s.get(case)]
     if error is None and missing:
         error = Error(f"{program.name} printed no samples of {', '.join(missing)}")
-    return Output(heading, samples_s, error)
+    return Output(heading, samples_s, error, reason_of(said[-1]) if said else "")
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ def read(name: str, text: str) -> tuple[dict[str, Any], dict[Case, list[float]]]
         if "samples_s" in row:
             case = Case(row["mode"], row["submission"], row["bytes"], row["iterations"], row["window"])
             samples_s[case] = row["samples_s"]
-        else:
+        elif "error" not in row:
             heading.update(row)
     return heading, samples_s
 
@@ -204,8 +207,22 @@ def rows_of(name: str, text: str) -> list[dict[str, Any]]:
 def failure_of(text: str) -> str:
     """The reason in what a program said: its own word if there is one, else the last lines."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
-    own = [line for line in lines if OWN_WORD.search(line)]
-    return "\n".join(dict.fromkeys(own[-4:])) or "\n".join(lines[-12:]) or "it said nothing"
+    own: list[list[str]] = []
+    within = False
+    for line in lines:
+        if OWN_WORD.search(line):
+            own.append([])
+        within = bool(OWN_WORD.search(line)) or (within and RANK_WORD.sub("", line, count=1).startswith(" "))
+        if within:
+            own[-1].append(RANK_WORD.sub("", line, count=1))
+    words = [line for word in own[-4:] for line in word]
+    return "\n".join(dict.fromkeys(words)) or "\n".join(lines[-12:]) or "it said nothing"
+
+
+def reason_of(text: str) -> str:
+    """The cause alone of a library's error, in one line: rank 0 may have it in another rank's words."""
+    cause = text.removeprefix("the world has failed: aborted: ")
+    return " ".join(cause.split(" to go on")[0].split())
 
 
 def _end(process: subprocess.Popen[str]) -> None:

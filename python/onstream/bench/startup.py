@@ -22,6 +22,7 @@ class Settings:
     device: str = "host"
     ranks: tuple[int, ...] = (4, 8)
     samples: int = 5
+    quick: bool = False
     limit_s: float = 120.0
 
 

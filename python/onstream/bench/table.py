@@ -141,9 +141,19 @@ def verdict_lines(result: dict[str, Any]) -> list[str]:
     lines += _not_run(result)
     if not lines:
         lines.append("no bar was stated for this device")
+    lines += _failed(result)
     for name, why in result["peers_missing"].items():
         lines.append(f"without {TITLES[name]}: {why}")
     return lines
+
+
+def _failed(result: dict[str, Any]) -> list[str]:
+    """What a path could not carry: one line for each reason. Results from before this was told have none."""
+    by_reason: dict[str, list[str]] = {}
+    for one in result.get("cases_missing", []):
+        what = f"{one['mode']} {one['submission']}, {one['memory']} memory, path {one['path']}"
+        by_reason.setdefault(one["why"], []).append(f"{what}, from {size_text(one['bytes'])} on")
+    return [f"no {'; '.join(whats)}: {why}" for why, whats in by_reason.items()]
 
 
 def _not_run(result: dict[str, Any]) -> list[str]:

@@ -32,6 +32,7 @@ TITLES = {
     "matmul": "product of matrices, one iteration",
 }
 WAYS = {"naive": "naive", "onstream": "onstream", "local": "without moving data"}
+PROGRAMS = ("upc_latency", "upc_busy", "upc_matmul")
 MATRIX = {"host": 512, "cuda": 4096}  # the default; and of what keeps a thread busy
 BUSY_MATRIX = {"host": 192, "cuda": 4096}
 
@@ -50,6 +51,8 @@ def measure(settings: Settings, say: Say = lambda _line: None) -> dict[str, Any]
     if settings.device not in SIZES:
         raise InvalidArgumentError(f"device is '{settings.device}'; there are {', '.join(SIZES)}")
     threads = settings.threads or min(4, max(2, len(os.sched_getaffinity(0))))
+    for name in PROGRAMS:  # first: what is not here is told before anything is measured
+        compiled(name)
     where = environment.collect()
     rows = []
     for name, ranks, path, size in (
