@@ -110,6 +110,7 @@ class Request:
         as MPI_Wait does, and raises if it ended badly. Posted on a stream: enqueues the wait there and returns at
         once, also for host arrays; the data is there for later work of that stream, and for the host after
         stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.
+        Waiting again is allowed: it returns, or raises, the same once more.
         """
 
     def _end(self, stream: object | None) -> bool: ...
@@ -132,6 +133,8 @@ class Request:
     @property
     def nbytes(self) -> int:
         """Size of the buffer."""
+
+    def __repr__(self) -> str: ...
 
 class Launch:
     """Who this process is in the job, and where the job meets."""
@@ -164,6 +167,8 @@ class Launch:
 
     @property
     def launcher(self) -> str: ...
+
+    def __repr__(self) -> str: ...
 
 def launch_from_environment() -> Launch:
     """
@@ -370,6 +375,9 @@ class SegmentBlocks:
     @property
     def nbytes(self) -> int: ...
 
+    @property
+    def kind(self) -> str: ...
+
     def put(self, array: object, rank: int, offset: int, signal: int | None, value: int, op: str, stream: object | None) -> None: ...
 
     def get(self, array: object, rank: int, offset: int, stream: object | None) -> None: ...
@@ -399,6 +407,8 @@ class OpTime:
 
     @property
     def launches(self) -> int: ...
+
+    def __repr__(self) -> str: ...
 
 class PlanOp:
     """One operation of a plan, and how its bytes travel."""

@@ -105,6 +105,12 @@ class World(_core.World, Teams):
         It blocks for those posted without a stream, and for all of them with stream="host".
         """
         every = list(requests)
+        for number, request in enumerate(every):
+            if not isinstance(request, _core.Request):
+                raise TypeError(
+                    f"wait_all: request {number} is {request!r} of type {type(request).__name__}, but must be a Request "
+                    "of isend() or irecv()"
+                )
         failure: Error | None = None
         for request in every:
             try:
@@ -191,11 +197,16 @@ class Segment:
     def __init__(self, world: World, blocks: _core.SegmentBlocks) -> None:
         self._world = world
         self._blocks = blocks
+        self._freed = False
 
     @property
     def nbytes(self) -> int:
         """Of each rank's part."""
         return self._blocks.nbytes
+
+    @property
+    def kind(self) -> str:
+        return self._blocks.kind
 
     def local(self, dtype: Any = "uint8") -> Any:
         """This rank's part as a 1-dimensional array."""
@@ -274,6 +285,14 @@ class Segment:
     def free(self) -> None:
         """Frees every rank's part now; views of it must not be used any more. Collective."""
         self._blocks.free()
+        self._freed = True
+
+    def __repr__(self) -> str:
+        if self._freed:
+            return "<Segment: freed>"
+        if self._world.closed:
+            return "<Segment: its world is closed>"
+        return f"<Segment: {self.nbytes} bytes on each of {self._world.size} ranks, {self.kind} memory>"
 
 
 def init(*, launch: _core.Launch | None = None, **parameters: Any) -> World:

@@ -219,7 +219,11 @@ void bind_plans(nb::module_& m) {
       .def_ro("what", &OpTime::what)
       .def_ro("wait_ns", &OpTime::wait_ns, "Waiting for the peer, over all launches.")
       .def_ro("move_ns", &OpTime::move_ns, "Moving bytes, over all launches.")
-      .def_ro("launches", &OpTime::launches);
+      .def_ro("launches", &OpTime::launches)
+      .def("__repr__", [](const OpTime& time) {
+        return concat("<OpTime: ", time.what, ": waited ", time.wait_ns, " ns, moved ", time.move_ns, " ns in ",
+                      time.launches, time.launches == 1 ? " launch>" : " launches>");
+      });
   nb::class_<PlanOp>(m, "PlanOp", "One operation of a plan, and how its bytes travel.")
       .def_prop_ro("kind", [](const PlanOp& row) { return name_of(row.op.kind); })
       .def_prop_ro("peer", [](const PlanOp& row) { return row.op.peer; })

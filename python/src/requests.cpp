@@ -1,5 +1,7 @@
 #include "requests.hpp"
 
+#include <nanobind/stl/string.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -260,6 +262,16 @@ std::size_t PyRequest::received() const {
   return received_;
 }
 
+std::string PyRequest::text() const {
+  const MessageOptions options{.lane = posted_.lane};
+  const std::string what = posted_.kind == OpKind::recv
+                               ? text_of(Incoming{nullptr, posted_.bytes, posted_.peer, options})
+                               : text_of(Outgoing{nullptr, posted_.bytes, posted_.peer, options});
+  if (status_ == Status::pending) return what + (waited_ ? ", its wait is on a stream" : ", not waited for");
+  const bool shorter = status_ == Status::ok && received_ != posted_.bytes;
+  return concat(what, ", ended: ", name_of(status_), shorter ? concat(", ", received_, " B came") : "");
+}
+
 void bind_requests(nb::module_& m) {
   nb::class_<PyRequest>(m, "Request", "A message on its way. Made by World.isend() and World.irecv().")
       .def(
@@ -268,13 +280,16 @@ void bind_requests(nb::module_& m) {
           "ended,\n"
           "as MPI_Wait does, and raises if it ended badly. Posted on a stream: enqueues the wait there and returns at\n"
           "once, also for host arrays; the data is there for later work of that stream, and for the host after\n"
-          "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.")
+          "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.\n"
+          "Waiting again is allowed: it returns, or raises, the same once more.")
       .def("_end", &PyRequest::end, nb::arg("stream").none())
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")
       .def_prop_ro("peer", [](const PyRequest& self) { return self.posted().peer; })
       .def_prop_ro("lane", [](const PyRequest& self) { return self.posted().lane; })
-      .def_prop_ro("nbytes", [](const PyRequest& self) { return self.posted().bytes; }, "Size of the buffer.");
+      .def_prop_ro(
+          "nbytes", [](const PyRequest& self) { return self.posted().bytes; }, "Size of the buffer.")
+      .def("__repr__", [](const PyRequest& self) { return concat("<Request: ", self.text(), ">"); });
 }
 
 }  // namespace onstream::python

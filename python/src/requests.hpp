@@ -146,6 +146,8 @@ class PyRequest {
   // Both.
   void wait_on_host();
   const Posted& posted() const { return posted_; }
+  // "send of 64 B to rank 1 on lane 0, under way"
+  std::string text() const;
 
  private:
   void finish(World& world, Status status);

@@ -123,6 +123,7 @@ void bind_segments(nb::module_& m, nb::class_<PyWorld>& world) {
       .def(
           "why_not", [](const PySegment& self, int rank) { return self.segment->why_not(rank); }, nb::arg("rank"))
       .def_prop_ro("nbytes", [](const PySegment& self) { return self.segment->bytes(); })
+      .def_prop_ro("kind", [](const PySegment& self) { return name_of(self.kind); })
       .def("put", &put, nb::arg("array"), nb::arg("rank"), nb::arg("offset"), nb::arg("signal").none(),
            nb::arg("value"), nb::arg("op"), nb::arg("stream").none())
       .def("get", &get, nb::arg("array"), nb::arg("rank"), nb::arg("offset"), nb::arg("stream").none())

@@ -174,7 +174,12 @@ void bind_launch(nb::module_& m) {
           nb::arg("ranks"), nb::sig("def without(self, ranks: collections.abc.Iterable[int]) -> Launch"),
           "The launch of the same job without ranks that have died, for a new world of the others. They are numbered\n"
           "anew, in their old order; each must name the same ranks.")
-      .def_ro("launcher", &Launch::launcher);
+      .def_ro("launcher", &Launch::launcher)
+      .def("__repr__", [](const Launch& self) {
+        const std::string port = self.port > 0 ? concat(":", self.port) : "";
+        return concat("<Launch: rank ", self.rank, " of ", self.size, ", by ", self.launcher, ", meets at ",
+                      self.address, port, ">");
+      });
   m.def("launch_from_environment", &launch_from_environment,
         "Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.");
 }

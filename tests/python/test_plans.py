@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,8 @@ def test_a_plan_explains_itself() -> None:
         plan.launch()
         assert repr(plan) == "<Plan exchange: 2 operations>"
         assert sum(time.launches for time in plan.times()) > 0
+        shown = r"<OpTime: (send to|recv from) \d.*: waited \d+ ns, moved \d+ ns in \d+ launch(es)?>"
+        assert all(re.fullmatch(shown, repr(time)) for time in plan.times()), plan.times()
         return plan.explain(), [(op.kind, op.peer, op.nbytes, op.note) for op in plan.ops], plan.kernels_per_launch
 
     for number, (text, ops, kernels) in enumerate(ons.run_threads(2, rank, device="host")):

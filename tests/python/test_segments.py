@@ -92,6 +92,19 @@ def test_atomics_of_all_ranks_lose_nothing(path: str, device: str) -> None:
     assert run(2, body, path=path, device=device) == [(120, 3, 9)] * 2
 
 
+def test_a_segment_shows_its_size_its_memory_and_its_end() -> None:
+    def body(world: onstream.World) -> None:
+        segment, other = world.segment(64, kind="pinned"), world.segment(8)
+        assert (segment.kind, other.kind) == ("pinned", "device")
+        assert repr(segment) == "<Segment: 64 bytes on each of 2 ranks, pinned memory>"
+        segment.free()
+        assert repr(segment) == "<Segment: freed>"
+        world.close()
+        assert repr(other) == "<Segment: its world is closed>"
+
+    run(2, body)
+
+
 def test_a_peer_that_is_not_reached_says_why() -> None:
     def body(world: onstream.World) -> None:
         segment = world.segment(64)

@@ -27,6 +27,12 @@ def test_a_program_without_a_launcher_is_a_world_of_one() -> None:
         assert repr(world) == "<World: rank 0 of 1 on host>"
 
 
+def test_a_launch_shows_the_place_in_the_job_and_not_its_secret() -> None:
+    assert repr(ons.Launch(1, 4, 5000, "hush")) == "<Launch: rank 1 of 4, by threads, meets at 127.0.0.1:5000>"
+    with alone() as world:
+        assert repr(world.launch) == "<Launch: rank 0 of 1, by threads, meets at 127.0.0.1>"
+
+
 def test_an_unknown_parameter_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ons.InvalidArgumentError, match=r"lane_byts.*lane_bytes"):
         alone(lane_byts=4096)

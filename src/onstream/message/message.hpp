@@ -11,7 +11,8 @@
 //   sendrecv   both at once: neither waits for the other, so all ranks of a ring may call it. One kernel on cuda, where
 //           kernels can touch both buffers. Buffers that overlap are refused.
 //   isend, irecv   done on the stream at once; the request completes at its wait. A request may be let go before; that
-//           its message was too large is then told at the receiver alone.
+//           its message was too large is then told at the receiver alone. Waiting for it again is allowed: the host is
+//           given the same status at once, and a stream goes on.
 //
 // Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
 // lane_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and

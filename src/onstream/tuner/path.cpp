@@ -13,6 +13,7 @@ struct NamedPath {
   const char* name;
 };
 
+// net is read, but not offered: no build has a network.
 constexpr std::array<NamedPath, 8> kPaths{{{Path::automatic, "auto"},
                                            {Path::ll, "ll"},
                                            {Path::store, "store"},
@@ -35,7 +36,7 @@ Path path_from(const std::string& name) {
   std::string names;
   for (const NamedPath& known : kPaths) {
     if (name == known.name) return known.path;
-    names += concat(names.empty() ? "" : ", ", known.name);
+    if (known.path != Path::net) names += concat(names.empty() ? "" : ", ", known.name);
   }
   fail(ErrorCode::invalid_argument, "'", name, "' is no path; the paths are ", names);
 }

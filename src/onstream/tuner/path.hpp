@@ -13,6 +13,6 @@ namespace onstream {
 enum class Path : std::int32_t { automatic = 0, ll, store, load, copy, stage, net, memop };
 
 const char* name_of(Path path);
-Path path_from(const std::string& name);  // throws invalid_argument listing the known names
+Path path_from(const std::string& name);  // throws invalid_argument listing those that work
 
 }  // namespace onstream

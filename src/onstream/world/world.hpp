@@ -89,7 +89,7 @@ class World {
   std::shared_ptr<Request> irecv(void* destination, std::size_t bytes, int peer, const MessageOptions& options = {});
   Exchange isendrecv(const Outgoing& out, const Incoming& in);
   Status sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received = nullptr);
-  Status wait(const std::shared_ptr<Request>& request);
+  Status wait(const std::shared_ptr<Request>& request);  // any number of times: the same status again
   Status test(const std::shared_ptr<Request>& request);  // pending, or how it ended; never blocks
   bool has_room(std::size_t bytes, int peer, int lane) const;
   std::size_t received(const std::shared_ptr<Request>& request) const;  // of the message; the irecv has ended
