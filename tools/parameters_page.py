@@ -17,6 +17,11 @@ current.
 A parameter is set by a call (`onstream.init(lanes=8)`, `Parameters::set`), else by its environment variable, else it
 has its default. `onstream info --parameters` shows the values in force and who set them. A value out of range and a variable that is
 misspelled are errors. Bytes may be written with KiB, MiB or GiB: `ONSTREAM_LANE_BYTES=64KiB`.
+
+A forced `path` changes which programs end. By `load` and `stage`, and by `store` and `copy` into memory that the sender cannot reach
+(plain memory of another process), a message of any size needs its receiver in a receive or in a wait: ranks that post `irecv`, then
+block in `send`, and `wait` last stop at the deadline, with an error that names the cycle. So does
+[examples/halo.py](../examples/halo.py) by `load` and `stage`; [README](../README.md#in-python) tells how far sends run ahead.
 """
 
 TYPES = {"std::string": "text", "int64_t": "whole number", "double": "number"}

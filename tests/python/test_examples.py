@@ -108,6 +108,21 @@ def test_the_functor_of_the_page_is_built_from_the_installed_package(prefix: Pat
     assert sorted(said) == [f"[{rank}] rank {rank} has 1 0 10 8" for rank in range(3)]
 
 
+@pytest.mark.limit(LIMIT_S)
+@pytest.mark.gpu
+def test_the_kernel_of_the_page_is_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "one_sided.md").read_text()
+    for name in ("pass.hpp", "pass.cpp", "pass.cu"):
+        (code,) = re.findall(rf"```cpp\n// {re.escape(name)}\n(.*?)```", page, re.DOTALL)
+        (tmp_path / name).write_text(code)
+    (lists,) = re.findall(r"```cmake\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "CMakeLists.txt").write_text(lists)
+    configure_and_build(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={prefix}")
+    for size in (1, 4):
+        said = sorted(run(size, tmp_path / "build" / "pass"))
+        assert said == [f"[{rank}] rank {rank} has the sum {64 * ((rank - 1) % size)}" for rank in range(size)]
+
+
 def code_of_readme(language: str, number: int = 0) -> str:
     blocks = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
     return str(blocks[number])
