@@ -75,12 +75,17 @@ class OneSidedImplementation {
   void check_kernel_access(const char* what, const void* address) const;
 
  private:
-  // Calls emit(part) with the lists that one launch each may take.
+  // Where a part of a list stands.
+  struct Place {
+    bool follows;  // behind a part that waits
+    bool leads;    // it waits itself, and others come behind it
+  };
+  // Calls emit(part, place) with the lists that one launch each may take.
   template <class Emit>
   void cut(std::span<const one_sided::Step> steps, const Emit& emit) const;
   Grid grid_for(std::span<const one_sided::Step> steps) const;
   template <class Body>
-  void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, Stream stream);
+  void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, Place place, Stream stream);
   void enqueue(std::span<const one_sided::Step> steps, Stream stream);
   void run_inline(std::span<const one_sided::Step> steps) const;
 

@@ -118,8 +118,14 @@ void OneSidedImplementation::cut(std::span<const Step> steps, const Emit& emit) 
   std::size_t bytes = 0;
   bool ordered = false;    // something stands in the part that is no copy
   bool one_block = false;  // a part that is more than copies and what is told behind them
+  bool waited = false;     // something in the parts before
   const auto end = [&](std::size_t next) {
-    if (next > first) emit(steps.subspan(first, next - first));
+    if (next > first) {
+      const auto part = steps.subspan(first, next - first);
+      const bool waits = std::ranges::any_of(part, one_sided::waits);
+      emit(part, Place{waited, waits && next < steps.size()});
+      waited = waited || waits;
+    }
     first = next;
     bytes = 0;
     ordered = one_block = false;
@@ -159,24 +165,27 @@ Grid OneSidedImplementation::grid_for(std::span<const Step> steps) const {
 }
 
 template <class Body>
-void OneSidedImplementation::launch_steps(const Kernel& kernel, std::span<const Step> steps, Stream stream) {
+void OneSidedImplementation::launch_steps(const Kernel& kernel, std::span<const Step> steps, Place place,
+                                          Stream stream) {
   Body body = body_of<Body>(fabric_->wait_view(), steps);
   const Grid grid = grid_for(steps);
   const auto told = std::ranges::find_if(steps, [](const Step& step) { return step.kind != StepKind::copy; });
   body.copies = static_cast<std::int32_t>(told - steps.begin());
   if (grid.blocks > 1 && told != steps.end()) body.ticket = tickets_.of(stream);
+  if (place.follows || place.leads) body.ended = tickets_.ended(stream);
+  body.follows = place.follows;
   launch(*device_, kernel, body, grid, stream);
 }
 
 void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {
-  cut(steps, [&](std::span<const Step> part) {
+  cut(steps, [&](std::span<const Step> part, Place place) {
     if (part[0].kind == StepKind::engine) {
       device_->copy(reinterpret_cast<void*>(part[0].target), reinterpret_cast<const void*>(part[0].source),
                     part[0].bytes, stream);
     } else if (part.size() <= FewSteps::kCapacity) {
-      launch_steps<FewSteps>(one_sided::few_steps_kernel(), part, stream);
+      launch_steps<FewSteps>(one_sided::few_steps_kernel(), part, place, stream);
     } else {
-      launch_steps<ManySteps>(one_sided::many_steps_kernel(), part, stream);
+      launch_steps<ManySteps>(one_sided::many_steps_kernel(), part, place, stream);
     }
   });
 }
@@ -200,11 +209,17 @@ Noted OneSidedImplementation::note(Stream stream) {
 
 void OneSidedImplementation::run_inline(std::span<const Step> steps) const {
   const WaitView wait = fabric_->wait_view();
-  cut(steps, [&](std::span<const Step> part) {
+  std::uint64_t ended = 0;
+  const auto play = [&](auto body) {
+    body.ended = &ended;
+    body(HostGroup(0, 1));
+  };
+  cut(steps, [&](std::span<const Step> part, Place) {
+    if (ended != 0) return;
     if (part.size() <= FewSteps::kCapacity) {
-      body_of<FewSteps>(wait, part)(HostGroup(0, 1));
+      play(body_of<FewSteps>(wait, part));
     } else {
-      body_of<ManySteps>(wait, part)(HostGroup(0, 1));
+      play(body_of<ManySteps>(wait, part));
     }
   });
 }

@@ -6,7 +6,9 @@
 //
 // A part that this rank's kernels cannot address (plain host memory of another process, say) is reached through its
 // owner's helper thread: the same ops, with the same promises, at the speed of a copy by a CPU that wakes up.
-// Errors on a stream are values: the fault fails the world, as a wait that passed its deadline does everywhere.
+// Errors on a stream are values: the fault fails the world, as a wait that passed its deadline does everywhere. Of a
+// batch nothing is done behind a wait that failed, but for what the copy engine copies (parameter copy_min_bytes, and
+// plain host memory): such copies are made, and nothing tells a peer of them.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,8 @@
 // The list travels in the kernel's arguments, so it needs no memory of its own and a captured launch keeps it. Steps
 // run in order, in one block. A list of copies, none of which touches what another writes, may have many blocks, each
 // doing its share of every copy; what such a list tells peers behind its copies is done by the block that finishes last
-// (`ticket`, see tickets.hpp). A wait that fails ends the list: the rest is not done, and the fault says why.
+// (`ticket`, see tickets.hpp). A wait that fails ends the list: the rest is not done, by this launch and by the list's
+// later ones (`ended`), and the fault says why. What the copy engine copies is: it looks at nothing.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +71,8 @@ ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step&
   return status;
 }
 
+ONSTREAM_BOTH bool waits(const Step& step) { return step.kind == StepKind::wait || step.kind == StepKind::claim; }
+
 // Whether a step tells somebody something and waits for nothing.
 ONSTREAM_BOTH bool tells(const Step& step) {
   return step.kind == StepKind::store || step.kind == StepKind::add || step.kind == StepKind::beside;
@@ -82,10 +85,13 @@ struct Steps {
   std::int32_t count = 0;
   std::int32_t copies = 0;          // so many steps at the beginning are shared by all blocks, if there is a ticket
   std::uint64_t* ticket = nullptr;  // where there are many blocks and something behind the copies
+  std::uint64_t* ended = nullptr;   // where the Status of a wait that fails goes; null: nowhere
+  bool follows = false;             // a launch before this one waits too, and may have ended the list
   Step steps[kMost];
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
+    if (follows && group.sync_or(group.rank() == 0 && group.load_relaxed(ended) != 0)) return;
     bool fenced = true;
     int i = 0;
     if (ticket != nullptr) {
@@ -101,10 +107,12 @@ struct Steps {
         continue;
       }
       group.sync();  // all threads are through with the earlier steps
-      const bool waits = step.kind == StepKind::wait || step.kind == StepKind::claim;
+      const bool is_wait = waits(step);
       bool failed = false;
-      if (group.rank() == 0 && waits) {
-        failed = await(group, wait, step) != Status::ok;
+      if (group.rank() == 0 && is_wait) {
+        const Status status = await(group, wait, step);
+        failed = status != Status::ok;
+        if (failed && ended != nullptr) group.store_relaxed(ended, static_cast<std::uint64_t>(status));
       } else if (group.rank() == 0 && fenced && resets(i)) {
         reset(group, step);
       } else if (group.rank() == 0) {
@@ -113,7 +121,7 @@ struct Steps {
         step.kind == StepKind::atomic ? change(group, step) : write(group, step);
       }
       if (group.sync_or(failed)) return;
-      fenced = step.kind != StepKind::beside && (fenced || !waits);
+      fenced = step.kind != StepKind::beside && (fenced || !is_wait);
     }
     // A later op of the stream may tell a peer of these copies without a fence of its own.
     if (!fenced) group.fence();

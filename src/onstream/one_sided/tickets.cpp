@@ -3,7 +3,7 @@
 namespace onstream::one_sided {
 
 Tickets::Tickets(std::shared_ptr<Device> device)
-    : words_(std::make_shared<Words>(device, MemoryKind::device)), device_(std::move(device)) {}
+    : words_(std::make_shared<Words>(device, MemoryKind::device)), device_(std::move(device)), ended_(words_->take()) {}
 
 std::uint64_t* Tickets::of(Stream stream) {
   if (device_->capturing(stream)) {
@@ -16,6 +16,11 @@ std::uint64_t* Tickets::of(Stream stream) {
   std::uint64_t*& word = of_stream_[stream.handle];
   if (word == nullptr) word = words_->take();
   return word;
+}
+
+std::uint64_t* Tickets::ended(Stream stream) {
+  if (device_->capturing(stream)) device_->retain(stream, words_);
+  return ended_;
 }
 
 }  // namespace onstream::one_sided
