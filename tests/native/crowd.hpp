@@ -73,6 +73,14 @@ class CrowdGroup : public HostGroup {
   int size() const { return size_; }
   void sync() const { together_->all.sync(); }
   bool sync_or(bool mine) const { return together_->all.sync_or(rank_, mine); }
+  template <class Make>
+  auto of_first(const Make& make) const {
+    auto& room = shared<decltype(make())>();
+    sync();
+    if (rank_ == 0) room = make();
+    sync();
+    return room;
+  }
 
   bool all_of_octet(bool mine) const { return !octet().sync_or(lane(), !mine); }
   // As if in one access: the last word of the 128 bytes is the last to be stored, and the first to be loaded.

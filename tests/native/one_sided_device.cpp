@@ -1,7 +1,10 @@
 // The device API, on every device: put, get, signals, waits, atomics and barriers from inside kernels.
+#include <array>
+#include <atomic>
 #include <cstring>
 
 #include "check.hpp"
+#include "crowd.hpp"
 #include "one_sided_device_kernels.hpp"
 #include "ranks.hpp"
 
@@ -64,6 +67,35 @@ void put_and_wait(Who who, Grid grid) {
   }
 }
 
+// Threads of a block to which a line comes that the next one takes the place of as soon as somebody has seen it.
+struct HearOne {
+  struct Heard {
+    std::atomic<int> looks = 0;
+    std::array<std::uint64_t, 4> values = {};
+    std::array<Status, 4> statuses = {};
+  };
+  class Scope : public CrowdGroup {
+   public:
+    Scope(const CrowdGroup& group, Heard* heard) : CrowdGroup(group), heard_(heard) {}
+    Line load_line(const Line* line) const {
+      if (heard_->looks.fetch_add(1) == 0) return *line;
+      return {std::uint64_t{2} << 32, std::uint64_t{2} << 32};
+    }
+
+   private:
+    Heard* heard_;
+  };
+
+  SegmentView view;
+  const Line* line;
+  Heard* heard;
+
+  void operator()(const CrowdGroup& group) const {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    heard->statuses[rank] = view.wait_line(Scope(group, heard), line, 1, &heard->values[rank]);
+  }
+};
+
 }  // namespace
 
 CASE(a_block_puts_signals_waits_and_gets_round_a_ring) { put_and_wait(Who::block, {1, 128}); }
@@ -106,9 +138,29 @@ CASE(lines_prove_their_own_arrival) {
   for (const int size : {1, 2, 5}) {
     on_all_devices(size, [](World& world) {
       Stage stage(world);
-      stage.play(Lines{stage.view(), stage.mine(), stage.told(), 50}, {1, 32});
+      constexpr std::uint32_t kRounds = 50;
+      std::uint32_t before = 0;
+      for (const Who who : {Who::thread, Who::warp, Who::block}) {
+        stage.play(Lines{stage.view(), stage.mine(), stage.told(), kRounds, before, who}, {1, 96});
+        before += kRounds;
+      }
     });
   }
+}
+
+CASE(a_line_is_heard_by_all_threads_of_a_scope_once_one_has_seen_it) {
+  std::array<std::uint64_t, 3> abort = {};
+  const Line line{std::uint64_t{1} << 32 | 5, std::uint64_t{1} << 32 | 7};
+  HearOne::Heard heard;
+  HearOne body{};
+  body.view.waits.timeout_ns = 200'000'000;
+  body.view.waits.abort = abort.data();
+  body.line = &line;
+  body.heard = &heard;
+  crowd_entry<HearOne>(&body, {1, 4});
+  CHECK(heard.looks == 1);
+  for (const Status status : heard.statuses) CHECK(status == Status::ok);
+  for (const std::uint64_t value : heard.values) CHECK(value == (std::uint64_t{7} << 32 | 5));
 }
 
 CASE(the_whole_grid_puts_and_its_last_block_signals) {

@@ -5,6 +5,7 @@
 //
 //   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
 //   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
+//   of_first(make)        what make() gives the first thread, which alone calls it, for all; barriers before and behind
 //   shared<T>()           a T of this group's, not initialised; what one thread stores others see behind sync()
 //   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 32 and 64 bits that
 //     other ranks may touch (system scope)
@@ -95,6 +96,10 @@ class HostGroup {
 
   void sync() const {}
   bool sync_or(bool mine) const { return mine; }
+  template <class Make>
+  static auto of_first(const Make& make) {
+    return make();
+  }
   template <class T>
   static T& shared() {
     static thread_local T room;

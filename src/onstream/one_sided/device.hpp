@@ -98,6 +98,12 @@ ONSTREAM_BOTH bool has_one(std::size_t count, const int* left_out) {
   return false;
 }
 
+// What wait_line() ends with.
+struct HeardLine {
+  std::uint64_t value;
+  Status status;
+};
+
 // The status of the scope's first thread, for all of it.
 template <class Scope>
 ONSTREAM_BODY Status share(const Scope& scope, Status first) {
@@ -215,17 +221,20 @@ struct SegmentView {
     const std::uint64_t flag = static_cast<std::uint64_t>(tag) << 32;
     Group::store_line(peer(to, of), {(value & 0xffffffffu) | flag, (value >> 32) | flag});
   }
+  // One thread looks; all of the scope have the value and the status.
   template <class Scope>
   ONSTREAM_BODY Status wait_line(const Scope& scope, const Line* line, std::uint32_t tag, std::uint64_t* value) const {
-    Line held{};
-    const auto whole = [&](const Line& seen) { return seen.low >> 32 == tag && seen.high >> 32 == tag; };
-    const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, [&] {
-      held = scope.load_line(line);
-      return whole(held);
+    const auto heard = scope.of_first([&] {
+      Line held{};
+      const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, [&] {
+        held = scope.load_line(line);
+        return held.low >> 32 == tag && held.high >> 32 == tag;
+      });
+      if (status != Status::ok) tell(scope, status, sizeof(Line), tag);
+      return one_sided::HeardLine{(held.low & 0xffffffffu) | held.high << 32, status};
     });
-    if (status != Status::ok) tell(scope, status, sizeof(Line), tag);
-    *value = (held.low & 0xffffffffu) | held.high << 32;
-    return status;
+    *value = heard.value;
+    return heard.status;
   }
 
   // --- waits for words of this rank ---

@@ -27,6 +27,11 @@ class CudaGroup {
   ONSTREAM_BODY void sync() const { __syncthreads(); }
   ONSTREAM_BODY bool sync_or(bool mine) const { return __syncthreads_or(mine ? 1 : 0) != 0; }
 
+  template <class Make>
+  ONSTREAM_BODY auto of_first(const Make& make) const {
+    return of_first_in_block(rank() == 0, make);
+  }
+
   template <class T>
   ONSTREAM_BODY static T& shared() {
     __shared__ T room;
@@ -220,6 +225,15 @@ class CudaGroup {
   }
 
  protected:
+  template <class Make>
+  ONSTREAM_BODY static auto of_first_in_block(bool first, const Make& make) {
+    auto& room = shared<decltype(make())>();
+    __syncthreads();  // all have read what the last call left
+    if (first) room = make();
+    __syncthreads();
+    return room;
+  }
+
   ONSTREAM_BODY static unsigned octet_mask() { return 0xffu << (threadIdx.x & 24u); }
 
   // This thread's 16-byte words in the first flights of a part. Few instructions: they run between two trips to memory.

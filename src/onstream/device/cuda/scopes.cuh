@@ -3,6 +3,9 @@
 // For kernels of any shape of block; a warp or a block takes part with all its threads, a grid with all its blocks.
 #pragma once
 
+#include <cstring>
+#include <type_traits>
+
 #include "onstream/device/cuda/group.cuh"
 
 namespace onstream {
@@ -38,6 +41,10 @@ class ThreadScope : public CudaScope<ThreadScope> {
   ONSTREAM_BODY int size() const { return 1; }
   ONSTREAM_BODY void sync() const {}
   ONSTREAM_BODY bool sync_or(bool mine) const { return mine; }
+  template <class Make>
+  ONSTREAM_BODY auto of_first(const Make& make) const {
+    return make();
+  }
 };
 
 class WarpScope : public CudaScope<WarpScope> {
@@ -46,12 +53,28 @@ class WarpScope : public CudaScope<WarpScope> {
   ONSTREAM_BODY int size() const { return warpSize; }
   ONSTREAM_BODY void sync() const { __syncwarp(); }
   ONSTREAM_BODY bool sync_or(bool mine) const { return __any_sync(0xffffffffu, mine) != 0; }
+  template <class Make>
+  ONSTREAM_BODY auto of_first(const Make& make) const {
+    using Made = decltype(make());
+    static_assert(std::is_trivially_copyable_v<Made> && sizeof(Made) % sizeof(unsigned) == 0);
+    Made made{};
+    if (rank() == 0) made = make();
+    unsigned words[sizeof(Made) / sizeof(unsigned)];
+    memcpy(words, &made, sizeof made);
+    for (unsigned& word : words) word = __shfl_sync(0xffffffffu, word, 0);
+    memcpy(&made, words, sizeof made);
+    return made;
+  }
 };
 
 class BlockScope : public CudaScope<BlockScope> {
  public:
   ONSTREAM_BODY int rank() const { return thread_in_block(); }
   ONSTREAM_BODY int size() const { return threads_of_block(); }
+  template <class Make>
+  ONSTREAM_BODY auto of_first(const Make& make) const {
+    return of_first_in_block(rank() == 0, make);
+  }
 };
 
 ONSTREAM_BODY ThreadScope thread_scope(const CudaGroup&) { return {}; }
