@@ -207,11 +207,13 @@ struct SegmentView {
     block.sync();
     bool last = false;
     if (block.rank() == 0) {
-      block.fence();  // this block's bytes before its ticket, and in the last block the others' before the signal
+      block.fence();  // this block's bytes before its ticket
       last = block.add(ticket, 1) + 1 == static_cast<std::uint64_t>(block.blocks());
     }
     if (!block.sync_or(last)) return;
     if (block.rank() == 0) block.store_relaxed(ticket, 0);
+    // The other blocks' bytes before the word: signal() has a fence behind the ticket that the last block has read.
+    // What sets the word is a release store of system scope, which a GPU carries out as that fence and a store.
     signal(block, word, value, op, of);
   }
   // 8 bytes that prove their own arrival: one store of 16 bytes, no fence. The line is 16 bytes, aligned; `tag` must

@@ -128,7 +128,8 @@ struct Steps {
   }
 
  private:
-  // Of all blocks, whether this one has come here last: what the others stored is then told about by what it stores.
+  // Of all blocks, whether this one has come here last: what the others stored is then told about by what it stores
+  // behind a fence of its own, which on a GPU is part of a release store of system scope.
   template <class Group>
   ONSTREAM_CALL bool is_last(const Group& group) const {
     group.sync();
