@@ -293,20 +293,25 @@ CASE(a_wait_of_the_host_that_never_holds_ends_with_timeout) {
   for (const std::string& device : device_specs()) {
     Parameters parameters = quick(device);
     parameters.timeout_s = 1.5;
-    run_ranks(1, parameters, [](World& world) {
-      TestBuffer own(world, 8, MemoryKind::pinned);
-      CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::timeout);
-    });
+    for (const MemoryKind kind : {MemoryKind::pinned, MemoryKind::device}) {
+      run_ranks(1, parameters, [kind](World& world) {
+        const TestBuffer own(world, 8, kind);
+        CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::timeout);
+        // The world has failed. What holds, holds.
+        CHECK(world.one_sided().wait(own.data(), {Compare::eq, 0, 8, Sign::unsigned_word}) == Status::ok);
+        CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::aborted);
+      });
+    }
   }
 }
 
 CASE(an_aborted_world_ends_a_wait) {
   on_all_devices(2, [](World& world) {
-    TestBuffer own(world, 8, MemoryKind::pinned);
-    if (world.rank() == 0) {
-      world.abort("the test says so");
-    } else {
-      CHECK(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::aborted);
+    const TestBuffer pinned(world, 8, MemoryKind::pinned);
+    const TestBuffer device(world, 8);
+    if (world.rank() == 0) return world.abort("the test says so");
+    for (const TestBuffer* own : {&pinned, &device}) {
+      CHECK(world.one_sided().wait(own->data(), {Compare::eq, 7, 8, Sign::unsigned_word}) == Status::aborted);
     }
   });
 }

@@ -272,11 +272,21 @@ Status OneSidedImplementation::wait(const Step& step) {
   const MemoryKind kind = device_->inspect(reinterpret_cast<const void*>(step.target)).kind;
   if (on_host_) return one_sided::await(HostGroup(0, 1), fabric_->wait_view(), step);
   if (kind != MemoryKind::device) return wait_here(step);
-  const StreamPool::Lease stream = streams_.lease();
-  enqueue(std::span(&step, 1), stream.get());
-  device_->synchronize(stream.get());
-  if (!fabric_->failure()) return Status::ok;
-  return Status::aborted;
+  const StreamPool::Lease lease = streams_.lease();
+  const Stream stream = lease.get();
+  auto body = body_of<FewSteps>(fabric_->wait_view(), std::span(&step, 1));
+  body.ended = tickets_.take();
+  launch(*device_, one_sided::few_steps_kernel(), body, grid_for(std::span(&step, 1)), stream);
+  device_->synchronize(stream);
+  std::uint64_t status = 0;
+  if (fabric_->failure()) {  // of this wait, or of another op
+    const std::uint64_t none = 0;
+    device_->copy(&status, body.ended, sizeof status, stream);
+    device_->copy(body.ended, &none, sizeof none, stream);
+    device_->synchronize(stream);
+  }
+  tickets_.give_back(body.ended);
+  return static_cast<Status>(status);
 }
 
 // --- OneSided ---
