@@ -1,6 +1,7 @@
 // The rules of the device contract (device/device.hpp) about work on streams and about events. Graphs:
 // device_graphs.cpp.
 #include <array>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -265,5 +266,27 @@ RULE(many_threads_enqueue_on_one_stream) {
 }
 
 }  // namespace
+
+// CUDA's handles for the default stream, and for another stream in each thread.
+CASE(cuda_a_handle_for_a_stream_of_each_thread_is_refused_and_the_default_stream_works) {
+  const auto device = open_or_skip("cuda");
+  const Stream of_each_thread{reinterpret_cast<void*>(std::uintptr_t{2})};
+  const Stream legacy{reinterpret_cast<void*>(std::uintptr_t{1})};
+  const auto memory = device->allocate(8, MemoryKind::device);
+  const auto refused = [&](const std::function<void()>& call) {
+    CHECK_THROWS(call(), "cudaStreamPerThread stands for another stream in each thread");
+  };
+  refused([&] { (void)device->point(of_each_thread); });
+  refused([&] { (void)device->record(of_each_thread); });
+  refused([&] { (void)device->capturing(of_each_thread); });
+  refused([&] { device->synchronize(of_each_thread); });
+  refused([&] { launch_one(*device, Fill{words(memory), 1, 42}, of_each_thread); });
+  for (const Stream stream : {legacy, Stream{}}) {
+    launch_one(*device, Fill{words(memory), 1, 43}, stream);
+    CHECK(device->point(stream) != nullptr);
+    device->synchronize(stream);
+    CHECK(read_word(*device, memory->data()) == 43);
+  }
+}
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -5,7 +5,8 @@
 // - Thread-safe. No call blocks on earlier stream work unless it says so.
 // - Errors of the control path throw Error naming the call and the values. Destructors never throw.
 // - allocate() is never called on the way of an op; it may block.
-// - A Stream is the user's own (cudaStream_t, or host::Stream*) adopted as it is, or one from create_stream().
+// - A Stream is the user's own (cudaStream_t, or host::Stream*) adopted as it is, or one from create_stream(). Streams
+//   are known by their handles, so cudaStreamPerThread, one handle for a stream of each thread, is an invalid_argument.
 // - Ownership: Memory, Mapping, Event and Graph are shared handles that keep alive what they need.
 #pragma once
 
@@ -52,7 +53,7 @@ enum class Advice : std::int32_t {
 const char* name_of(DeviceKind kind);
 const char* name_of(MemoryKind kind);
 
-// A stream of any device, not owned. The null handle is the device's default stream.
+// A stream of any device, not owned. The null handle is the device's default stream, on cuda the legacy one.
 struct Stream {
   void* handle = nullptr;
   friend bool operator==(Stream, Stream) = default;

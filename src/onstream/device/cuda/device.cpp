@@ -27,7 +27,16 @@ namespace cuda {
 
 namespace {
 
-cudaStream_t handle_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
+// Every stream that enters comes through here. cudaStreamPerThread is one handle for a stream of each thread: what the
+// library keeps for a stream, by its handle, would be mixed up among them.
+cudaStream_t handle_of(Stream stream) {
+  const auto handle = static_cast<cudaStream_t>(stream.handle);
+  require(
+      handle != cudaStreamPerThread,
+      "cudaStreamPerThread stands for another stream in each thread, so the order of its work cannot be kept; make a "
+      "stream (cudaStreamCreateWithFlags, or the device's create_stream()) and use that");
+  return handle;
+}
 
 class CudaEvent final : public Event {
  public:
