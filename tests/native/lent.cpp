@@ -6,7 +6,9 @@
 
 #include <array>
 #include <barrier>
+#include <chrono>
 #include <functional>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -233,6 +235,48 @@ CASE(what_is_no_request_or_reaches_out_of_what_is_lent_is_refused) {
       for (const std::byte byte : own) CHECK(byte == std::byte{0});
     });
   }
+}
+
+// The helper waits for a GPU with what it uses: what it does not use comes and goes meanwhile, and what it does stays.
+CASE(only_the_end_of_what_is_in_use_waits_for_the_helper) {
+  using one_sided::Lent;
+  const auto lent = std::make_shared<Lent>(open_device("host", 0));
+  std::array<std::uint64_t, 2> words{};
+  auto used = lent->lend(&words[0], sizeof words[0]);
+  auto other = lent->lend(&words[1], sizeof words[1]);
+  const one_sided::LentId id = used->id;
+  const auto use = [&](const std::function<void(Lent::Where)>& touch) {
+    return lent->use(id, reinterpret_cast<std::uint64_t>(&words[0]), sizeof words[0], touch);
+  };
+  std::promise<void> begun, go_on;
+  bool over = false;
+  bool over_before_the_end = false;
+  auto helper = std::async(std::launch::async, [&] {
+    return use([&](Lent::Where) {
+      begun.set_value();
+      go_on.get_future().wait();
+      over = true;
+    });
+  });
+  begun.get_future().wait();
+  auto others = std::async(std::launch::async, [&] {
+    other.reset();
+    (void)lent->lend(&words[1], sizeof words[1]);
+  });
+  const bool others_went = others.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  auto owner = std::async(std::launch::async, [&] {
+    used.reset();
+    over_before_the_end = over;
+  });
+  // Once the memory is refused, its owner waits.
+  if (others_went) {
+    while (use([](Lent::Where) {}).empty()) HostGroup::pause(1u << 20, 0);
+  }
+  go_on.set_value();
+  owner.wait();
+  CHECK(others_went);
+  CHECK(helper.get().empty());
+  CHECK(over_before_the_end);
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

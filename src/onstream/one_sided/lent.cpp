@@ -42,12 +42,30 @@ void Lent::remove(const Segment& segment) { remove(id_of_segment(segment.number(
 
 void Lent::remove(LentId id) {
   constexpr std::size_t kRemembered = 1024;
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const auto ended = entries_.find(id);
   if (ended == entries_.end()) return;
   gone_[id] = ended->second.bytes;
   entries_.erase(ended);
   if (gone_.size() > kRemembered) gone_.erase(gone_.begin());
+  used_.wait(lock, [&] { return std::ranges::find(in_use_, id) == in_use_.end(); });
+}
+
+Lent::Using::Using(Lent& table, LentId id, std::uint64_t address, std::size_t bytes) : lent(table) {
+  const std::lock_guard lock(lent.mutex_);
+  const auto found = lent.find(id, address, bytes);
+  why_not = lent.missing(found, id, address, bytes);
+  if (!why_not.empty()) return;
+  entry = found->first;
+  where = found->second.where;
+  lent.in_use_.push_back(entry);
+}
+
+Lent::Using::~Using() {
+  if (!why_not.empty()) return;
+  const std::lock_guard lock(lent.mutex_);
+  lent.in_use_.erase(std::ranges::find(lent.in_use_, entry));
+  lent.used_.notify_all();
 }
 
 std::shared_ptr<const Lent::Loan> Lent::lend(const void* address, std::size_t bytes) {
@@ -62,15 +80,9 @@ std::shared_ptr<const Lent::Loan> Lent::lend(const void* address, std::size_t by
   return std::make_shared<const Loan>(shared_from_this(), id);
 }
 
-const Lent::Entry* Lent::find(LentId id, std::uint64_t address, std::size_t bytes) const {
-  if (id != kByAddress) {
-    const auto found = entries_.find(id);
-    return found == entries_.end() ? nullptr : &found->second;
-  }
-  for (const auto& [number, entry] : entries_) {
-    if (entry.holds(address, bytes)) return &entry;
-  }
-  return nullptr;
+Lent::Entries::const_iterator Lent::find(LentId id, std::uint64_t address, std::size_t bytes) const {
+  if (id != kByAddress) return entries_.find(id);
+  return std::ranges::find_if(entries_, [&](const auto& one) { return one.second.holds(address, bytes); });
 }
 
 bool Lent::is_there(const Entry& entry, std::uint64_t address, std::size_t bytes) const {
@@ -79,18 +91,19 @@ bool Lent::is_there(const Entry& entry, std::uint64_t address, std::size_t bytes
   return device_->inspect(reinterpret_cast<const void*>(address)).id == entry.allocation;
 }
 
-std::string Lent::missing(const Entry* entry, LentId id, std::uint64_t address, std::size_t bytes) const {
-  if (entry == nullptr && id == kByAddress) return "which it does not lend, or not any more";
-  if (entry == nullptr) {
+std::string Lent::missing(Entries::const_iterator found, LentId id, std::uint64_t address, std::size_t bytes) const {
+  if (found == entries_.end() && id == kByAddress) return "which it does not lend, or not any more";
+  if (found == entries_.end()) {
     const auto ended = gone_.find(id);
     return concat(
         "which ", ended == gone_.end() ? "" : concat("had ", ended->second, " B and "),
         "is no longer there: its last handle was let go, or it was freed, before every rank was done with it");
   }
-  if (!entry->holds(address, bytes)) {
-    return concat("which has only the ", entry->bytes, " B at ", reinterpret_cast<const void*>(entry->begin));
+  const Entry& entry = found->second;
+  if (!entry.holds(address, bytes)) {
+    return concat("which has only the ", entry.bytes, " B at ", reinterpret_cast<const void*>(entry.begin));
   }
-  if (!is_there(*entry, address, bytes)) return "which was freed while it was still lent";
+  if (!is_there(entry, address, bytes)) return "which was freed while it was still lent";
   return "";
 }
 

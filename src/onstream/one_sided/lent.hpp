@@ -1,17 +1,21 @@
 // Lent: the memory of this rank that its helper may touch for peers - its parts of segments, what it lent as a window,
 // and what it lent to peers that were told the address.
 //
-// An entry begins before a peer can know of the memory and ends before the memory does. The helper moves bytes with the
-// lock held, so once an entry has ended nothing touches its memory any more. A request names the entry that it means:
-// memory that has taken the place of what is gone is not mistaken for it. Thread-safe.
+// An entry begins before a peer can know of the memory and ends before the memory does. Its end waits until the helper
+// is through with it, so once an entry has ended nothing touches its memory any more; the other entries come and go
+// meanwhile. A request names the entry that it means: memory that has taken the place of what is gone is not mistaken
+// for it. Thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "onstream/device/device.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -29,8 +33,9 @@ class Lent : public std::enable_shared_from_this<Lent> {
   explicit Lent(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
   void add(const Segment& segment);
+  // Waits while the memory is in use.
   void remove(const Segment& segment);
-  // Memory of the program's, which keeps it: lent while the handle lives.
+  // Memory of the program's, which keeps it: lent while the handle lives, whose end waits while the memory is in use.
   struct Loan {
     std::shared_ptr<Lent> lent;
     LentId id;
@@ -43,16 +48,26 @@ class Lent : public std::enable_shared_from_this<Lent> {
 
   enum class Where { cpu, gpu };  // who can touch it
   // Calls touch(where) while the bytes are sure to be there. Where they are not it gives the reason; else nothing.
+  // touch() may take long: a kernel of it waits for room on the GPU.
   template <class Touch>
   std::string use(LentId id, std::uint64_t address, std::size_t bytes, const Touch& touch) {
-    const std::lock_guard lock(mutex_);
-    const Entry* const entry = find(id, address, bytes);
-    std::string why_not = missing(entry, id, address, bytes);
-    if (why_not.empty()) touch(entry->where);
-    return why_not;
+    const Using found(*this, id, address, bytes);
+    if (found.why_not.empty()) touch(found.where);
+    return found.why_not;
   }
 
  private:
+  // While it lives the entry does not end, if it was there.
+  struct Using {
+    Using(Lent& table, LentId id, std::uint64_t address, std::size_t bytes);
+    ~Using();
+    Using(const Using&) = delete;
+    Using& operator=(const Using&) = delete;
+    Lent& lent;
+    LentId entry = kByAddress;
+    Where where = Where::cpu;
+    std::string why_not;
+  };
   struct Entry {
     std::uint64_t begin = 0;
     std::size_t bytes = 0;
@@ -65,13 +80,16 @@ class Lent : public std::enable_shared_from_this<Lent> {
   };
   void remove(LentId id);
   Entry entry_of(const void* address, std::size_t bytes) const;
-  const Entry* find(LentId id, std::uint64_t address, std::size_t bytes) const;
+  using Entries = std::map<LentId, Entry>;
+  Entries::const_iterator find(LentId id, std::uint64_t address, std::size_t bytes) const;
   bool is_there(const Entry& entry, std::uint64_t address, std::size_t bytes) const;
-  std::string missing(const Entry* entry, LentId id, std::uint64_t address, std::size_t bytes) const;
+  std::string missing(Entries::const_iterator found, LentId id, std::uint64_t address, std::size_t bytes) const;
 
   std::shared_ptr<Device> device_;
-  std::mutex mutex_;
-  std::map<LentId, Entry> entries_;
+  std::mutex mutex_;  // guards what follows
+  Entries entries_;
+  std::vector<LentId> in_use_;
+  std::condition_variable used_;        // something is in use no more
   std::map<LentId, std::size_t> gone_;  // bytes of the newest entries that have ended, for what is told of them
   std::uint64_t loans_ = 0;
 };

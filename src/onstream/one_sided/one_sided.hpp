@@ -34,7 +34,7 @@ class OneSided {
   // lends them that memory.
   void start_helper();
   // While the handle lives, peers that know the address may have this rank's helper touch the memory, which is the
-  // caller's. Not collective. May wait for what the helper is moving.
+  // caller's. Not collective. The handle's end may wait for what the helper is doing with the memory.
   std::shared_ptr<const void> lend(const void* address, std::size_t bytes);
 
   // --- symmetric memory ---
