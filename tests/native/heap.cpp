@@ -46,7 +46,6 @@ CASE(a_piece_grows_into_free_room_behind_it_and_shrinks_in_place) {
   CHECK(room.resize(64, 192) && room.largest_free() == 0);
   CHECK(room.resize(64, 10) && room.bytes_at(64) == 10u && room.largest_free() == 176);
   CHECK(!room.resize(1, 8) && !room.free(1) && room.bytes_at(1) == std::nullopt);
-  CHECK(room.begin_of(70) == 64u && room.begin_of(90) == std::nullopt);
 }
 
 CASE(random_calls_never_give_two_pieces_one_byte_and_lose_none) {

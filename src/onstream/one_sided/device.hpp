@@ -399,8 +399,8 @@ struct SegmentView {
   }
 };
 
-// A set of ranks that meet in barriers, as kernels see it. By value; valid while the team lives. One kernel of a rank
-// at a time may be in barriers of one view.
+// A set of ranks that meet in barriers, as kernels see it. By value; valid while the team lives. Of each rank one scope
+// of one kernel at a time may be in barriers of one view: that thread, warp or block alone reads and writes `number`.
 struct TeamView {
   static constexpr int kInline = SegmentView::kInline;
 
@@ -420,7 +420,7 @@ struct TeamView {
   ONSTREAM_BODY std::uint64_t* flag_at(int member) const { return size <= kInline ? theirs[member] : further[member]; }
 
   // Every member has come; what any stored before it, in memory that others reach, is seen behind it. By all threads of
-  // the scope.
+  // the scope, and by no other scope of this rank meanwhile.
   template <class Scope>
   ONSTREAM_BODY Status barrier(const Scope& scope) const {
     scope.sync();  // what the scope's other threads did before is told by the releases too; the last barrier is over

@@ -92,14 +92,6 @@ std::optional<std::size_t> FirstFit::bytes_at(std::size_t offset) const {
   return piece->second.asked;
 }
 
-std::optional<std::size_t> FirstFit::begin_of(std::size_t offset) const {
-  auto next = pieces_.upper_bound(offset);
-  if (next == pieces_.begin()) return std::nullopt;
-  const auto piece = std::prev(next);
-  if (offset - piece->first >= piece->second.taken) return std::nullopt;
-  return piece->first;
-}
-
 std::size_t FirstFit::largest_free() const {
   std::size_t largest = 0;
   for (const auto& [offset, bytes] : free_) largest = std::max(largest, bytes);

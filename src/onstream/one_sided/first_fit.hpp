@@ -27,8 +27,6 @@ class FirstFit {
 
   // Of the piece that begins there: as asked for.
   std::optional<std::size_t> bytes_at(std::size_t offset) const;
-  // Of the piece that `offset` lies in.
-  std::optional<std::size_t> begin_of(std::size_t offset) const;
 
   std::size_t bytes() const { return bytes_; }
   std::size_t used() const { return used_; }  // grains and all

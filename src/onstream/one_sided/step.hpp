@@ -174,8 +174,8 @@ struct Steps {
         group.store_relaxed(reinterpret_cast<std::uint64_t*>(step.target),
                             group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source)));
       } else {
-        group.store_release(reinterpret_cast<std::uint32_t*>(step.target),
-                            group.load_acquire(reinterpret_cast<const std::uint32_t*>(step.source)));
+        group.store_relaxed(reinterpret_cast<std::uint32_t*>(step.target),
+                            group.load_relaxed(reinterpret_cast<const std::uint32_t*>(step.source)));
       }
       return;
     }
