@@ -30,7 +30,8 @@ void shmem_set_lock(long* lock) {
     Context context(shmem.world().one_sided());
     const Counters at = counters(shmem, lock);
     const std::uint32_t mine = context.fetch_inc(at.given, kHome);
-    demand_ok(shmem, context.wait_for([&] { return context.fetch(at.done, kHome) == mine; }));
+    demand_ok(shmem, context.wait_for([&] { return context.fetch(at.done, kHome) == mine; },
+                                      [] { return "a lock that another PE holds"; }));
     HostGroup::fence();  // what the holder before wrote is seen
   });
 }

@@ -89,15 +89,39 @@ class Looks {
     }
     return true;
   }
+  // For one word, and for one of all.
   template <class Ready>
-  void until(const Ready& ready) const {
-    demand_ok(shmem_, shmem_.default_context().context->wait_for(ready));
+  void until(std::size_t i, const Ready& ready) const {
+    const auto what = [&] {
+      return concat("the word at ", row_.words + i, ": ", text_of(until_of(i)), "; it is ", now(i));
+    };
+    demand_ok(shmem_, shmem_.default_context().context->wait_for(ready, what));
+  }
+  template <class Ready>
+  void until_any(const Ready& ready) const {
+    const auto what = [&] {
+      return concat("one of the ", row_.count, " words at ", row_.words, ", the first of them: ", text_of(until_of(0)));
+    };
+    demand_ok(shmem_, shmem_.default_context().context->wait_for(ready, what));
   }
 
  private:
   T load(std::size_t i) const {
     // Pairs with whatever release told of the word.
     return std::atomic_ref<T>(const_cast<T&>(row_.words[i])).load(std::memory_order_acquire);
+  }
+
+  Until until_of(std::size_t i) const {
+    const auto value = static_cast<std::uint64_t>(row_.values[i * row_.step]);
+    return {row_.compare, value, sizeof(T), std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word};
+  }
+  std::string now(std::size_t i) const {
+    if (by_cpu_) return std::to_string(load(i));
+    if constexpr (sizeof(T) >= sizeof(std::uint32_t)) {
+      return std::to_string(own_->fetch(shmem_.place(row_.words + i), shmem_.rank()));
+    } else {
+      return "on the device";  // and refused before
+    }
   }
 
   Runtime& shmem_;
@@ -117,7 +141,7 @@ void wait_one(const char* call, const T* word, int cmp, T value) {
   guarded(call, [&](Runtime& shmem) {
     const Row<T> row{word, 1, nullptr, compare_of(cmp), &value, 0};
     const Looks<T> looks(shmem, row);
-    looks.until([&] { return looks(0); });
+    looks.until(0, [&] { return looks(0); });
   });
 }
 
@@ -134,7 +158,7 @@ void wait_all(const char* call, const Row<T>& row) {
   guarded(call, [&](Runtime& shmem) {
     const Looks<T> looks(shmem, row);
     for (std::size_t i = 0; i < row.count; ++i) {
-      if (row.takes_part(i)) looks.until([&] { return looks(i); });
+      if (row.takes_part(i)) looks.until(i, [&] { return looks(i); });
     }
   });
 }
@@ -146,7 +170,7 @@ std::size_t wait_any(const char* call, const Row<T>& row) {
     const Looks<T> looks(shmem, row);
     const std::size_t first = next_start();
     std::size_t found = row.count;
-    looks.until([&] { return (found = looks.any(first)) != row.count; });
+    looks.until_any([&] { return (found = looks.any(first)) != row.count; });
     return found;
   });
 }
@@ -157,7 +181,7 @@ std::size_t wait_some(const char* call, const Row<T>& row, std::size_t* indices)
     if (!row.has_one()) return std::size_t{0};
     const Looks<T> looks(shmem, row);
     std::size_t found = 0;
-    looks.until([&] { return (found = looks.some(indices)) != 0; });
+    looks.until_any([&] { return (found = looks.some(indices)) != 0; });
     return found;
   });
 }
@@ -229,7 +253,7 @@ uint64_t shmem_signal_wait_until(uint64_t* sig_addr, int cmp, uint64_t value) {
     const Row<uint64_t> row{sig_addr, 1, nullptr, compare_of(cmp), &value, 0};
     const Looks<uint64_t> looks(shmem, row);
     uint64_t word = 0;
-    looks.until([&] { return looks.sees(0, &word); });
+    looks.until(0, [&] { return looks.sees(0, &word); });
     return word;
   });
 }

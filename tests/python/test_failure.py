@@ -267,7 +267,7 @@ def test_a_step_after_a_failure_names_itself() -> None:
             (lambda: world.segment(8), "the allocation of a segment"),
             (world.plan().build, "the build of a plan"),
             (lambda: plan.launch(stream), "a launch of plan 'jacobi'"),
-            (lambda: segment.wait(offset=8, value=3, stream=stream), "wait for a word of 8 B, compared with 3"),
+            (lambda: segment.wait(offset=8, value=3, stream=stream), "wait for a word of 8 B to be at least 3"),
             (lambda: segment.put(np.ones(2), 0, stream=stream), "copy of 16 B"),
             (lambda: world.all_reduce(np.ones(8)), "all_reduce of 8 float64 sum"),
             (lambda: world.all_reduce(np.ones(8), stream=stream), "all_reduce of 8 float64 sum"),

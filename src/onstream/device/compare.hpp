@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "onstream/device/group.hpp"
 
@@ -22,6 +23,15 @@ struct Until {
   std::size_t width = 8;
   Sign sign = Sign::unsigned_word;
 };
+std::string text_of(const Until& until);  // "a word of 8 B to be at least 3"
+
+// How a fault tells a comparison, as its lane, and back.
+ONSTREAM_BOTH std::uint64_t comparison_code(Compare compare, Sign sign) {
+  return static_cast<std::uint64_t>(compare) << 1 | static_cast<std::uint64_t>(sign);
+}
+inline Until until_of(int comparison, std::uint64_t value, std::size_t width) {
+  return {static_cast<Compare>(comparison >> 1), value, width, static_cast<Sign>(comparison & 1)};
+}
 
 template <class Number>
 ONSTREAM_BOTH bool holds(Compare compare, Number word, Number value) {

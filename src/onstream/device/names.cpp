@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/text.hpp"
 #include "onstream/device/atomics.hpp"
 #include "onstream/device/compare.hpp"
 #include "onstream/device/device.hpp"
@@ -49,6 +50,28 @@ const char* name_of(Compare compare) {
     case Compare::any_bit: return "any_bit";
   }
   return "unknown";
+}
+
+std::string text_of(const Until& until) {
+  const bool narrow = until.width == sizeof(std::uint32_t);
+  const auto whole = static_cast<std::int64_t>(until.value);
+  const std::int64_t is_signed = narrow ? static_cast<std::int32_t>(until.value) : whole;
+  const std::uint64_t is_unsigned = narrow ? static_cast<std::uint32_t>(until.value) : until.value;
+  const std::string value = until.sign == Sign::signed_word ? std::to_string(is_signed) : std::to_string(is_unsigned);
+  const auto how = [&] {
+    switch (until.compare) {
+      case Compare::eq: return "to be ";
+      case Compare::ne: return "not to be ";
+      case Compare::gt: return "to be above ";
+      case Compare::ge: return "to be at least ";
+      case Compare::lt: return "to be below ";
+      case Compare::le: return "to be at most ";
+      case Compare::reached: return "to reach ";
+      case Compare::any_bit: return "to have a bit of ";
+    }
+    return "to compare with ";
+  };
+  return concat("a word of ", until.width, " B ", how(), value);
 }
 
 const char* name_of(AtomicOp op) {

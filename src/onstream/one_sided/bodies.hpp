@@ -89,6 +89,7 @@ struct WaitMany {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(OpKind::wait);
     fault.peer = static_cast<std::uint64_t>(kAnyRank);
+    fault.lane = comparison_code(first.compare, first.sign);
     fault.bytes = first.width;
     fault.extra = first.source;
     report(group, wait, status, fault);

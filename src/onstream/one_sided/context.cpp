@@ -295,7 +295,7 @@ Status Context::wait_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
   implementation_->check_wait(until);
   if (implementation_->cpu_touches(word)) {
-    return wait_for([&] { return is_met(HostGroup(0, 1), step); });
+    return wait_for([&] { return is_met(HostGroup(0, 1), step); }, [&] { return text_of(until); });
   }
   return implementation_->one_sided_.wait(step);
 }
@@ -329,8 +329,8 @@ std::uint64_t Context::atomic_word(AtomicOp op, void* word, std::size_t width, s
 
 const WaitView& Context::host_waits() const { return implementation_->waits_; }
 
-Status Context::finish_wait(Status status) {
-  return implementation_->one_sided_.finish_wait(status, "a wait of the host");
+Status Context::finish_wait(Status status, const std::string& what) {
+  return implementation_->one_sided_.finish_wait(status, "a wait of the host for " + what);
 }
 
 void Context::fence() {

@@ -96,20 +96,24 @@ class Context {
                   std::size_t first = 0) {
     *found = count;
     if (!one_sided::has_one(count, left_out)) return Status::ok;
-    return wait_for([&] {
-      *found = test_any(words, count, left_out, compare, value, first);
-      return *found != count;
-    });
+    return wait_for(
+        [&] {
+          *found = test_any(words, count, left_out, compare, value, first);
+          return *found != count;
+        },
+        [&] { return one_of(count, compare, value); });
   }
   template <class T>
   Status wait_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
                    std::size_t* indices, std::size_t* found) {
     *found = 0;
     if (!one_sided::has_one(count, left_out)) return Status::ok;
-    return wait_for([&] {
-      *found = test_some(words, count, left_out, compare, value, indices);
-      return *found != 0;
-    });
+    return wait_for(
+        [&] {
+          *found = test_some(words, count, left_out, compare, value, indices);
+          return *found != 0;
+        },
+        [&] { return one_of(count, compare, value); });
   }
   template <class T>
   std::size_t test_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
@@ -129,10 +133,12 @@ class Context {
     }
     return found;
   }
-  // Until ready() says so, in rounds that burn, then yield, then sleep.
-  template <class Ready>
-  Status wait_for(const Ready& ready) {
-    return finish_wait(wait_for_peer(HostGroup(0, 1), host_waits(), one_sided::kAnyRank, ready));
+  // Until ready() says so, in rounds that burn, then yield, then sleep. `what()`: in words, for who is told that it
+  // never did: "a word of 8 B to be 3".
+  template <class Ready, class What>
+  Status wait_for(const Ready& ready, const What& what) {
+    const Status status = wait_for_peer(HostGroup(0, 1), host_waits(), one_sided::kAnyRank, ready);
+    return status == Status::ok ? status : finish_wait(status, what());
   }
 
   // --- atomics: done, at the target, when they return the old value ---
@@ -212,11 +218,17 @@ class Context {
     int rank;
     Direction direction;
   };
+  template <class T>
+  static std::string one_of(std::size_t count, Compare compare, T value) {
+    const Sign sign = std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
+    const Until until{compare, static_cast<std::uint64_t>(one_sided::bits_of(value)), sizeof(T), sign};
+    return "one of " + std::to_string(count) + " words, each " + text_of(until);
+  }
   void carry(const Carriage& what);
   void carry_pieces(const Carriage& what, const Remote& lowest);
   bool kernels_access(const void* local) const;
   const WaitView& host_waits() const;
-  Status finish_wait(Status status);
+  Status finish_wait(Status status, const std::string& what);
 
   std::unique_ptr<Implementation> implementation_;
 };

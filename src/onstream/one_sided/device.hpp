@@ -83,6 +83,7 @@ ONSTREAM_BODY Status wait_for_word(const Group& group, const WaitView& view, con
     Fault fault;
     fault.op = static_cast<std::uint64_t>(OpKind::wait);
     fault.peer = static_cast<std::uint64_t>(one_sided::kAnyRank);
+    fault.lane = comparison_code(compare, std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word);
     fault.bytes = sizeof(T);
     fault.extra = static_cast<std::uint64_t>(bits_of(value));
     report(group, view, status, fault);

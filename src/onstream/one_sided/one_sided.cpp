@@ -241,7 +241,9 @@ Status OneSidedImplementation::wait_here(const Step& step) {
   const HostGroup group(0, 1);
   const WaitView view = fabric_->wait_view();
   const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
-  return finish_wait(status, concat("a wait of the host for a word of ", step.width, " B"));
+  if (status == Status::ok) return status;
+  return finish_wait(status,
+                     concat("a wait of the host for ", text_of({step.compare, step.source, step.width, step.sign})));
 }
 
 void OneSidedImplementation::wait_many(one_sided::Many many, const WordRow& words, const Until& until,

@@ -64,6 +64,7 @@ ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step&
     Fault fault;
     fault.op = static_cast<std::uint64_t>(OpKind::wait);
     fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(step.peer));
+    fault.lane = comparison_code(step.compare, step.sign);
     fault.bytes = step.width;
     fault.extra = step.source;
     report(group, view, status, fault);

@@ -93,7 +93,7 @@ std::vector<Board::Collected> Board::collect() {
     report.extra = HostGroup::load_relaxed(&fault.extra);
     report.plan = HostGroup::load_relaxed(&fault.plan);
     if (report.plan != 0) report.plan_op = std::exchange(report.lane, -1);
-    if (report.op == OpKind::wait) report.lane = -1;
+    if (report.op == OpKind::wait) report.comparison = std::exchange(report.lane, -1);
     news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0});
     taken_.store(index + 1, std::memory_order_release);
   }

@@ -8,6 +8,8 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/device/compare.hpp"
+#include "onstream/device/line.hpp"
 
 namespace onstream {
 
@@ -29,8 +31,11 @@ FaultReport unpack_fault(std::string_view bytes, int ranks) {
 
 std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::wait && fault.plan == 0) {
-    const std::string asked = fault.peer >= 0 ? concat(" that rank ", fault.peer, "'s helper is to clear") : "";
-    return concat("wait for a word of ", fault.bytes, " B", asked, ", compared with ", fault.extra, ",");
+    if (fault.peer >= 0)
+      return concat("wait for a word of ", fault.bytes, " B that rank ", fault.peer, "'s helper is to clear");
+    if (fault.bytes == 0) return "wait for what the program looks for";
+    if (fault.bytes == sizeof(Line)) return concat("wait for a line with tag ", fault.extra);
+    return concat("wait for ", text_of(until_of(fault.comparison, fault.extra, fault.bytes)));
   }
   if (fault.op == OpKind::barrier && fault.peer >= 0 && fault.status != Status::misused) {
     return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");

@@ -19,8 +19,9 @@ struct FaultReport {
   Status status = Status::ok;
   OpKind op = OpKind::none;
   int peer = -1;
-  int lane = -1;     // of a message, or the channel of a collective
-  int plan_op = -1;  // of a plan: which
+  int lane = -1;       // of a message, or the channel of a collective
+  int plan_op = -1;    // of a plan: which
+  int comparison = 0;  // of a wait for a word (device/compare.hpp)
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message; at its sender, of the receive, or `bytes`: unknown
   std::uint64_t plan = 0;   // 0: a message
