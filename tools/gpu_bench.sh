@@ -94,7 +94,7 @@ run_part() {
       ((gpus > 2)) && part "one_sided-$gpus" 40 one_sided --ranks "$gpus" --vs "$vs" --rounds "$rounds" --budget-s 30 \
         --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
       ;;
-    am) part am 45 am ${quick[@]+"${quick[@]}"} ;;
+    am) part am 90 am ${quick[@]+"${quick[@]}"} ;;
     collective)
       local peers=none
       [[ $vs == *nccl* ]] && peers=nccl,nccl-plain

@@ -80,7 +80,7 @@ struct alignas(64) Returned {
 struct alignas(64) Sending {
   std::uint64_t head = 0;      // ring units written, ever
   std::uint64_t number = 0;    // messages sent, ever; loaded together with head
-  std::uint64_t finished = 0;  // blocks of the running op that have counted themselves, and kLost for each that gave up
+  std::uint64_t finished = 0;  // blocks of the running op that are through, and kLost for each that gave up
   std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
   std::uint64_t chunks = 0;    // staged chunks offered, ever
   std::uint64_t lock = 0;      // held by the wait that pushes (late.hpp)
@@ -329,18 +329,15 @@ ONSTREAM_BODY void store_pair(const Group& group, std::uint64_t* first, std::uin
 // Counts for one part of a work that gave up, on top of the part itself.
 constexpr std::uint64_t kLost = std::uint64_t{1} << 32;
 
-// The blocks of an op count themselves, each once it has read the lane's counters and needs the op's buffer no more;
-// the last of them advances the counters. First thread of each block. Says nothing about what is visible elsewhere.
+// Counts a block that is through with the lane's counters and the op's buffer; true for the last, if none gave up: it
+// advances the counters. One thread of each block. Says nothing about what is visible elsewhere.
 template <class Group>
-ONSTREAM_BODY std::uint64_t count_in(const Group& group, std::uint64_t* finished, bool gave_up) {
-  return group.blocks() == 1 ? 0 : group.add(finished, gave_up ? kLost + 1 : 1);
-}
-// Whether this block was the last, and none gave up. `before`: what count_in returned.
-template <class Group>
-ONSTREAM_BODY bool all_counted(const Group& group, std::uint64_t* finished, std::uint64_t before) {
+ONSTREAM_BODY bool last_to_finish(const Group& group, std::uint64_t* finished, bool gave_up) {
+  if (group.blocks() == 1) return !gave_up;
+  const std::uint64_t before = group.add(finished, gave_up ? kLost + 1 : 1);
   if (before % kLost + 1 != static_cast<std::uint64_t>(group.blocks())) return false;
-  if (group.blocks() > 1) group.store_relaxed(finished, 0);
-  return before < kLost;
+  group.store_relaxed(finished, 0);
+  return !gave_up && before < kLost;
 }
 
 ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, std::uint64_t extra) {

@@ -346,32 +346,40 @@ struct Send {
     group.store_release(arrival, word);  // pairs with Intake::await_arrivals
   }
 
-  // The last block advances the counters; all threads have been at a barrier since they copied. Which is the last comes
-  // back from memory while the arrival of what was pushed is told. But whom a posted send's ticket tells may start the
-  // lane's next op on another stream: by then all blocks have told theirs, and the counters are right. What is left to
-  // the receiver has a number for its wait; what was pushed has none, or its wait would push it too. `room`: of the
-  // receive, where it is known.
+  // The last block advances the counters; all threads have been at a barrier since they copied. `room`: of the receive,
+  // where it is known.
   template <class Group>
   ONSTREAM_BODY void finish(const Group& group, std::uint64_t head, std::uint64_t number, std::uint64_t units,
                             Status status, std::uint64_t room, bool pushed) const {
+    const bool arrives = pushed && status == Status::ok;
+    if (completion == Completion::ordered && arrives) return finish_push(group, head, number);
     if (group.rank() != 0) return;
     const bool posted = completion == Completion::posted;
     const bool lost = loses_lane(status);
     const bool refused = !lost && status != Status::ok;
-    const bool arrives = pushed && status == Status::ok;
     if (lost || (refused && !posted && group.block() == 0)) fail(group, status, room);
-    if (arrives && posted) tell_arrival(group, number);
-    const std::uint64_t before = count_in(group, &lane.sending->finished, lost);
-    if (arrives && !posted) tell_arrival(group, number);
-    if (!all_counted(group, &lane.sending->finished, before) || lost) return;
+    if (arrives) tell_arrival(group, number);
+    if (!last_to_finish(group, &lane.sending->finished, lost)) return;
     store_pair(group, &lane.sending->head, head + units, number + 1);
-    if (arrives) {
-      settle(group, ticket, Status::ok, bytes);
-    } else if (posted && refused) {
+    // Whom the ticket tells may start the lane's next op on another stream: arrivals and counters come before. What is
+    // left to the receiver has a number for its wait; what was pushed has none, or its wait would push it too.
+    if (posted && refused) {
       fail(group, status, room);
+    } else if (arrives) {
+      settle(group, ticket, Status::ok, bytes);
     } else if (posted) {
       number_ticket(group, ticket, number);
     }
+  }
+
+  // The next op waits for this one's whole kernel, so what is left goes side by side: one thread fences and tells the
+  // arrival, another one finds out whether this block is the last. Each takes a round to memory.
+  template <class Group>
+  ONSTREAM_BODY void finish_push(const Group& group, std::uint64_t head, std::uint64_t number) const {
+    if (group.rank() == 0) tell_arrival(group, number);
+    if (group.rank() != group.size() - 1 || !last_to_finish(group, &lane.sending->finished, false)) return;
+    store_pair(group, &lane.sending->head, head + 1, number + 1);
+    settle(group, ticket, Status::ok, bytes);
   }
 
   template <class Group>

@@ -28,12 +28,14 @@ bool collide(const Step& first, const Step& second) {
          touch(first.source, first.bytes, second.target, second.bytes);
 }
 
+Until until_of(const Step& step) { return {step.compare, step.source, step.width, step.sign}; }
+
 // As faults name it, when it has not started.
 std::string text_of(std::span<const Step> steps) {
   if (steps.empty()) return "a one-sided op";
   const Step& step = steps.front();
   if (step.kind == StepKind::wait) {
-    return concat("wait for a word of ", step.width, " B, compared with ", step.source);
+    return concat("wait for ", text_of(until_of(step)));
   }
   if (step.kind == StepKind::copy || step.kind == StepKind::engine) return concat("copy of ", step.bytes, " B");
   return concat("one-sided op on a word of ", step.width, " B");
@@ -242,8 +244,7 @@ Status OneSidedImplementation::wait_here(const Step& step) {
   const WaitView view = fabric_->wait_view();
   const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
   if (status == Status::ok) return status;
-  return finish_wait(status,
-                     concat("a wait of the host for ", text_of({step.compare, step.source, step.width, step.sign})));
+  return finish_wait(status, concat("a wait of the host for ", text_of(until_of(step))));
 }
 
 void OneSidedImplementation::wait_many(one_sided::Many many, const WordRow& words, const Until& until,
