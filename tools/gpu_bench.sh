@@ -94,7 +94,11 @@ run_part() {
       ((gpus > 2)) && part "one_sided-$gpus" 40 one_sided --ranks "$gpus" --vs "$vs" --rounds "$rounds" --budget-s 30 \
         --limit-s "$start_s" ${quick[@]+"${quick[@]}"}
       ;;
-    am) part am 90 am ${quick[@]+"${quick[@]}"} ;;
+    am)
+      local tori=2x1x1 # ranks that share a GPU take turns of it
+      [[ $device == host || $gpus -ge 4 ]] && tori+=,2x2x1
+      part am 60 am --tori "$tori" ${quick[@]+"${quick[@]}"}
+      ;;
     collective)
       local peers=none
       [[ $vs == *nccl* ]] && peers=nccl,nccl-plain
