@@ -90,8 +90,11 @@ void post_behind_a_wait_on_another_stream(World& world) {
     std::vector<std::shared_ptr<Request>> requests;
     for (std::size_t i = 0; i < kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}, own));
     world.wait(requests.back(), other);
+    CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}), "the waits for them, on streams, have not ended");
+    const std::vector<Incoming> more(kLimit + 1, Incoming{place(0), 8, 1, {}});
+    CHECK_THROWS(world.exchange({}, more, own), "irecv: 5 more of 4 receives from rank 1 are posted on lane 0 already");
     for (std::size_t i = kLimit; i < 2 * kLimit; ++i) requests.push_back(world.irecv(place(i), 8, 1, {}, own));
-    CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}, own), "raise lane_receives (4)");
+    CHECK_THROWS((void)world.irecv(place(0), 8, 1, {}, own), "none of them is waited for");
     world.barrier();
     for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
     world.synchronize(other);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <ranges>
 #include <thread>
@@ -451,6 +452,27 @@ RULE(a_host_that_waits_for_what_a_stream_takes_finds_it, 2, without_attach()) {
     world.synchronize(stream);
     world.synchronize(other);
   }
+}
+
+// The stream waits for both; the host, for its send, only for that.
+RULE(a_host_that_waits_for_a_send_does_not_wait_for_its_streams_receives, 2, without_attach()) {
+  const Bytes sent = pattern(300000, 80);
+  Bytes got(sent.size());
+  const int peer = 1 - world.rank();
+  if (world.rank() == 0) {
+    const OwnStream stream(world);
+    const std::array requests = {world.irecv(got.data(), got.size(), peer, {}, stream),
+                                 world.isend(sent.data(), sent.size(), peer, {}, stream)};
+    world.wait_all(requests, stream);
+    CHECK(world.wait(requests[1]) == Status::ok);
+    world.barrier();
+    world.synchronize(stream);
+  } else {
+    CHECK(world.recv(got.data(), got.size(), peer, {}) == Status::ok);
+    world.barrier();
+    CHECK(world.send(sent.data(), sent.size(), peer, {}) == Status::ok);
+  }
+  CHECK(got == sent);
 }
 
 // What the host has taken out of a bounce buffer no stream takes once more.

@@ -39,22 +39,38 @@ void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::
   if (fits && most <= lane::kFew && side_by_side<lane::kFew>(lane::exchange_few_kernel(), out, in, stream)) return;
   if (fits && most > lane::kFew && side_by_side<lane::kMany>(lane::exchange_many_kernel(), out, in, stream)) return;
   // What is refused is refused before anything is posted.
-  const std::vector<SendRoute> routes = route_sends(out);
-  for (const Incoming& one : in) check_receive(one);
+  const std::vector<SendRoute> to = route_sends(out);
+  std::vector<RecvRoute> from = route_receives(in);
+  require_room("irecv", in, stream);
   std::vector<std::shared_ptr<Request>> requests;
   requests.reserve(out.size() + in.size());
-  for (const Incoming& one : in) {
-    requests.push_back(irecv(one.destination, one.bytes, one.peer, one.options, stream));
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    requests.push_back(irecv_by(std::move(from[i]), in[i], Outstanding::Next::on_stream, stream));
   }
-  for (auto& request : isend_all_by(routes, out, stream)) requests.push_back(std::move(request));
+  for (auto& request : isend_all_by(to, out, stream)) requests.push_back(std::move(request));
   wait_all(requests, stream);
 }
 
-// Throws as the receive would.
-void Messages::Implementation::check_receive(const Incoming& message) {
-  const auto& [destination, bytes, peer, options] = message;
-  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
-  if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
+// Throws as one of the receives would.
+std::vector<RecvRoute> Messages::Implementation::route_receives(std::span<const Incoming> messages) {
+  std::vector<RecvRoute> routes;
+  routes.reserve(messages.size());
+  for (const auto& [destination, bytes, peer, options] : messages) {
+    routes.push_back(route_recv(destination, bytes, peer, options, lane::Completion::posted));
+  }
+  return routes;
+}
+
+// Throws if lanes have no room for the receives of a list. Replays are not counted.
+void Messages::Implementation::require_room(const char* what, std::span<const Incoming> messages, Stream stream) {
+  if (device_->capturing(stream)) return;
+  for (const Incoming& one : messages) {
+    const auto shares_lane = [&](const Incoming& other) {
+      return other.peer == one.peer && other.options.lane == one.options.lane;
+    };
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(messages, shares_lane));
+    outstanding_.check(what, queue_of(one.peer, one.options.lane), one.peer, one.options.lane, count);
+  }
 }
 
 // False if it takes more than one kernel, as in exchange().
@@ -81,7 +97,7 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
     }
     return false;
   }
-  for (const Incoming& one : in) outstanding_.check(queue_of(one.peer, one.options.lane), one.peer, one.options.lane);
+  require_room("recv", in, stream);
   lane::ExchangeMany<kMost> body;
   body.receives = static_cast<std::int32_t>(in.size());
   body.sends = static_cast<std::int32_t>(out.size());

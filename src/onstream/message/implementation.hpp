@@ -109,6 +109,7 @@ class Messages::Implementation {
   void begin(const std::shared_ptr<Request>& request, bool captured);
 
   // --- on_stream.cpp ---
+  std::shared_ptr<Request> irecv_by(RecvRoute route, const Incoming& message, Outstanding::Next next, Stream stream);
   std::vector<SendRoute> route_sends(std::span<const Outgoing> messages);  // posted ones
   std::shared_ptr<Request> isend_by(SendRoute route, const Outgoing& message, Moment moment, Stream stream);
   std::vector<std::shared_ptr<Request>> isend_all_by(const std::vector<SendRoute>& routes,
@@ -126,7 +127,8 @@ class Messages::Implementation {
   bool exchange(const Outgoing& out, const Incoming& in, Stream stream);
 
   // --- exchange_many.cpp ---
-  void check_receive(const Incoming& message);
+  std::vector<RecvRoute> route_receives(std::span<const Incoming> messages);  // posted ones
+  void require_room(const char* what, std::span<const Incoming> messages, Stream stream);
   template <int kMost>
   bool side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
 

@@ -161,7 +161,7 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
   return request;
 }
 
-// Before its op is enqueued. Throws where there are too many receives already.
+// A send, before its op is enqueued.
 void Messages::Implementation::begin(const std::shared_ptr<Request>& request, bool captured) {
   request->captured = captured;
   if (!captured) Tickets::open(request->slot);

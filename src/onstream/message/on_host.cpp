@@ -74,8 +74,11 @@ std::shared_ptr<Request> Messages::Implementation::isend_by(SendRoute route, con
 
 std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
                                                          const MessageOptions& options) {
-  if (!on_host_) return irecv(destination, bytes, peer, options, streams_.receives());
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  if (!on_host_) {  // on a stream that receives of all peers share: none may hold up the others there
+    return irecv_by(std::move(route), {destination, bytes, peer, options}, Outstanding::Next::at_once,
+                    streams_.receives());
+  }
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
   (void)outstanding_.add(request, Outstanding::Next::at_once);
   if (route.bounce != nullptr) request->copy_back = destination;

@@ -105,10 +105,16 @@ std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all_by(con
 
 std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
                                                          const MessageOptions& options, Stream stream) {
-  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  return irecv_by(route_recv(destination, bytes, peer, options, lane::Completion::posted),
+                  {destination, bytes, peer, options}, Outstanding::Next::on_stream, stream);
+}
+
+std::shared_ptr<Request> Messages::Implementation::irecv_by(RecvRoute route, const Incoming& message,
+                                                            Outstanding::Next next, Stream stream) {
+  const auto& [destination, bytes, peer, options] = message;
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
   request->captured = device_->capturing(stream);
-  if (!request->captured) follow(outstanding_.add(request, Outstanding::Next::on_stream), stream);
+  if (!request->captured) follow(outstanding_.add(request, next), stream);
   if (route.bounce != nullptr) request->copy_back = destination;
   request->bounce = route.bounce;
   auto body = recv_body<lane::Post>(route, bytes, request->lane);

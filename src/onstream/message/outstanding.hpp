@@ -73,12 +73,12 @@ class Outstanding {
     return before;
   }
 
-  // Throws as pass() on a stream would.
-  void check(std::size_t index, int peer, int lane) {
+  // Throws if there will be no room for so many that are posted on streams.
+  void check(const char* what, std::size_t index, int peer, int lane, std::size_t more) {
     Queue& queue = queues_.at(index);
-    if (queue.count.load(std::memory_order_relaxed) == 0) return;
+    if (queue.count.load(std::memory_order_relaxed) + more <= limit_) return;
     const std::lock_guard lock(mutex_);
-    (void)make_room(queue, "recv", peer, lane, Next::on_stream);
+    (void)make_room(queue, what, peer, lane, Next::on_stream, more);
   }
 
  private:
@@ -106,23 +106,27 @@ class Outstanding {
     void note() { count.store(open.size() + covered_count, std::memory_order_relaxed); }
   };
 
-  // What is returned: the first of `covered`, behind which there is room.
-  std::shared_ptr<Event> make_room(Queue& queue, const char* what, int peer, int lane, Next next) const {
-    if (queue.count.load(std::memory_order_relaxed) < limit_) return nullptr;
+  // For so many `more`. What is returned: the first of `covered`, behind which there is room for one.
+  std::shared_ptr<Event> make_room(Queue& queue, const char* what, int peer, int lane, Next next,
+                                   std::size_t more = 1) const {
+    if (queue.count.load(std::memory_order_relaxed) + more <= limit_) return nullptr;
     // Some may have come without a wait of their own: a wait for a later one, or test(), completes earlier ones too.
     const auto first_open = std::ranges::find_if(queue.open, [](const auto& one) {
       return HostGroup::load_acquire(one->slot.ticket.status) == static_cast<std::uint64_t>(Status::pending);
     });
     if (first_open != queue.open.begin()) queue.uncover_all();
     queue.open.erase(queue.open.begin(), first_open);
-    if (!queue.covered.empty() && ended(*queue.covered.back().behind)) queue.uncover_all();
     while (!queue.covered.empty() && ended(*queue.covered.front().behind)) queue.uncover_first();
     queue.note();
-    if (queue.count.load(std::memory_order_relaxed) < limit_) return nullptr;
-    if (next == Next::on_stream && !queue.covered.empty()) return queue.covered.front().behind;
-    fail(ErrorCode::invalid_argument, what, ": ", limit_, " receives from rank ", peer, " are posted on lane ", lane,
-         " already and none of them is waited for; wait for some first, use several lanes, or raise lane_receives (",
-         limit_, ")");
+    if (queue.count.load(std::memory_order_relaxed) + more <= limit_) return nullptr;
+    const bool will_have_room = !queue.covered.empty() && queue.open.size() + more <= limit_;
+    if (next == Next::on_stream && will_have_room) return queue.covered.front().behind;
+    const std::string asked = more == 1 ? "" : concat(more, " more of ");
+    fail(ErrorCode::invalid_argument, what, ": ", asked, queue.open.size() + queue.covered_count,
+         " receives from rank ", peer, " are posted on lane ", lane, " already and ",
+         queue.covered.empty() ? "none of them is waited for; wait for some first"
+                               : "the waits for them, on streams, have not ended; wait for those first",
+         ", use several lanes, or raise lane_receives (", limit_, ")");
   }
 
   std::mutex mutex_;

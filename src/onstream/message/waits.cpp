@@ -49,7 +49,6 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
     }
     if (request->bounce != nullptr && !request->captured && !request->result) {
       bounces_->give_back(request->bounce, stream);
-      request->taken = behind;
       request->bounce = nullptr;
       request->copy_back = nullptr;
     }
@@ -121,7 +120,9 @@ void Messages::Implementation::launch_awaits(std::span<const std::shared_ptr<Req
   const auto posted_before = [](const auto& one, const auto& other) { return one->order < other->order; };
   const std::shared_ptr<Request>& last = *std::ranges::max_element(requests, posted_before);
   launch_await(*last, Look::wait, stream);
-  if (last->copy_back != nullptr) host_copies_.take(*last, stream);
+  if (last->copy_back == nullptr) return;
+  host_copies_.take(*last, stream);
+  last->taken = device_->point(stream);
 }
 
 void Messages::Implementation::launch_await(const Request& request, Look look, Stream stream) const {

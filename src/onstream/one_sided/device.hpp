@@ -275,7 +275,11 @@ struct SegmentView {
       *found = test_any<T>(words, count, left_out, compare, value, first);
       return *found != count;
     });
-    if (status != Status::ok) tell(group, status, sizeof(T), static_cast<std::uint64_t>(one_sided::bits_of(value)));
+    if (status != Status::ok) {
+      const Sign sign = std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
+      tell(group, status, sizeof(T), static_cast<std::uint64_t>(one_sided::bits_of(value)),
+           comparison_code(compare, sign));
+    }
     return status;
   }
   template <class T, class Group = ThreadScope>
@@ -390,10 +394,12 @@ struct SegmentView {
     }
   }
   template <class Scope>
-  ONSTREAM_BODY void tell(const Scope& scope, Status status, std::uint64_t word_bytes, std::uint64_t value) const {
+  ONSTREAM_BODY void tell(const Scope& scope, Status status, std::uint64_t word_bytes, std::uint64_t value,
+                          std::uint64_t comparison = 0) const {
     Fault fault;
     fault.op = static_cast<std::uint64_t>(OpKind::wait);
     fault.peer = static_cast<std::uint64_t>(one_sided::kAnyRank);
+    fault.lane = comparison;
     fault.bytes = word_bytes;
     fault.extra = value;
     report(scope, waits, status, fault);

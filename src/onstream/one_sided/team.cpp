@@ -42,24 +42,29 @@ TeamView team_view(OneSidedImplementation& one_sided, const TeamWords& words, Te
   return view;
 }
 
-std::uint64_t as_word(int value) { return static_cast<std::uint64_t>(static_cast<std::int64_t>(value)); }
-int as_int(std::uint64_t word) { return static_cast<int>(static_cast<std::int64_t>(word)); }
+// What a member asks for, in one word.
+std::uint64_t as_word(int colour, int key) {
+  return static_cast<std::uint64_t>(static_cast<std::uint32_t>(colour)) << 32 | static_cast<std::uint32_t>(key);
+}
+int colour_of(std::uint64_t word) { return static_cast<int>(static_cast<std::uint32_t>(word >> 32)); }
+int key_of(std::uint64_t word) { return static_cast<int>(static_cast<std::uint32_t>(word)); }
 
 // What all members of each new team can have, by colour.
 std::map<int, TeamWords::Offer> offers_of(const std::vector<Team::Words>& all) {
   std::map<int, TeamWords::Offer> offers;
-  for (const auto& [colour, key, free, may_be_free] : all) {
-    if (as_int(colour) == Team::kNone) continue;
+  for (const auto& [asked, free, may_be_free, changes] : all) {
+    const int colour = colour_of(asked);
+    if (colour == Team::kNone) continue;
     TeamWords::Offer& offer =
-        offers.try_emplace(as_int(colour), TeamWords::Offer{~std::uint64_t{0}, ~std::uint64_t{0}}).first->second;
+        offers.try_emplace(colour, TeamWords::Offer{~std::uint64_t{0}, ~std::uint64_t{0}, 0}).first->second;
     offer.free &= free;
     offer.may_be_free &= may_be_free;
   }
   return offers;
 }
 
-// Whether all new teams can have words now. Throws if one cannot and the words are as they were `before`: those that
-// another thread's split takes and gives back meanwhile are seen at some members before that, at others behind it.
+// Whether all new teams can have words now. Throws if one cannot and nothing has changed since `before`: what another
+// thread's split takes and gives back meanwhile is seen at some members before that, at others behind it.
 bool have_words(const std::vector<Team::Words>& all, const std::vector<Team::Words>& before, int slots) {
   bool now = true;
   for (const auto& [colour, offer] : offers_of(all)) {
@@ -203,7 +208,7 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
   for (bool made = false; !made;) {
     const TeamWords::Offer mine = words_->offer();
     const std::vector<Words> before =
-        std::exchange(all, exchange({as_word(colour), as_word(key), mine.free, mine.may_be_free}));
+        std::exchange(all, exchange({as_word(colour, key), mine.free, mine.may_be_free, mine.changes}));
     split.begin();  // not before all have come: who is not here yet may be in another split
     if (!have_words(all, before, words_->slots())) continue;
     made = std::ranges::all_of(exchange({has_claimed() ? 1u : 0u}), [](const Words& words) { return words[0] == 1; });
@@ -212,9 +217,9 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
   if (colour == kNone) return nullptr;
   std::vector<int> chosen;
   for (int member = 0; member < size(); ++member) {
-    if (all[static_cast<std::size_t>(member)][0] == as_word(colour)) chosen.push_back(member);
+    if (colour_of(all[static_cast<std::size_t>(member)][0]) == colour) chosen.push_back(member);
   }
-  std::ranges::stable_sort(chosen, {}, [&](int member) { return as_int(all[static_cast<std::size_t>(member)][1]); });
+  std::ranges::stable_sort(chosen, {}, [&](int member) { return key_of(all[static_cast<std::size_t>(member)][0]); });
   std::vector<int> members;
   for (const int member : chosen) members.push_back(world_rank(member));
   return std::shared_ptr<Team>(new Team(one_sided_, words_, split.keep(), std::move(members)));

@@ -27,7 +27,7 @@ TeamWords::TeamWords(Fabric& fabric)
 
 TeamWords::Offer TeamWords::offer() const {
   const std::lock_guard lock(mutex_);
-  return {free_, free_ | claimed_};
+  return {free_, free_ | claimed_, changes_};
 }
 
 void TeamWords::begin_split(int parent) {
@@ -46,18 +46,21 @@ bool TeamWords::claim(int slot, int parent) {
   if (others_first || (free_ & bit(slot)) == 0) return false;
   free_ &= ~bit(slot);
   claimed_ |= bit(slot);
+  ++changes_;
   return true;
 }
 
 void TeamWords::keep(int slot) {
   const std::lock_guard lock(mutex_);
   claimed_ &= ~bit(slot);
+  ++changes_;
 }
 
 void TeamWords::release(int slot) {
   const std::lock_guard lock(mutex_);
   claimed_ &= ~bit(slot);
   free_ |= bit(slot);
+  ++changes_;
 }
 
 std::uint64_t* TeamWords::flags(Kind kind, int slot, int rank) const {

@@ -25,6 +25,7 @@ class TeamWords {
   struct Offer {
     std::uint64_t free;
     std::uint64_t may_be_free;  // those too that another split has claimed and may release
+    std::uint64_t changes;      // of both so far
   };
   Offer offer() const;
   // A split of the team that has slot `parent`, from when all its members have come to it until it ends.
@@ -53,9 +54,10 @@ class TeamWords {
   int slots_;
   std::size_t flag_bytes_;    // of one kind of barrier
   std::size_t host_bytes_;    // of one slot
-  mutable std::mutex mutex_;  // guards the next three, one bit a slot
+  mutable std::mutex mutex_;  // guards what follows, one bit a slot
   std::uint64_t free_;
-  std::uint64_t claimed_ = 0;    // not free, and no team's yet
+  std::uint64_t claimed_ = 0;  // not free, and no team's yet
+  std::uint64_t changes_ = 0;
   std::uint64_t splitting_ = 0;  // of the teams that are being split
   std::shared_ptr<Segment> host_;
   std::shared_ptr<Segment> device_;
