@@ -131,8 +131,7 @@ COMM = ("comm_library/comm.cpp", "comm_library/examples/comm_pingpong.cpp")
 CUDA_13 = ("-O2", "-DclockRate=maxThreadsPerMultiProcessor")
 # They choose their GPU by what MVAPICH2 tells each of its processes, and by nothing in particular where it is not told.
 TOLD_LOCAL_RANK = (
-    "export MV2_COMM_WORLD_LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?no local rank}}; "
-    'exec "$0" "$@"'
+    'export MV2_COMM_WORLD_LOCAL_RANK=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:?no local rank}}; exec "$0" "$@"'
 )
 
 
