@@ -81,10 +81,7 @@ int shmem_team_split_2d(shmem_team_t parent_team, int xrange, const shmem_team_c
     const shmem_team_config_t along_y = config_of(yaxis_config, yaxis_mask);
     require(xrange >= 1, "rows of ", xrange, " PEs; at least 1");
     const int width = std::min(xrange, parent.size());
-    const int x = parent.rank() % width;
-    const int y = parent.rank() / width;
-    std::shared_ptr<Team> row = parent.split(y, x);
-    std::shared_ptr<Team> column = parent.split(x, y);
+    auto [row, column] = parent.split_2d(width);
     *xaxis_team = adopted(shmem, from, std::move(row), along_x);
     *yaxis_team = adopted(shmem, from, std::move(column), along_y);
     return 0;

@@ -113,12 +113,9 @@ class Looks {
 
   Until until_of(std::size_t i) const {
     const auto value = static_cast<std::uint64_t>(row_.values[i * row_.step]);
-    return {row_.compare, value, sizeof(T), std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word};
+    return {row_.compare, value, sizeof(T), sign_of<T>()};
   }
-  std::string now(std::size_t i) const {
-    if (by_cpu_) return std::to_string(load(i));
-    return "on the device";
-  }
+  std::string now(std::size_t i) const { return by_cpu_ ? std::to_string(load(i)) : "on the device"; }
 
   Runtime& shmem_;
   const Row<T>& row_;

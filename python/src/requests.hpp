@@ -146,7 +146,7 @@ class PyRequest {
   // Both.
   void wait_on_host();
   const Posted& posted() const { return posted_; }
-  // "send of 64 B to rank 1 on lane 0, under way"
+  // "send of 64 B to rank 1 on lane 0, not waited for"
   std::string text() const;
 
  private:

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "onstream/device/group.hpp"
+#include "onstream/device/wait.hpp"
 
 namespace onstream {
 
@@ -15,6 +17,10 @@ enum class Compare : std::uint8_t { eq, ne, gt, ge, lt, le, reached, any_bit };
 const char* name_of(Compare compare);  // "eq", ..., "any_bit"
 
 enum class Sign : std::uint8_t { unsigned_word, signed_word };
+template <class T>
+ONSTREAM_BOTH constexpr Sign sign_of() {
+  return std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
+}
 
 // What a wait waits for.
 struct Until {
@@ -31,6 +37,17 @@ ONSTREAM_BOTH std::uint64_t comparison_code(Compare compare, Sign sign) {
 }
 inline Until until_of(int comparison, std::uint64_t value, std::size_t width) {
   return {static_cast<Compare>(comparison >> 1), value, width, static_cast<Sign>(comparison & 1)};
+}
+
+// Of a wait for a word of `bytes` bytes; its lane is the comparison_code.
+ONSTREAM_BODY Fault word_fault(std::int64_t peer, std::uint64_t bytes, std::uint64_t value, std::uint64_t comparison) {
+  Fault fault;
+  fault.op = static_cast<std::uint64_t>(OpKind::wait);
+  fault.peer = static_cast<std::uint64_t>(peer);
+  fault.lane = comparison;
+  fault.bytes = bytes;
+  fault.extra = value;
+  return fault;
 }
 
 template <class Number>

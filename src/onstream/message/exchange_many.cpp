@@ -11,15 +11,17 @@ namespace onstream {
 
 namespace {
 
-// Whether two messages of the list share a lane.
+template <class Message>
+bool share_a_lane(const Message& one, const Message& other) {
+  return other.peer == one.peer && other.options.lane == one.options.lane;
+}
+
+// Whether two messages of the list do.
 template <class Message>
 bool any_share_a_lane(std::span<const Message> messages) {
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const auto rest = messages.subspan(i + 1);
-    const auto is_same = [&](const Message& other) {
-      return other.peer == messages[i].peer && other.options.lane == messages[i].options.lane;
-    };
-    if (std::ranges::any_of(rest, is_same)) return true;
+    if (std::ranges::any_of(rest, [&](const Message& other) { return share_a_lane(messages[i], other); })) return true;
   }
   return false;
 }
@@ -65,9 +67,7 @@ std::vector<RecvRoute> Messages::Implementation::route_receives(std::span<const 
 void Messages::Implementation::require_room(const char* what, std::span<const Incoming> messages, Stream stream) {
   if (device_->capturing(stream)) return;
   for (const Incoming& one : messages) {
-    const auto shares_lane = [&](const Incoming& other) {
-      return other.peer == one.peer && other.options.lane == one.options.lane;
-    };
+    const auto shares_lane = [&](const Incoming& other) { return share_a_lane(one, other); };
     const auto count = static_cast<std::size_t>(std::ranges::count_if(messages, shares_lane));
     outstanding_.check(what, queue_of(one.peer, one.options.lane), one.peer, one.options.lane, count);
   }

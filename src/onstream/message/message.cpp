@@ -233,9 +233,7 @@ bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
 std::size_t Messages::received(const std::shared_ptr<Request>& request) {
   if (request->result) return request->received;
   // Nobody may have asked the host: a wait on a stream settles it too.
-  const bool pending = HostGroup::load_acquire(request->slot.ticket.status) ==  // pairs with settle()
-                       static_cast<std::uint64_t>(Status::pending);
-  require(!pending && (request->taken == nullptr || request->taken->done()),
+  require(request->status() != Status::pending && (request->taken == nullptr || request->taken->done()),
           "received: the receive has not ended; ask once its wait has returned, or the stream that waits for it has "
           "come to its end");
   return HostGroup::load_relaxed(request->slot.ticket.received);

@@ -91,10 +91,10 @@ class Outstanding {
   struct Queue {
     std::deque<std::shared_ptr<Request>> open;  // oldest first, as all that follows
     std::deque<Covered> covered;                // before all that are open
-    std::atomic<std::size_t> count = 0;         // of both
-
     std::size_t covered_count = 0;
+    std::atomic<std::size_t> count = 0;  // posted(), for who has not locked
 
+    std::size_t posted() const { return open.size() + covered_count; }
     void uncover_first() {
       covered_count -= covered.front().count;
       covered.pop_front();
@@ -103,27 +103,26 @@ class Outstanding {
       covered_count = 0;
       covered.clear();
     }
-    void note() { count.store(open.size() + covered_count, std::memory_order_relaxed); }
+    void note() { count.store(posted(), std::memory_order_relaxed); }
   };
 
   // For so many `more`. What is returned: the first of `covered`, behind which there is room for one.
   std::shared_ptr<Event> make_room(Queue& queue, const char* what, int peer, int lane, Next next,
                                    std::size_t more = 1) const {
-    if (queue.count.load(std::memory_order_relaxed) + more <= limit_) return nullptr;
+    if (queue.posted() + more <= limit_) return nullptr;
     // Some may have come without a wait of their own: a wait for a later one, or test(), completes earlier ones too.
-    const auto first_open = std::ranges::find_if(queue.open, [](const auto& one) {
-      return HostGroup::load_acquire(one->slot.ticket.status) == static_cast<std::uint64_t>(Status::pending);
-    });
+    const auto is_pending = [](const auto& one) { return one->status() == Status::pending; };
+    const auto first_open = std::ranges::find_if(queue.open, is_pending);
     if (first_open != queue.open.begin()) queue.uncover_all();
     queue.open.erase(queue.open.begin(), first_open);
     while (!queue.covered.empty() && ended(*queue.covered.front().behind)) queue.uncover_first();
     queue.note();
-    if (queue.count.load(std::memory_order_relaxed) + more <= limit_) return nullptr;
+    if (queue.posted() + more <= limit_) return nullptr;
     const bool will_have_room = !queue.covered.empty() && queue.open.size() + more <= limit_;
     if (next == Next::on_stream && will_have_room) return queue.covered.front().behind;
     const std::string asked = more == 1 ? "" : concat(more, " more of ");
-    fail(ErrorCode::invalid_argument, what, ": ", asked, queue.open.size() + queue.covered_count,
-         " receives from rank ", peer, " are posted on lane ", lane, " already and ",
+    fail(ErrorCode::invalid_argument, what, ": ", asked, queue.posted(), " receives from rank ", peer,
+         " are posted on lane ", lane, " already and ",
          queue.covered.empty() ? "none of them is waited for; wait for some first"
                                : "the waits for them, on streams, have not ended; wait for those first",
          ", use several lanes, or raise lane_receives (", limit_, ")");

@@ -36,6 +36,11 @@ class Request {
   std::shared_ptr<Tickets> tickets;     // where the slot goes back
   std::shared_ptr<BouncePool> bounces;  // where the bounce buffer goes back
 
+  // How it ended, by the word of its ticket: pending until then.
+  Status status() const {
+    return static_cast<Status>(HostGroup::load_acquire(slot.ticket.status));  // pairs with settle()
+  }
+
   Request() = default;
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;

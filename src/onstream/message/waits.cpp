@@ -11,10 +11,6 @@ namespace onstream {
 
 namespace {
 
-Status status_of(const Request& request) {
-  return static_cast<Status>(HostGroup::load_acquire(request.slot.ticket.status));  // pairs with settle()
-}
-
 // Whether one launch may wait for both.
 bool go_together(const Request& one, const Request& other) {
   return one.kind == other.kind && one.lane.peer == other.lane.peer && one.lane.lane == other.lane.lane &&
@@ -70,7 +66,7 @@ Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
   advance(*request, Look::once);
   if (left) advance(*request, Look::wait);  // nothing more comes: this ends at once, one way or the other
   if (request->taken != nullptr && !request->taken->done()) return Status::pending;
-  const bool pending = status_of(*request) == Status::pending;
+  const bool pending = request->status() == Status::pending;
   const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
   return pending && !failed ? Status::pending : collect(*request);
 }
@@ -163,7 +159,7 @@ lane::AwaitReceive Messages::Implementation::await_receive(const Request& reques
 
 // Waits for an unfinished request, or looks once, and comes back when that is done.
 void Messages::Implementation::advance(const Request& request, Look look) {
-  if (status_of(request) != Status::pending) return;
+  if (request.status() != Status::pending) return;
   if (on_host_) return await_inline(request, look);
   if (look == Look::once && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
   const StreamPool::Lease stream = streams_.lease();
@@ -220,7 +216,7 @@ Status Messages::Implementation::told(std::uint64_t word) const {
 
 // The op is through: data to its final place, result to the request.
 Status Messages::Implementation::collect(Request& request) {
-  request.result = told(static_cast<std::uint64_t>(status_of(request)));
+  request.result = told(static_cast<std::uint64_t>(request.status()));
   outstanding_.cover(request, nullptr);
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {

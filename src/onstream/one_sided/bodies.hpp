@@ -86,13 +86,8 @@ struct WaitMany {
   }
   template <class Group>
   ONSTREAM_BODY void tell(const Group& group, Status status) const {
-    Fault fault;
-    fault.op = static_cast<std::uint64_t>(OpKind::wait);
-    fault.peer = static_cast<std::uint64_t>(kAnyRank);
-    fault.lane = comparison_code(first.compare, first.sign);
-    fault.bytes = first.width;
-    fault.extra = first.source;
-    report(group, wait, status, fault);
+    const std::uint64_t comparison = comparison_code(first.compare, first.sign);
+    report(group, wait, status, word_fault(kAnyRank, first.width, first.source, comparison));
   }
 };
 

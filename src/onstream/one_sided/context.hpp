@@ -73,12 +73,12 @@ class Context {
   template <class T>
   Status wait(const T* word, Compare compare, T value) {
     static_assert(std::is_integral_v<T>, "waits compare integers");
-    return wait_word(word, {compare, static_cast<std::uint64_t>(one_sided::bits_of(value)), sizeof(T), sign_of<T>()});
+    return wait_word(word, until_of(compare, value));
   }
   template <class T>
   bool test(const T* word, Compare compare, T value) {
     static_assert(std::is_integral_v<T>, "tests compare integers");
-    return test_word(word, {compare, static_cast<std::uint64_t>(one_sided::bits_of(value)), sizeof(T), sign_of<T>()});
+    return test_word(word, until_of(compare, value));
   }
   // Of words[0..count), those that `left_out` (may be null; not 0: left out) does not leave out. All of them; the index
   // of one, looked for from `first` on; the indices of all that compare once one does. With none to wait for: ok, and
@@ -196,10 +196,6 @@ class Context {
  private:
   class Implementation;
   template <class T>
-  static constexpr Sign sign_of() {
-    return std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
-  }
-  template <class T>
   T plain_atomic(AtomicOp op, T* word, T value, int rank) {
     return one_sided::value_of<T>(
         static_cast<one_sided::WordOf<T>>(atomic_word(op, word, sizeof(T), one_sided::bits_of(value), 0, rank)));
@@ -219,10 +215,12 @@ class Context {
     Direction direction;
   };
   template <class T>
+  static Until until_of(Compare compare, T value) {
+    return {compare, static_cast<std::uint64_t>(one_sided::bits_of(value)), sizeof(T), sign_of<T>()};
+  }
+  template <class T>
   static std::string one_of(std::size_t count, Compare compare, T value) {
-    const Sign sign = std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
-    const Until until{compare, static_cast<std::uint64_t>(one_sided::bits_of(value)), sizeof(T), sign};
-    return "one of " + std::to_string(count) + " words, each " + text_of(until);
+    return "one of " + std::to_string(count) + " words, each " + text_of(until_of(compare, value));
   }
   void carry(const Carriage& what);
   void carry_pieces(const Carriage& what, const Remote& lowest);

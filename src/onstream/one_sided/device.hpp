@@ -65,13 +65,19 @@ ONSTREAM_BOTH const WordOf<T>* word_at(const T* address) {
 template <class T>
 ONSTREAM_BOTH bool compares_as(Compare compare, T word, T value) {
   static_assert(std::is_integral_v<T>, "waits compare integers");
-  constexpr Sign kSign = std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
   using Signed = std::make_signed_t<WordOf<T>>;
-  return compares<WordOf<T>, Signed>(compare, kSign, bits_of(word), bits_of(value));
+  return compares<WordOf<T>, Signed>(compare, sign_of<T>(), bits_of(word), bits_of(value));
 }
 
 // Whom a wait for a word is for: it ends when every other rank has left.
 constexpr std::int64_t kAnyRank = -1;
+
+// Of a wait for a word, or for one of several.
+template <class T>
+ONSTREAM_BODY Fault fault_of(Compare compare, T value) {
+  const auto bits = static_cast<std::uint64_t>(bits_of(value));
+  return word_fault(kAnyRank, sizeof(T), bits, comparison_code(compare, sign_of<T>()));
+}
 
 // Waits in the calling thread; leaves a fault if that does not end with ok.
 template <class Group, class T>
@@ -80,13 +86,7 @@ ONSTREAM_BODY Status wait_for_word(const Group& group, const WaitView& view, con
     return compares_as<T>(compare, value_of<T>(group.load_acquire(word_at(word))), value);  // pairs with signal()
   });
   if (status != Status::ok) {
-    Fault fault;
-    fault.op = static_cast<std::uint64_t>(OpKind::wait);
-    fault.peer = static_cast<std::uint64_t>(one_sided::kAnyRank);
-    fault.lane = comparison_code(compare, std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word);
-    fault.bytes = sizeof(T);
-    fault.extra = static_cast<std::uint64_t>(bits_of(value));
-    report(group, view, status, fault);
+    report(group, view, status, fault_of(compare, value));
   }
   return status;
 }
@@ -233,7 +233,7 @@ struct SegmentView {
         held = scope.load_line(line);
         return held.low >> 32 == tag && held.high >> 32 == tag;
       });
-      if (status != Status::ok) tell(scope, status, sizeof(Line), tag);
+      if (status != Status::ok) report(scope, waits, status, word_fault(one_sided::kAnyRank, sizeof(Line), tag, 0));
       return one_sided::HeardLine{(held.low & 0xffffffffu) | held.high << 32, status};
     });
     *value = heard.value;
@@ -275,11 +275,7 @@ struct SegmentView {
       *found = test_any<T>(words, count, left_out, compare, value, first);
       return *found != count;
     });
-    if (status != Status::ok) {
-      const Sign sign = std::is_signed_v<T> ? Sign::signed_word : Sign::unsigned_word;
-      tell(group, status, sizeof(T), static_cast<std::uint64_t>(one_sided::bits_of(value)),
-           comparison_code(compare, sign));
-    }
+    if (status != Status::ok) report(group, waits, status, one_sided::fault_of(compare, value));
     return status;
   }
   template <class T, class Group = ThreadScope>
@@ -316,7 +312,7 @@ struct SegmentView {
   template <class Scope, class Ready>
   ONSTREAM_BODY Status wait_for(const Scope& scope, const Ready& ready) const {
     const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, ready);
-    if (status != Status::ok) tell(scope, status, 0, 0);
+    if (status != Status::ok) report(scope, waits, status, word_fault(one_sided::kAnyRank, 0, 0, 0));
     return status;
   }
 
@@ -392,17 +388,6 @@ struct SegmentView {
       const auto k = static_cast<std::ptrdiff_t>(i);
       thread.copy_alone(to + k * to_step, source + k * source_step, element);
     }
-  }
-  template <class Scope>
-  ONSTREAM_BODY void tell(const Scope& scope, Status status, std::uint64_t word_bytes, std::uint64_t value,
-                          std::uint64_t comparison = 0) const {
-    Fault fault;
-    fault.op = static_cast<std::uint64_t>(OpKind::wait);
-    fault.peer = static_cast<std::uint64_t>(one_sided::kAnyRank);
-    fault.lane = comparison;
-    fault.bytes = word_bytes;
-    fault.extra = value;
-    report(scope, waits, status, fault);
   }
 };
 

@@ -7,7 +7,6 @@
 // for it. Thread-safe.
 #pragma once
 
-#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>

@@ -61,13 +61,8 @@ ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step&
     return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step);
   });
   if (status != Status::ok) {
-    Fault fault;
-    fault.op = static_cast<std::uint64_t>(OpKind::wait);
-    fault.peer = static_cast<std::uint64_t>(static_cast<std::int64_t>(step.peer));
-    fault.lane = comparison_code(step.compare, step.sign);
-    fault.bytes = step.width;
-    fault.extra = step.source;
-    report(group, view, status, fault);
+    const std::uint64_t comparison = comparison_code(step.compare, step.sign);
+    report(group, view, status, word_fault(step.peer, step.width, step.source, comparison));
   }
   return status;
 }

@@ -71,7 +71,7 @@ bool have_words(const std::vector<Team::Words>& all, const std::vector<Team::Wor
     now = now && offer.free != 0;
     if (offer.may_be_free != 0 || all != before) continue;
     fail(ErrorCode::system, "split: the members of colour ", colour,
-         " have no words in common for another team; a rank ", "has those of ", slots,
+         " have no words in common for another team; a rank has those of ", slots,
          " teams; let some teams go, or raise parameter teams");
   }
   return now;
