@@ -178,16 +178,21 @@ def compare(kind: str, settings: Settings, contenders: list[Contender], say: Say
     try:
         settings = _all_rounds(contenders, settings, missing, progress, say)
     except (KeyboardInterrupt, SystemExit) as stop:  # what was measured until then is not lost
-        if not any(one.rounds_s for one in contenders if one.who == "onstream"):
+        if not _measured(contenders):
             raise
         stopped = _stopped(stop, progress)
         say(f"{stopped['by']} after {progress.done} of {progress.total} cases")
-    if not any(one.rounds_s for one in contenders if one.who == "onstream"):
+    if not _measured(contenders):
         raise Error("\n".join(dict.fromkeys(one.why for one in contenders if one.why)))
     result = _result(kind, settings, where, contenders, missing)
     if stopped is not None:
         result["stopped"] = stopped
     return result
+
+
+def _measured(contenders: list[Contender]) -> list[Contender]:
+    """Those of onstream that have shown something."""
+    return [one for one in contenders if one.who == "onstream" and one.rounds_s]
 
 
 def _all_rounds(
@@ -358,7 +363,7 @@ def _peer_cases(peer: peers.Peer, contenders: list[Contender], settings: Setting
 def _result(
     kind: str, settings: Settings, where: dict[str, Any], contenders: list[Contender], missing: dict[str, str]
 ) -> dict[str, Any]:
-    own = next(one.heading for one in contenders if one.who == "onstream" and one.rounds_s)
+    own = _measured(contenders)[0].heading
     processes = f"{settings.ranks} processes"
     result: dict[str, Any] = {
         **preamble(kind, where, asdict(settings)),

@@ -210,11 +210,13 @@ def failure_of(text: str) -> str:
     own: list[list[str]] = []
     within = False
     for line in lines:
-        if OWN_WORD.search(line):
+        said = RANK_WORD.sub("", line, count=1)
+        begins = OWN_WORD.search(line) is not None
+        within = begins or (within and said.startswith(" "))
+        if begins:
             own.append([])
-        within = bool(OWN_WORD.search(line)) or (within and RANK_WORD.sub("", line, count=1).startswith(" "))
         if within:
-            own[-1].append(RANK_WORD.sub("", line, count=1))
+            own[-1].append(said)
     words = [line for word in own[-4:] for line in word]
     return "\n".join(dict.fromkeys(words)) or "\n".join(lines[-12:]) or "it said nothing"
 
