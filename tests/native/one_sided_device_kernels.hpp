@@ -43,6 +43,14 @@ ONSTREAM_BODY void note(const Group& group, Told* told, Status status) {
 
 enum class Who { thread, warp, block };
 
+// By those of the group who take part, as a scope of their own.
+template <class Group, class Play>
+ONSTREAM_BODY void play_as(Who who, const Group& group, const Play& play) {
+  if (who == Who::block) return play(group);
+  if (who == Who::warp && group.rank() < warp_scope(group).size()) return play(warp_scope(group));
+  if (who == Who::thread && group.rank() == 0) return play(thread_scope(group));
+}
+
 // Puts to the next rank, waits for what the one before put, and gets it back from where it came.
 struct PutAndWait {
   SegmentView view;
@@ -55,9 +63,7 @@ struct PutAndWait {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    if (who == Who::block) return play(group);
-    if (who == Who::warp && group.rank() < warp_scope(group).size()) return play(warp_scope(group));
-    if (who == Who::thread && group.rank() == 0) return play(thread_scope(group));
+    play_as(who, group, [this](const auto& scope) { play(scope); });
   }
 
  private:
@@ -226,9 +232,7 @@ struct Lines {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    if (who == Who::block) return play(group);
-    if (who == Who::warp && group.rank() < warp_scope(group).size()) return play(warp_scope(group));
-    if (who == Who::thread && group.rank() == 0) return play(thread_scope(group));
+    play_as(who, group, [this](const auto& scope) { play(scope); });
   }
 
  private:

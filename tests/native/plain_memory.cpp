@@ -1,104 +1,20 @@
 // Messages between plain memory on the host device (lane/share.hpp, device/foreign.hpp).
-//
-// A rule `r` gives the case r_between_threads, where ranks share an address space, and r_between_processes, where one
-// rank's memory is foreign to the other. What needs foreign memory, or a death, has the second case alone.
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <ranges>
 #include <thread>
 
-#include "check.hpp"
 #include "faults.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "own_stream.hpp"
-#include "processes.hpp"
-#include "ranks.hpp"
+#include "plain_memory_rules.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
 
 namespace {
-
-using Bytes = std::vector<unsigned char>;
-
-struct Rule {
-  int size;
-  Parameters parameters;
-  void (*body)(World&);
-};
-
-std::map<std::string, Rule>& rules() {
-  static std::map<std::string, Rule> all;
-  return all;
-}
-
-struct RuleRegistration {
-  RuleRegistration(const char* name, Rule rule) { rules().emplace(name, std::move(rule)); }
-};
-
-void between_threads(const std::string& name) {
-  const Rule& rule = rules().at(name);
-  run_ranks(rule.size, rule.parameters, rule.body);
-}
-
-// `expected`: the exit status of each rank, if they are not all to end well.
-void between_processes(const std::string& name, std::vector<int> expected = {}) {
-  needs_sight_of_other_processes();
-  const Rule& rule = rules().at(name);
-  expected.resize(static_cast<std::size_t>(rule.size), 0);
-  Launch launch = launch_of(0, rule.size, meeting_place());
-  std::vector<pid_t> ranks;
-  for (launch.rank = 0; launch.rank < rule.size; ++launch.rank) ranks.push_back(spawn_rank(name, launch));
-  std::vector<int> ended;
-  for (const pid_t rank : ranks) ended.push_back(wait_for_exit(rank));
-  for (std::size_t rank = 0; rank < ended.size(); ++rank) {
-    if (ended[rank] != expected[rank]) {
-      failed(__FILE__, __LINE__, concat("rank ", rank, " of ", name, " ended with ", ended[rank]));
-    }
-  }
-}
-
-int rank_process(const std::string& name) {
-  return run_role({{name,
-                    [&] {
-                      const Rule& rule = rules().at(name);
-                      const auto world = World::create(launch_from_environment(), rule.parameters);
-                      try {
-                        rule.body(*world);
-                      } catch (const std::exception& error) {
-                        world->abort(error.what());
-                        throw;
-                      }
-                    }}},
-                  name);
-}
-
-#define PROCESS_RULE(name, size, parameters)                                  \
-  void name(World& world);                                                    \
-  const RuleRegistration rule_of_##name(#name, Rule{size, parameters, name}); \
-  CASE(name##_between_processes) { between_processes(#name); }                \
-  void name([[maybe_unused]] World& world)
-#define RULE(name, size, parameters)                       \
-  void name(World& world);                                 \
-  CASE(name##_between_threads) { between_threads(#name); } \
-  PROCESS_RULE(name, size, parameters)
-
-// Sizes around every threshold: the ring, a chunk of each size, a call of several.
-const std::vector<std::size_t> kSizes = {
-    1, 64, 4096, 4097, 8192, 16384, 16385, 65536, 65537, 262143, 262144, (1 << 20) - 1, (1 << 20) + 4097, 5 << 20};
-
-unsigned seed_of(std::size_t bytes, int rank) { return static_cast<unsigned>(bytes * 3) + static_cast<unsigned>(rank); }
-
-Parameters host() { return quick("host"); }
-
-Parameters without_attach() {
-  Parameters parameters = host();
-  parameters.attach = "off";
-  return parameters;
-}
 
 // Pages of their own, which can be taken away at once.
 class Pages {
@@ -121,34 +37,9 @@ class Pages {
   void* data_;
 };
 
-void check_the_lane_works(World& world, int lane) {
-  const Bytes sent = pattern(300000, 77);
-  Bytes got(sent.size());
-  const int peer = 1 - world.rank();
-  const auto receive = world.irecv(got.data(), got.size(), peer, {lane, Path::automatic});
-  const auto send = world.isend(sent.data(), sent.size(), peer, {lane, Path::automatic});
-  CHECK(world.wait(receive) == Status::ok);
-  CHECK(world.wait(send) == Status::ok);
-  CHECK(got == sent);
-}
-
 // --- every way to send and receive ---
 
-void ping_pong(World& world) {
-  const int peer = 1 - world.rank();
-  for (const std::size_t bytes : kSizes) {
-    const Bytes out = pattern(bytes, seed_of(bytes, world.rank()));
-    Bytes in(bytes);
-    std::size_t received = 0;
-    if (world.rank() == 0) CHECK(world.send(out.data(), bytes, peer, {}) == Status::ok);
-    CHECK(world.recv(in.data(), bytes, peer, {}, &received) == Status::ok);
-    if (world.rank() == 1) CHECK(world.send(out.data(), bytes, peer, {}) == Status::ok);
-    CHECK(received == bytes);
-    CHECK(in == pattern(bytes, seed_of(bytes, peer)));
-  }
-}
 RULE(every_size_arrives_while_both_hosts_wait, 2, host()) { ping_pong(world); }
-RULE(every_size_arrives_through_bounce_buffers, 2, without_attach()) { ping_pong(world); }
 
 RULE(every_size_arrives_on_streams_and_when_posted_at_odd_addresses, 2, host()) {
   const int peer = 1 - world.rank();
@@ -432,70 +323,6 @@ RULE(a_message_that_does_not_fit_is_truncated_on_both_sides, 2, host()) {
   }
 }
 
-// A stream's wait settles the request before the stream has copied.
-RULE(a_host_that_waits_for_what_a_stream_takes_finds_it, 2, without_attach()) {
-  const Bytes sent = pattern(8 << 20, 79);
-  const int peer = 1 - world.rank();
-  const OwnStream stream(world);
-  const OwnStream other(world);
-  for (int round = 0; round < 4; ++round) {
-    Bytes got(sent.size());
-    const auto receive = world.irecv(got.data(), got.size(), peer, {}, stream);
-    world.wait(receive, stream);
-    world.send(sent.data(), sent.size(), peer, {}, other);
-    if (round % 2 == 0) {
-      CHECK(world.wait(receive) == Status::ok);
-    } else {
-      while (world.test(receive) == Status::pending) std::this_thread::yield();
-    }
-    CHECK(got == sent);
-    world.synchronize(stream);
-    world.synchronize(other);
-  }
-}
-
-// The stream waits for both; the host, for its send, only for that.
-RULE(a_host_that_waits_for_a_send_does_not_wait_for_its_streams_receives, 2, without_attach()) {
-  const Bytes sent = pattern(300000, 80);
-  Bytes got(sent.size());
-  const int peer = 1 - world.rank();
-  if (world.rank() == 0) {
-    const OwnStream stream(world);
-    const std::array requests = {world.irecv(got.data(), got.size(), peer, {}, stream),
-                                 world.isend(sent.data(), sent.size(), peer, {}, stream)};
-    world.wait_all(requests, stream);
-    CHECK(world.wait(requests[1]) == Status::ok);
-    world.barrier();
-    world.synchronize(stream);
-  } else {
-    CHECK(world.recv(got.data(), got.size(), peer, {}) == Status::ok);
-    world.barrier();
-    CHECK(world.send(sent.data(), sent.size(), peer, {}) == Status::ok);
-  }
-  CHECK(got == sent);
-}
-
-// What the host has taken out of a bounce buffer no stream takes once more.
-RULE(a_stream_may_wait_for_what_the_host_has_waited_for, 2, without_attach()) {
-  const Bytes sent = pattern(300000, 78);
-  Bytes got(sent.size());
-  const int peer = 1 - world.rank();
-  const OwnStream stream(world);
-  const auto receive = world.irecv(got.data(), got.size(), peer, {}, stream);
-  world.send(sent.data(), sent.size(), peer, {}, stream);
-  CHECK(world.wait(receive) == Status::ok);
-  CHECK(got == sent);
-  std::ranges::fill(got, static_cast<unsigned char>(1));
-  world.wait(receive, stream);
-  world.synchronize(stream);
-  CHECK(got == Bytes(got.size(), 1));
-}
-
-PROCESS_RULE(what_cannot_be_copied_once_is_told, 2, without_attach()) {
-  check_the_lane_works(world, 0);
-  CHECK(world.describe().find("through bounce buffers (parameter attach is off)") != std::string::npos);
-}
-
 PROCESS_RULE(what_is_copied_once_is_told, 2, host()) {
   check_the_lane_works(world, 0);
   CHECK(world.describe().find("copied once (cross-memory attach)") != std::string::npos);
@@ -641,7 +468,4 @@ PROCESS_RULE(a_receive_that_never_comes_ends_at_the_deadline, 2, hasty()) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) return rank_process(argv[2]);
-  return onstream::test::run(argc, argv);
-}
+int main(int argc, char** argv) { return run_rules(argc, argv); }

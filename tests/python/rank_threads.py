@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import onstream as ons
 
 PATHS = ["auto", "stage"]  # peers' memory is reached directly; by the owner's helper
@@ -12,3 +14,13 @@ PATHS = ["auto", "stage"]  # peers' memory is reached directly; by the owner's h
 
 def run(size: int, body: Callable[[ons.World], Any], **parameters: Any) -> list[Any]:
     return ons.run_threads(size, body, **{"device": "host", "timeout_s": 10, **parameters})
+
+
+def pair(first: Callable[[ons.World], Any], second: Callable[[ons.World], Any], **parameters: Any) -> list[Any]:
+    """Runs one function a rank in a world of two."""
+    parameters.setdefault("device", "host")
+    return ons.run_threads(2, lambda world: (first, second)[world.rank](world), **parameters)
+
+
+def pattern(nbytes: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, nbytes, dtype="u1")
