@@ -10,6 +10,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/base/quiet_thread.hpp"
+#include "onstream/base/text.hpp"
 
 namespace onstream {
 
@@ -18,6 +19,11 @@ namespace {
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr auto kFlushing = std::chrono::seconds(1);  // at most, of the program's files
 constexpr int kLooksAfterFailure = 100;
+
+void tell_end(const std::string& who, const Failure& failure) {
+  const std::string facts = facts_of(failure, failure.logged ? failure.reason : "");
+  log(LogLevel::error, who, " ends with the others", facts.empty() ? "" : failure.logged ? "\n" : ", ", facts);
+}
 
 }  // namespace
 
@@ -34,6 +40,21 @@ void leave(int status) {
     log(LogLevel::error, "what files hold in buffers is lost: ", error.what());
   }
   ::_exit(status);
+}
+
+void fail_job(World& world, const char* call, const std::string& who, const char* why) {
+  try {
+    if (const auto failure = world.failure()) {
+      tell_end(concat(call, ": ", who), *failure);
+    } else {
+      log(LogLevel::error, call, ": ", who, ": ", why);
+      const std::string reason = concat("rank ", world.rank(), ": ", call, ": ", why);
+      world.fabric()->abort(reason, Cause::failure, LogLevel::info);
+    }
+    std::this_thread::sleep_for(kHearing);
+  } catch (const std::exception& error) {
+    log(LogLevel::error, call, ": the others cannot be told: ", error.what());
+  }
 }
 
 Lookout::Lookout(World& world, std::function<int()> exit_told, std::string who)
@@ -55,7 +76,7 @@ void Lookout::look() {
     if (const int status = exit_told_(); status >= 0) leave(status);
     const auto failure = world_.failure();
     if (!failure || ++failed < kLooksAfterFailure) continue;
-    log(LogLevel::error, who_, " ends with the others, ", failure->story);
+    tell_end(who_, *failure);
     leave(kFailedExit);
   }
 }

@@ -22,6 +22,10 @@ constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others 
 // nothing of it is taken down; one of them may hold a stream for ever, blocked writing to a pipe that is full.
 [[noreturn]] void leave(int status);
 
+// Says why this rank cannot go on and fails the world with it; of one that has failed already, what the log does not
+// say yet. `who`: "PE 1".
+void fail_job(World& world, const char* call, const std::string& who, const char* why);
+
 // The runtime that this process has: none in a forked child, which is no rank of the job.
 template <class Runtime>
 Runtime* of_this_process(Runtime* running) {
@@ -32,7 +36,7 @@ Runtime* of_this_process(Runtime* running) {
 // the program's own call says what happened to it.
 class Lookout {
  public:
-  // `exit_told` gives the status to end with, or -1. `who` begins the line that a failure leaves: "UPC: thread 1".
+  // `exit_told` gives the status to end with, or -1. `who` is in the line that a failure leaves: "UPC: thread 1".
   Lookout(World& world, std::function<int()> exit_told, std::string who);
   ~Lookout();
   Lookout(const Lookout&) = delete;

@@ -20,7 +20,7 @@ int guarded(const char* call, const Function& function) {
     log(LogLevel::error, call, ": ", refusal.what());
     return refusal.code();
   } catch (const std::exception& error) {
-    log(LogLevel::error, call, ": ", error.what());
+    log(LogLevel::error, call, ": ", running() == nullptr ? error.what() : running()->told(error));
     return MP_FAILURE;
   }
 }

@@ -4,7 +4,9 @@
 #include <climits>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
@@ -53,6 +55,13 @@ Runtime::~Runtime() {
     for (OwnStream* line : {&pair->sending, &pair->receiving, &pair->arriving}) line->close(world_->device());
   }
   taking_.close(world_->device());
+}
+
+std::string Runtime::told(const std::exception& error) {
+  const std::optional<Failure> failure = world_->failure();
+  if (!failure) return error.what();
+  if (std::exchange(failure_told_, true)) return "the world has failed";
+  return concat(facts_of(*failure), "\nto go on, all processes call mp_finalize and then mp_init again");
 }
 
 Stream Runtime::stream_of(CUstream_st* stream) const {

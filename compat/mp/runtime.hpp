@@ -50,6 +50,8 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   World& world() { return *world_; }
+  // What went wrong in a call. Of a failed world the first that asks hears all that is known.
+  std::string told(const std::exception& error);
   Pair& pair(int peer) { return *pairs_[static_cast<std::size_t>(peer)]; }
   // The stream that a program's handle means.
   Stream stream_of(CUstream_st* stream) const;
@@ -118,6 +120,7 @@ class Runtime {
 
   std::shared_ptr<World> world_;
   bool on_host_;
+  bool failure_told_ = false;
   std::vector<std::unique_ptr<Pair>> pairs_;
   std::shared_ptr<DeviceWordsPool> words_;
   Handles<Registration, mp_reg_t> registrations_;

@@ -141,14 +141,16 @@ void abort(ncclComm& comm, const char* why) {
   looking.world()->abort(concat("rank ", comm.rank, " called ", why), Cause::interrupt);
 }
 
-ncclResult_t result_of_failure(ncclComm& comm) {
+std::optional<Refusal> refusal_of_failure(ncclComm& comm) {
   const Looking looking(comm);
   const std::optional<Failure> failure = looking.world() == nullptr ? std::nullopt : looking.world()->failure();
-  if (!failure || !failure->dead.empty()) return ncclRemoteError;
-  for (const FaultReport& fault : failure->faults) {
-    if (fault.status == Status::timeout) return ncclSystemError;
-  }
-  return ncclRemoteError;
+  if (!failure) return std::nullopt;
+  const auto late = [](const FaultReport& fault) { return fault.status == Status::timeout; };
+  const bool timed_out = failure->dead.empty() && std::ranges::any_of(failure->faults, late);
+  const char* const go_on = failure->dead.empty()
+                                ? "ncclCommAbort, on every rank, and a new communicator"
+                                : "ncclCommShrink with NCCL_SHRINK_ABORT, on every other rank, without the dead";
+  return Refusal(timed_out ? ncclSystemError : ncclRemoteError, concat(facts_of(*failure), "\nto go on: ", go_on));
 }
 
 ncclResult_t async_result(ncclComm& comm) {

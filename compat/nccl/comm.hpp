@@ -9,6 +9,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -139,7 +140,7 @@ void abort(ncclComm& comm, const char* why);
 // What became of the world: ncclSuccess while it is whole, and after messages that did not end well, once, what they
 // were. The text is kept in `story`.
 ncclResult_t async_result(ncclComm& comm);
-// The code for a world that has failed.
-ncclResult_t result_of_failure(ncclComm& comm);
+// What calls answer once its world has failed; nothing while that is whole, or gone.
+std::optional<Refusal> refusal_of_failure(ncclComm& comm);
 
 }  // namespace onstream::nccl

@@ -4,6 +4,7 @@
 
 #include <mutex>
 #include <new>
+#include <optional>
 
 #include "comm.hpp"
 #include "group.hpp"
@@ -49,8 +50,9 @@ Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm) {
   } catch (const Refusal& refusal) {
     return refusal;
   } catch (const Error& wrong) {
-    const bool failed = wrong.code() == ErrorCode::aborted && comm != nullptr;
-    return {failed ? result_of_failure(*comm) : code_of(wrong.code()), wrong.what()};
+    const bool by_failure = wrong.code() == ErrorCode::aborted || wrong.code() == ErrorCode::timeout;
+    if (const auto failed = by_failure && comm != nullptr ? refusal_of_failure(*comm) : std::nullopt) return *failed;
+    return {code_of(wrong.code()), wrong.what()};
   } catch (const std::bad_alloc&) {
     return {ncclSystemError, "there is no memory left"};
   } catch (const std::exception& other) {

@@ -85,13 +85,10 @@ void end_job(const char* call, const char* why) {
   int status = kFailedExit;
   if (shmem != nullptr) {
     const int told = shmem->exit_told();
-    if (told >= 0) status = told;
-    if (told < 0) log(LogLevel::error, call, ": PE ", shmem->rank(), ": ", why);
-    try {
-      shmem->world().abort(concat("rank ", shmem->rank(), ": ", call, ": ", why));
-      std::this_thread::sleep_for(kHearing);
-    } catch (const std::exception& error) {
-      log(LogLevel::error, call, ": ", error.what());
+    if (told >= 0) {
+      status = told;
+    } else {
+      fail_job(shmem->world(), call, concat("PE ", shmem->rank()), why);
     }
   } else {
     log(LogLevel::error, call, ": ", why);

@@ -93,14 +93,15 @@ class Looks {
   template <class Ready>
   void until(std::size_t i, const Ready& ready) const {
     const auto what = [&] {
-      return concat("the word at ", row_.words + i, ": ", text_of(until_of(i)), "; it is ", now(i));
+      return concat("the word of ", sizeof(T), " B at ", row_.words + i, ", ", now(i), ", ", condition_of(until_of(i)));
     };
     demand_ok(shmem_, shmem_.default_context().context->wait_for(ready, what));
   }
   template <class Ready>
   void until_any(const Ready& ready) const {
     const auto what = [&] {
-      return concat("one of the ", row_.count, " words at ", row_.words, ", the first of them: ", text_of(until_of(0)));
+      return concat("one of the ", row_.count, " words of ", sizeof(T), " B at ", row_.words, ", the first of them ",
+                    condition_of(until_of(0)), ',');
     };
     demand_ok(shmem_, shmem_.default_context().context->wait_for(ready, what));
   }
@@ -115,7 +116,7 @@ class Looks {
     const auto value = static_cast<std::uint64_t>(row_.values[i * row_.step]);
     return {row_.compare, value, sizeof(T), sign_of<T>()};
   }
-  std::string now(std::size_t i) const { return by_cpu_ ? std::to_string(load(i)) : "on the device"; }
+  std::string now(std::size_t i) const { return by_cpu_ ? concat("now ", load(i)) : "on the device"; }
 
   Runtime& shmem_;
   const Row<T>& row_;

@@ -77,14 +77,8 @@ void end_job(const char* call, const char* why) {
   const int told = upc != nullptr ? upc->exit_told() : -1;
   if (upc == nullptr) {
     log(LogLevel::error, call, ": ", why);
-  } else {
-    if (told < 0) log(LogLevel::error, call, ": thread ", upc->thread(), ": ", why);
-    try {
-      upc->world().abort(concat("rank ", upc->thread(), ": ", call, ": ", why));
-      std::this_thread::sleep_for(kHearing);
-    } catch (const std::exception& error) {
-      log(LogLevel::error, call, ": ", error.what());
-    }
+  } else if (told < 0) {
+    fail_job(upc->world(), call, concat("thread ", upc->thread()), why);
   }
   life().ended = true;
   leave(told >= 0 ? told : kFailedExit);

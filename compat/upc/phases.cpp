@@ -15,6 +15,16 @@ namespace {
 
 constexpr std::uint64_t kActMask = 0xff;
 
+// All threads find the same, so whichever is first to say it says the same.
+template <class PartOf>
+void demand_same(const std::vector<Step>& all, const char* what, const PartOf& part_of) {
+  for (std::size_t thread = 1; thread < all.size(); ++thread) {
+    if (part_of(all[thread]) == part_of(all[0])) continue;
+    fail(ErrorCode::invalid_argument, what, ", but thread 0 ", describe(all[0]), " and thread ", thread, ' ',
+         describe(all[thread]));
+  }
+}
+
 }  // namespace
 
 std::string describe(const Step& step) {
@@ -100,12 +110,7 @@ std::vector<Step> Phases::wait() {
     for (std::size_t i = 0; i < step.values.size(); ++i) step.values[i] = HostGroup::load_relaxed(&from->values[i]);
     all.push_back(step);
   }
-  for (int thread = 0; thread < world_.size(); ++thread) {
-    const Step& theirs = all[static_cast<std::size_t>(thread)];
-    if (theirs.act == mine_.act) continue;
-    fail(ErrorCode::invalid_argument, "all threads make this call together, but thread ", world_.rank(), ' ',
-         describe(mine_), " and thread ", thread, ' ', describe(theirs));
-  }
+  demand_same(all, "all threads make this call together", [](const Step& step) { return step.act; });
   return all;
 }
 
@@ -113,12 +118,7 @@ void Phases::agree(const Step& mine) {
   require(!notified_, "this thread is between upc_notify and upc_wait");
   notify(mine);
   const std::vector<Step> all = wait();
-  for (int thread = 0; thread < world_.size(); ++thread) {
-    const Step& theirs = all[static_cast<std::size_t>(thread)];
-    if (theirs.values == mine.values) continue;
-    fail(ErrorCode::invalid_argument, "all threads make this call with the same values, but thread ", world_.rank(),
-         ' ', describe(mine), " and thread ", thread, ' ', describe(theirs));
-  }
+  demand_same(all, "all threads make this call with the same values", [](const Step& step) { return step.values; });
 }
 
 std::array<std::uint64_t, 3> Phases::from_first(const std::array<std::uint64_t, 3>& mine) {

@@ -106,6 +106,26 @@ static void calls_after_finalize_fail_and_a_new_start_works(void) {
   drop(&b);
 }
 
+static void after_a_deadline_all_fails_and_a_new_start_works(void) {
+  struct buffer b = take(PINNED, 8, 5);
+  mp_request_t request;
+  mp_finalize();
+  CHECK(setenv("ONSTREAM_TIMEOUT_S", "1", 1) == 0);
+  start();
+  OK(mp_register(b.data, 8, &b.reg));
+  OK(mp_irecv(b.data, 1, OTHER, &b.reg, &request)); /* by both */
+  CHECK(mp_wait(&request) == MP_FAILURE);
+  CHECK(mp_isend(b.data, 1, OTHER, &b.reg, &request) == MP_FAILURE);
+  mp_finalize();
+  CHECK(setenv("ONSTREAM_TIMEOUT_S", "30", 1) == 0);
+  start();
+  OK(mp_register(b.data, 8, &b.reg));
+  if (rank == 0) OK(mp_isend(b.data, 1, 1, &b.reg, &request));
+  if (rank == 1) OK(mp_irecv(b.data, 1, 0, &b.reg, &request));
+  OK(mp_wait(&request));
+  drop(&b);
+}
+
 static void only_the_peers_of_init_can_be_reached(void) {
   struct buffer b = take(PINNED, 8, 0);
   mp_request_t request;
@@ -355,6 +375,7 @@ static const struct test_case kCases[] = {
     CASE(bad_arguments_fail_and_change_nothing),
     CASE(waiting_twice_fails_and_does_not_crash),
     CASE(calls_after_finalize_fail_and_a_new_start_works),
+    CASE(after_a_deadline_all_fails_and_a_new_start_works),
     CASE(only_the_peers_of_init_can_be_reached),
     CASE(a_post_with_a_bad_request_posts_nothing),
     CASE(one_request_twice_in_a_call_is_refused),

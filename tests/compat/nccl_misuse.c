@@ -348,6 +348,7 @@ static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
   CHECK(what_comes(me->comm) == ncclSystemError);
   CHECK(strstr(ncclGetLastError(me->comm), "all_reduce of 4 B") != NULL);
   CHECK(strstr(ncclGetLastError(me->comm), "deadline of 2 s") != NULL);
+  CHECK(strstr(ncclGetLastError(me->comm), "to go on: ncclCommAbort, on every rank") != NULL);
   CHECK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream) == ncclSystemError);
   OK(ncclGroupStart());
   OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
@@ -361,6 +362,7 @@ static void a_dead_rank_is_named(struct ranked* me) {
   if (me->rank == 1) _exit(0);
   CHECK(what_comes(me->comm) == ncclRemoteError);
   CHECK(strstr(ncclGetLastError(me->comm), "rank 1 (pid ") != NULL);
+  CHECK(strstr(ncclGetLastError(me->comm), "to go on: ncclCommShrink with NCCL_SHRINK_ABORT") != NULL);
   CHECK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream) == ncclRemoteError);
   OK(ncclCommAbort(me->comm));
   printf("passed a_dead_rank_is_named\n");

@@ -64,6 +64,16 @@ CASE(a_story_tells_each_fault_once) {
   CHECK(rest.find("rank 2: send") != std::string::npos);
 }
 
+CASE(the_facts_are_the_story_without_how_to_go_on) {
+  Failure failure;
+  failure.reason = "aborted: enough";
+  const std::string facts = facts_of(failure);
+  CHECK(facts == "the world has failed: aborted: enough");
+  CHECK(story_of(failure).starts_with(facts + "\nto go on, every rank closes this world"));
+  CHECK(facts_of(failure, failure.reason).empty());
+  CHECK(story_of(failure, failure.reason).starts_with("the world has failed with it; to go on"));
+}
+
 CASE(a_cycle_of_messages_says_how_to_break_it) {
   Failure failure;
   failure.ahead_bytes = 4096;

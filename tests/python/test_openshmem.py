@@ -182,6 +182,7 @@ def test_openshmem_misuse(case: str) -> None:
     status, output = run(3, compiled(SOURCES / "openshmem_misuse.c", *WARNINGS), case, settings=timeout)
     assert status == wanted, output[-6000:]
     assert says in output, output[-6000:]
+    assert "to go on" not in output  # the job ends
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)

@@ -35,9 +35,12 @@ MISUSE = {
     "freeing_twice_is_refused": (1, "upc_free: thread 1: pointer {thread 0, address 0x1000, phase 0} is no piece"),
     "freeing_the_middle_of_a_piece_is_refused": (1, "is no piece that an allocation gave, or was freed before"),
     "freeing_what_nobody_allocated_is_refused": (1, "pointer {thread 1, address 0x1041, phase 0} is no piece"),
-    "sizes_that_differ_are_refused": (1, "calls upc_all_alloc(4, 64) in host memory and thread"),
+    "sizes_that_differ_are_refused": (
+        1,
+        "but thread 0 calls upc_all_alloc(4, 64) in host memory and thread 1 calls upc_all_alloc(4, 128)",
+    ),
     "memory_that_differs_is_refused": (1, "calls upc_all_alloc(4, 64) in device memory"),
-    "calls_that_differ_are_refused": (1, "calls upc_all_free of null and thread 1 is in a barrier"),
+    "calls_that_differ_are_refused": (1, "but thread 0 calls upc_all_free of null and thread 1 is in a barrier"),
     "barriers_of_two_values_are_refused": (1, "thread 0 is in barrier 4 and thread 2 in barrier 5"),
     "a_wait_for_another_barrier_is_refused": (
         1,
@@ -143,6 +146,7 @@ def test_upc_misuse(case: str) -> None:
     status, output = run(3, compiled("upc_misuse"), case, settings={"ONSTREAM_TIMEOUT_S": "2"} if waits else {})
     assert status == wanted, output[-6000:]
     assert says in output, output[-6000:]
+    assert not waits or "to go on" not in output  # the job ends
 
 
 @pytest.mark.gpu

@@ -29,7 +29,8 @@ struct Until {
   std::size_t width = 8;
   Sign sign = Sign::unsigned_word;
 };
-std::string text_of(const Until& until);  // "a word of 8 B to be at least 3"
+std::string text_of(const Until& until);       // "a word of 8 B to be at least 3"
+std::string condition_of(const Until& until);  // "to be at least 3"
 
 // How a fault tells a comparison, as its lane, and back.
 ONSTREAM_BOTH std::uint64_t comparison_code(Compare compare, Sign sign) {

@@ -52,7 +52,7 @@ const char* name_of(Compare compare) {
   return "unknown";
 }
 
-std::string text_of(const Until& until) {
+std::string condition_of(const Until& until) {
   const bool narrow = until.width == sizeof(std::uint32_t);
   const auto whole = static_cast<std::int64_t>(until.value);
   const std::int64_t is_signed = narrow ? static_cast<std::int32_t>(until.value) : whole;
@@ -71,8 +71,10 @@ std::string text_of(const Until& until) {
     }
     return "to compare with ";
   };
-  return concat("a word of ", until.width, " B ", how(), value);
+  return how() + value;
 }
+
+std::string text_of(const Until& until) { return concat("a word of ", until.width, " B ", condition_of(until)); }
 
 const char* name_of(AtomicOp op) {
   for (const auto& [word, one] : kAtomicOps) {

@@ -258,18 +258,18 @@ class Fabric::Implementation {
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank && !mesh_.alive(peer)) gone.push_back(peer);
     }
-    if (fault_log_.begin({reason, cause}, gone)) {
-      log(cause == Cause::interrupt ? LogLevel::debug : level, "the world failed: ", reason);
-    }
+    if (cause == Cause::interrupt) level = LogLevel::debug;
+    const bool first = fault_log_.begin({reason, cause, level == LogLevel::error}, gone);
+    if (first) log(level, "the world failed: ", reason);
     board_->set_abort(cause);
     mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
   // What every rank hears is the first cause that this one knows: its own end by a failure is only an effect, and may
   // come to others sooner than the cause does.
-  void abort(const std::string& reason, Cause cause = Cause::failure) {
+  void abort(const std::string& reason, Cause cause = Cause::failure, LogLevel level = LogLevel::error) {
     guard_.check("this world");
-    fail_world(reason, cause);
+    fail_world(reason, cause, level);
     const FaultLog::First first = fault_log_.first();
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, topic_of(first.cause), first.reason);
@@ -489,7 +489,9 @@ std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
   }
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
-void Fabric::abort(const std::string& reason, Cause cause) { implementation_->abort("aborted: " + reason, cause); }
+void Fabric::abort(const std::string& reason, Cause cause, LogLevel level) {
+  implementation_->abort("aborted: " + reason, cause, level);
+}
 void Fabric::take_late(const std::string& what) { implementation_->take_late(what); }
 void Fabric::check() const { implementation_->check(); }
 void Fabric::check_waited() const { implementation_->check_waited(); }

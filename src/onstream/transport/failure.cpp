@@ -81,7 +81,7 @@ std::string list(const std::vector<int>& ranks) {
   return text;
 }
 
-// How to go on, in words that hold for every language.
+// How to go on, in words that hold for every language of onstream's own interface.
 std::string advice(const Failure& failure, bool told_already) {
   if (!failure.dead.empty()) {
     return concat("to go on without ", list(failure.dead),
@@ -231,7 +231,7 @@ std::vector<std::string> advice_on_waits(const Failure& failure) {
 
 }  // namespace
 
-std::string story_of(const Failure& failure, const std::string& told) {
+std::string facts_of(const Failure& failure, const std::string& told) {
   std::vector<std::string> lines;
   if (failure.reason != told) lines.push_back("the world has failed: " + failure.reason);
   std::set<std::string> known{told, failure.reason};
@@ -247,10 +247,14 @@ std::string story_of(const Failure& failure, const std::string& told) {
   for (const std::string& line : advice_on_waits(failure)) {
     if (known.insert(line).second) lines.push_back("  " + line);  // several receives of one lane lack the same sends
   }
-  lines.push_back(advice(failure, failure.reason == told));
   std::string text;
   for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
   return text;
+}
+
+std::string story_of(const Failure& failure, const std::string& told) {
+  const std::string facts = facts_of(failure, told);
+  return facts + (facts.empty() ? "" : "\n") + advice(failure, failure.reason == told);
 }
 
 void fail_named(DidNot what_happened, int rank, std::string_view what, const Error& error) {

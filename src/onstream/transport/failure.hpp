@@ -48,7 +48,8 @@ enum class Cause { failure, interrupt, deadline };
 
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {
-  std::string reason;  // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
+  std::string reason;   // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
+  bool logged = false;  // the reason, as an error, by this rank: one that hears it from another leaves that to it
   std::vector<FaultReport> faults;
   std::vector<int> dead;        // ranks that have died, as far as this rank has heard
   std::vector<int> left;        // ranks that had closed the world, or ended, before it failed
@@ -56,9 +57,11 @@ struct Failure {
   std::string story;            // all of it for the screen, with the cycle of waits if there is one
 };
 
-// The story. `told` is what the reader has just read (a fault's description), which is not told again. `onstream run`
-// finds in it the rank where the failure began (CAUSE in launcher.py).
+// The story. `told` is what the reader has just read (a fault's description, the reason), which is not told again.
+// `onstream run` finds in it the rank where the failure began (CAUSE in launcher.py).
 std::string story_of(const Failure& failure, const std::string& told = "");
+// The story without how to go on, which an interface with other names than worlds says itself; may be empty.
+std::string facts_of(const Failure& failure, const std::string& told = "");
 
 // Throws `error` again, in the name of what it kept from starting, or from ending: "rank 1: a barrier did not start:
 // ...".

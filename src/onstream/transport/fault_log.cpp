@@ -87,6 +87,7 @@ Failure FaultLog::failure() const {
   const std::lock_guard lock(mutex_);
   Failure failure;
   failure.reason = first_.reason;
+  failure.logged = first_.logged;
   failure.faults = fatal_;
   failure.faults.insert(failure.faults.end(), foreign_.begin(), foreign_.end());
   failure.dead = dead_;

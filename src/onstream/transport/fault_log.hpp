@@ -18,6 +18,7 @@ class FaultLog {
   struct First {
     std::string reason;
     Cause cause = Cause::failure;
+    bool logged = false;  // as an error, by this rank
   };
 
   void add_death(int rank);
