@@ -106,6 +106,7 @@ class Messages::Implementation {
     return body;
   }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane);
+  void hold_bounce(Request& request, const std::shared_ptr<Memory>& bounce) const;
   void begin(const std::shared_ptr<Request>& request, bool captured);
 
   // --- on_stream.cpp ---

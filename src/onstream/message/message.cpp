@@ -1,6 +1,7 @@
 #include "onstream/message/message.hpp"
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/thread_cache.hpp"
 #include "onstream/device/disposal.hpp"
 #include "onstream/lane/kernels.hpp"
 #include "onstream/message/implementation.hpp"
@@ -148,17 +149,23 @@ lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size
 std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std::size_t bytes,
                                                                 const lane::View& lane) {
   settle_unasked();
-  auto request = std::make_shared<Request>();
+  auto request = std::allocate_shared<Request>(ThreadCache<Request>());
   request->kind = kind;
   request->lane = lane;
   request->queue = queue_of(lane.peer, lane.lane);
   request->slot = ground_->tickets->take();
   request->tickets = ground_->tickets;
-  request->bounces = bounces_;
   request->bytes = bytes;
-  request->order = next_order_.fetch_add(1, std::memory_order_relaxed);
+  if (kind == OpKind::recv) request->order = next_order_.fetch_add(1, std::memory_order_relaxed);
   request->owner = serial_;
   return request;
+}
+
+// Until the request goes.
+void Messages::Implementation::hold_bounce(Request& request, const std::shared_ptr<Memory>& bounce) const {
+  if (bounce == nullptr) return;
+  request.bounce = bounce;
+  request.bounces = bounces_;
 }
 
 // A send, before its op is enqueued.

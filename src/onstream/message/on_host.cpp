@@ -60,7 +60,7 @@ std::shared_ptr<Request> Messages::Implementation::isend_by(SendRoute route, con
   begin(request, false);
   lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
   body.ticket = request->slot.ticket;
-  request->bounce = route.bounce;
+  hold_bounce(*request, route.bounce);
   if (route.copy_first && body.announce != lane::Header::pull && body.is_offered(kCaller)) {
     body.source = message.source;  // it goes to its destination at once, and needs no copy
     if (route.attached_source != 0) body.peer_source = route.attached_source;
@@ -82,7 +82,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
   auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
   (void)outstanding_.add(request, Outstanding::Next::at_once);
   if (route.bounce != nullptr) request->copy_back = destination;
-  request->bounce = route.bounce;
+  hold_bounce(*request, route.bounce);
   auto body = recv_body<lane::Post>(route, bytes, request->lane);
   body.ticket = request->slot.ticket;
   body(kCaller);

@@ -116,7 +116,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv_by(RecvRoute route, con
   request->captured = device_->capturing(stream);
   if (!request->captured) follow(outstanding_.add(request, next), stream);
   if (route.bounce != nullptr) request->copy_back = destination;
-  request->bounce = route.bounce;
+  hold_bounce(*request, route.bounce);
   auto body = recv_body<lane::Post>(route, bytes, request->lane);
   body.ticket = request->slot.ticket;
   if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, kOneWarp, stream);
@@ -131,7 +131,7 @@ void Messages::Implementation::post_send(const SendRoute& route, const std::shar
                                          const void* source, Stream stream) {
   lane::Send body = send_body(route, request->bytes, request->lane, lane::Completion::posted);
   body.ticket = request->slot.ticket;
-  request->bounce = route.bounce;
+  hold_bounce(*request, route.bounce);
   if (request->bytes > route.ring_max) request->source = route.source;
   if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, kOneWarp, stream);
   if (route.prefetch) prefetch(source, request->bytes, stream);
