@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <future>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "onstream/base/error.hpp"
@@ -19,6 +20,12 @@ namespace {
 constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr auto kFlushing = std::chrono::seconds(1);  // at most, of the program's files
 constexpr int kLooksAfterFailure = 100;
+
+// Whether it tells of the world's failure.
+bool is_failure(const std::exception& error) {
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  return known != nullptr && (known->code() == ErrorCode::aborted || known->code() == ErrorCode::timeout);
+}
 
 void tell_end(const std::string& who, const Failure& failure) {
   const std::string facts = facts_of(failure, failure.logged ? failure.reason : "");
@@ -42,18 +49,21 @@ void leave(int status) {
   ::_exit(status);
 }
 
-void fail_job(World& world, const char* call, const std::string& who, const char* why) {
+void fail_job(World& world, const char* call, const std::string& who, const std::exception& error) {
   try {
-    if (const auto failure = world.failure()) {
+    const std::optional<Failure> failure = world.fabric()->settled_failure("");
+    if (failure && is_failure(error)) {
       tell_end(concat(call, ": ", who), *failure);
     } else {
-      log(LogLevel::error, call, ": ", who, ": ", why);
-      const std::string reason = concat("rank ", world.rank(), ": ", call, ": ", why);
-      world.fabric()->abort(reason, Cause::failure, LogLevel::info);
+      log(LogLevel::error, call, ": ", who, ": ", error.what());
+    }
+    if (!failure) {
+      const std::string reason = concat("rank ", world.rank(), ": ", call, ": ", error.what());
+      world.fabric()->abort(reason, Cause::failure, Logged::by_caller);
     }
     std::this_thread::sleep_for(kHearing);
-  } catch (const std::exception& error) {
-    log(LogLevel::error, call, ": the others cannot be told: ", error.what());
+  } catch (const std::exception& other) {
+    log(LogLevel::error, call, ": ", who, ": ", error.what(), "; the others cannot be told: ", other.what());
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -22,9 +23,9 @@ constexpr auto kHearing = std::chrono::milliseconds(50);  // so that the others 
 // nothing of it is taken down; one of them may hold a stream for ever, blocked writing to a pipe that is full.
 [[noreturn]] void leave(int status);
 
-// Says why this rank cannot go on and fails the world with it; of one that has failed already, what the log does not
-// say yet. `who`: "PE 1".
-void fail_job(World& world, const char* call, const std::string& who, const char* why);
+// Fails the world, unless it has failed, because `who` ("PE 1") cannot go on: says why first, or of an error that is
+// the world's failure what the log does not say yet. Comes back once the others have had time to hear.
+void fail_job(World& world, const char* call, const std::string& who, const std::exception& error);
 
 // The runtime that this process has: none in a forked child, which is no rank of the job.
 template <class Runtime>

@@ -15,6 +15,7 @@ template <class Function>
 int guarded(const char* call, const Function& function) {
   try {
     demand(running() != nullptr, MP_FAILURE, "libmp is not initialised: mp_init was not called, or mp_finalize was");
+    running()->world().check_process();
     return function(*running());
   } catch (const Refusal& refusal) {
     log(LogLevel::error, call, ": ", refusal.what());

@@ -58,10 +58,21 @@ Runtime::~Runtime() {
 }
 
 std::string Runtime::told(const std::exception& error) {
-  const std::optional<Failure> failure = world_->failure();
+  const auto* const known = dynamic_cast<const Error*>(&error);
+  const bool of_failure =
+      known != nullptr && (known->code() == ErrorCode::aborted || known->code() == ErrorCode::timeout);
+  const std::optional<Failure> failure = of_failure ? world_->fabric()->settled_failure("") : std::nullopt;
   if (!failure) return error.what();
-  if (std::exchange(failure_told_, true)) return "the world has failed";
-  return concat(facts_of(*failure), "\nto go on, all processes call mp_finalize and then mp_init again");
+  std::string text = "the world has failed";
+  if (std::exchange(failure_told_, true)) return text;
+  const std::string facts = facts_of(*failure, failure->logged ? failure->reason : "");
+  if (!failure->logged) {
+    text = facts;
+  } else if (!facts.empty()) {
+    text += "\n" + facts;
+  }
+  if (failure->dead.empty()) text += "\nto go on, all processes call mp_finalize and then mp_init again";
+  return text;
 }
 
 Stream Runtime::stream_of(CUstream_st* stream) const {

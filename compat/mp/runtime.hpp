@@ -50,8 +50,9 @@ class Runtime {
   Runtime& operator=(const Runtime&) = delete;
 
   World& world() { return *world_; }
-  // What went wrong in a call. Of a failed world the first that asks hears all that is known.
+  // What went wrong in a call. Of the world's failure the first that asks hears all that its log has not said.
   std::string told(const std::exception& error);
+  bool failure_told() const { return failure_told_; }
   Pair& pair(int peer) { return *pairs_[static_cast<std::size_t>(peer)]; }
   // The stream that a program's handle means.
   Stream stream_of(CUstream_st* stream) const;

@@ -143,8 +143,12 @@ int onstream_mp_begin(const onstream_mp_start* start) {
 
 void mp_finalize(void) {
   guarded("mp_finalize", [](Runtime& runtime) {
-    const std::unique_ptr<Runtime> ending = std::move(running());
-    runtime.world().barrier();  // peers may still be putting
+    try {
+      runtime.world().barrier();  // peers may still be putting
+    } catch (const std::exception& error) {
+      if (!runtime.failure_told()) log(LogLevel::error, "mp_finalize: ", runtime.told(error));
+    }
+    running().reset();
     return MP_SUCCESS;
   });
 }

@@ -141,16 +141,17 @@ void abort(ncclComm& comm, const char* why) {
   looking.world()->abort(concat("rank ", comm.rank, " called ", why), Cause::interrupt);
 }
 
-std::optional<Refusal> refusal_of_failure(ncclComm& comm) {
+std::optional<Refusal> refusal_of_failure(ncclComm& comm, bool late) {
   const Looking looking(comm);
   const std::optional<Failure> failure = looking.world() == nullptr ? std::nullopt : looking.world()->failure();
   if (!failure) return std::nullopt;
-  const auto late = [](const FaultReport& fault) { return fault.status == Status::timeout; };
-  const bool timed_out = failure->dead.empty() && std::ranges::any_of(failure->faults, late);
+  const auto is_late = [](const FaultReport& fault) { return fault.status == Status::timeout; };
+  const bool timed_out = late || (failure->dead.empty() && std::ranges::any_of(failure->faults, is_late));
   const char* const go_on = failure->dead.empty()
                                 ? "ncclCommAbort, on every rank, and a new communicator"
                                 : "ncclCommShrink with NCCL_SHRINK_ABORT, on every other rank, without the dead";
-  return Refusal(timed_out ? ncclSystemError : ncclRemoteError, concat(facts_of(*failure), "\nto go on: ", go_on));
+  return Refusal(timed_out ? ncclSystemError : ncclRemoteError, concat(facts_of(*failure), "\nto go on: ", go_on),
+                 true);
 }
 
 ncclResult_t async_result(ncclComm& comm) {
@@ -168,7 +169,7 @@ ncclResult_t async_result(ncclComm& comm) {
     return ncclSuccess;
   } catch (const Error&) {
     const Refusal why = refusal_of(std::current_exception(), &comm);
-    if (why.code() == ncclInvalidUsage) return told("ncclCommGetAsyncError", why.code(), why.what());
+    if (why.code() == ncclInvalidUsage) return told("ncclCommGetAsyncError", why);
     const std::lock_guard lock(comm.mutex);
     comm.story = why.what();
     return why.code();

@@ -140,7 +140,7 @@ void abort(ncclComm& comm, const char* why);
 // What became of the world: ncclSuccess while it is whole, and after messages that did not end well, once, what they
 // were. The text is kept in `story`.
 ncclResult_t async_result(ncclComm& comm);
-// What calls answer once its world has failed; nothing while that is whole, or gone.
-std::optional<Refusal> refusal_of_failure(ncclComm& comm);
+// What calls answer once its world has failed, `late` by this rank's own deadline; nothing while it is whole, or gone.
+std::optional<Refusal> refusal_of_failure(ncclComm& comm, bool late);
 
 }  // namespace onstream::nccl

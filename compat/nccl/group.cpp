@@ -68,7 +68,7 @@ void begin_in_background(Making& making) {
       make(number);
     } catch (...) {
       const Refusal why = refusal_of(std::current_exception(), nullptr);
-      if (comm == nullptr || set_failed(*comm, why)) told("the start of a communicator", why.code(), why.what());
+      if (comm == nullptr || set_failed(*comm, why)) told("the start of a communicator", why);
     }
   });
   if (comm == nullptr) return starter.detach();  // it needs the parent alone, which waits for who is inside

@@ -50,8 +50,11 @@ Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm) {
   } catch (const Refusal& refusal) {
     return refusal;
   } catch (const Error& wrong) {
-    const bool by_failure = wrong.code() == ErrorCode::aborted || wrong.code() == ErrorCode::timeout;
-    if (const auto failed = by_failure && comm != nullptr ? refusal_of_failure(*comm) : std::nullopt) return *failed;
+    const bool late = wrong.code() == ErrorCode::timeout;
+    const bool by_failure = late || wrong.code() == ErrorCode::aborted;
+    if (const auto failed = by_failure && comm != nullptr ? refusal_of_failure(*comm, late) : std::nullopt) {
+      return *failed;
+    }
     return {code_of(wrong.code()), wrong.what()};
   } catch (const std::bad_alloc&) {
     return {ncclSystemError, "there is no memory left"};
@@ -63,26 +66,25 @@ Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm) {
 ncclResult_t told(const char* call, ncclComm_t comm) noexcept {
   try {
     const Refusal refusal = refusal_of(std::current_exception(), comm);
-    return told(call, refusal.code(), refusal.what());
+    return told(call, refusal);
   } catch (const std::exception&) {
-    return told(call, ncclSystemError, "");  // not even memory for a text
+    return told(call, Refusal(ncclSystemError, ""));  // not even memory for a text
   }
 }
 
-ncclResult_t told(const char* call, ncclResult_t result, const std::string& why) noexcept {
+ncclResult_t told(const char* call, const Refusal& refusal) noexcept {
   try {
-    own = concat(call, ": ", why);
+    own = concat(call, ": ", refusal.what());
     {
       const std::lock_guard lock(newest().mutex);
       newest().text = own;
     }
-    // A failed world is logged where it fails.
-    if (result != ncclRemoteError) log(LogLevel::error, own);
-    note_in_group(result, own);
+    if (!refusal.of_failure() && refusal.code() != ncclRemoteError) log(LogLevel::error, own);
+    note_in_group(refusal.code(), own);
   } catch (const std::exception&) {
     // The text is lost for want of memory; the code is not.
   }
-  return result;
+  return refusal.code();
 }
 
 const char* last_error() {

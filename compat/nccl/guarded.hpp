@@ -16,12 +16,15 @@ namespace onstream::nccl {
 // A call that cannot be done: the code it returns, and why.
 class Refusal : public std::exception {
  public:
-  Refusal(ncclResult_t code, std::string what) : code_(code), what_(std::move(what)) {}
+  Refusal(ncclResult_t code, std::string what, bool of_failure = false)
+      : code_(code), of_failure_(of_failure), what_(std::move(what)) {}
   ncclResult_t code() const { return code_; }
+  bool of_failure() const { return of_failure_; }  // of the world's, which is logged where it fails
   const char* what() const noexcept override { return what_.c_str(); }
 
  private:
   ncclResult_t code_;
+  bool of_failure_;
   std::string what_;
 };
 
@@ -40,7 +43,7 @@ void demand(bool holds, const Parts&... parts) {
 // For a catch block: what went wrong in `call` is kept and noted. `comm` may be null.
 ncclResult_t told(const char* call, ncclComm_t comm) noexcept;
 // The same of a result that was found out elsewhere.
-ncclResult_t told(const char* call, ncclResult_t result, const std::string& why) noexcept;
+ncclResult_t told(const char* call, const Refusal& refusal) noexcept;
 // The code of an exception, and its text.
 Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm);
 

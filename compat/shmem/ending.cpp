@@ -40,8 +40,7 @@ void at_end(int status, void*) {
     shmem.world().abort(concat("rank ", shmem.rank(), " ended with status ", status, " and without shmem_finalize"));
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
-    log(LogLevel::error, "OpenSHMEM: at the end of the process: ", error.what());
-    leave(kFailedExit);
+    end_job("the end of the program", error);
   }
 }
 
@@ -80,21 +79,16 @@ void end_all(Runtime& shmem, int status) {
   std::exit(status);
 }
 
-void end_job(const char* call, const char* why) {
+void end_job(const char* call, const std::exception& error) {
   Runtime* const shmem = of_this_process(running());
-  int status = kFailedExit;
-  if (shmem != nullptr) {
-    const int told = shmem->exit_told();
-    if (told >= 0) {
-      status = told;
-    } else {
-      fail_job(shmem->world(), call, concat("PE ", shmem->rank()), why);
-    }
-  } else {
-    log(LogLevel::error, call, ": ", why);
+  const int told = shmem != nullptr ? shmem->exit_told() : -1;
+  if (shmem == nullptr) {
+    log(LogLevel::error, call, ": ", error.what());
+  } else if (told < 0) {
+    fail_job(shmem->world(), call, concat("PE ", shmem->rank()), error);
   }
   ending() = true;
-  leave(status);
+  leave(told >= 0 ? told : kFailedExit);
 }
 
 void say(const std::string& text) {

@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 
+#include "lookout.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "runtime.hpp"
@@ -14,7 +15,7 @@
 namespace onstream::shmem {
 
 // Fails the world, says why, and ends the process with status 1; or with that of shmem_global_exit if a PE called it.
-[[noreturn]] void end_job(const char* call, const char* why);
+[[noreturn]] void end_job(const char* call, const std::exception& error);
 
 inline Runtime& runtime() {
   Runtime* const found = running();
@@ -38,7 +39,7 @@ auto guarded(const char* call, const Function& function) {
   try {
     return function(runtime());
   } catch (const std::exception& error) {
-    end_job(call, error.what());
+    end_job(call, error);
   }
 }
 
@@ -49,11 +50,12 @@ Result attempt(const char* call, Result refusal, const Function& function) {
     return function(runtime());
   } catch (const Error& error) {
     const bool failed = error.code() == ErrorCode::aborted || error.code() == ErrorCode::timeout;
-    if (failed || running() == nullptr || running()->world().failure()) end_job(call, error.what());
+    const Runtime* const mine = of_this_process(running());
+    if (failed || mine == nullptr || mine->world().failure()) end_job(call, error);
     log(LogLevel::error, call, ": ", error.what());
     return refusal;
   } catch (const std::exception& error) {
-    end_job(call, error.what());
+    end_job(call, error);
   }
 }
 

@@ -40,7 +40,7 @@ void start(int level) {
     watch_the_end();
     say_what_was_asked(*running());
   } catch (const std::exception& error) {
-    end_job("shmem_init", error.what());
+    end_job("shmem_init", error);
   }
 }
 
@@ -77,7 +77,7 @@ void shmem_finalize(void) {
 
 void shmem_global_exit(int status) {
   guarded("shmem_global_exit", [&](Runtime& shmem) -> int { end_all(shmem, status); });
-  end_job("shmem_global_exit", "the end did not come");
+  std::abort();  // not reached
 }
 
 int shmem_my_pe(void) {

@@ -93,7 +93,8 @@ class Looks {
   template <class Ready>
   void until(std::size_t i, const Ready& ready) const {
     const auto what = [&] {
-      return concat("the word of ", sizeof(T), " B at ", row_.words + i, ", ", now(i), ", ", condition_of(until_of(i)));
+      return concat("the word of ", sizeof(T), " B at ", row_.words + i, ", ", now(i), ", ", condition_of(until_of(i)),
+                    ',');
     };
     demand_ok(shmem_, shmem_.default_context().context->wait_for(ready, what));
   }

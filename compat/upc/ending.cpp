@@ -44,7 +44,7 @@ void at_end(int status, void*) {
     upc.world().abort(concat("rank ", upc.thread(), " ended with status ", status));
     std::this_thread::sleep_for(kHearing);
   } catch (const std::exception& error) {
-    end_job("the end of main", error.what());
+    end_job("the end of main", error);
   }
 }
 
@@ -72,13 +72,13 @@ void end_all(Runtime& upc, int status) {
   std::exit(status);
 }
 
-void end_job(const char* call, const char* why) {
+void end_job(const char* call, const std::exception& error) {
   Runtime* const upc = of_this_process(running());
   const int told = upc != nullptr ? upc->exit_told() : -1;
   if (upc == nullptr) {
-    log(LogLevel::error, call, ": ", why);
+    log(LogLevel::error, call, ": ", error.what());
   } else if (told < 0) {
-    fail_job(upc->world(), call, concat("thread ", upc->thread()), why);
+    fail_job(upc->world(), call, concat("thread ", upc->thread()), error);
   }
   life().ended = true;
   leave(told >= 0 ? told : kFailedExit);

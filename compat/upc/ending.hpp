@@ -13,7 +13,7 @@ namespace onstream::upc {
 // Collective: joins the others. Throws when they do not come, and once this thread has ended.
 Runtime& start();
 // Fails the world, says why, and ends the process with status 1; or with that of upc_global_exit if a thread called it.
-[[noreturn]] void end_job(const char* call, const char* why);
+[[noreturn]] void end_job(const char* call, const std::exception& error);
 // Ends all threads with `status`, this one by std::exit.
 [[noreturn]] void end_all(Runtime& upc, int status);
 

@@ -18,7 +18,7 @@ auto guarded(const char* call, const Function& function) {
     if (found != nullptr) found->world().check_process();
     return function(found != nullptr ? *found : start());
   } catch (const std::exception& error) {
-    end_job(call, error.what());
+    end_job(call, error);
   }
 }
 

@@ -1,6 +1,7 @@
 /* libmp's calls as they should not be made: what is refused, with which code, and that nothing is changed by it. See
  * libmp.h.
  */
+#include "forked.h"
 #include "libmp.h"
 
 /* 0 on one rank, 1 on the other; and each other's rank. */
@@ -106,11 +107,30 @@ static void calls_after_finalize_fail_and_a_new_start_works(void) {
   drop(&b);
 }
 
+static struct buffer of_parent;
+
+static void call_in_a_child(void) {
+  mp_request_t request = NULL;
+  uint32_t word = 0;
+  const int sent = mp_isend(of_parent.data, 1, OTHER, &of_parent.reg, &request);
+  _exit(sent == MP_FAILURE && mp_wait32(&word, 1, MP_WAIT_EQ) == MP_FAILURE ? 7 : 8);
+}
+
+static void calls_of_a_forked_child_fail(void) {
+  mp_request_t request;
+  of_parent = take(PINNED, 8, 5);
+  CHECK(status_of_child(call_in_a_child) == 7);
+  if (rank == 0) OK(mp_isend(of_parent.data, 1, 1, &of_parent.reg, &request));
+  if (rank == 1) OK(mp_irecv(of_parent.data, 1, 0, &of_parent.reg, &request));
+  OK(mp_wait(&request));
+  drop(&of_parent);
+}
+
 static void after_a_deadline_all_fails_and_a_new_start_works(void) {
   struct buffer b = take(PINNED, 8, 5);
   mp_request_t request;
   mp_finalize();
-  CHECK(setenv("ONSTREAM_TIMEOUT_S", "1", 1) == 0);
+  CHECK(setenv("ONSTREAM_TIMEOUT_S", "3", 1) == 0);
   start();
   OK(mp_register(b.data, 8, &b.reg));
   OK(mp_irecv(b.data, 1, OTHER, &b.reg, &request)); /* by both */
@@ -375,6 +395,7 @@ static const struct test_case kCases[] = {
     CASE(bad_arguments_fail_and_change_nothing),
     CASE(waiting_twice_fails_and_does_not_crash),
     CASE(calls_after_finalize_fail_and_a_new_start_works),
+    CASE(calls_of_a_forked_child_fail),
     CASE(after_a_deadline_all_fails_and_a_new_start_works),
     CASE(only_the_peers_of_init_can_be_reached),
     CASE(a_post_with_a_bad_request_posts_nothing),

@@ -35,3 +35,10 @@ def refusals(cases: Iterable[str]) -> list[object]:
 def is_current(program: Path, parts: Iterable[Path]) -> bool:
     """Whether the program is there, and newer than what it is made of."""
     return program.exists() and program.stat().st_mtime > max(part.stat().st_mtime for part in parts)
+
+
+def is_repeated(text: str, output: str) -> bool:
+    """Whether some rank of an `onstream run` that failed says the text twice."""
+    before_summary = output.split("\nonstream run:")[0].splitlines()
+    ranks = [line.split("]")[0] for line in before_summary if text and text in line]
+    return len(ranks) != len(set(ranks))

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from compat_programs import SOURCES, cases_of, failed_cases, is_current, refusals
+from compat_programs import SOURCES, cases_of, failed_cases, is_current, is_repeated, refusals
 from conftest import ROOT, build_folder
 from memories import DEVICES
 from mpi_programs import call
@@ -182,6 +182,7 @@ def test_openshmem_misuse(case: str) -> None:
     status, output = run(3, compiled(SOURCES / "openshmem_misuse.c", *WARNINGS), case, settings=timeout)
     assert status == wanted, output[-6000:]
     assert says in output, output[-6000:]
+    assert not is_repeated(says, output), output[-6000:]
     assert "to go on" not in output  # the job ends
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from compat_programs import SOURCES, cases_of, failed_cases, is_current, refusals
+from compat_programs import SOURCES, cases_of, failed_cases, is_current, is_repeated, refusals
 from conftest import ROOT, build_folder
 from mpi_programs import call
 
@@ -146,6 +146,7 @@ def test_upc_misuse(case: str) -> None:
     status, output = run(3, compiled("upc_misuse"), case, settings={"ONSTREAM_TIMEOUT_S": "2"} if waits else {})
     assert status == wanted, output[-6000:]
     assert says in output, output[-6000:]
+    assert not is_repeated(says, output), output[-6000:]
     assert not waits or "to go on" not in output  # the job ends
 
 

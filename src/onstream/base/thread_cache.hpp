@@ -1,5 +1,5 @@
 // ThreadCache: an allocator for objects that come and go by the million, such as requests. Each thread keeps the memory
-// of those that it let go last, and takes from there without a lock or any other atomic operation: behind a store to
+// of those that it let go last, and takes it from there without a lock or any other atomic operation: behind a store to
 // memory that another core has, each of those waits until the store is through.
 //
 // For std::allocate_shared. Memory that another thread lets go stays with that one; what a thread keeps goes with it.
@@ -50,6 +50,11 @@ class KeptBlocks {
 template <class T>
 class ThreadCache {
  public:
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static constexpr bool kKeeps = false;  // so that a use after the end is seen
+#else
+  static constexpr bool kKeeps = true;
+#endif
   using value_type = T;
   ThreadCache() = default;
   template <class Other>
@@ -57,24 +62,17 @@ class ThreadCache {
 
   T* allocate(std::size_t count) {
     static_assert(alignof(T) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__, "operator new gives no more");
-    if (count != 1 || kPlain) return static_cast<T*>(::operator new(count * sizeof(T)));
+    if (count != 1 || !kKeeps) return static_cast<T*>(::operator new(count * sizeof(T)));
     return static_cast<T*>(KeptBlocks<sizeof(T)>::take());
   }
   void deallocate(T* block, std::size_t count) noexcept {
-    if (count != 1 || kPlain) return ::operator delete(block);
+    if (count != 1 || !kKeeps) return ::operator delete(block);
     KeptBlocks<sizeof(T)>::give_back(block);
   }
   template <class Other>
   bool operator==(const ThreadCache<Other>&) const {
     return true;
   }
-
- private:
-#ifdef __SANITIZE_ADDRESS__
-  static constexpr bool kPlain = true;  // so that a use after the end is seen
-#else
-  static constexpr bool kPlain = false;
-#endif
 };
 
 }  // namespace onstream

@@ -228,6 +228,10 @@ class Device {
   virtual std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid);
 
   // --- streams ---
+  // What idle() and synchronize() throw where they are asked of a stream that is capturing.
+  static constexpr const char* kNothingRunsYet =
+      "a stream that is capturing cannot be waited for, nor asked whether it is idle: nothing of it runs before its "
+      "graph is launched; end the capture first";
   virtual Stream create_stream() = 0;
   virtual void destroy_stream(Stream stream) = 0;  // after its work has finished
   virtual bool idle(Stream stream) const = 0;      // nothing enqueued is unfinished

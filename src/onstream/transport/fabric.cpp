@@ -66,7 +66,7 @@ class Fabric::Implementation {
             [board = board_](int peer) { return board->has_left(peer); })) {
     for (const Cause cause : {Cause::failure, Cause::interrupt, Cause::deadline}) {
       mesh_.on(topic_of(cause), [this, cause](int, const std::string& reason, Fd) {
-        fail_world(reason, cause, LogLevel::info);  // whoever tells it has logged it
+        fail_world(reason, cause, Logged::by_another);
         return std::string();
       });
     }
@@ -85,7 +85,7 @@ class Fabric::Implementation {
     });
     // Told to all, though all see it: a rank that leaves for it says goodbye later than this.
     mesh_.on_death([this](int peer, const std::string& why) {
-      take_death(peer, why, LogLevel::error);
+      take_death(peer, why, Logged::now);
       const wire::Packer told = wire::Packer().u32(static_cast<std::uint32_t>(peer)).text(why);
       for (int other = 0; other < launch_.size; ++other) {
         if (other != launch_.rank && other != peer) mesh_.notify(other, "death", told.body());
@@ -95,7 +95,7 @@ class Fabric::Implementation {
       wire::Unpacker body(told);
       const std::uint32_t peer = body.u32();
       require(peer < static_cast<std::uint32_t>(launch_.size), "rank ", peer, " cannot have died");
-      take_death(static_cast<int>(peer), std::string(body.text()), LogLevel::info);
+      take_death(static_cast<int>(peer), std::string(body.text()), Logged::by_another);
       return std::string();
     });
     mesh_.on_leave([this](int peer, const std::string&) { board_->set_left(peer); });
@@ -248,28 +248,29 @@ class Fabric::Implementation {
     return "abort";
   }
 
-  void take_death(int peer, const std::string& why, LogLevel level) {
+  void take_death(int peer, const std::string& why, Logged logged) {
     fault_log_.add_death(peer);
-    fail_world(why, Cause::failure, level);
+    fail_world(why, Cause::failure, logged);
   }
 
-  void fail_world(const std::string& reason, Cause cause = Cause::failure, LogLevel level = LogLevel::error) {
+  void fail_world(const std::string& reason, Cause cause, Logged logged) {
     std::vector<int> gone;
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank && !mesh_.alive(peer)) gone.push_back(peer);
     }
-    if (cause == Cause::interrupt) level = LogLevel::debug;
-    const bool first = fault_log_.begin({reason, cause, level == LogLevel::error}, gone);
-    if (first) log(level, "the world failed: ", reason);
+    const bool quiet = cause == Cause::interrupt;
+    const bool first = fault_log_.begin({reason, cause, !quiet && logged != Logged::by_another}, gone);
+    const LogLevel level = logged == Logged::now ? LogLevel::error : LogLevel::info;
+    if (first) log(quiet ? LogLevel::debug : level, "the world failed: ", reason);
     board_->set_abort(cause);
     mesh_.fail_all(reason);  // last: whoever it wakes finds the world failed
   }
 
   // What every rank hears is the first cause that this one knows: its own end by a failure is only an effect, and may
   // come to others sooner than the cause does.
-  void abort(const std::string& reason, Cause cause = Cause::failure, LogLevel level = LogLevel::error) {
+  void abort(const std::string& reason, Cause cause = Cause::failure, Logged logged = Logged::now) {
     guard_.check("this world");
-    fail_world(reason, cause, level);
+    fail_world(reason, cause, logged);
     const FaultLog::First first = fault_log_.first();
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, topic_of(first.cause), first.reason);
@@ -489,8 +490,8 @@ std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
   }
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
-void Fabric::abort(const std::string& reason, Cause cause, LogLevel level) {
-  implementation_->abort("aborted: " + reason, cause, level);
+void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {
+  implementation_->abort("aborted: " + reason, cause, logged);
 }
 void Fabric::take_late(const std::string& what) { implementation_->take_late(what); }
 void Fabric::check() const { implementation_->check(); }

@@ -17,7 +17,6 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/base/log.hpp"
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh.hpp"
@@ -134,8 +133,8 @@ class Fabric {
   // it; that does not keep the world.
   std::shared_ptr<Watch> watch() const;
 
-  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays, and is logged.
-  void abort(const std::string& reason, Cause cause = Cause::failure, LogLevel level = LogLevel::error);
+  // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
+  void abort(const std::string& reason, Cause cause = Cause::failure, Logged logged = Logged::now);
   // A wait of this host, and no op's, passed its deadline: the world fails with it, as it does with a kernel's. `what`:
   // "a wait of the host for a word of 8 B".
   void take_late(const std::string& what);

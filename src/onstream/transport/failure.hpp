@@ -45,11 +45,13 @@ std::string what_of(const FaultReport& fault);
 // An interrupt is the user's own doing, and often every rank's at once: it is logged at debug level only. After a
 // deadline other ranks may have waited for each other, which they tell.
 enum class Cause { failure, interrupt, deadline };
+// Who logs why the world failed, as an error: one rank, once.
+enum class Logged { now, by_caller, by_another };
 
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {
   std::string reason;   // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
-  bool logged = false;  // the reason, as an error, by this rank: one that hears it from another leaves that to it
+  bool logged = false;  // this rank has logged the reason as an error; otherwise the rank that told it has
   std::vector<FaultReport> faults;
   std::vector<int> dead;        // ranks that have died, as far as this rank has heard
   std::vector<int> left;        // ranks that had closed the world, or ended, before it failed
@@ -60,7 +62,7 @@ struct Failure {
 // The story. `told` is what the reader has just read (a fault's description, the reason), which is not told again.
 // `onstream run` finds in it the rank where the failure began (CAUSE in launcher.py).
 std::string story_of(const Failure& failure, const std::string& told = "");
-// The story without how to go on, which an interface with other names than worlds says itself; may be empty.
+// The story without how to go on, which an interface with other words than this one's says itself; may be empty.
 std::string facts_of(const Failure& failure, const std::string& told = "");
 
 // Throws `error` again, in the name of what it kept from starting, or from ending: "rank 1: a barrier did not start:

@@ -18,7 +18,7 @@ class FaultLog {
   struct First {
     std::string reason;
     Cause cause = Cause::failure;
-    bool logged = false;  // as an error, by this rank
+    bool logged = false;
   };
 
   void add_death(int rank);

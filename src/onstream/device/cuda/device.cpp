@@ -236,17 +236,13 @@ void CudaDevice::destroy_stream(Stream stream) {
 bool CudaDevice::idle(Stream stream) const {
   const ControlPath path(gpu_);
   // Asking a capturing stream would break the capture.
-  require(captured_if_not_barred(stream) == Captured::no,
-          "a stream that is capturing cannot be asked whether it is idle: nothing of it "
-          "runs before its graph is launched; end the capture first");
+  require(captured_if_not_barred(stream) == Captured::no, kNothingRunsYet);
   return is_ready(cudaStreamQuery(handle_of(stream)), "asking GPU ", gpu_.ordinal(), " whether a stream is idle");
 }
 
 void CudaDevice::synchronize(Stream stream) {
   const ControlPath path(gpu_);
-  require(captured_if_not_barred(stream) == Captured::no,
-          "a stream that is capturing cannot be waited for: nothing of it runs before its "
-          "graph is launched; end the capture first");
+  require(captured_if_not_barred(stream) == Captured::no, kNothingRunsYet);
   check(cudaStreamSynchronize(handle_of(stream)), "synchronising a stream of GPU ", gpu_.ordinal());
 }
 

@@ -9,6 +9,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
+#include "onstream/device/device.hpp"
 #include "onstream/device/group.hpp"
 #include "onstream/device/host/patience.hpp"
 #include "onstream/device/host/worker.hpp"
@@ -120,13 +121,13 @@ void Stream::work() {
 
 bool Stream::idle() const {
   const std::lock_guard lock(mutex_);
-  refuse_while_capturing("asked whether it is idle");
+  require(!in_capture(), Device::kNothingRunsYet);
   return finished_.load(std::memory_order_acquire) == enqueued_.load(std::memory_order_relaxed);
 }
 
 void Stream::synchronize() {
   std::unique_lock lock(mutex_);
-  refuse_while_capturing("waited for");
+  require(!in_capture(), Device::kNothingRunsYet);
   const std::uint64_t target = enqueued_.load(std::memory_order_relaxed);
   const auto reached = [&] { return finished_.load(std::memory_order_acquire) >= target; };
   Patience patience("its work to end");
@@ -201,11 +202,6 @@ void Stream::retain(std::shared_ptr<const void> thing) {
   const std::lock_guard lock(mutex_);
   require(in_capture(), "retain() on a stream that is not capturing: there is no graph that could keep anything");
   capture_->retain(std::move(thing));
-}
-
-void Stream::refuse_while_capturing(const char* what) const {
-  require(!in_capture(), "a stream that is capturing cannot be ", what,
-          ": nothing of it runs before its graph is launched; end the capture first");
 }
 
 }  // namespace onstream::host

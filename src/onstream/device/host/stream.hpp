@@ -50,7 +50,6 @@ class Stream {
   void finish_one();
   void wake_worker();
   bool in_capture() const { return capture_ != nullptr && capture_->open(); }
-  void refuse_while_capturing(const char* what) const;
 
   void work();
 
