@@ -77,7 +77,7 @@ void shmem_finalize(void) {
 
 void shmem_global_exit(int status) {
   guarded("shmem_global_exit", [&](Runtime& shmem) -> int { end_all(shmem, status); });
-  std::abort();  // not reached
+  leave(kFailedExit);  // not reached
 }
 
 int shmem_my_pe(void) {

@@ -1,6 +1,7 @@
 // Who is who, and pointers to shared: what they say, and their arithmetic by UPC's layout: blocks are dealt to the
 // threads in turn.
 #include "guarded.hpp"
+#include "lookout.hpp"
 
 using namespace onstream;
 using namespace onstream::upc;
@@ -50,7 +51,7 @@ int upc_threads(void) {
 
 void upc_global_exit(int status) {
   guarded("upc_global_exit", [&](Runtime& upc) -> int { end_all(upc, status); });
-  std::abort();  // not reached
+  leave(kFailedExit);  // not reached
 }
 
 size_t upc_threadof(upc_ptr_t ptr) { return ptr.thread; }
