@@ -121,6 +121,17 @@ class Inside {
   ncclComm& comm_;
 };
 
+// An error of the communicator's world becomes a code while that is still there, whoever the caller is.
+template <class Function>
+auto inside_of(ncclComm& comm, const Function& function) {
+  const Inside inside(comm);
+  try {
+    return function();
+  } catch (const Error&) {
+    throw refusal_of(std::current_exception(), &comm);
+  }
+}
+
 // The onstream stream that a program's handle means.
 Stream stream_of(const ncclComm& comm, CUstream_st* stream);
 

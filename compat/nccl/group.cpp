@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -14,15 +15,14 @@ struct Group {
   int depth = 0;
   std::vector<Call> ops;
   std::vector<Making> makings;
-  std::vector<Call> sorted;  // scratch of the end
-  ncclResult_t result = ncclSuccess;
-  std::string why;
+  std::vector<Call> sorted;        // scratch of the end
+  std::optional<Refusal> refusal;  // the first of its calls that was refused
 
   void clear() {
     depth = 0;
     ops.clear();
     makings.clear();
-    result = ncclSuccess;
+    refusal.reset();
   }
 };
 
@@ -211,11 +211,9 @@ void demand_no_ops(const ncclComm& comm) {
   if (used) refuse(ncclInvalidUsage, "this thread's group has ops of the communicator; end the group first");
 }
 
-void note_in_group(ncclResult_t result, const std::string& why) {
+void note_in_group(const Refusal& refusal) {
   Group& own = group();
-  if (own.depth == 0 || own.result != ncclSuccess) return;
-  own.result = result;
-  own.why = why;
+  if (own.depth > 0 && !own.refusal) own.refusal = refusal;
 }
 
 }  // namespace onstream::nccl
@@ -232,9 +230,9 @@ ncclResult_t ncclGroupEnd(void) {
   return guarded("ncclGroupEnd", nullptr, [&] {
     if (!leaves_last(own)) return ncclSuccess;
     const Clearing clearing{own};
-    if (own.result != ncclSuccess) {
+    if (own.refusal) {
       std::ranges::for_each(own.makings, take_back);
-      refuse(own.result, "nothing of the group was started, as one of its calls was refused: ", own.why);
+      throw own.refusal->under("nothing of the group was started, as one of its calls was refused: ");
     }
     if (!own.makings.empty()) return make_all(own.makings);
     if (!own.ops.empty()) run_all(own);
@@ -252,7 +250,7 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t* info) {
     demand(info != nullptr, "there is no place for what it tells");
     demand(info->magic == ONSTREAM_NCCL_SIM_MAGIC && info->size >= sizeof(ncclSimInfo_t),
            "the info was not made with NCCL_SIM_INFO_INITIALIZER");
-    if (own.result != ncclSuccess) refuse(own.result, "one of the group's calls was refused: ", own.why);
+    if (own.refusal) throw own.refusal->under("one of the group's calls was refused: ");
     demand(own.makings.empty(), "making communicators cannot be simulated");
     info->estimatedTime = static_cast<float>(predicted_us(own.ops));
     return ncclSuccess;

@@ -32,6 +32,6 @@ ncclResult_t submit(Making making);
 // For what cannot wait for the group's end: refuses if this thread's group has ops of the communicator.
 void demand_no_ops(const ncclComm& comm);
 // A call was refused.
-void note_in_group(ncclResult_t result, const std::string& why);
+void note_in_group(const Refusal& refusal);
 
 }  // namespace onstream::nccl

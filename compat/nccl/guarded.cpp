@@ -80,7 +80,7 @@ ncclResult_t told(const char* call, const Refusal& refusal) noexcept {
       newest().text = own;
     }
     if (!refusal.of_failure() && refusal.code() != ncclRemoteError) log(LogLevel::error, own);
-    note_in_group(refusal.code(), own);
+    note_in_group(refusal.under(concat(call, ": ")));
   } catch (const std::exception&) {
     // The text is lost for want of memory; the code is not.
   }

@@ -21,6 +21,7 @@ class Refusal : public std::exception {
   ncclResult_t code() const { return code_; }
   bool of_failure() const { return of_failure_; }  // of the world's, which is logged where it fails
   const char* what() const noexcept override { return what_.c_str(); }
+  Refusal under(const std::string& heading) const { return {code_, heading + what_, of_failure_}; }
 
  private:
   ncclResult_t code_;

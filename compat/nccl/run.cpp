@@ -26,17 +26,6 @@ CollectiveCall collective_of(const Call& op) {
 
 namespace {
 
-// An error of the communicator's world becomes a code while that is still there, whoever the caller is.
-template <class Function>
-void inside_of(ncclComm& comm, const Function& function) {
-  const Inside inside(comm);
-  try {
-    function();
-  } catch (const Error&) {
-    throw refusal_of(std::current_exception(), &comm);
-  }
-}
-
 void run_one(ncclComm& comm, const Call& op) {
   if (op.is_message()) return exchange_messages(comm, {&op, 1});
   comm.collective->run(collective_of(op), op.stream);

@@ -73,7 +73,6 @@ std::vector<Wish> wishes_of(ncclComm& parent, std::uint64_t number, int color, i
 
 // Where the ranks of the same color meet. None for a rank that has no color.
 std::optional<Launch> launch_to_split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm* made) {
-  const Inside inside(parent);
   std::vector<Wish> wishes = wishes_of(parent, number, color, key);
   if (made == nullptr) return std::nullopt;
   std::erase_if(wishes, [&](const Wish& wish) { return wish.color != color; });
@@ -86,7 +85,8 @@ std::optional<Launch> launch_to_split(ncclComm& parent, std::uint64_t number, in
 
 // The parent may end while its child still starts.
 void split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm* made) {
-  const std::optional<Launch> launch = launch_to_split(parent, number, color, key, made);
+  const std::optional<Launch> launch =
+      inside_of(parent, [&] { return launch_to_split(parent, number, color, key, made); });
   if (launch) start(*made, *launch);
 }
 

@@ -355,14 +355,15 @@ static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
   CHECK(ncclGroupEnd() == ncclSystemError);
 }
 
-static void a_late_host_is_named_in_the_checking_mode(struct ranked* me) {
-  unsigned char* at = take(4);
+static void a_late_split_is_told_as_what_failed_its_parent(struct ranked* me) {
+  ncclComm_t part = NULL;
   check_still_works(me);
   if (me->rank == 0) {
-    CHECK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream) == ncclSystemError);
-    CHECK(strstr(ncclGetLastError(NULL), "waiting for rank 1") != NULL);
+    CHECK(ncclCommSplit(me->comm, 0, 0, &part, NULL) == ncclSystemError && part == NULL);
+    CHECK(strstr(ncclGetLastError(NULL), "of 2 did not come to ncclCommSplit 0 within 2 s") != NULL);
+    CHECK(strstr(ncclGetLastError(NULL), "to go on: ncclCommAbort, on every rank") != NULL);
   }
-  CHECK(what_comes(me->comm) == ncclSystemError);
+  CHECK(what_comes(me->comm) != ncclSuccess);
 }
 
 static void a_dead_rank_is_named(struct ranked* me) {
@@ -489,7 +490,7 @@ int main(int argc, char** argv) {
       CASE(what_is_not_supported_is_refused),
       CASE(a_message_larger_than_its_receive_is_told),
       CASE(a_late_rank_is_named_at_the_deadline),
-      CASE(a_late_host_is_named_in_the_checking_mode),
+      CASE(a_late_split_is_told_as_what_failed_its_parent),
       CASE(a_dead_rank_is_named),
       CASE(an_abort_ends_what_waits),
       CASE(a_watchdog_aborts_while_calls_are_made),

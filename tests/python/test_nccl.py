@@ -31,10 +31,7 @@ OF_PROCESSES_ONLY = {"the_default_stream_is_a_stream"}
 # What each of these needs: settings, and how its ranks are started.
 SPECIAL = {
     "a_late_rank_is_named_at_the_deadline": ("threads", {"ONSTREAM_TIMEOUT_S": "2"}),
-    "a_late_host_is_named_in_the_checking_mode": (
-        "threads",
-        {"ONSTREAM_TIMEOUT_S": "2", "ONSTREAM_COLLECTIVE_CHECK": "on"},
-    ),
+    "a_late_split_is_told_as_what_failed_its_parent": ("threads", {"ONSTREAM_TIMEOUT_S": "2"}),
     "a_dead_rank_is_named": ("processes", {}),
     "an_abort_ends_what_waits": ("processes", {}),
     "ranks_that_differ_are_named_in_the_checking_mode": ("threads", {"ONSTREAM_COLLECTIVE_CHECK": "on"}),

@@ -45,13 +45,13 @@ std::string what_of(const FaultReport& fault);
 // An interrupt is the user's own doing, and often every rank's at once: it is logged at debug level only. After a
 // deadline other ranks may have waited for each other, which they tell.
 enum class Cause { failure, interrupt, deadline };
-// Who logs why the world failed, as an error: one rank, once.
+// Who logs why the world failed, as an error: each rank that finds it out by itself, once.
 enum class Logged { now, by_caller, by_another };
 
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {
   std::string reason;   // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
-  bool logged = false;  // this rank has logged the reason as an error; otherwise the rank that told it has
+  bool logged = false;  // this rank has logged the reason as an error; else the rank that told it, but for an interrupt
   std::vector<FaultReport> faults;
   std::vector<int> dead;        // ranks that have died, as far as this rank has heard
   std::vector<int> left;        // ranks that had closed the world, or ended, before it failed
