@@ -21,14 +21,8 @@ constexpr auto kLookEvery = std::chrono::milliseconds(10);
 constexpr auto kFlushing = std::chrono::seconds(1);  // at most, of the program's files
 constexpr int kLooksAfterFailure = 100;
 
-// Whether it tells of the world's failure.
-bool is_failure(const std::exception& error) {
-  const auto* const known = dynamic_cast<const Error*>(&error);
-  return known != nullptr && (known->code() == ErrorCode::aborted || known->code() == ErrorCode::timeout);
-}
-
 void tell_end(const std::string& who, const Failure& failure) {
-  const std::string facts = facts_of(failure, failure.logged ? failure.reason : "");
+  const std::string facts = unlogged_facts_of(failure);
   log(LogLevel::error, who, " ends with the others", facts.empty() ? "" : failure.logged ? "\n" : ", ", facts);
 }
 
@@ -52,7 +46,8 @@ void leave(int status) {
 void fail_job(World& world, const char* call, const std::string& who, const std::exception& error) {
   try {
     const std::optional<Failure> failure = world.fabric()->settled_failure("");
-    if (failure && is_failure(error)) {
+    const auto* const known = dynamic_cast<const Error*>(&error);
+    if (failure && known != nullptr && known->of_failure()) {
       tell_end(concat(call, ": ", who), *failure);
     } else {
       log(LogLevel::error, call, ": ", who, ": ", error.what());

@@ -59,13 +59,12 @@ Runtime::~Runtime() {
 
 std::string Runtime::told(const std::exception& error) {
   const auto* const known = dynamic_cast<const Error*>(&error);
-  const bool of_failure =
-      known != nullptr && (known->code() == ErrorCode::aborted || known->code() == ErrorCode::timeout);
+  const bool of_failure = known != nullptr && known->of_failure();
   const std::optional<Failure> failure = of_failure ? world_->fabric()->settled_failure("") : std::nullopt;
   if (!failure) return error.what();
   std::string text = "the world has failed";
   if (std::exchange(failure_told_, true)) return text;
-  const std::string facts = facts_of(*failure, failure->logged ? failure->reason : "");
+  const std::string facts = unlogged_facts_of(*failure);
   if (!failure->logged) {
     text = facts;
   } else if (!facts.empty()) {

@@ -51,8 +51,7 @@ Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm) {
     return refusal;
   } catch (const Error& wrong) {
     const bool late = wrong.code() == ErrorCode::timeout;
-    const bool by_failure = late || wrong.code() == ErrorCode::aborted;
-    if (const auto failed = by_failure && comm != nullptr ? refusal_of_failure(*comm, late) : std::nullopt) {
+    if (const auto failed = wrong.of_failure() && comm != nullptr ? refusal_of_failure(*comm, late) : std::nullopt) {
       return *failed;
     }
     return {code_of(wrong.code()), wrong.what()};
@@ -74,13 +73,14 @@ ncclResult_t told(const char* call, ncclComm_t comm) noexcept {
 
 ncclResult_t told(const char* call, const Refusal& refusal) noexcept {
   try {
-    own = concat(call, ": ", refusal.what());
+    const Refusal named = refusal.under(concat(call, ": "));
+    own = named.what();
     {
       const std::lock_guard lock(newest().mutex);
       newest().text = own;
     }
     if (!refusal.of_failure() && refusal.code() != ncclRemoteError) log(LogLevel::error, own);
-    note_in_group(refusal.under(concat(call, ": ")));
+    note_in_group(named);
   } catch (const std::exception&) {
     // The text is lost for want of memory; the code is not.
   }

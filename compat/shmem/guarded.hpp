@@ -49,9 +49,8 @@ Result attempt(const char* call, Result refusal, const Function& function) {
   try {
     return function(runtime());
   } catch (const Error& error) {
-    const bool failed = error.code() == ErrorCode::aborted || error.code() == ErrorCode::timeout;
     const Runtime* const mine = of_this_process(running());
-    if (failed || mine == nullptr || mine->world().failure()) end_job(call, error);
+    if (error.of_failure() || mine == nullptr || mine->world().failure()) end_job(call, error);
     log(LogLevel::error, call, ": ", error.what());
     return refusal;
   } catch (const std::exception& error) {

@@ -84,6 +84,15 @@ static void waiting_twice_fails_and_does_not_crash(void) {
   drop(&b);
 }
 
+/* A byte goes from rank 0 to rank 1. */
+static void send_one(const struct buffer* b) {
+  mp_request_t request;
+  mp_reg_t reg = b->reg;
+  if (rank == 0) OK(mp_isend(b->data, 1, 1, &reg, &request));
+  if (rank == 1) OK(mp_irecv(b->data, 1, 0, &reg, &request));
+  OK(mp_wait(&request));
+}
+
 static void calls_after_finalize_fail_and_a_new_start_works(void) {
   struct buffer b = take(PINNED, 8, 5);
   mp_request_t request, old;
@@ -101,9 +110,7 @@ static void calls_after_finalize_fail_and_a_new_start_works(void) {
   start();
   CHECK(mp_wait(&old) == EINVAL && mp_deregister(&old_reg) == MP_FAILURE);
   OK(mp_register(b.data, 8, &b.reg));
-  if (rank == 0) OK(mp_isend(b.data, 1, 1, &b.reg, &request));
-  if (rank == 1) OK(mp_irecv(b.data, 1, 0, &b.reg, &request));
-  OK(mp_wait(&request));
+  send_one(&b);
   drop(&b);
 }
 
@@ -117,12 +124,9 @@ static void call_in_a_child(void) {
 }
 
 static void calls_of_a_forked_child_fail(void) {
-  mp_request_t request;
   of_parent = take(PINNED, 8, 5);
   CHECK(status_of_child(call_in_a_child) == 7);
-  if (rank == 0) OK(mp_isend(of_parent.data, 1, 1, &of_parent.reg, &request));
-  if (rank == 1) OK(mp_irecv(of_parent.data, 1, 0, &of_parent.reg, &request));
-  OK(mp_wait(&request));
+  send_one(&of_parent);
   drop(&of_parent);
 }
 
@@ -140,9 +144,7 @@ static void after_a_deadline_all_fails_and_a_new_start_works(void) {
   CHECK(setenv("ONSTREAM_TIMEOUT_S", "30", 1) == 0);
   start();
   OK(mp_register(b.data, 8, &b.reg));
-  if (rank == 0) OK(mp_isend(b.data, 1, 1, &b.reg, &request));
-  if (rank == 1) OK(mp_irecv(b.data, 1, 0, &b.reg, &request));
-  OK(mp_wait(&request));
+  send_one(&b);
   drop(&b);
 }
 

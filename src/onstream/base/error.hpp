@@ -28,6 +28,8 @@ class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& what) : std::runtime_error(what), code_(code) {}
   ErrorCode code() const { return code_; }
+  // Of a world that has failed, or that fails with it.
+  bool of_failure() const { return code_ == ErrorCode::timeout || code_ == ErrorCode::aborted; }
 
  private:
   ErrorCode code_;

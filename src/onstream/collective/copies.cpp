@@ -75,7 +75,7 @@ std::vector<Say> Copies::says_of(Fabric& fabric, const CollectiveCall& call,
         trouble = concat("rank ", ranks_[i], " cannot address its output: ", fabric.why_not(address, ranks_[i]));
       }
     } catch (const Error& error) {  // the others wait for what is said here
-      if (error.code() == ErrorCode::aborted || error.code() == ErrorCode::timeout) throw;
+      if (error.of_failure()) throw;
       if (trouble.empty()) trouble = error.what();
     }
   }

@@ -61,7 +61,7 @@ class Build {
       });
       prepare_calls();
     } catch (const Error& error) {
-      if (error.code() == ErrorCode::timeout || error.code() == ErrorCode::aborted) throw;
+      if (error.of_failure()) throw;
       throw Error(error.code(), concat("plan '", name_, "' cannot be built:\n  ", error.what()));
     }
     fabric_->name_plan(number_, name_, lanes());

@@ -252,6 +252,10 @@ std::string facts_of(const Failure& failure, const std::string& told) {
   return text;
 }
 
+std::string unlogged_facts_of(const Failure& failure) {
+  return facts_of(failure, failure.logged ? failure.reason : "");
+}
+
 std::string story_of(const Failure& failure, const std::string& told) {
   const std::string facts = facts_of(failure, told);
   return facts + (facts.empty() ? "" : "\n") + advice(failure, failure.reason == told);

@@ -64,6 +64,8 @@ struct Failure {
 std::string story_of(const Failure& failure, const std::string& told = "");
 // The story without how to go on, which an interface with other words than this one's says itself; may be empty.
 std::string facts_of(const Failure& failure, const std::string& told = "");
+// Of them those that this rank's log does not say.
+std::string unlogged_facts_of(const Failure& failure);
 
 // Throws `error` again, in the name of what it kept from starting, or from ending: "rank 1: a barrier did not start:
 // ...".
