@@ -26,7 +26,8 @@ CASE(the_list_of_algorithms_does_these_kinds) {
   const std::map<Algorithm, Kinds> rows = {
       {Algorithm::lines, {all.begin(), all.begin() + 10}},
       {Algorithm::two_shot, {OpKind::all_reduce}},
-      {Algorithm::wide, {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all}},
+      {Algorithm::wide,
+       {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::all_to_all, OpKind::broadcast}},
       {Algorithm::direct, {all.begin(), all.end() - 1}},
       {Algorithm::copy, {all.begin() + 5, all.end() - 1}},
       {Algorithm::ring, {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::broadcast}},
@@ -267,7 +268,7 @@ CASE(wide_is_right_up_to_the_size_of_its_slots_and_refuses_more) {
       }
       check_reduction(world, {OpKind::reduce_scatter, ElementType::uint8, ReduceOp::sum, slot, Algorithm::wide},
                       &stream);
-      for (const OpKind kind : {OpKind::all_gather, OpKind::all_to_all}) {
+      for (const OpKind kind : {OpKind::all_gather, OpKind::all_to_all, OpKind::broadcast}) {
         for (const std::size_t bytes : {slot - 1, slot}) {
           check_move(world, kind, bytes, Algorithm::wide, Where::reachable, &stream);
         }

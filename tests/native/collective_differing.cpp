@@ -190,6 +190,7 @@ class Pairing {
         body.input = in[rank].data();
         body.output = out[rank].data();
         body.bytes = bytes;
+        body.out_stride = bytes;
         body.keeps = 1;
         body.kind = OpKind::all_gather;
         body.signature = signature_of(all_gather({nullptr, nullptr, bytes, ElementType::uint8}), algorithm_);
@@ -201,9 +202,7 @@ class Pairing {
         body.part = body.whole = bytes;
         run(body);
       } else {
-        collective::TradeLines body;
-        body.out_stride = bytes;
-        run(body);
+        run(collective::TradeLines{});
       }
     }
     for (std::thread& thread : threads) thread.join();

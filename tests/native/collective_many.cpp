@@ -48,7 +48,9 @@ CASE(many_ranks_exchange_and_meet) {
       check_counts(world, 10, algorithm, Where::plain, nullptr);
     }
     check_move(world, OpKind::all_to_all, 64, Algorithm::direct, Where::plain, nullptr);
-    check_move(world, OpKind::all_to_all, 300, Algorithm::wide, Where::reachable, nullptr);
+    for (const OpKind kind : {OpKind::all_to_all, OpKind::broadcast}) {
+      check_move(world, kind, 300, Algorithm::wide, Where::reachable, nullptr);
+    }
     check_move(world, OpKind::all_gather, 64, Algorithm::copy, Where::reachable, nullptr);
     for (int round = 1; round <= 3; ++round) {
       ++came;

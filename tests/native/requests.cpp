@@ -40,6 +40,7 @@ CASE(a_receive_that_is_refused_keeps_no_ticket) {
       const auto next = world.isend(buffer.data(), 64, 0, {});
       CHECK(ticket_of(next) == ticket);
       CHECK(world.wait(posted) == Status::ok);
+      CHECK(world.wait(next) == Status::ok);  // the buffer must live until then
     });
   }
 }
@@ -62,6 +63,7 @@ CASE(a_graph_that_is_never_launched_keeps_no_ticket) {
     CHECK(Disposal::of_process().finish(kSoonS));
     const auto next = world.isend(buffer.data(), 64, 0, {});
     CHECK(ticket_of(next) == ticket);
+    CHECK(world.wait(next) == Status::ok);  // the buffer must live until then
   });
 }
 

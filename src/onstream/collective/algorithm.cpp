@@ -76,18 +76,19 @@ double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
 }
 
 std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
-  const bool deals =
-      call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_gather || call.kind == OpKind::all_to_all;
-  if (call.kind != OpKind::all_reduce && !deals)
-    return "it is for all_reduce, reduce_scatter, all_gather and all_to_all";
+  const bool one_trip = call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_gather ||
+                        call.kind == OpKind::all_to_all || call.kind == OpKind::broadcast;
+  if (call.kind != OpKind::all_reduce && !one_trip)
+    return "it is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast";
   if (machine.wide_bytes == 0) {
     return concat("there are no wide lines for ", machine.size,
                   " ranks here: collective_wide_bytes is too small, or not ",
                   "all are GPUs of compute capability 9.0 or more that see each other and are joined by NVLink");
   }
   const std::size_t bytes = call.count * size_of(call.type);
-  const std::size_t room = deals ? machine.wide_bytes : machine.wide_bytes / 2;
-  const std::size_t part = deals ? bytes : stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData;
+  const std::size_t room = one_trip ? machine.wide_bytes : machine.wide_bytes / 2;
+  const std::size_t part =
+      one_trip ? bytes : stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData;
   if (part <= room) return "";
   return concat("parts of ", part, " B do not fit ", room, " B of a slot (collective_wide_bytes)");
 }

@@ -128,16 +128,41 @@ struct BulkMove {
     for (std::uint32_t peer = 0; peer < view.size; ++peer) {
       if (peer != view.rank) for_peers += portions[peer].send_bytes;
     }
-    CopiesBeside<Group> copies = own_beside(group, for_peers);
-    for (std::uint32_t k = 1; k < view.size; ++k) {
-      const std::uint32_t peer = (view.rank + k) % view.size;
-      const Portion& portion = portions[peer];
-      if (portion.send_bytes == 0) continue;
-      copies.to_peer(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
-                     portion.send_bytes);
+    const auto to_peers = [&](const auto& copy) {
+      for (std::uint32_t k = 1; k < view.size; ++k) {
+        const std::uint32_t peer = (view.rank + k) % view.size;
+        const Portion& portion = portions[peer];
+        if (portion.send_bytes == 0) continue;
+        copy(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
+             portion.send_bytes);
+      }
+    };
+    if (copies_much(for_peers) && group.blocks() > 1) {
+      const auto part = static_cast<std::uint32_t>(group.block()) / 2;
+      const auto owners = static_cast<std::uint32_t>(group.blocks()) / 2;
+      const std::uint32_t pushers = static_cast<std::uint32_t>(group.blocks()) - owners;
+      if (group.block() % 2 == 0) {
+        to_peers([&](std::byte* to, const std::byte* from, std::uint64_t length) {
+          group.copy(to, from, length, part, pushers);
+        });
+      } else {
+        const Portion& own = portions[view.rank];
+        group.copy(output + own.receive_offset, input + own.send_offset, own.send_bytes, part, owners);
+      }
+    } else {
+      CopiesBeside<Group> copies = own_beside(group, for_peers);
+      to_peers([&](std::byte* to, const std::byte* from, std::uint64_t length) { copies.to_peer(to, from, length); });
+      copies.finish();
     }
-    copies.finish();
     session.meet();
+  }
+
+  // Whether this rank copies as much to itself as to all peers, as of two ranks each does: then every other block does
+  // that alone. Half of the blocks fill the link; blocks that did both by turns would leave it idle
+  // (docs/decisions/0010).
+  ONSTREAM_BODY bool copies_much(std::uint64_t for_peers) const {
+    const Portion& own = portions[view.rank];
+    return output + own.receive_offset != input + own.send_offset && own.send_bytes >= for_peers;
   }
 
   // In rounds: the root sends every other rank its shard of the round, and each forwards that of the round before.

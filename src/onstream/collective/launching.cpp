@@ -66,7 +66,8 @@ class Preparing {
     if (!has_op(call_.kind)) {
       TradeWide body;
       fill_wide(body);
-      const bool there = input_ + body.in_stride * rank_ == output_ + bytes_ * rank_;
+      body.out_stride = call_.kind == OpKind::broadcast ? 0 : bytes_;
+      const bool there = input_ + body.in_stride * rank_ == output_ + body.out_stride * rank_;
       body.keeps = there ? 0 : 1;
       out.set(trade_wide_kernel(), body, wide_grid(body.stripes));
       return out;

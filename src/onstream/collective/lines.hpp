@@ -50,6 +50,11 @@ struct LineWork {
   }
 
  protected:
+  // Whose announcements this rank asks for: nobody's, where all hear from all.
+  ONSTREAM_EITHER std::uint64_t writes_to() const {
+    return flow == Flow::all ? 0 : receivers(flow, view.rank, view.size, root);
+  }
+
   // What this rank has for each other, by load(peer).
   template <int kRanks, int kBytes, class Load>
   ONSTREAM_EITHER void fetch(Pack<kBytes> (&mine)[kRanks], const Load& load) const {
@@ -233,7 +238,7 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes, signature});
+    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, writes_to());
     trade(group, session, held);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
@@ -298,9 +303,7 @@ struct TradeLines : LineWork {
     } else if (flow == Flow::all && view.size == kAtOnce) {
       run_all<kAtOnce>(group, held);
     } else {
-      Session<Group> session(group, view, {kind, bytes, signature});
-      trade(group, session, held);
-      session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
+      run(group, held);
     }
   }
 
@@ -358,17 +361,32 @@ struct TradeLines : LineWork {
 
   // Whatever the flow.
   template <class Group>
-  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held) const {
+  ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
+    const std::uint64_t begin = first_of(group);
+    Pack<kUnit> own{};  // as in run_all
+    if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
+    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, writes_to());
+    trade(group, session, held, own, begin);
+    session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
+  }
+
+  // Whether all that get something of this rank get the same.
+  ONSTREAM_EITHER bool has_one_for_all() const {
+    return in_stride == 0 && (receivers(flow, view.rank, view.size, root) != 0 || keeps != 0);
+  }
+
+  // `own` is what has_one_for_all() says of the first unit.
+  template <class Group>
+  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held, Pack<kUnit> own,
+                             std::uint64_t begin) const {
     if (flow != Flow::all && !session.failed()) session.announce();
     const std::uint64_t step = step_of(group);
-    const std::uint64_t begin = first_of(group);
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
     if (!session.may_write_to(to)) return;
     for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
       if (in_stride == 0) {
-        Pack<kUnit> own{};
-        if (to != 0 || keeps != 0) own = load<Group>(unit, 0);
+        if (unit != begin && has_one_for_all()) own = load<Group>(unit, 0);
         send<kUnit>(group, session, held, to, unit, [&](std::uint32_t) { return own; });
         if (keeps != 0) store<Group>(unit, view.rank, own);
       } else {

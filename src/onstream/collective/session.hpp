@@ -19,8 +19,14 @@ class Session {
   // What this thread tells others first: its data, or where something is that earlier kernels stored, behind a fence.
   enum class Tells { data, addresses };
 
-  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Tells tells = Tells::data)
+  // `writes_to` are ranks for may_write_to, where only some hear from some: what they announced is then on its way
+  // together with the turn.
+  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Tells tells = Tells::data,
+                          std::uint64_t writes_to = 0)
       : group_(group), view_(view), name_(name) {
+    if (const auto peer = static_cast<std::uint32_t>(group.rank()); peer < view.size && has(writes_to, peer)) {
+      announced_ = early_look_at(announcement_of(peer));
+    }
     const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
     if (tells == Tells::addresses) group.fence();  // while the turn is on its way
     word_ = turn.low;
@@ -90,7 +96,8 @@ class Session {
   ONSTREAM_EITHER bool may_write_to(std::uint64_t peers) {
     if ((word_ & 1) != 0) return !failed_;
     for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
-      if (has(peers, peer)) may_write(peer);
+      const bool known = peer == static_cast<std::uint32_t>(group_.rank()) && reached(announced_, start_before());
+      if (has(peers, peer) && !known) may_write(peer);
     }
     word_ |= 1;
     return agree();
@@ -196,12 +203,22 @@ class Session {
   }
 
   ONSTREAM_EITHER std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature_); }
+  // What a peer has announced once it has read what the parity of this epoch had before.
+  ONSTREAM_EITHER std::uint64_t start_before() const { return (epoch() - 1) << 32; }
+
+  // Where `peer` announces its starts to this rank.
+  ONSTREAM_EITHER const std::uint64_t* announcement_of(std::uint32_t peer) const {
+    return reinterpret_cast<const std::uint64_t*>(view_.parts[view_.rank] + view_.places.started) + peer;
+  }
+  // Nothing waits for it but the branch that allows the stores, and no store leaves before its branch is taken.
+  ONSTREAM_EITHER std::uint64_t early_look_at(const std::uint64_t* announcement) const {
+    return kSerial<Group> ? group_.load_acquire(announcement) : group_.load_relaxed(announcement);
+  }
 
   ONSTREAM_EITHER_CALL static bool await_start_of(Session self, std::uint32_t peer) {
-    const View& view = self.view_;
-    const auto* started = reinterpret_cast<const std::uint64_t*>(view.parts[view.rank] + view.places.started) + peer;
-    const std::uint64_t before = (self.epoch() - 1) << 32;
-    return self.await(peer, [&] { return reached(self.group_.load_acquire(started), before); });
+    const auto* announcement = self.announcement_of(peer);
+    const std::uint64_t before = self.start_before();
+    return self.await(peer, [&] { return reached(self.group_.load_acquire(announcement), before); });
   }
 
   ONSTREAM_EITHER_CALL static bool meet_of(Session self, std::uint64_t peers) {
@@ -245,8 +262,7 @@ class Session {
     if (is_other_call(wide, self.flag())) return true;
     const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
     if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature_ >> 1) return true;
-    const auto* started = reinterpret_cast<const std::uint64_t*>(here + self.view_.places.started) + peer;
-    const std::uint64_t said = group.load_relaxed(started);
+    const std::uint64_t said = group.load_relaxed(self.announcement_of(peer));
     return said >> 32 == self.mark() >> 32 && said != self.mark();
   }
 
@@ -344,6 +360,7 @@ class Session {
   std::uint64_t word_ = 0;
   std::uint64_t signature_ = 0;
   std::uint64_t running_ = 0;
+  std::uint64_t announced_ = 0;  // by the peer of this thread's number, if it was looked at
   std::uint64_t step_ = 0;
   bool failed_ = false;
 };

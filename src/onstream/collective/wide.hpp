@@ -3,7 +3,7 @@
 // (bulk_*.hpp) no longer count.
 //
 //   ReduceWide   all_reduce, in two shots: parts to their owners and sums to all; reduce_scatter, the first shot alone
-//   TradeWide    all_gather, all_to_all
+//   TradeWide    all_gather, all_to_all, broadcast
 //
 // Eight neighbouring threads of a warp, an octet, store a wide line in one access of 16 bytes each, and load it so. It
 // is there whole or not at all: no standard says that, but that is how such an access travels inside a GPU and over
@@ -368,7 +368,8 @@ struct ReduceWide : WideWork {
 };
 
 struct TradeWide : WideWork {
-  std::uint32_t keeps = 0;  // not 0: this rank's own data goes to its own output too
+  std::uint64_t out_stride = 0;  // in the output, from what came from one rank to what came from the next
+  std::uint32_t keeps = 0;       // not 0: this rank's own data goes to its own output too
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
@@ -377,6 +378,7 @@ struct TradeWide : WideWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+    if (flow == Flow::from_root) return run_from_root(group, held);
     run(group, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       send_all<kRanks, kAll>(group, session, held);
       const auto keep = [&](std::uint32_t peer, std::uint64_t stripe, const Slice<Group>& data) {
@@ -394,7 +396,31 @@ struct TradeWide : WideWork {
   template <class Group>
   ONSTREAM_BODY void store(const Group& group, std::uint32_t peer, std::uint64_t stripe,
                            const Slice<Group>& slice) const {
-    store_slice(group, output + bytes * peer, 0, stripe, slice);
+    store_slice(group, output + out_stride * peer, 0, stripe, slice);
+  }
+
+  // broadcast.
+  template <class Group>
+  ONSTREAM_BODY void run_from_root(const Group& group, const Held& held) const {
+    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, writes_to());
+    if (!session.failed()) session.announce();
+    bool good = session.may_write_to(writes_to());
+    if constexpr (!kSerial<Group>) good = group.all_of_octet(good);
+    if (good && view.rank == root) {
+      send_all<1, false>(group, session, held);
+    } else if (good) {
+      take_from_root(group, session, held);
+    }
+    session.end(Session<Group>::Hears::some);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void take_from_root(const Group& group, Session<Group>& session, const Held& held) const {
+    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
+      ArrivingSlice<Group> arriving[1];
+      if (!this->template receive_slices<1, false>(group, session, held, root, stripe, arriving)) return;
+      store(group, root, stripe, arriving[0].slice(group));
+    }
   }
 
   template <int kRanks, bool kAll, class Group>
