@@ -89,6 +89,8 @@ def test_a_peers_figure_is_beaten_without_an_allowance() -> None:
         (("openmpi", "host-put-quiet"), True),
     ]
     assert (trip["within"], trip["value"]) == (1.0, pytest.approx(1.01))
+    missed = lines.one_sided_verdicts(made_up(rows))[0]
+    assert missed.endswith(f"; where it goes: {one_sided.STORE}")
 
 
 def test_a_quick_run_gives_no_verdict_that_looks_like_one() -> None:

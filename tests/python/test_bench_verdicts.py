@@ -37,6 +37,15 @@ def test_latency_is_judged_against_the_better_peer() -> None:
     assert second["value"] == pytest.approx(1.05)
 
 
+def test_a_missed_bar_says_where_the_time_goes_and_one_that_holds_does_not() -> None:
+    def told(latency_s: float) -> str:
+        rows = [row("onstream", "ping-pong", "captured", 8192, latency_s)]
+        return next(line for line in table.verdict_lines(made_up(rows, "cuda", "NVIDIA H200")) if "8 KiB" in line)
+
+    assert told(2.6e-6).endswith(f"; where it goes: {bars.LINES}")
+    assert "where it goes" not in told(2.3e-6)
+
+
 def test_bandwidth_is_judged_the_other_way_round() -> None:
     peer = row("mpich", "pipelined", "host", 2**20, 60e-6, "host")
     faster, slower = (row("onstream", "pipelined", "host", 2**20, seconds) for seconds in (30e-6, 61e-6))

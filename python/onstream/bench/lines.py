@@ -18,6 +18,7 @@ from .table import (
     time_text,
     verdict_lines,
     warnings_of,
+    why_missed,
     word_of,
 )
 
@@ -181,7 +182,7 @@ def one_sided_verdicts(result: dict[str, Any]) -> list[str]:
             text += _whose(*verdict["against"])
         if verdict["rounds"] > 1:
             text += f"; in {verdict['rounds_held']} of {verdict['rounds']} rounds"
-        lines.append(text + (f"; peers: {verdict['peer']}" if verdict["peer"] else ""))
+        lines.append(text + (f"; peers: {verdict['peer']}" if verdict["peer"] else "") + why_missed(verdict))
     lines += not_run_lines((_what_of(bar, case), why) for bar, case, why in one_sided.not_run(result))
     if not lines:
         lines.append(NO_BAR)

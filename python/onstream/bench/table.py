@@ -116,6 +116,11 @@ def _is_quick(result: dict[str, Any]) -> bool:
     return bool(result["settings"].get("quick", False))
 
 
+def why_missed(verdict: dict[str, Any]) -> str:
+    """Where the time goes, behind the line of a bar that is missed; earlier results do not tell it."""
+    return "" if verdict["holds"] or not verdict.get("why") else f"; where it goes: {verdict['why']}"
+
+
 def not_run_lines(whats: Iterable[tuple[str, str]]) -> list[str]:
     """Of bars without a verdict, each as what it is of and why: one line for each reason."""
     by_reason: dict[str, list[str]] = {}
@@ -137,7 +142,7 @@ def verdict_lines(result: dict[str, Any]) -> list[str]:
             figure += f"; onstream {time_text(verdict['median_s'])}, {peer}"
         elif verdict.get("peer"):
             figure += f"; peers: {verdict['peer']}"
-        lines.append(f"{word} {what}: {figure}")
+        lines.append(f"{word} {what}: {figure}{why_missed(verdict)}")
     lines += _not_run(result)
     if not lines:
         lines.append("no bar was stated for this device")
