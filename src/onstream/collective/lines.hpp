@@ -50,9 +50,30 @@ struct LineWork {
   }
 
  protected:
-  // Whose announcements this rank asks for: nobody's, where all hear from all.
-  ONSTREAM_EITHER std::uint64_t writes_to() const {
-    return flow == Flow::all ? 0 : receivers(flow, view.rank, view.size, root);
+  // For a Session, where only some hear from some: what this thread's peer announces, if this rank writes to it.
+  template <class Group>
+  ONSTREAM_EITHER const std::uint64_t* early_look(const Group& group, const Held& held) const {
+    const auto peer = static_cast<std::uint32_t>(group.rank());
+    if (flow == Flow::all || peer >= view.size || !has(receivers(flow, view.rank, view.size, root), peer)) {
+      return nullptr;
+    }
+    return Session<Group>::announcement_in(view, held.here, peer);
+  }
+  // Tells all others that this rank has started.
+  template <class Group>
+  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session, const Held& held) const {
+    if (group.block() != 0) return;
+    const auto mine = static_cast<std::uint32_t>(group.rank());
+    const auto threads = static_cast<std::uint32_t>(group.size());
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) {
+      const auto peer = static_cast<std::uint32_t>(k);
+      const bool tells = threads < static_cast<std::uint32_t>(kAtOnce) ? mine == 0 : mine == peer;
+      if (tells && peer < view.size && peer != view.rank) session.announce_to(held.parts[k], view.rank);
+    }
+    for (std::uint32_t peer = kAtOnce + mine; peer < view.size; peer += threads) {
+      if (peer != view.rank) session.announce_to(view.parts[peer], view.rank);
+    }
   }
 
   // What this rank has for each other, by load(peer).
@@ -238,7 +259,7 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, writes_to());
+    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, early_look(group, held));
     trade(group, session, held);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
@@ -249,7 +270,6 @@ struct ReduceLines : LineWork {
     const std::uint64_t begin = first_of(group);
     const std::uint64_t step = step_of(group);
     const std::uint64_t units = this->units();
-    if (flow != Flow::all && !session.failed()) session.announce();
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     if (!session.may_write_to(to)) return;
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
@@ -257,6 +277,7 @@ struct ReduceLines : LineWork {
       this->template send<kUnit>(group, session, held, to, unit,
                                  [&](std::uint32_t peer) { return load<Group>(unit, peer); });
     }
+    if (flow != Flow::all) this->announce(group, session, held);
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
       Sum sum;
       bool begun = false;
@@ -365,7 +386,7 @@ struct TradeLines : LineWork {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
-    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, writes_to());
+    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, early_look(group, held));
     trade(group, session, held, own, begin);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
@@ -379,7 +400,6 @@ struct TradeLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held, Pack<kUnit> own,
                              std::uint64_t begin) const {
-    if (flow != Flow::all && !session.failed()) session.announce();
     const std::uint64_t step = step_of(group);
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
@@ -394,6 +414,7 @@ struct TradeLines : LineWork {
         if (keeps != 0) store<Group>(unit, view.rank, load<Group>(unit, view.rank));
       }
     }
+    if (flow != Flow::all) announce(group, session, held);
     if (from == 0) return;
     for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
       const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {

@@ -19,13 +19,14 @@ class Session {
   // What this thread tells others first: its data, or where something is that earlier kernels stored, behind a fence.
   enum class Tells { data, addresses };
 
-  // `writes_to` are ranks for may_write_to, where only some hear from some: what they announced is then on its way
-  // together with the turn.
+  // `announcement` is where the peer of this thread's number announces its starts (LineWork::early_look), or null: the
+  // answer comes together with the turn, and may_write_to looks at it.
   ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Tells tells = Tells::data,
-                          std::uint64_t writes_to = 0)
+                          const std::uint64_t* announcement = nullptr)
       : group_(group), view_(view), name_(name) {
-    if (const auto peer = static_cast<std::uint32_t>(group.rank()); peer < view.size && has(writes_to, peer)) {
-      announced_ = early_look_at(announcement_of(peer));
+    // No store leaves before the branch is taken that allows it, so that a GPU needs no order here.
+    if (announcement != nullptr) {
+      announced_ = kSerial<Group> ? group.load_acquire(announcement) : group.load_relaxed(announcement);
     }
     const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
     if (tells == Tells::addresses) group.fence();  // while the turn is on its way
@@ -67,22 +68,20 @@ class Session {
     return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
   }
 
-  // For collectives in which some hear from some only: tells all ranks that this one has started.
-  ONSTREAM_EITHER void announce() const {
-    if (group_.block() != 0) return;
-    for (std::uint32_t peer = group_.rank(); peer < view_.size; peer += group_.size()) {
-      if (peer != view_.rank) announce_to(view_.parts[peer], view_.rank);
-    }
-  }
-
-  // The same for one other, who keeps it under number `index`.
+  // For collectives in which some hear from some only: tells another rank that this one has started, which it keeps
+  // under number `index`.
   ONSTREAM_EITHER void announce_to(std::uint64_t part, std::uint32_t index) const {
-    auto* word = reinterpret_cast<std::uint64_t*>(part + view_.places.started) + index;
+    std::uint64_t* const word = announcement_in(view_, part, index);
     if constexpr (kSerial<Group>) {
       group_.store_release(word, mark());  // pairs with may_write
     } else {
       group_.store_relaxed(word, mark());  // all reads of earlier epochs were over when this kernel began
     }
+  }
+
+  // Where a rank with this part finds what is announced to it under number `index`.
+  ONSTREAM_EITHER static std::uint64_t* announcement_in(const View& view, std::uint64_t part, std::uint32_t index) {
+    return reinterpret_cast<std::uint64_t*>(part + view.places.started) + index;
   }
 
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
@@ -94,7 +93,7 @@ class Session {
   }
   // All threads: the same for several peers, each awaited by one thread. False: failed.
   ONSTREAM_EITHER bool may_write_to(std::uint64_t peers) {
-    if ((word_ & 1) != 0) return !failed_;
+    if ((word_ & 1) != 0 || peers == 0) return !failed_;
     for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
       const bool known = peer == static_cast<std::uint32_t>(group_.rank()) && reached(announced_, start_before());
       if (has(peers, peer) && !known) may_write(peer);
@@ -206,13 +205,8 @@ class Session {
   // What a peer has announced once it has read what the parity of this epoch had before.
   ONSTREAM_EITHER std::uint64_t start_before() const { return (epoch() - 1) << 32; }
 
-  // Where `peer` announces its starts to this rank.
   ONSTREAM_EITHER const std::uint64_t* announcement_of(std::uint32_t peer) const {
-    return reinterpret_cast<const std::uint64_t*>(view_.parts[view_.rank] + view_.places.started) + peer;
-  }
-  // Nothing waits for it but the branch that allows the stores, and no store leaves before its branch is taken.
-  ONSTREAM_EITHER std::uint64_t early_look_at(const std::uint64_t* announcement) const {
-    return kSerial<Group> ? group_.load_acquire(announcement) : group_.load_relaxed(announcement);
+    return announcement_in(view_, view_.parts[view_.rank], peer);
   }
 
   ONSTREAM_EITHER_CALL static bool await_start_of(Session self, std::uint32_t peer) {

@@ -402,15 +402,12 @@ struct TradeWide : WideWork {
   // broadcast.
   template <class Group>
   ONSTREAM_BODY void run_from_root(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, writes_to());
-    if (!session.failed()) session.announce();
-    bool good = session.may_write_to(writes_to());
+    Session<Group> session(group, view, {kind, bytes, signature}, Session<Group>::Tells::data, early_look(group, held));
+    bool good = session.may_write_to(receivers(flow, view.rank, view.size, root));
     if constexpr (!kSerial<Group>) good = group.all_of_octet(good);
-    if (good && view.rank == root) {
-      send_all<1, false>(group, session, held);
-    } else if (good) {
-      take_from_root(group, session, held);
-    }
+    if (good && view.rank == root) send_all<1, false>(group, session, held);
+    if (good) announce(group, session, held);
+    if (good && view.rank != root) take_from_root(group, session, held);
     session.end(Session<Group>::Hears::some);
   }
 
