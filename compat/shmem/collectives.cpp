@@ -36,7 +36,7 @@ void broadcast(Group& group, void* dest, const void* source, std::size_t bytes, 
   const bool is_root = group.rank() == root;
   void* const output = is_root && at_root == AtRoot::kept ? const_cast<void*>(source) : dest;
   const bool fetched = bytes >= kLargeBytes && group.shmem().cpu_reaches(dest, source);
-  if (bytes > 0 && !fetched && group.in_library(dest, source)) {
+  if (bytes > 0 && !fetched && group.in_library({dest, bytes}, {source, bytes})) {
     return group.run(collective::broadcast({source, output, bytes}, root));
   }
   group.meet();
@@ -49,8 +49,9 @@ void collect(Group& group, void* dest, const void* source, std::size_t bytes) {
   std::vector<std::size_t> offsets(lengths.size());
   for (std::size_t i = 1; i < lengths.size(); ++i) offsets[i] = offsets[i - 1] + lengths[i - 1];
   const std::size_t total = offsets.back() + lengths.back();
+  const std::size_t longest = *std::ranges::max_element(lengths);
   const bool fetched = total < kSmallBytes && group.shmem().cpu_reaches(dest, source);
-  if (total > 0 && !fetched && group.in_library(dest, source)) {
+  if (total > 0 && !fetched && group.in_library({dest, total}, {source, longest})) {
     CollectiveCall call = collective::all_gather({source, dest, bytes});
     call.kind = OpKind::all_gather_v;
     call.receive_counts.assign(lengths.begin(), lengths.end());
@@ -66,7 +67,10 @@ void collect(Group& group, void* dest, const void* source, std::size_t bytes) {
 }
 
 void fcollect(Group& group, void* dest, const void* source, std::size_t bytes) {
-  if (bytes > 0 && group.in_library(dest, source)) return group.run(collective::all_gather({source, dest, bytes}));
+  const std::size_t all = bytes_of(bytes, static_cast<std::size_t>(group.size()));
+  if (bytes > 0 && group.in_library({dest, all}, {source, bytes})) {
+    return group.run(collective::all_gather({source, dest, bytes}));
+  }
   group.meet();
   for (int i = 0; i < group.size(); ++i) {
     const int member = turn(group, i);
@@ -76,7 +80,10 @@ void fcollect(Group& group, void* dest, const void* source, std::size_t bytes) {
 }
 
 void alltoall(Group& group, void* dest, const void* source, std::size_t bytes) {
-  if (bytes > 0 && group.in_library(dest, source)) return group.run(collective::all_to_all({source, dest, bytes}));
+  const std::size_t all = bytes_of(bytes, static_cast<std::size_t>(group.size()));
+  if (bytes > 0 && group.in_library({dest, all}, {source, all})) {
+    return group.run(collective::all_to_all({source, dest, bytes}));
+  }
   group.meet();
   const std::size_t mine = static_cast<std::size_t>(group.rank()) * bytes;
   for (int i = 0; i < group.size(); ++i) {
@@ -132,7 +139,7 @@ void reduce(Group& group, void* dest, const void* source, std::size_t count, con
   constexpr std::size_t kCombinedByAll = 2048;
   const auto size = static_cast<std::size_t>(group.size());
   const std::size_t bytes = count * reduction.element;
-  if (count > 0 && reduction.type && group.in_library(dest, source)) {
+  if (count > 0 && reduction.type && group.in_library({dest, bytes}, {source, bytes})) {
     CollectiveCall call = collective::all_reduce({source, dest, count, *reduction.type}, reduction.op);
     call.deterministic = true;  // passes by an algorithm of another order that a parameter asks for
     return group.run(call);

@@ -56,8 +56,14 @@ void Group::meet_by_words() {
   for (int member = 1; member < size(); ++member) context_->set(sync_ + 1, 1L, world_rank(member));
 }
 
-bool Group::in_library(const void* dest, const void* source) const {
-  return collective_ != nullptr && shmem_.in_library(dest, source);
+// Offsets in symmetric memory are the same on every PE, so all see the same overlap and choose alike. The library would
+// not: whether it takes an overlap for a collective in place depends on the rank.
+bool Group::in_library(Range dest, Range source) const {
+  const auto* const to = static_cast<const std::byte*>(dest.begin);
+  const auto* const from = static_cast<const std::byte*>(source.begin);
+  const bool apart = to + dest.bytes <= from || from + source.bytes <= to;
+  const bool in_place = to == from && dest.bytes == source.bytes;
+  return collective_ != nullptr && (apart || in_place) && shmem_.in_library(dest.begin, source.begin);
 }
 
 void Group::run(CollectiveCall call) {

@@ -33,9 +33,15 @@ class Group {
 
   // All have come; what their contexts of this group put before is there.
   void meet();
+  struct Range {
+    const void* begin;
+    std::size_t bytes;
+  };
   // Whether the library's collectives do one from `source` to `dest`, as the program names them. The same on every
-  // member, as all name the same symmetric objects: so ask of these, not of what the call makes of them at one member.
-  bool in_library(const void* dest, const void* source) const;
+  // member, as all name the same symmetric objects: so ask of these, not of what the call makes of them at one member,
+  // and give the most bytes that any member reads. Not where the two overlap and are not one: that is undefined, but
+  // ends no job, and loops end on all members whatever they find.
+  bool in_library(Range dest, Range source) const;
   // By the library's collectives, of buffers as the program names them, if in_library(). Waits; throws timeout or
   // aborted when the world failed meanwhile.
   void run(CollectiveCall call);

@@ -1,8 +1,8 @@
-// Settings: the variables of the standard, and what onstream's own parameters say of this interface.
+// Settings: the variables of the standard, and what onstream's own parameters say of this interface. Each variable has
+// an older name, SMA_..., which is asked where the SHMEM_ one is not set.
 #pragma once
 
 #include <cstddef>
-#include <string_view>
 
 namespace onstream::shmem {
 
@@ -15,8 +15,5 @@ struct Settings {
 
 // Throws invalid_argument naming the variable that cannot be read.
 Settings settings_from_environment();
-
-// "4096", "512M", "1.5g": bytes. Throws invalid_argument.
-std::size_t bytes_from(std::string_view text);
 
 }  // namespace onstream::shmem

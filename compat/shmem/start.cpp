@@ -25,6 +25,7 @@ void say_what_was_asked(const Runtime& shmem) {
                    "\nSHMEM_VERSION         prints the library's name at the start\n"
                    "SHMEM_INFO            prints this at the start\n"
                    "SHMEM_DEBUG           accepted; ONSTREAM_LOG=debug tells more\n"
+                   "SMA_...               older names of these, which give way to them\n"
                    "ONSTREAM_...          `onstream info` lists them\n");
   }
   say(text);

@@ -49,7 +49,8 @@ class Looks {
     require(reinterpret_cast<std::uintptr_t>(row.words) % sizeof(T) == 0, "the words of ", sizeof(T), " B at ",
             row.words, " are not aligned to their size");
     if (by_cpu_) return;
-    require(sizeof(T) >= sizeof(std::uint32_t), "words of 2 B on the device cannot be waited for");
+    require(sizeof(T) >= sizeof(std::uint32_t), "the words of ", sizeof(T), " B at ", row.words,
+            " are on the device, where those of 4 and 8 B can be waited for");
     own_ = std::make_unique<Context>(shmem.world().one_sided());
   }
 

@@ -66,6 +66,40 @@ static void moves(shmem_team_t team, struct memory* memory, size_t count) {
     for (size_t i = 0; i < (pe % 3 == 1 ? 0 : count + (size_t)pe); ++i) CHECK(got[k++] == value(pe, i));
   }
   CHECK(shmem_long_collect(team, to, from, 0) == 0); /* nobody gives anything */
+  CHECK(shmem_long_fcollect(team, to, from, 0) == 0 && shmem_long_alltoall(team, to, from, 0) == 0);
+  CHECK(shmem_long_broadcast(team, to, from, 0, 0) == 0);
+}
+
+/* Ranges that overlap are undefined, but not the end of a job: every PE comes back, what lies outside of `dest` is as
+ * it was, and the next collective is right. Where a part of a PE lies in its destination differs from PE to PE. */
+static void overlapping(shmem_team_t team, struct memory* memory, size_t count) {
+  enum { CALLS = 6 };
+  const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);
+  const size_t whole = count * (size_t)all, part = count / 2 + 1, room = whole + 2 * part;
+  /* how much a call writes from `to` on, and where behind `to` its source begins */
+  const size_t written[CALLS] = {whole, whole, whole, count, count, whole};
+  const size_t begins[CALLS] = {all > 1 ? count : 0, count / 2, 0, count / 2, count / 2, count / 2};
+  for (int call = 0; call < CALLS; ++call) {
+    long *to = memory->to + part, *from = to + begins[call];
+    for (size_t i = 0; i < room; ++i) given[i] = value(mine, i);
+    fill(memory->to, given, room);
+    shmem_team_sync(team);
+    switch (call) {
+      case 0:
+      case 1: CHECK(shmem_long_fcollect(team, to, from, count) == 0); break;
+      case 2: CHECK(shmem_long_collect(team, to, from, mine % 2 == 0 ? count : 0) == 0); break;
+      case 3: CHECK(shmem_long_broadcast(team, to, from, count, all - 1) == 0); break;
+      case 4: CHECK(shmem_long_sum_reduce(team, to, from, count) == 0); break;
+      default: CHECK(shmem_long_alltoall(team, to, from, count) == 0);
+    }
+    shmem_team_sync(team);
+    look(got, memory->to, room);
+    for (size_t i = 0; i < room; ++i) CHECK((i >= part && i < part + written[call]) || got[i] == value(mine, i));
+  }
+  give(memory, mine, count);
+  CHECK(shmem_long_fcollect(team, memory->to, memory->from, count) == 0);
+  look(got, memory->to, whole);
+  for (int pe = 0; pe < all; ++pe) CHECK(got[(size_t)pe * count] == value(pe, 0));
 }
 
 static void exchanges(shmem_team_t team, struct memory* memory, size_t count) {
@@ -204,7 +238,7 @@ static void with_each(void (*run)(shmem_team_t, struct memory*, size_t)) {
   CHECK(shmem_team_split_2d(SHMEM_TEAM_WORLD, 2, NULL, 0, &teams[4], NULL, 0, &teams[5]) == 0);
   teams[6] = SHMEM_TEAM_INVALID;
   if (*odd != SHMEM_TEAM_INVALID) shmem_team_split_strided(*odd, pairs - 1, -1, pairs, NULL, 0, &teams[6]);
-  const size_t room = (size_t)(size + 1) * MOST * sizeof(long);
+  const size_t room = (size_t)(size + 1) * (MOST + 2) * sizeof(long);
   struct memory memories[] = {
       {"heap", shmem_calloc(room, 1), shmem_calloc(room, 1), {1, 1000, MOST}},
       {"device",
@@ -228,6 +262,7 @@ static void with_each(void (*run)(shmem_team_t, struct memory*, size_t)) {
 static void every_team_moves_in_every_memory(void) { with_each(moves); }
 static void every_team_exchanges_in_every_memory(void) { with_each(exchanges); }
 static void every_team_reduces_in_every_memory(void) { with_each(reductions); }
+static void overlapping_ranges_end_no_job(void) { with_each(overlapping); }
 static void sums_of_reals_are_in_the_order_of_the_members(void) { with_each(sums_of_reals); }
 
 /* Each thread has a team of its own, of all PEs; they meet in whatever order they come. */
@@ -276,6 +311,7 @@ int main(int argc, char** argv) {
   static const struct test_case cases[] = {
     CASE(every_team_moves_in_every_memory)
     CASE(every_team_exchanges_in_every_memory)
+    CASE(overlapping_ranges_end_no_job)
     CASE(every_team_reduces_in_every_memory)
     CASE(sums_of_reals_are_in_the_order_of_the_members)
     CASE(teams_come_and_go)

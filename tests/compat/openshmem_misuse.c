@@ -162,6 +162,12 @@ static void calls_after_the_end_are_refused(void) {
   shmem_barrier_all();
 }
 
+static void a_wait_for_2_bytes_on_a_gpu_is_refused(void) {
+  short* const narrow = shmem_malloc_with_hints(sizeof *narrow, SHMEMX_MALLOC_DEVICE);
+  if (me == 0) shmem_short_wait_until(narrow, SHMEM_CMP_EQ, 1);
+  wait_for_ever();
+}
+
 static void an_end_without_finalize_is_one(void) {
   shmem_long_p(&word, me + 1, (me + 1) % size);
   exit(0); /* waits for the others as shmem_finalize does */
@@ -196,6 +202,7 @@ int main(int argc, char** argv) {
     CASE(global_exit_ends_all_whatever_holds_a_stream)
     CASE(a_pe_that_ends_badly_ends_all)
     CASE(calls_after_the_end_are_refused)
+    CASE(a_wait_for_2_bytes_on_a_gpu_is_refused)
     CASE(an_end_without_finalize_is_one)
   };
   /* clang-format on */

@@ -55,7 +55,9 @@ MISUSE = {
     "an_end_without_finalize_is_one": (0, ""),
 }
 
-KEEPS = "global_exit_keeps_what_was_written"  # tested apart: it writes files
+# Tested apart: one writes files, one needs a GPU.
+KEEPS = "global_exit_keeps_what_was_written"
+NARROW = "a_wait_for_2_bytes_on_a_gpu_is_refused"
 
 
 def commands() -> Path:
@@ -144,11 +146,39 @@ def test_sums_keep_the_order_of_the_members_whatever_algorithm_is_asked_for(algo
     check(4, "openshmem_collectives.c", case=case, **settings)
 
 
+ON_A_GPU = {"ONSTREAM_SHMEM_HEAP": "device", "ONSTREAM_DEVICE": "cuda"}
+needs_a_gpu = pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("pes", [1, 2, 4])
+def test_one_sided_calls_with_the_heap_on_the_host_device(pes: int) -> None:
+    check(pes, "openshmem_device.c", **ON_THE_HOST_DEVICE)
+
+
 @pytest.mark.gpu
-@pytest.mark.skipif("cuda" not in DEVICES, reason="there is no GPU")
+@needs_a_gpu
+@pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("pes", [1, 2])
+def test_one_sided_calls_with_the_heap_on_a_gpu(pes: int) -> None:
+    check(pes, "openshmem_device.c", 2 * LIMIT_S, **ON_A_GPU)
+
+
+@pytest.mark.gpu
+@needs_a_gpu
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+def test_a_wait_for_2_bytes_on_a_gpu_is_refused() -> None:
+    status, output = run(2, compiled(SOURCES / "openshmem_misuse.c", *WARNINGS), NARROW, settings=ON_A_GPU)
+    assert status == 1, output[-6000:]
+    assert "shmem_short_wait_until: PE 0: the words of 2 B at 0x" in output, output[-6000:]
+    assert "are on the device, where those of 4 and 8 B can be waited for" in output, output[-6000:]
+
+
+@pytest.mark.gpu
+@needs_a_gpu
 @pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
 def test_openshmem_collectives_with_the_heap_on_a_gpu() -> None:
-    check_collectives(2, 2 * LIMIT_S, ONSTREAM_DEVICE="cuda", ONSTREAM_SHMEM_HEAP="device")
+    check_collectives(2, 2 * LIMIT_S, **ON_A_GPU)
 
 
 # The paths that a GPU's memory and other hosts take: nothing is loaded or stored directly, helpers do it. One PE may be
@@ -163,6 +193,11 @@ def test_openshmem_over_helpers(case: str) -> None:
     check(2, "openshmem.c", 2 * LIMIT_S, case, **BY_HELPERS)
 
 
+@pytest.mark.limit(2 * LIMIT_S + COMPILE_LIMIT_S)
+def test_one_sided_calls_with_the_heap_on_the_host_device_over_helpers() -> None:
+    check(2, "openshmem_device.c", 2 * LIMIT_S, **ON_THE_HOST_DEVICE, **BY_HELPERS)
+
+
 @pytest.mark.gpu
 @pytest.mark.limit(6 * LIMIT_S + COMPILE_LIMIT_S)
 def test_openshmem_collectives_over_helpers() -> None:
@@ -171,7 +206,7 @@ def test_openshmem_collectives_over_helpers() -> None:
 
 def test_every_misuse_has_its_row() -> None:
     cases = {*cases_of("openshmem_misuse.c"), "calls_before_the_start_are_refused"}
-    assert cases == {*MISUSE, KEEPS}
+    assert cases == {*MISUSE, KEEPS, NARROW}
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
@@ -214,11 +249,64 @@ def test_the_standard_variables_are_honoured(size: str, code: int, says: str) ->
     assert code != 0 or "OpenSHMEM 1.5" in output
 
 
-def test_the_headers_compile_as_c99_c11_and_cpp(tmp_path: Path) -> None:
+TOO_MUCH = """
+#include <shmem.h>
+int main(void) {
+  shmem_init();
+  void* small = shmem_malloc(100);
+  int given = shmem_malloc(4 << 20) != NULL;
+  given += shmem_calloc(2, 1 << 20) != NULL;
+  given += shmem_realloc(small, 8 << 20) != NULL;
+  shmem_finalize();
+  return given;
+}
+"""
+
+
+def test_a_full_heap_says_how_much_it_has_and_which_variable_gives_more(tmp_path: Path) -> None:
+    source = tmp_path / "large.c"
+    source.write_text(TOO_MUCH)
+    program = tmp_path / "large"
+    status, output = call([str(commands() / "oshcc"), str(source), "-o", str(program)], COMPILE_LIMIT_S)
+    assert status == 0, output
+    status, output = run(2, program, settings={"SHMEM_SYMMETRIC_SIZE": "1M"})
+    assert status == 0, output
+    for name, asked in (("malloc", 4194304), ("calloc", 2097152), ("realloc", 8388608)):
+        assert re.search(
+            rf"shmem_{name}: heap: no room for {asked} B.* of 1048576 B are used, the largest free.*"
+            r"; SHMEM_SYMMETRIC_SIZE gives the heap more bytes$",
+            output,
+            re.MULTILINE,
+        ), output
+    assert "grow" not in output
+
+
+@pytest.mark.parametrize(
+    ("settings", "code", "says"),
+    [
+        ({"SMA_SYMMETRIC_SIZE": "1k"}, 0, "may follow: 1024"),
+        ({"SMA_SYMMETRIC_SIZE": "1k", "SHMEM_SYMMETRIC_SIZE": "2k"}, 0, "may follow: 2048"),
+        ({"SMA_SYMMETRIC_SIZE": "much", "SHMEM_SYMMETRIC_SIZE": "2k"}, 0, "may follow: 2048"),
+        ({"SMA_SYMMETRIC_SIZE": "much"}, 1, "SMA_SYMMETRIC_SIZE is 'much', but must be a number of bytes"),
+    ],
+)
+def test_the_older_variables_are_honoured_and_give_way(settings: dict[str, str], code: int, says: str) -> None:
+    program = compiled(SOURCES / "openshmem.c", *WARNINGS)
+    older = {"SMA_INFO": "1", "SMA_VERSION": "1", "SMA_DEBUG": "1"}
+    status, output = run(2, program, "contexts_order_their_own_puts", settings={**older, **settings})
+    assert status == code, output
+    assert says in output
+    assert code != 0 or "OpenSHMEM 1.5" in output
+
+
+# <mpp/shmem.h> is the header's old name.
+@pytest.mark.parametrize("header", ["shmem.h", "mpp/shmem.h"])
+def test_the_headers_compile_as_c99_c11_and_cpp(header: str, tmp_path: Path) -> None:
     for language, standard in (("c", "c99"), ("c", "c11"), ("cpp", "c++11"), ("cpp", "c++20")):
         source = tmp_path / f"all.{language}"
         source.write_text(
-            "#include <shmem.h>\nint main(void) { shmem_ctx_t ctx = SHMEM_CTX_DEFAULT; return ctx == SHMEM_CTX_INVALID; }\n"
+            f"#include <{header}>\n"
+            "int main(void) { shmem_ctx_t ctx = SHMEM_CTX_DEFAULT; return ctx == SHMEM_CTX_INVALID; }\n"
         )
         compiler = "oshcc" if language == "c" else "oshc++"
         command = [str(commands() / compiler), f"-std={standard}", "-Wall", "-Wextra", "-Werror", str(source)]

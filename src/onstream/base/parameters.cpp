@@ -56,8 +56,9 @@ constexpr std::array<std::string_view, 12> kOtherVariables = {
     "ONSTREAM_OFFLINE", "ONSTREAM_CUDA", "ONSTREAM_BUILD",      "ONSTREAM_TEST_"};
 
 // Of other libraries, whose interfaces are in compat/.
-constexpr std::array<const char*, 4> kForeignVariables = {"SHMEM_SYMMETRIC_SIZE", "SHMEM_VERSION", "SHMEM_INFO",
-                                                          "SHMEM_DEBUG"};
+constexpr std::array<const char*, 8> kForeignVariables = {
+    "SHMEM_SYMMETRIC_SIZE", "SHMEM_VERSION", "SHMEM_INFO", "SHMEM_DEBUG",
+    "SMA_SYMMETRIC_SIZE",   "SMA_VERSION",   "SMA_INFO",   "SMA_DEBUG"};
 
 constexpr std::string_view kPrefix = "ONSTREAM_";
 

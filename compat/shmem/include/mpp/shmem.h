@@ -1,0 +1,2 @@
+/* The place of the header under its old name. */
+#include <shmem.h>
