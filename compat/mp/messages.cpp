@@ -18,8 +18,8 @@ std::vector<Block> one_block(void* buffer, int size) {
 }
 
 std::vector<Block> blocks_of(const iovec* vector, int count) {
-  demand(count > 0 && count <= kMostBlocks && vector != nullptr, MP_FAILURE, count, " blocks; there may be 1 to ",
-         kMostBlocks);
+  demand(count > 0 && count <= kMostBlocks, MP_FAILURE, count, " blocks; there may be 1 to ", kMostBlocks);
+  demand(vector != nullptr, MP_FAILURE, "the vector of ", count, " blocks is a null pointer");
   std::vector<Block> blocks;
   for (int i = 0; i < count; ++i) {
     demand(vector[i].iov_base != nullptr || vector[i].iov_len == 0, MP_FAILURE, "block ", i, " of ", vector[i].iov_len,

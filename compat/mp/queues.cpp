@@ -23,7 +23,8 @@ Until until(std::uint32_t value, Compare compare) {
 }
 
 void demand_word(const std::uint32_t* word) {
-  demand(word != nullptr && reinterpret_cast<std::uintptr_t>(word) % sizeof *word == 0, EINVAL, "the word at ", word,
+  demand(word != nullptr, EINVAL, "the word is a null pointer");
+  demand(reinterpret_cast<std::uintptr_t>(word) % sizeof *word == 0, EINVAL, "the word at ", word,
          " is not aligned to its 4 bytes");
 }
 

@@ -22,6 +22,8 @@ static int rank, size;
     }                                                                                              \
   } while (0)
 #define OK(call) CHECK((call) == MP_SUCCESS)
+#define FAILS(call) CHECK((call) == MP_FAILURE)
+#define INVALID(call) CHECK((call) == EINVAL)
 #define CUDA_OK(call) CHECK((call) == cudaSuccess)
 
 enum { DEVICE, PINNED, PLAIN, KINDS };
@@ -136,6 +138,15 @@ static inline void start(void) {
   for (i = 0; i < size; ++i) peers[i] = i;
   OK(mp_init(MPI_COMM_WORLD, peers, size, MP_INIT_DEFAULT, 0));
   free(peers);
+}
+
+/* A byte goes from rank 0 to rank 1. */
+static inline void send_one(const struct buffer* b) {
+  mp_request_t request;
+  mp_reg_t reg = b->reg;
+  if (rank == 0) OK(mp_isend(b->data, 1, 1, &reg, &request));
+  if (rank == 1) OK(mp_irecv(b->data, 1, 0, &reg, &request));
+  if (rank < 2) OK(mp_wait(&request));
 }
 
 struct test_case {
