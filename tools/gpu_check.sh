@@ -121,7 +121,10 @@ run_natives() {
       continue
     fi
     case $(basename "$program") in
-      test_cuda_device | test_wide_lines) alone+=("$program") ;; # they look at several GPUs
+      # They look at several GPUs.
+      test_cuda_device | test_wide_lines | test_one_sided_device | test_segments | test_teams | test_put_signal)
+        alone+=("$program")
+        ;;
       *) others+=("$program") ;;
     esac
   done

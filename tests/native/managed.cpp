@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "check.hpp"
+#include "onstream/device/cuda/managed_room.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 
@@ -116,6 +117,47 @@ CASE(the_cpu_goes_on_counting_beside_a_message_in_the_same_pages) {
     CHECK(held(in) == pattern(kBytes, seed_of(peer, 0)));
     world.barrier();
   });
+}
+
+CASE(managed_memory_fits_a_gpu_together_wherever_its_pages_are) {
+  cuda::ManagedRoom room;
+  CHECK(room.left(70, 100) == 70);  // others use 30
+  room.take(40);
+  CHECK(room.left(30, 100) == 30);  // its pages are on the GPU
+  CHECK(room.left(70, 100) == 30);  // on the host
+  CHECK(room.left(50, 100) == 30);  // on both
+  room.take(30);
+  CHECK(room.left(70, 100) == 0 && room.held() == 70);
+  room.give_back(70);
+  CHECK(room.left(70, 100) == 70 && room.held() == 0);
+}
+
+CASE(what_others_use_of_a_gpu_is_followed_while_managed_memory_is_held) {
+  cuda::ManagedRoom room;
+  CHECK(room.left(90, 100) == 90);  // others use 10
+  room.take(20);
+  CHECK(room.left(40, 100) == 40);  // 40 now, if all that is held is on the GPU
+  CHECK(room.left(60, 100) == 40);  // they may still: the held pages may have left
+  CHECK(room.left(95, 100) == 75);  // 5 at most
+  CHECK(room.left(0, 100) == 0);
+  room.take(90);
+  CHECK(room.left(100, 100) == 0);  // more is held than there is
+  CHECK(room.left(200, 100) == 0);
+}
+
+CASE(more_managed_memory_than_a_gpu_has_room_for_is_refused_with_what_is_held) {
+  for (const std::string& device : device_specs()) {
+    if (device == "host") continue;
+    run_ranks(1, quick(device), [](World& world) {
+      constexpr std::size_t kTooMuch = std::size_t{1} << 50;  // no GPU has it
+      CHECK_THROWS((void)world.allocate(kTooMuch, MemoryKind::managed), "and 0 B of managed memory are held");
+      auto memory = world.allocate(kBytes, MemoryKind::managed);
+      CHECK_THROWS((void)world.allocate(kTooMuch, MemoryKind::managed),
+                   concat("and ", human_bytes(kBytes), " of managed memory are held by this process"));
+      memory.reset();
+      CHECK_THROWS((void)world.allocate(kTooMuch, MemoryKind::managed), "and 0 B of managed memory are held");
+    });
+  }
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

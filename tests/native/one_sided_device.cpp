@@ -57,7 +57,7 @@ class Stage {
 
 void put_and_wait(Who who, Grid grid) {
   for (int size = 1; size <= 5; ++size) {
-    on_all_devices(size, [&](World& world) {
+    on_all_devices_over_gpus(size, [&](World& world) {
       for (const std::uint64_t bytes : {std::uint64_t{0}, std::uint64_t{8}, std::uint64_t{4096}}) {
         Stage stage(world);
         const TestBuffer back(world, Shared::kData);
@@ -104,7 +104,7 @@ CASE(a_thread_puts_signals_waits_and_gets_round_a_ring) { put_and_wait(Who::thre
 
 CASE(atomics_of_all_threads_of_all_ranks_lose_nothing) {
   for (int size = 1; size <= 5; ++size) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto team = world.team();
       Stage stage(world);
       stage.play(Change{stage.view(), team->view(), stage.mine(), stage.told(), 20}, {1, 64});
@@ -114,7 +114,7 @@ CASE(atomics_of_all_threads_of_all_ranks_lose_nothing) {
 
 CASE(all_any_and_some_of_a_vector_are_waited_for) {
   for (int size = 1; size <= 5; ++size) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto team = world.team();
       Stage stage(world);
       stage.play(WaitForMany{stage.view(), team->view(), stage.mine(), stage.told()}, {1, 32});
@@ -124,7 +124,7 @@ CASE(all_any_and_some_of_a_vector_are_waited_for) {
 
 CASE(barriers_in_a_kernel_order_what_is_stored_around_them) {
   for (int size = 1; size <= 5; ++size) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto team = world.team();
       Stage stage(world);
       for (int kernels = 0; kernels < 3; ++kernels) {  // the count goes on from kernel to kernel
@@ -136,7 +136,7 @@ CASE(barriers_in_a_kernel_order_what_is_stored_around_them) {
 
 CASE(lines_prove_their_own_arrival) {
   for (const int size : {1, 2, 5}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       Stage stage(world);
       constexpr std::uint32_t kRounds = 50;
       std::uint32_t before = 0;
@@ -165,7 +165,7 @@ CASE(a_line_is_heard_by_all_threads_of_a_scope_once_one_has_seen_it) {
 
 CASE(the_whole_grid_puts_and_its_last_block_signals) {
   for (const int size : {1, 2, 3}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       constexpr std::size_t kBytes = 3'000'000;
       Stage stage(world, kBytes + 64);
       TestBuffer source(world, kBytes);
@@ -191,7 +191,7 @@ CASE(the_whole_grid_puts_and_its_last_block_signals) {
 
 CASE(columns_are_put_and_got_with_strides) {
   for (const int size : {1, 2, 4}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto team = world.team();
       constexpr std::size_t kSide = Columns::kSide;
       Stage stage(world, kSide * kSide * sizeof(double));
@@ -220,7 +220,7 @@ CASE(a_wait_in_vain_returns_timeout_and_fails_the_world) {
 }
 
 CASE(an_aborted_world_ends_a_wait_in_a_kernel) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     Stage stage(world);
     stage.enqueue(WaitInVain{stage.view(), stage.mine(), stage.told()}, {1, 64});
     if (world.rank() == 0) world.abort("the test says so");

@@ -74,25 +74,25 @@ void go_round(World& world, std::size_t bytes, std::size_t place, int streams) {
 }  // namespace
 
 CASE(what_is_put_is_there_when_its_signal_is) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     for (const std::size_t bytes : {1, 4, 8, 4096, 16'385, 65'536, 3'000'001}) go_round(world, bytes, kHead, 1);
   });
 }
 
 CASE(eight_bytes_beside_their_signal_come_with_it) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     go_round(world, 8, 8, 1);
     go_round(world, 8, 16, 1);  // not in the same line
   });
 }
 
 CASE(many_streams_put_and_signal_at_once) {
-  on_all_devices(2, [](World& world) { go_round(world, 100'000, kHead, 4); });
+  on_all_devices_over_gpus(2, [](World& world) { go_round(world, 100'000, kHead, 4); });
 }
 
 // The signal lies before or behind the bytes in their line; what was put before comes first.
 CASE(a_signal_beside_its_bytes_tells_of_all_that_was_put_before) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     constexpr std::size_t kBytes = 40'000;
     const auto segment = world.segment(kHead + kBytes);
     const auto window = world.window(segment);
@@ -127,7 +127,7 @@ CASE(a_signal_beside_its_bytes_tells_of_all_that_was_put_before) {
 
 // Two branches of one graph run side by side, beside eager work of the same kind on a third stream.
 CASE(branches_of_a_graph_put_and_signal_at_once) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     constexpr std::size_t kBytes = 200'000;
     Device& device = world.device();
     std::vector<std::unique_ptr<Mailbox>> boxes;

@@ -1,6 +1,10 @@
-// Ranks for tests: threads of this process, each with a world of its own, on every device that is there.
+// Ranks for tests: threads of this process, each with a world of its own, on every device that is there. Those of
+// "cuda:0" share one GPU; tests of what kernels do to a peer's memory also run on "cuda", each rank on a GPU of its own
+// as far as there are as many. A thread's calls are made on its world's device, which sees to it that its GPU is
+// current.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
@@ -36,6 +40,35 @@ inline std::vector<std::string> device_specs() {
     std::printf("skipped cuda: %s\n", no_cuda_reason().c_str());
     std::fflush(stdout);  // ranks that are forked later would write it again
   }
+  return specs;
+}
+
+// Why ranks cannot each have a GPU of their own: empty if there are several, and all reach each other's memory.
+inline std::string why_not_over_gpus() {
+  int count = 0;
+  for (const DeviceRow& row : list_devices()) count += row.kind == DeviceKind::cuda ? 1 : 0;
+  if (count < 2) return concat("needs 2 GPUs, this process sees ", count);
+  for (int owner = 0; owner < count; ++owner) {
+    const std::shared_ptr<Memory> memory = open_device("cuda", owner)->allocate(1, MemoryKind::device);
+    for (int other = 0; other < count; ++other) {
+      if (open_device("cuda", other)->inspect(memory->data()).kernel_access) continue;
+      return concat("GPU ", other, " does not reach the memory of GPU ", owner);
+    }
+  }
+  return "";
+}
+
+// device_specs(), and for two ranks or more "cuda", where GPUs reach each other. Else a line says once why not.
+inline std::vector<std::string> device_specs_over_gpus(int size) {
+  std::vector<std::string> specs = device_specs();
+  if (size < 2 || specs.size() == 1) return specs;
+  static const std::string why_not = [] {
+    const std::string why = why_not_over_gpus();
+    if (!why.empty()) std::printf("skipped between GPUs: %s\n", why.c_str());
+    std::fflush(stdout);
+    return why;
+  }();
+  if (why_not.empty()) specs.push_back("cuda");
   return specs;
 }
 
@@ -131,6 +164,11 @@ inline void await_failure(World& world) {
 // Runs body on every device with `size` ranks.
 inline void on_all_devices(int size, const std::function<void(World&)>& body) {
   for (const std::string& device : device_specs()) run_ranks(size, quick(device), body);
+}
+
+// The same, and with each rank on a GPU of its own.
+inline void on_all_devices_over_gpus(int size, const std::function<void(World&)>& body) {
+  for (const std::string& device : device_specs_over_gpus(size)) run_ranks(size, quick(device), body);
 }
 
 // Device memory that tests fill and read through the host.

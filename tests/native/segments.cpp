@@ -24,8 +24,8 @@ std::vector<Parameters> both_ways(const std::string& device) {
   return {direct, staged};
 }
 
-void on_all_devices_both_ways(int size, const std::function<void(World&)>& body) {
-  for (const std::string& device : device_specs()) {
+void on_all_both_ways(int size, const std::function<void(World&)>& body) {
+  for (const std::string& device : device_specs_over_gpus(size)) {
     for (const Parameters& parameters : both_ways(device)) run_ranks(size, parameters, body);
   }
 }
@@ -182,7 +182,7 @@ void everything_as_a_process() {
 
 CASE(peers_load_and_store_each_others_parts_of_many_segments) {
   for (int size = 1; size <= 5; ++size) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       std::vector<std::shared_ptr<Segment>> segments;
       for (int i = 0; i < 6; ++i) {
         segments.push_back(world.segment(static_cast<std::size_t>(1000 * (i + 1)),
@@ -238,7 +238,7 @@ CASE(memory_that_one_rank_does_not_have_fails_the_call_on_all) {
 }
 
 CASE(a_freed_segment_is_of_no_use_and_says_so) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     const auto kept = world.segment(128);
     const auto gone = world.segment(64);
     void* const address = gone->local();
@@ -285,7 +285,7 @@ CASE(what_a_context_is_asked_wrongly_is_told_with_the_values) {
 
 CASE(a_context_moves_data_directly_and_through_helpers) {
   for (const int size : {1, 2, 3, 5}) {
-    on_all_devices_both_ways(size, [](World& world) {
+    on_all_both_ways(size, [](World& world) {
       exchange_by_context(world, MemoryKind::device);
       exchange_by_context(world, MemoryKind::pinned);
     });
@@ -294,7 +294,7 @@ CASE(a_context_moves_data_directly_and_through_helpers) {
 
 CASE(a_context_moves_columns_and_any_layout) {
   for (const int size : {1, 2, 4}) {
-    on_all_devices_both_ways(size, [](World& world) {
+    on_all_both_ways(size, [](World& world) {
       columns_by_context(world, MemoryKind::device);
       columns_by_context(world, MemoryKind::pinned);
     });
@@ -303,7 +303,7 @@ CASE(a_context_moves_columns_and_any_layout) {
 
 CASE(atomics_of_all_ranks_on_one_word_lose_nothing) {
   for (const int size : {1, 2, 5}) {
-    on_all_devices_both_ways(size, [](World& world) {
+    on_all_both_ways(size, [](World& world) {
       atomics_by_context<std::uint64_t>(world, MemoryKind::device);
       atomics_by_context<std::int64_t>(world, MemoryKind::pinned);
       atomics_by_context<std::uint32_t>(world, MemoryKind::device);
@@ -316,7 +316,7 @@ CASE(atomics_of_all_ranks_on_one_word_lose_nothing) {
 
 // Behind data that the device moves, and at once, where the data is the host's.
 CASE(signals_that_add_to_host_memory_lose_nothing_whoever_moves_the_data) {
-  on_all_devices_both_ways(3, [](World& world) {
+  on_all_both_ways(3, [](World& world) {
     constexpr std::uint64_t kTimes = 500;
     const auto words = world.segment(64, MemoryKind::pinned);
     const auto data = world.segment(64 * 3);
@@ -341,7 +341,7 @@ CASE(signals_that_add_to_host_memory_lose_nothing_whoever_moves_the_data) {
 
 CASE(a_host_waits_for_all_any_or_some_of_many_words) {
   for (const int size : {1, 2, 5}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto count = static_cast<std::size_t>(world.size());
       const auto segment = world.segment(8 * count, MemoryKind::pinned);
       auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
@@ -370,7 +370,7 @@ CASE(a_host_waits_for_all_any_or_some_of_many_words) {
 }
 
 CASE(a_part_that_is_not_reachable_says_why) {
-  for (const std::string& device : device_specs()) {
+  for (const std::string& device : device_specs_over_gpus(2)) {
     Parameters staged = quick(device);
     staged.path = "stage";
     run_ranks(2, staged, [](World& world) {
@@ -387,7 +387,7 @@ CASE(a_part_that_is_not_reachable_says_why) {
 // Rank 1's stream is in a kernel, and its CPU in a loop, until rank 0 has got what it wants: a get that needed either
 // would pass its deadline.
 CASE(a_get_from_a_busy_rank_completes_without_it) {
-  on_all_devices_both_ways(2, [](World& world) {
+  on_all_both_ways(2, [](World& world) {
     constexpr std::size_t kBytes = 8192;
     const auto data = world.segment(kBytes);
     const auto words = world.segment(64, MemoryKind::pinned);
@@ -418,7 +418,7 @@ CASE(a_get_from_a_busy_rank_completes_without_it) {
 
 // Rank 1 leaves while rank 0 waits. Deadlines are 30 s: what ends sooner did not wait for one.
 CASE(a_wait_of_a_context_ends_once_all_others_have_left) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     const auto segment = world.segment(64, MemoryKind::pinned);
     auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
     world.barrier();

@@ -49,7 +49,7 @@ void barriers_on(World& world, Team& team, std::byte* mine, Stream stream, std::
 
 CASE(a_barrier_on_streams_orders_what_is_around_it) {
   for (const int size : {1, 2, 3, 4, 5, 9}) {  // 9: more than travel in a kernel's arguments
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto segment = world.segment(64);
       const OwnStream stream(world);
       barriers_on(world, *world.team(), segment->local(), stream, 20);
@@ -59,7 +59,7 @@ CASE(a_barrier_on_streams_orders_what_is_around_it) {
 
 CASE(a_captured_barrier_means_the_same_at_every_replay) {
   for (const int size : {1, 2, 4}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       constexpr std::uint64_t kReplays = 30;
       const auto segment = world.segment(64);
       auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());
@@ -88,7 +88,7 @@ CASE(a_captured_barrier_means_the_same_at_every_replay) {
 
 // Whoever replays a barrier when its world is gone must not hang, nor touch memory that went with it.
 CASE(a_captured_barrier_outlives_its_world_and_ends_at_once) {
-  for (const std::string& device_spec : device_specs()) {
+  for (const std::string& device_spec : device_specs_over_gpus(2)) {
     const std::string address = meeting_place();
     std::array<std::string, 2> wrong;
     const auto rank_main = [&](int rank) {
@@ -123,7 +123,7 @@ CASE(a_captured_barrier_outlives_its_world_and_ends_at_once) {
 
 CASE(hosts_meet_and_exchange_words) {
   for (const int size : {1, 2, 5, 9}) {  // 9: more than a view holds itself
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto team = world.team();
       CHECK(team->size() == world.size() && team->rank() == world.rank());
       for (std::uint64_t round = 0; round < 50; ++round) {
@@ -138,7 +138,7 @@ CASE(hosts_meet_and_exchange_words) {
 }
 
 CASE(teams_are_split_by_colour_and_ordered_by_key) {
-  on_all_devices(5, [](World& world) {
+  on_all_devices_over_gpus(5, [](World& world) {
     const auto all = world.team();
     const OwnStream stream(world);
     const auto segment = world.segment(64);
@@ -162,7 +162,7 @@ CASE(teams_are_split_by_colour_and_ordered_by_key) {
 }
 
 CASE(teams_are_split_by_stride_and_in_two_dimensions) {
-  on_all_devices(5, [](World& world) {
+  on_all_devices_over_gpus(5, [](World& world) {
     const auto all = world.team();
     const auto odd = all->split_strided(1, 2, 2);
     CHECK((odd != nullptr) == (world.rank() == 1 || world.rank() == 3));
@@ -184,7 +184,7 @@ CASE(teams_are_split_by_stride_and_in_two_dimensions) {
 
 // In the order in which each rank's threads come to run; each is alone with its words, and there are none to spare.
 CASE(threads_of_a_rank_split_two_teams_at_once) {
-  for (const std::string& device : device_specs()) {
+  for (const std::string& device : device_specs_over_gpus(3)) {
     Parameters parameters = quick(device);
     parameters.teams = 5;
     run_ranks(3, parameters, [](World& world) {
@@ -238,7 +238,7 @@ CASE(a_split_that_some_members_have_no_words_for_fails_on_all_and_leaves_none) {
 }
 
 CASE(words_of_teams_that_went_are_used_again_and_their_number_is_bounded) {
-  for (const std::string& device : device_specs()) {
+  for (const std::string& device : device_specs_over_gpus(3)) {
     Parameters parameters = quick(device);
     parameters.teams = 3;
     run_ranks(3, parameters, [](World& world) {
@@ -260,7 +260,7 @@ CASE(words_of_teams_that_went_are_used_again_and_their_number_is_bounded) {
 }
 
 CASE(a_member_that_does_not_come_is_named_at_the_deadline) {
-  for (const std::string& device : device_specs()) {
+  for (const std::string& device : device_specs_over_gpus(3)) {
     Parameters parameters = quick(device);
     parameters.timeout_s = 1.5;
     run_ranks(3, parameters, [](World& world) {
@@ -285,7 +285,7 @@ CASE(a_member_that_does_not_come_is_named_at_the_deadline) {
 }
 
 CASE(a_member_that_leaves_ends_the_barrier_of_the_others) {
-  on_all_devices(2, [](World& world) {
+  on_all_devices_over_gpus(2, [](World& world) {
     const auto team = world.team();
     world.barrier();
     if (world.rank() == 1) return;
@@ -294,7 +294,7 @@ CASE(a_member_that_leaves_ends_the_barrier_of_the_others) {
 }
 
 CASE(streams_change_words_atomically) {
-  for (const std::string& device : device_specs()) {
+  for (const std::string& device : device_specs_over_gpus(3)) {
     for (const char* path : {"auto", "stage"}) {
       Parameters parameters = quick(device);
       parameters.path = path;
@@ -375,7 +375,7 @@ void layouts_by_stream(World& world) {
 }  // namespace
 
 CASE(streams_put_and_get_layouts) {
-  for (const std::string& device : device_specs()) {
+  for (const std::string& device : device_specs_over_gpus(2)) {
     for (const char* path : {"auto", "stage"}) {
       Parameters parameters = quick(device);
       parameters.path = path;
@@ -387,7 +387,7 @@ CASE(streams_put_and_get_layouts) {
 // Each rank sets its own word at every rank, the highest last; the streams wait for all, for any, for some.
 CASE(streams_wait_for_all_any_or_some_of_many_words) {
   for (const int size : {1, 2, 5}) {
-    on_all_devices(size, [](World& world) {
+    on_all_devices_over_gpus(size, [](World& world) {
       const auto count = static_cast<std::size_t>(world.size());
       const auto segment = world.segment(8 * count);
       auto* const words = reinterpret_cast<std::uint64_t*>(segment->local());

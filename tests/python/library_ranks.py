@@ -1,4 +1,5 @@
-"""What ranks of processes do with torch and cupy on GPUs in test_processes.py: each function is one rank of two.
+"""What ranks of processes do with torch, cupy, Triton and numba on GPUs in test_processes.py: each function is one rank
+of two.
 
 The libraries' own kernels write what is sent and read what came, on the stream that the library uses at the moment, and no
 host waits in between: what is not in the order of that stream is seen in the sums. Each kernel runs once before the first
@@ -7,9 +8,12 @@ wait of a stream, as loading one may wait for all that run (docs/decisions/0008)
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from memories import gpu_of
 
 import onstream as ons
@@ -221,6 +225,68 @@ def cupy_arrays_are_reduced(world: ons.World) -> None:
                 world.check()
                 assert (out.get() == expected).all(), f"{count} {dtype}"
                 assert (mine.get() == expected).all(), f"{count} {dtype}"
+
+
+# --- kernels of other compilers ---
+
+NUMBERS = 3000  # of four bytes; behind them lies a word
+THREADS = 128
+BLOCKS = -(-NUMBERS // THREADS)
+
+
+def stored_numbers_come(world: ons.World, stream: Any, store_into: Callable[[Any], Callable[[float], None]]) -> None:
+    """store_into(view)(first) is to store first, first + 1, ... into the peer's part, by a kernel on the stream."""
+    peer = 1 - world.rank
+    segment, came = world.segment(4 * NUMBERS + 8), world.zeros(NUMBERS, "f4", kind="pinned")
+    store = store_into(segment.peer(peer, "f4"))
+    for turn in range(TURNS):
+        store(1000.0 * turn + world.rank)
+        segment.signal(peer, offset=4 * NUMBERS, stream=stream)
+        segment.wait(offset=4 * NUMBERS, value=turn + 1, stream=stream)
+        segment.get(came, world.rank, offset=0, stream=stream)
+        world.synchronize(stream)
+        assert (came == np.arange(NUMBERS) + 1000.0 * turn + peer).all(), f"turn {turn}: {came[:4]}"
+        world.barrier()  # the peer may store the next
+
+
+def triton_stores_into_a_peers_segment(world: ons.World) -> None:
+    os.environ.setdefault("TRITON_CACHE_DIR", os.path.abspath("triton"))  # the job's own folder
+    import torch
+    from triton_kernels import store_numbers
+
+    with torch.cuda.device(world.device):  # torch labels the tensor by its owner's GPU
+        stream = torch.cuda.Stream()
+
+        def store_into(view: Any) -> Callable[[float], None]:
+            theirs = torch.from_dlpack(view)
+
+            def store(first: float) -> None:
+                with torch.cuda.stream(stream):
+                    store_numbers[(BLOCKS,)](theirs, first, NUMBERS, BLOCK=THREADS)
+
+            return store
+
+        stored_numbers_come(world, stream, store_into)
+
+
+def numba_stores_into_a_peers_segment(world: ons.World) -> None:
+    from numba import cuda
+
+    cuda.select_device(gpu_of(world.device))
+
+    @cuda.jit
+    def store_numbers(out: Any, first: Any, count: Any) -> None:
+        at = cuda.grid(1)
+        if at < count:
+            out[at] = first + at
+
+    def store_into(view: Any) -> Callable[[float], None]:
+        theirs = cuda.as_cuda_array(view)
+        return lambda first: store_numbers[BLOCKS, THREADS, numbas_stream](theirs, first, NUMBERS)
+
+    stream = world.stream()
+    numbas_stream = cuda.external_stream(stream.handle)
+    stored_numbers_come(world, stream, store_into)
 
 
 # --- onstream's own memory ---

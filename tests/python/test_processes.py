@@ -6,6 +6,12 @@ On cuda each rank has a GPU of its own; where there is but one, both share it.
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +37,39 @@ PLANS = [row for row in KERNELS if row != ("cuda", "device") or LIBRARIES]  # wh
 @pytest.mark.parametrize(("device", "memory"), MESSAGES)
 def test_messages_of_every_form_arrive(device: str, memory: str, tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [ranks.messages], memory, device=device)
+
+
+# As ranks.messages, each call by one path; what fills and reads the arrays goes as it likes.
+MESSAGES_BY_PATH = """
+    import sys
+    from functools import partial
+    from types import SimpleNamespace
+
+    sys.path.insert(0, {tests!r})
+    import process_ranks as ranks
+
+    import onstream as ons
+
+    with ons.init(device={device!r}, timeout_s=60) as world:
+        calls = ("send", "recv", "isend", "irecv", "sendrecv")
+        by_path = {{call: partial(getattr(world, call), path={path!r}) for call in calls}}
+        forced = SimpleNamespace(rank=world.rank, **by_path)
+        for exchange in (ranks.one_after_the_other, ranks.posted, ranks.both_at_once):
+            for nbytes in {sizes!r}:
+                ranks.check_messages(world, "device", lambda _, *rest: exchange(forced, *rest), nbytes)
+        world.barrier()
+    print("rank", world.rank, "is right")
+"""
+
+
+@pytest.mark.parametrize("path", ["ll", "store", "load", "copy", "stage"])
+@pytest.mark.parametrize("device", DEVICES)
+def test_messages_arrive_by_every_path(device: str, path: str, tmp_path: Path) -> None:
+    sizes = (0, 8, 5000) if path == "ll" else (0, 8, 5000, 1 << 20)  # the ring has no room for more
+    program = MESSAGES_BY_PATH.format(tests=str(Path(__file__).parent), device=device, path=path, sizes=sizes)
+    outcome = run_job(tmp_path, 2, program, timeout_s=100)
+    assert outcome.code == 0, outcome.err
+    assert outcome.out.count("is right") == 2
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -78,7 +117,8 @@ def test_segments_are_put_to_and_read_by_the_other_process(
 
 def on_gpus_with(library: str) -> Callable[[Test], Test]:
     why = f"{library} is not installed" if "cuda" in DEVICES else "there is no GPU"
-    return lambda test: pytest.mark.gpu(pytest.mark.skipif(library not in LIBRARIES, reason=why)(test))
+    missing = "cuda" not in DEVICES or importlib.util.find_spec(library) is None
+    return lambda test: pytest.mark.gpu(pytest.mark.skipif(missing, reason=why)(test))
 
 
 @on_gpus_with("torch")
@@ -107,6 +147,33 @@ def test_cupys_streams_order_and_capture_messages(tmp_path: Path) -> None:
 @on_gpus_with("cupy")
 def test_cupy_arrays_are_reduced(tmp_path: Path) -> None:
     run_ranks(tmp_path, 2, [libraries.cupy_arrays_are_reduced], device="cuda")
+
+
+def why_triton_compiles_nothing() -> str:
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return "triton has no C compiler"
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    return "" if header.exists() else f"triton needs {header}, which is missing"
+
+
+@on_gpus_with("torch")
+def test_kernels_of_triton_store_into_a_peers_segment(tmp_path: Path) -> None:
+    if why := why_triton_compiles_nothing():
+        pytest.skip(why)
+    run_ranks(tmp_path, 2, [libraries.triton_stores_into_a_peers_segment], device="cuda")
+
+
+NUMBA_COMPILES = "from numba import cuda, int32; cuda.compile_ptx(lambda x: x, (int32,), device=True)"
+
+
+@on_gpus_with("numba")
+def test_kernels_of_numba_store_into_a_peers_segment(tmp_path: Path) -> None:
+    probe = subprocess.run([sys.executable, "-c", NUMBA_COMPILES], capture_output=True, text=True, timeout=60)
+    if probe.returncode != 0:
+        pytest.skip(f"numba compiles nothing for GPUs: {probe.stderr.strip()[-200:]}")
+    run_ranks(tmp_path, 2, [libraries.numba_stores_into_a_peers_segment], device="cuda")
 
 
 @on_gpus_with("cupy")

@@ -233,18 +233,39 @@ def test_a_rank_may_leave_while_others_work() -> None:
         ons.run_threads(3, ranks, device="host")
 
 
+STORES_A_WORD = 'extern "C" __global__ void store(long long* word, long long value) { *word = value; }'
+
+
+def store_word(view: Any, place: int, value: int) -> None:
+    """By the CPU, or by a kernel of this rank's GPU, wherever the memory is."""
+    if isinstance(view, np.ndarray):
+        view[place] = value
+        return
+    import cupy
+
+    kernel = cupy.RawKernel(STORES_A_WORD, "store")
+    kernel((1,), (1,), (np.uint64(view.data.ptr + 8 * place), np.int64(value)))
+    cupy.cuda.get_current_stream().synchronize()
+
+
 @pytest.mark.parametrize("kind", ["device", "pinned"])
-def test_a_segment_is_seen_by_its_peers(kind: str) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_segment_is_seen_by_its_peers(device: str, kind: str) -> None:
+    if device == "cuda" and "cupy" not in LIBRARIES:
+        pytest.skip("cupy is not installed")
+
     def ranks(world: ons.World) -> list[int]:
         segment = world.segment(8 * world.size, kind=kind)
-        assert not segment.local("i8").any()
+        assert not values_of(world, segment.local("i8")).any()
         world.barrier()
         for peer in range(world.size):
-            segment.peer(peer, "i8")[world.rank] = 10 * world.rank + peer
+            store_word(segment.peer(peer, "i8"), world.rank, 10 * world.rank + peer)
         world.barrier()
-        return [int(value) for value in segment.local("i8")]
+        found = values_of(world, segment.local("i8")).view("i8")
+        world.barrier()
+        return [int(value) for value in found]
 
-    assert ons.run_threads(3, ranks, device="host") == [[0, 10, 20], [1, 11, 21], [2, 12, 22]]
+    assert ons.run_threads(3, ranks, device=device) == [[0, 10, 20], [1, 11, 21], [2, 12, 22]]
 
 
 def test_segments_of_different_sizes_are_refused_on_every_rank() -> None:

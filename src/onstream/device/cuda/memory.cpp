@@ -4,10 +4,13 @@
 
 #include <array>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <utility>
 
 #include "onstream/device/cuda/check.hpp"
+#include "onstream/device/cuda/managed_room.hpp"
 #include "onstream/device/cuda/own.hpp"
 #include "onstream/device/cuda/pins.hpp"
 #include "onstream/device/cuda/ranges.hpp"
@@ -47,18 +50,49 @@ class SharedMemory final : public Memory {
   std::size_t bytes_;
 };
 
-class ManagedMemory final : public Memory {
+// So much of a GPU's room for managed memory, held. Throws if there is less.
+class ManagedShare {
  public:
-  ManagedMemory(Gpu& gpu, std::size_t bytes) : gpu_(gpu), bytes_(bytes) {
+  ManagedShare(const Gpu& gpu, std::size_t bytes) : ordinal_(gpu.ordinal()), bytes_(bytes) {
     const ControlPath path(gpu);
     std::size_t free = 0;
     std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking GPU ", gpu.ordinal(), " for its free memory");
-    // More than fits would migrate back and forth for ever, and has been seen to hang whole GPUs.
-    if (bytes > free) {
-      fail(ErrorCode::system, "managed memory of ", human_bytes(bytes), " on GPU ", gpu.ordinal(), ": only ",
-           human_bytes(free), " of ", human_bytes(total), " are free");
+    check(cudaMemGetInfo(&free, &total), "asking GPU ", ordinal_, " for its free memory");
+    const std::lock_guard lock(rooms().mutex);
+    ManagedRoom& room = rooms().of[ordinal_];
+    const std::size_t left = room.left(free, total);
+    if (bytes > left) {
+      fail(ErrorCode::system, "managed memory of ", human_bytes(bytes), " on GPU ", ordinal_, ": there is room for ",
+           human_bytes(left), "; ", human_bytes(free), " of ", human_bytes(total), " are free, and ",
+           human_bytes(room.held()), " of managed memory are held by this process");
     }
+    room.take(bytes);
+  }
+  ~ManagedShare() {
+    const std::lock_guard lock(rooms().mutex);
+    rooms().of.find(ordinal_)->second.give_back(bytes_);
+  }
+  ManagedShare(const ManagedShare&) = delete;
+  ManagedShare& operator=(const ManagedShare&) = delete;
+
+ private:
+  struct Rooms {
+    std::mutex mutex;
+    std::map<int, ManagedRoom> of;  // by the GPU's ordinal
+  };
+  static Rooms& rooms() {
+    static Rooms* const it = new Rooms;  // never destroyed: the last memory may be freed while the process ends
+    return *it;
+  }
+
+  int ordinal_;
+  std::size_t bytes_;
+};
+
+class ManagedMemory final : public Memory {
+ public:
+  ManagedMemory(Gpu& gpu, std::size_t bytes) : gpu_(gpu), bytes_(bytes), share_(gpu, bytes) {
+    const ControlPath path(gpu);
     check(cudaMallocManaged(&address_, bytes, cudaMemAttachGlobal), "allocating ", human_bytes(bytes),
           " of managed memory on GPU ", gpu.ordinal());
     try {
@@ -88,6 +122,7 @@ class ManagedMemory final : public Memory {
 
   Gpu& gpu_;
   std::size_t bytes_;
+  ManagedShare share_;
   void* address_ = nullptr;
 };
 
