@@ -193,6 +193,26 @@ CASE(a_send_to_a_rank_that_left_is_refused_and_nothing_else_happens) {
   });
 }
 
+CASE(that_a_rank_left_hides_neither_what_is_wrong_with_a_send_nor_why_the_world_failed) {
+  on_all_devices(2, [](World& world) {
+    if (world.rank() == 1) {
+      world.abort("seed 7 is odd");
+      return;
+    }
+    TestBuffer buffer(world, 64);
+    await_leave(world, 1);
+    CHECK_THROWS((void)world.send(buffer.data(), 64, 1, {}), "seed 7 is odd");
+  });
+  on_all_devices(2, [](World& world) {
+    if (world.rank() == 1) return;
+    constexpr std::size_t kTooLarge = 100'000;
+    TestBuffer buffer(world, kTooLarge);
+    await_leave(world, 1);
+    CHECK_THROWS((void)world.send(buffer.data(), kTooLarge, 1, {0, Path::ll}), "path ll carries at most");
+    CHECK(!world.failure().has_value());
+  });
+}
+
 CASE(ranks_go_on_when_another_has_left) {
   on_all_devices(3, [](World& world) {
     if (world.rank() == 2) return;

@@ -101,6 +101,7 @@ void Messages::Implementation::check_arguments(const char* what, const void* add
 
 void Messages::Implementation::check_stays(const Outgoing& message) const {
   if (!fabric_->has_left(message.peer)) return;
+  fabric_->check();  // who leaves a world that has failed does so for that
   fail(ErrorCode::closed, text_of(message), ": rank ", message.peer, " left the world; nobody will receive it");
 }
 
@@ -109,6 +110,7 @@ SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Co
   // Last: that the world has failed shall not hide what is wrong with the call.
   return start_as([&] { return text_of(message); },
                   [&] {
+                    router_.check_size(message.bytes, message.options.path);  // wrong whoever is there
                     check_stays(message);
                     try {
                       return router_.send(message.source, message.bytes, message.peer, message.options.path,
