@@ -113,6 +113,11 @@ def test_a_peer_that_hangs_is_ended_at_the_limit_and_named(monkeypatch: pytest.M
     assert "ended early in round 1: torch did not finish within 1.5 s" in result["peers_missing"]["torch"]
 
 
+def test_a_command_of_many_words_is_told_by_its_first_ones() -> None:
+    assert programs.told(["bench", "a b"]) == "bench 'a b'"
+    assert programs.told([str(n) for n in range(20)], most=3) == "0 1 2 and 17 words more"
+
+
 def test_nvshmem_that_ends_while_it_captures_is_measured_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
     script = (
         "import sys, json\n"

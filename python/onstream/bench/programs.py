@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -141,6 +141,12 @@ class _Reader(threading.Thread):
         return "".join(self._lines)
 
 
+def told(command: Sequence[str], most: int = 16) -> str:
+    """A command for a person, who does not read a hundred cases."""
+    left = len(command) - most
+    return shlex.join(command[:most]) + (f" and {left} words more" if left > 0 else "")
+
+
 def execute(
     program: Program, arguments: tuple[str, ...], timeout_s: float = RUN_TIMEOUT_S, on_line: OnLine | None = None
 ) -> Finished:
@@ -167,7 +173,7 @@ def execute(
         _end(process)
         out, err = reading_out.text(), reading_err.text()
         said = f"; it said: {failure_of(err)}" if err.strip() else ""
-        text = f"{program.name} did not finish within {timeout_s:g} s: {shlex.join(command)}{said}"
+        text = f"{program.name} did not finish within {timeout_s:g} s: {told(command)}{said}"
         return Finished(out, TimeoutError(text))
     except BaseException:  # Ctrl-C
         _end(process)
