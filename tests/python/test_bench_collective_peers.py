@@ -114,7 +114,7 @@ def test_a_peer_that_hangs_is_ended_at_the_limit_and_named(monkeypatch: pytest.M
 
 
 def test_a_command_of_many_words_is_told_by_its_first_ones() -> None:
-    assert programs.told(["bench", "a b"]) == "bench 'a b'"
+    assert programs.told(["/opt/here/bench", "a b"]) == "bench 'a b'"
     assert programs.told([str(n) for n in range(20)], most=3) == "0 1 2 and 17 words more"
 
 

@@ -142,9 +142,10 @@ class _Reader(threading.Thread):
 
 
 def told(command: Sequence[str], most: int = 16) -> str:
-    """A command for a person, who does not read a hundred cases."""
+    """A command for a person, who does not read a hundred cases: files by their names, and the first words."""
     left = len(command) - most
-    return shlex.join(command[:most]) + (f" and {left} words more" if left > 0 else "")
+    words = [Path(word).name if word.startswith("/") else word for word in command[:most]]
+    return shlex.join(words) + (f" and {left} words more" if left > 0 else "")
 
 
 def execute(
