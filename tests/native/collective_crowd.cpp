@@ -200,29 +200,49 @@ CASE(collectives_of_every_algorithm_follow_each_other_by_turns) {
     for (int round = 0; round < 4; ++round) {
       for (const Algorithm algorithm : kByKernels) {
         check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 300, algorithm}, &crowd);
-        check_move(world, OpKind::broadcast, 64, algorithm, Where::reachable, &crowd);
+        for (int i = 0; i < 3; ++i) check_move(world, OpKind::broadcast, 64, algorithm, Where::reachable, &crowd);
+        check_reduction(world, {OpKind::scan, ElementType::int32, ReduceOp::sum, 300, algorithm}, &crowd);
       }
     }
   });
+}
+
+// What each copies to itself is as much as it sends: blocks share the two unevenly.
+CASE(two_ranks_move_right_in_any_number_of_blocks) {
+  for (const Grid grid : {Grid{3, 1}, Grid{2, 3}, Grid{5, 3}}) {
+    with_crowd(2, quick("host"), grid, [](World& world, const Crowd& crowd) {
+      for (const OpKind kind : kMoves) {
+        for (const std::size_t bytes : {1, 100, 60'001}) {
+          check_move(world, kind, bytes, Algorithm::direct, Where::reachable, &crowd);
+        }
+      }
+      check_counts(world, 200, Algorithm::direct, Where::reachable, &crowd);
+    });
+  }
 }
 
 // Every thread of every block gives up, and the ones that come later do not wait at all.
 CASE(all_threads_end_when_a_rank_does_not_come) {
   Parameters parameters = quick("host");
   parameters.timeout_s = 1.5;
+  using Make = CollectiveCall (*)(const collective::Vector&);
+  const Make reduces = [](const collective::Vector& vector) { return collective::all_reduce(vector); };
+  const Make broadcasts = [](const collective::Vector& vector) { return collective::broadcast(vector, 1); };
   for (const Algorithm algorithm : kByKernels) {
-    with_crowd(3, parameters, kShapes[0], [&](World& world, const Crowd& crowd) {
-      TestBuffer buffer(world, 4000);
-      CollectiveCall call =
-          collective::all_reduce({buffer.data(), buffer.data(), buffer.bytes() / 4, ElementType::int32});
-      call.algorithm = algorithm;
-      if (world.rank() != 1) {
-        crowd.run(call);
-        crowd.run(call);
-      }
-      await_failure(world);
-      CHECK_THROWS(world.check(), "waiting for rank 1");
-    });
+    for (const Make make : {reduces, broadcasts}) {
+      with_crowd(3, parameters, kShapes[0], [&](World& world, const Crowd& crowd) {
+        TestBuffer buffer(world, 4000);
+        CollectiveCall call = make({buffer.data(), buffer.data(), buffer.bytes() / 4, ElementType::int32});
+        if (!is_possible(call.kind, algorithm)) return;
+        call.algorithm = algorithm;
+        if (world.rank() != 1) {
+          crowd.run(call);
+          crowd.run(call);
+        }
+        await_failure(world);
+        CHECK_THROWS(world.check(), "waiting for rank 1");
+      });
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 // Small collectives whose ranks do not call the same: refused by name, long before the deadline. And what their flags
 // rest on: signatures that differ, and epochs that never come again while a line of theirs is left.
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -172,9 +173,17 @@ class Pairing {
       addresses_[rank] = reinterpret_cast<std::uint64_t>(parts_[rank].data());
     }
   }
-  void start_at(std::uint64_t epoch) {
+  // `heard`: everybody heard from everybody in the collective before.
+  void start_at(std::uint64_t epoch, bool heard = true) {
     for (auto& state : states_) {
-      for (collective::Turn& turn : state.turns) turn.word = (epoch - 1) << 1 | 1;
+      for (collective::Turn& turn : state.turns) turn.word = (epoch - 1) << 1 | (heard ? 1 : 0);
+    }
+  }
+  // That both have started `epoch`, to both.
+  void announce(std::uint64_t epoch) {
+    for (const std::uint64_t part : addresses_) {
+      auto* const words = reinterpret_cast<std::uint64_t*>(part + places_.started);
+      for (int peer = 0; peer < 2; ++peer) HostGroup::store_release(words + peer, epoch << 32);
     }
   }
   // One all_gather of `bytes` bytes that both ranks do; what rank 1 got.
@@ -286,6 +295,27 @@ CASE(wide_lines_are_cleared_before_their_flags_come_again) {
     for (int i = 0; i < 6; ++i) CHECK(pair.gather(500, 50 + i) == gathered(500, 50 + i));
   }
   CHECK(!pair.failed());
+}
+
+// Nobody may write before a peer has started the collective before, whatever the words of one that has announced
+// nothing look like beside numbers that have come round.
+CASE(what_nobody_announced_is_waited_for_at_every_epoch) {
+  for (const std::uint64_t epoch : {std::uint64_t{7}, (std::uint64_t{1} << 31) + 7, (std::uint64_t{1} << 32) + 7}) {
+    Pairing pair(Algorithm::wide);
+    pair.start_at(epoch, false);
+    pair.announce(epoch - 2);
+    std::atomic<bool> done = false;
+    std::thread gathering([&] {
+      const bool right = pair.gather(500, 100) == gathered(500, 100);
+      done = right;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    const bool early = done || pair.lines_left() > 0;
+    pair.announce(epoch - 1);
+    gathering.join();
+    CHECK(!early);
+    CHECK(done && !pair.failed());
+  }
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

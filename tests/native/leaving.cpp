@@ -193,23 +193,21 @@ CASE(a_send_to_a_rank_that_left_is_refused_and_nothing_else_happens) {
   });
 }
 
-CASE(that_a_rank_left_hides_neither_what_is_wrong_with_a_send_nor_why_the_world_failed) {
-  on_all_devices(2, [](World& world) {
-    if (world.rank() == 1) {
-      world.abort("seed 7 is odd");
-      return;
-    }
-    TestBuffer buffer(world, 64);
-    await_leave(world, 1);
-    CHECK_THROWS((void)world.send(buffer.data(), 64, 1, {}), "seed 7 is odd");
-  });
-  on_all_devices(2, [](World& world) {
-    if (world.rank() == 1) return;
+CASE(what_is_wrong_with_a_send_is_told_also_when_its_peer_has_left_or_the_world_has_failed) {
+  const auto is_told = [](World& world) {
     constexpr std::size_t kTooLarge = 100'000;
     TestBuffer buffer(world, kTooLarge);
     await_leave(world, 1);
-    CHECK_THROWS((void)world.send(buffer.data(), kTooLarge, 1, {0, Path::ll}), "path ll carries at most");
-    CHECK(!world.failure().has_value());
+    const MessageOptions small{0, Path::ll};
+    CHECK_THROWS((void)world.send(buffer.data(), kTooLarge, 1, small), "path ll carries at most");
+    CHECK_THROWS((void)world.recv(buffer.data(), kTooLarge, 1, small), "path ll carries at most");
+  };
+  on_all_devices(2, [&](World& world) {
+    if (world.rank() == 0) is_told(world);
+  });
+  on_all_devices(2, [&](World& world) {
+    if (world.rank() == 0) return is_told(world);
+    world.abort("seed 7 is odd");
   });
 }
 

@@ -19,7 +19,9 @@ def preamble(kind: str, where: dict[str, Any], settings: dict[str, Any]) -> dict
     return {
         "schema": SCHEMA,
         "kind": kind,
-        "command": shlex.join(["onstream", *sys.argv[1:]]),
+        "command": shlex.join(
+            ["onstream", *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])]
+        ),
         "environment": where,
         "settings": settings,
     }

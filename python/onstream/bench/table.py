@@ -117,7 +117,7 @@ def _is_quick(result: dict[str, Any]) -> bool:
 
 
 def why_missed(verdict: dict[str, Any]) -> str:
-    """Where the time goes, behind the line of a bar that is missed; earlier results do not tell it."""
+    """Where the time goes, behind the line of a bar that is missed."""
     return "" if verdict["holds"] or not verdict.get("why") else f"; where it goes: {verdict['why']}"
 
 
@@ -203,8 +203,8 @@ def markdown_of(result: dict[str, Any], file: str) -> list[str]:
 
 def _markdown_bars(result: dict[str, Any]) -> list[str]:
     """What was asked for, and the best figure reached."""
-    missing = [f"{TITLES[name]} ({why.splitlines()[0]})" for name, why in result["peers_missing"].items()]
-    notes = ["", f"Not in this run: {'; '.join(missing)}."] if missing else []
+    missing = [TITLES[name] for name in result["peers_missing"]]  # the result tells why
+    notes = ["", f"Not in this run: {', '.join(missing)}."] if missing else []
     notes += [part for line in _not_run(result) for part in ("", f"Bars {line}.")]
     rows = [_markdown_bar(verdict, result) for verdict in result["verdicts"]]
     head = ["", "| what | bar | reached | |", "|---|---|---|---|"] if rows else []

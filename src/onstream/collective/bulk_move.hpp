@@ -137,7 +137,7 @@ struct BulkMove {
              portion.send_bytes);
       }
     };
-    if (copies_much(for_peers) && group.blocks() > 1) {
+    if (copies_as_much(for_peers) && group.blocks() > 1) {
       const auto part = static_cast<std::uint32_t>(group.block()) / 2;
       const auto owners = static_cast<std::uint32_t>(group.blocks()) / 2;
       const std::uint32_t pushers = static_cast<std::uint32_t>(group.blocks()) - owners;
@@ -157,12 +157,12 @@ struct BulkMove {
     session.meet();
   }
 
-  // Whether this rank copies as much to itself as to all peers, as of two ranks each does: then every other block does
-  // that alone. Half of the blocks fill the link; blocks that did both by turns would leave it idle
-  // (docs/decisions/0010).
-  ONSTREAM_BODY bool copies_much(std::uint64_t for_peers) const {
+  // Whether this rank copies about as much to itself as to all peers, as of two ranks each does: then every other block
+  // does that alone, as blocks that do both by turns leave the link idle (docs/decisions/0010).
+  ONSTREAM_BODY bool copies_as_much(std::uint64_t for_peers) const {
     const Portion& own = portions[view.rank];
-    return output + own.receive_offset != input + own.send_offset && own.send_bytes >= for_peers;
+    const bool moves = output + own.receive_offset != input + own.send_offset;
+    return moves && for_peers > 0 && own.send_bytes >= for_peers && own.send_bytes / 2 <= for_peers;
   }
 
   // In rounds: the root sends every other rank its shard of the round, and each forwards that of the round before.

@@ -26,7 +26,7 @@ enum class Algorithm : std::uint32_t {
   automatic,         // the cheapest by prediction
   lines,             // everything to everybody, as flagged lines
   two_shot,          // all_reduce: parts to their owners and sums to all, as flagged lines
-  wide,              // all_reduce, reduce_scatter, all_gather, all_to_all: as lines of 128 bytes, each with one flag
+  wide,              // all_reduce, reduce_scatter, all_gather, all_to_all, broadcast: lines of 128 bytes with one flag
   direct,            // from buffer to buffer, or through the stage
   copy,              // moves only: by the copy engine, without any kernel; buffers that peers can address
   ring,              // round the ranks in both directions; sums in the order of the ring

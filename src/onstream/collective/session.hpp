@@ -24,8 +24,9 @@ class Session {
   ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Tells tells = Tells::data,
                           const std::uint64_t* announcement = nullptr)
       : group_(group), view_(view), name_(name) {
-    // No store leaves before the branch is taken that allows it, so that a GPU needs no order here.
+    // Pairs with announce_to. No store leaves before the branch is taken that allows it: a GPU needs no order here.
     if (announcement != nullptr) {
+      looked_ = true;
       announced_ = kSerial<Group> ? group.load_acquire(announcement) : group.load_relaxed(announcement);
     }
     const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
@@ -73,7 +74,7 @@ class Session {
   ONSTREAM_EITHER void announce_to(std::uint64_t part, std::uint32_t index) const {
     std::uint64_t* const word = announcement_in(view_, part, index);
     if constexpr (kSerial<Group>) {
-      group_.store_release(word, mark());  // pairs with may_write
+      group_.store_release(word, mark());  // pairs with await_start_of and the constructor's look
     } else {
       group_.store_relaxed(word, mark());  // all reads of earlier epochs were over when this kernel began
     }
@@ -95,7 +96,8 @@ class Session {
   ONSTREAM_EITHER bool may_write_to(std::uint64_t peers) {
     if ((word_ & 1) != 0 || peers == 0) return !failed_;
     for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
-      const bool known = peer == static_cast<std::uint32_t>(group_.rank()) && reached(announced_, start_before());
+      const bool known =
+          looked_ && peer == static_cast<std::uint32_t>(group_.rank()) && reached(announced_, start_before());
       if (has(peers, peer) && !known) may_write(peer);
     }
     word_ |= 1;
@@ -354,6 +356,7 @@ class Session {
   std::uint64_t word_ = 0;
   std::uint64_t signature_ = 0;
   std::uint64_t running_ = 0;
+  bool looked_ = false;
   std::uint64_t announced_ = 0;  // by the peer of this thread's number, if it was looked at
   std::uint64_t step_ = 0;
   bool failed_ = false;

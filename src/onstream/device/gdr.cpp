@@ -2,13 +2,23 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 #include "onstream/base/error.hpp"
+#include "onstream/base/log.hpp"
+#include "onstream/device/small.hpp"
 
 namespace onstream {
 
 namespace {
 
 constexpr const char* kLibrary = "libgdrapi.so.2";  // the number of its binary interface
+
+constexpr std::size_t kSlabBytes = std::size_t{2} << 20;               // a page of the GPU's
+constexpr std::size_t kPiece = 256;                                    // pieces begin at its multiples
+constexpr std::size_t kMostBytes = ~std::size_t{0} - Gdr::kPageBytes;  // more would wrap when rounded up
+
+std::size_t round_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 }  // namespace
 
@@ -101,6 +111,83 @@ void Gdr::Window::write(std::size_t offset, const void* source, std::size_t byte
 void Gdr::Window::read(void* destination, std::size_t offset, std::size_t bytes) const {
   const int result = gdr_.functions_->copy_from(Functions::Handle{handle_}, destination, mapped_ + offset, bytes);
   if (result != 0) fail(ErrorCode::system, "gdr_copy_from_mapping of ", bytes, " B failed with ", result);
+}
+
+// GPU memory and the window to it.
+class GdrMemories::Slab {
+ public:
+  Slab(const Gdr& gdr, std::shared_ptr<Memory> memory)
+      : memory_(std::move(memory)), window_(gdr, reinterpret_cast<std::uintptr_t>(memory_->data()), memory_->bytes()) {}
+
+  const Memory& memory() const { return *memory_; }
+  const Gdr::Window& window() const { return window_; }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+  Gdr::Window window_;  // goes first
+};
+
+class GdrMemories::Piece final : public SmallMemory {
+ public:
+  Piece(std::shared_ptr<Slab> slab, std::size_t offset, std::size_t bytes)
+      : slab_(std::move(slab)), offset_(offset), bytes_(bytes) {}
+  std::byte* data() const override { return slab_->memory().data() + offset_; }
+  std::size_t bytes() const override { return bytes_; }
+  MemoryKind kind() const override { return MemoryKind::device; }
+
+  void put(std::size_t offset, const void* source, std::size_t bytes) override {
+    check_small("put", offset, bytes, bytes_);
+    slab_->window().write(offset_ + offset, source, bytes);
+  }
+  void get(void* destination, std::size_t offset, std::size_t bytes) const override {
+    check_small("get", offset, bytes, bytes_);
+    slab_->window().read(destination, offset_ + offset, bytes);
+  }
+
+ private:
+  std::shared_ptr<Slab> slab_;
+  std::size_t offset_;
+  std::size_t bytes_;
+};
+
+std::shared_ptr<SmallMemory> GdrMemories::allocate(std::size_t bytes) {
+  require(bytes > 0, "allocate_small: 0 B");
+  if (auto piece = cut(bytes)) return piece;
+  return std::make_shared<AddressedSmallMemory>(source_.pinned_memory(bytes));
+}
+
+// Null where gdrcopy does not work, and for what no memory can hold, which pinned memory refuses by name.
+std::shared_ptr<SmallMemory> GdrMemories::cut(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (!why_not_gdr_.empty() || bytes > kMostBytes) return nullptr;
+  const Gdr* gdr = source_.find(why_not_gdr_);
+  if (gdr == nullptr) return nullptr;
+  try {
+    if (slab_ == nullptr || round_up(bytes, kPiece) > slab_->memory().bytes() - cut_) {
+      const std::size_t wanted = round_up(std::max(bytes, kSlabBytes), Gdr::kPageBytes);
+      slab_ = std::make_shared<Slab>(*gdr, source_.device_memory(wanted));
+      cut_ = 0;
+    }
+  } catch (const Error& error) {
+    why_not_gdr_ = error.what();
+    log_once(LogLevel::warn, "small.gdr", "gdrcopy is here but does not work on ", source_.gpu, ": ", why_not_gdr_,
+             "; small copies go through pinned memory");
+    return nullptr;
+  }
+  auto piece = std::make_shared<Piece>(slab_, cut_, bytes);
+  cut_ += round_up(bytes, kPiece);
+  return piece;
+}
+
+SmallCopies GdrMemories::how() const {
+  const std::lock_guard lock(mutex_);
+  return why_not_gdr_.empty() ? expected(source_.find) : SmallCopies{"mapped host memory", why_not_gdr_};
+}
+
+SmallCopies GdrMemories::expected(Find find) {
+  std::string why_none;
+  if (find(why_none) != nullptr) return {"gdrcopy", "its library and its driver are here"};
+  return {"mapped host memory", why_none};
 }
 
 }  // namespace onstream

@@ -1,11 +1,15 @@
 // gdrcopy: GPU memory that the CPU writes through the GPU's PCIe window, by NVIDIA's libgdrapi and its driver gdrdrv.
-// Both are found at run time; no header of theirs is needed, and none of CUDA.
+// Both are found at run time; no header of theirs is needed, and none of CUDA. And a GPU's small memory over it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+
+#include "onstream/device/device.hpp"
 
 namespace onstream {
 
@@ -46,6 +50,43 @@ class Gdr {
   struct Functions;
   std::unique_ptr<const Functions> functions_;
   void* driver_ = nullptr;
+};
+
+// Small memory of a GPU: GPU memory in gdrcopy's window where gdrcopy works, else pinned memory that kernels read over
+// PCIe. Pieces are cut from slabs, as a window has a page at least. A slab goes with its last piece, the newest not
+// before this object; what a piece held is not given away again.
+class GdrMemories {
+ public:
+  using Find = const Gdr* (*)(std::string& why_none);                          // as Gdr::of_process
+  using Allocate = std::function<std::shared_ptr<Memory>(std::size_t bytes)>;  // zeroed; may throw
+
+  // What it takes from. The library that `find` answers with stays open while there are pieces.
+  struct Source {
+    std::string gpu;  // for people
+    Find find = &Gdr::of_process;
+    Allocate device_memory;  // at a page, and of as many bytes as asked for: whole pages
+    Allocate pinned_memory;
+  };
+
+  explicit GdrMemories(Source source) : source_(std::move(source)) {}
+
+  // Thread-safe. Pieces outlive this object. Throws what pinned memory throws.
+  std::shared_ptr<SmallMemory> allocate(std::size_t bytes);
+  // As found by then: a window that could not be made ends gdrcopy's use, and is the reason.
+  SmallCopies how() const;
+  // What `find` promises, as far as can be told without a GPU's memory.
+  static SmallCopies expected(Find find);
+
+ private:
+  class Slab;
+  class Piece;
+  std::shared_ptr<SmallMemory> cut(std::size_t bytes);
+
+  const Source source_;
+  mutable std::mutex mutex_;  // guards what follows
+  std::shared_ptr<Slab> slab_;
+  std::size_t cut_ = 0;      // bytes of it that are given away
+  std::string why_not_gdr_;  // once a window could not be made
 };
 
 }  // namespace onstream

@@ -97,6 +97,7 @@ void Messages::Implementation::check_arguments(const char* what, const void* add
           " does not exist; this world has lanes 0 to ", lanes - 1, " (parameter lanes)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
   require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
+  router_.check_size(bytes, options.path);
 }
 
 void Messages::Implementation::check_stays(const Outgoing& message) const {
@@ -107,10 +108,9 @@ void Messages::Implementation::check_stays(const Outgoing& message) const {
 
 SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion) {
   check_arguments("send", message.source, message.bytes, message.peer, message.options);
-  // Last: that the world has failed shall not hide what is wrong with the call.
+  // Last: that the world has failed, or a peer left it, shall not hide what is wrong with the call.
   return start_as([&] { return text_of(message); },
                   [&] {
-                    router_.check_size(message.bytes, message.options.path);  // wrong whoever is there
                     check_stays(message);
                     try {
                       return router_.send(message.source, message.bytes, message.peer, message.options.path,

@@ -47,7 +47,7 @@ class Router {
   SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion);
   RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion);
 
-  // Throws invalid_argument where a forced path cannot carry so many bytes, wherever they go.
+  // Throws what send() and recv() throw of a forced path that cannot carry so many bytes, wherever they go.
   void check_size(std::size_t bytes, Path path) const { (void)ring_max(effective(path), bytes); }
 
   std::size_t chunk_bytes() const { return chunk_bytes_; }

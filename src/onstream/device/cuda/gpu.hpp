@@ -16,6 +16,7 @@
 
 #include "onstream/device/cuda/driver.hpp"
 #include "onstream/device/cuda/functions.hpp"
+#include "onstream/device/cuda/managed_room.hpp"
 #include "onstream/device/kernel.hpp"
 
 namespace onstream::cuda {
@@ -53,6 +54,13 @@ class Gpu {
   void enable_peer(int other);
   bool reaches(int other) const;    // plain memory: enable_peer() was called, or `other` is itself
   bool may_reach(int other) const;  // memory that other GPUs were given access to when it was made
+
+  // The managed memory that this process holds there.
+  struct Managed {
+    std::mutex mutex;
+    ManagedRoom room;
+  };
+  Managed& managed() { return managed_; }
 
   // On a stream of its own, never behind anybody's work, and finished when the call returns: sets memory to zero; makes
   // a graph resident, on `idle` if that is a stream.
@@ -108,6 +116,7 @@ class Gpu {
   cudaStream_t own_stream_ = nullptr;
   Functions functions_;
 
+  Managed managed_;
   mutable std::mutex mutex_;  // guards what follows
   std::set<int> peers_;
   std::vector<cudaStream_t> streams_;

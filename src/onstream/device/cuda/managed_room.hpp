@@ -2,7 +2,8 @@
 //
 // The driver tells how much of a GPU is free. Managed memory counts as used there only while it is on the GPU, so what
 // this process holds is counted here, wherever its pages are. What others use was told while nothing was held; later,
-// it is known to lie between what is used now and that less what is held. Plain arithmetic; the owner locks.
+// it is known to lie between what is used now and that less what is held. So what others take while held pages are on
+// the host is not seen, and what they give back meanwhile may still be counted. Plain arithmetic; the owner locks.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@ namespace onstream::cuda {
 class ManagedRoom {
  public:
   std::size_t held() const { return held_; }
+  std::size_t others() const { return others_; }  // as left() took it last
 
   // What may be taken now, with so much of the GPU's memory free.
   std::size_t left(std::size_t free, std::size_t total) {

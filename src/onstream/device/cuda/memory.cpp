@@ -4,13 +4,11 @@
 
 #include <array>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "onstream/device/cuda/check.hpp"
-#include "onstream/device/cuda/managed_room.hpp"
 #include "onstream/device/cuda/own.hpp"
 #include "onstream/device/cuda/pins.hpp"
 #include "onstream/device/cuda/ranges.hpp"
@@ -53,39 +51,31 @@ class SharedMemory final : public Memory {
 // So much of a GPU's room for managed memory, held. Throws if there is less.
 class ManagedShare {
  public:
-  ManagedShare(const Gpu& gpu, std::size_t bytes) : ordinal_(gpu.ordinal()), bytes_(bytes) {
+  ManagedShare(Gpu& gpu, std::size_t bytes) : gpu_(gpu), bytes_(bytes) {
     const ControlPath path(gpu);
     std::size_t free = 0;
     std::size_t total = 0;
-    check(cudaMemGetInfo(&free, &total), "asking GPU ", ordinal_, " for its free memory");
-    const std::lock_guard lock(rooms().mutex);
-    ManagedRoom& room = rooms().of[ordinal_];
+    check(cudaMemGetInfo(&free, &total), "asking GPU ", gpu.ordinal(), " for its free memory");
+    const std::lock_guard lock(gpu_.managed().mutex);
+    ManagedRoom& room = gpu_.managed().room;
     const std::size_t left = room.left(free, total);
     if (bytes > left) {
-      fail(ErrorCode::system, "managed memory of ", human_bytes(bytes), " on GPU ", ordinal_, ": there is room for ",
-           human_bytes(left), "; ", human_bytes(free), " of ", human_bytes(total), " are free, and ",
-           human_bytes(room.held()), " of managed memory are held by this process");
+      fail(ErrorCode::system, "managed memory of ", human_bytes(bytes), " on GPU ", gpu.ordinal(),
+           ": there is room for ", human_bytes(left), "; ", human_bytes(free), " of ", human_bytes(total),
+           " are free, and ", human_bytes(room.held()),
+           " of managed memory are held by this process; others are taken to use ", human_bytes(room.others()));
     }
     room.take(bytes);
   }
   ~ManagedShare() {
-    const std::lock_guard lock(rooms().mutex);
-    rooms().of.find(ordinal_)->second.give_back(bytes_);
+    const std::lock_guard lock(gpu_.managed().mutex);
+    gpu_.managed().room.give_back(bytes_);
   }
   ManagedShare(const ManagedShare&) = delete;
   ManagedShare& operator=(const ManagedShare&) = delete;
 
  private:
-  struct Rooms {
-    std::mutex mutex;
-    std::map<int, ManagedRoom> of;  // by the GPU's ordinal
-  };
-  static Rooms& rooms() {
-    static Rooms* const it = new Rooms;  // never destroyed: the last memory may be freed while the process ends
-    return *it;
-  }
-
-  int ordinal_;
+  Gpu& gpu_;
   std::size_t bytes_;
 };
 
