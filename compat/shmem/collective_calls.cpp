@@ -1,6 +1,5 @@
 // The collectives' names: of teams, and of active sets.
 #include <algorithm>
-#include <complex>
 #include <memory>
 #include <optional>
 #include <type_traits>

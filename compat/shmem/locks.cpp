@@ -1,7 +1,8 @@
 // Locks: tickets, so that PEs get one in the order in which they asked.
 //
-// The lock's word at PE 0 counts, in its halves, the tickets that were given and those that are done with; a free lock
-// has both equal, as the zero it starts as. A wait for a lock ends at the deadline (timeout_s), as every wait does.
+// The lock's word at PE 0 counts the tickets that were given and those that are done with, and names the PE that holds
+// it, for who waits in vain; a free lock has both counts equal and no holder, as the zero it starts as. A wait for a
+// lock ends at the deadline (timeout_s), as every wait does.
 #include "guarded.hpp"
 
 using namespace onstream;
@@ -9,18 +10,39 @@ using namespace onstream::shmem;
 
 namespace {
 
-static_assert(sizeof(long) == sizeof(std::uint64_t), "a lock has room for two counters");
+static_assert(sizeof(long) == sizeof(std::uint64_t), "a lock has room for two counts and a PE");
 constexpr int kHome = 0;
 
-struct Counters {
-  std::uint32_t* given;
-  std::uint32_t* done;
+// From the top: given (22 bits), done (22), the holder's PE + 1 (20). A ticket is an add, whose carry leaves the word;
+// the rest is the holder's to change. At most 4 Mi - 1 tickets may be out at once; a PE of more than 20 bits is not
+// named.
+struct Word {
+  std::uint64_t bits;
+
+  static constexpr int kCountBits = 22;
+  static constexpr int kHolderBits = 20;
+  static constexpr std::uint64_t kCount = (std::uint64_t{1} << kCountBits) - 1;
+  static constexpr std::uint64_t kHolder = (std::uint64_t{1} << kHolderBits) - 1;
+  static constexpr std::uint64_t kTicket = std::uint64_t{1} << (kCountBits + kHolderBits);
+
+  std::uint64_t given() const { return bits >> (kCountBits + kHolderBits); }
+  std::uint64_t done() const { return (bits >> kHolderBits) & kCount; }
+  std::uint64_t holder() const { return bits & kHolder; }
+  bool is_free() const { return given() == done(); }
+  // What the holder adds to make the lock the next one's.
+  std::uint64_t to_release() const { return ((((done() + 1) & kCount) - done()) << kHolderBits) - holder(); }
+
+  static std::uint64_t held_by(int pe) {
+    const auto holder = static_cast<std::uint64_t>(pe) + 1;
+    return holder <= kHolder ? holder : 0;
+  }
 };
 
-Counters counters(const Runtime& shmem, long* lock) {
-  auto* const halves = reinterpret_cast<std::uint32_t*>(shmem.place(lock));
-  return {halves, halves + 1};
+std::uint64_t* place_of(const Runtime& shmem, long* lock) {
+  return reinterpret_cast<std::uint64_t*>(shmem.place(lock));
 }
+
+std::string holder_of(Word word) { return word.holder() == 0 ? "another PE" : concat("PE ", word.holder() - 1); }
 
 }  // namespace
 
@@ -28,33 +50,41 @@ void shmem_set_lock(long* lock) {
   // In a context of its own: the thread that holds the lock may use the default one meanwhile.
   guarded("shmem_set_lock", [&](Runtime& shmem) {
     Context context(shmem.world().one_sided());
-    const Counters at = counters(shmem, lock);
-    const std::uint32_t mine = context.fetch_inc(at.given, kHome);
-    demand_ok(shmem, context.wait_for([&] { return context.fetch(at.done, kHome) == mine; },
-                                      [] { return "a lock that another PE holds"; }));
+    std::uint64_t* const at = place_of(shmem, lock);
+    Word word{context.fetch_add(at, Word::kTicket, kHome)};
+    const std::uint64_t mine = word.given();
+    const auto is_mine = [&] { return word.done() == mine; };
+    if (!is_mine()) {
+      const auto look = [&] {
+        word.bits = context.fetch(at, kHome);
+        return is_mine();
+      };
+      const auto what = [&] { return concat("the lock at ", lock, ", which ", holder_of(word), " holds,"); };
+      demand_ok(shmem, context.wait_for(look, what));
+    }
+    (void)context.fetch_add(at, Word::held_by(shmem.rank()), kHome);
     HostGroup::fence();  // what the holder before wrote is seen
   });
 }
 
 void shmem_clear_lock(long* lock) {
   with_context("shmem_clear_lock", SHMEM_CTX_DEFAULT, [&](Runtime& shmem, ContextHandle&, Context& context) {
-    const Counters at = counters(shmem, lock);
+    std::uint64_t* const at = place_of(shmem, lock);
     context.quiet();
-    const std::uint32_t done = context.fetch(at.done, kHome);
-    require(context.fetch(at.given, kHome) != done, "nobody holds the lock at ", lock);
-    context.fetch_inc(at.done, kHome);
+    const Word word{context.fetch(at, kHome)};
+    require(!word.is_free(), "nobody holds the lock at ", lock);
+    (void)context.fetch_add(at, word.to_release(), kHome);
   });
 }
 
 int shmem_test_lock(long* lock) {
   return with_context("shmem_test_lock", SHMEM_CTX_DEFAULT, [&](Runtime& shmem, ContextHandle&, Context& context) {
-    const Counters at = counters(shmem, lock);
-    const std::uint32_t done = context.fetch(at.done, kHome);
-    // Both halves at once: free means that no ticket is out.
-    const std::uint64_t free = static_cast<std::uint64_t>(done) << 32 | done;
-    const std::uint64_t taken = static_cast<std::uint64_t>(done) << 32 | static_cast<std::uint32_t>(done + 1);
-    auto* const word = reinterpret_cast<std::uint64_t*>(shmem.place(lock));
-    if (context.compare_swap(word, free, taken, kHome) != free) return 1;
+    std::uint64_t* const at = place_of(shmem, lock);
+    const Word word{context.fetch(at, kHome)};
+    if (!word.is_free()) return 1;
+    // Free means that no ticket is out, and that nobody has taken one since.
+    const std::uint64_t taken = word.bits + Word::kTicket + Word::held_by(shmem.rank());
+    if (context.compare_swap(at, word.bits, taken, kHome) != word.bits) return 1;
     HostGroup::fence();
     return 0;
   });

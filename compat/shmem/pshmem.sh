@@ -19,9 +19,11 @@ awk '{ print "p" $1 " = " $1 ";" }' "$script.names" >"$script"
   echo '#ifdef __cplusplus'
   echo 'extern "C" {'
   echo '#endif'
-  awk '{ print "extern __typeof__(" $1 ") p" $1 ";" }' "$script.names"
+  # Names of complex numbers are overloaded in C++, so they have no one type.
+  awk '!/_complex[fd]_/ { print "extern __typeof__(" $1 ") p" $1 ";" }' "$script.names"
   echo '#ifdef __cplusplus'
   echo '}'
   echo '#endif'
+  echo 'ONSTREAM_SHMEM_COMPLEX_REDUCTIONS(pshmem)'
   echo '#endif'
 } >"$header"

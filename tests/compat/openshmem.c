@@ -795,6 +795,22 @@ static void a_lock_excludes_the_others(void) {
   }
 }
 
+/* A free lock whose two counts, of 22 bits above the holder's 20, are at their last value. */
+static void a_lock_outlives_the_end_of_its_counts(void) {
+  static long late_lock = (long)(((UINT64_C(1) << 44) - 1) << 20);
+  static long count;
+  enum { ROUNDS = 3 };
+  for (int i = 0; i < ROUNDS; ++i) {
+    shmem_set_lock(&late_lock);
+    const long seen = shmem_long_g(&count, 0);
+    CHECK(shmem_test_lock(&late_lock) == 1);
+    shmem_long_p(&count, seen + 1, 0);
+    shmem_clear_lock(&late_lock);
+  }
+  shmem_barrier_all();
+  CHECK(shmem_long_g(&count, 0) == (long)ROUNDS * size);
+}
+
 static long contended_lock;
 
 static void* take_and_give_back(void* unused) {
@@ -805,11 +821,11 @@ static void* take_and_give_back(void* unused) {
 
 static void a_thread_that_waits_for_a_lock_leaves_the_others_free(void) {
   if (me != 0) return;
-  const volatile uint32_t* tickets = (const volatile uint32_t*)&contended_lock; /* its first half counts them */
+  const volatile uint64_t* word = (const volatile uint64_t*)&contended_lock; /* its upper 22 bits count the tickets */
   pthread_t other;
   shmem_set_lock(&contended_lock);
   CHECK(pthread_create(&other, NULL, take_and_give_back, NULL) == 0);
-  while (*tickets != 2) sched_yield();
+  while (*word >> 42 != 2) sched_yield();
   shmem_long_p(&global_word, 6, right());
   CHECK(shmem_long_g(&global_word, right()) == 6);
   shmem_clear_lock(&contended_lock);
@@ -868,6 +884,7 @@ int main(int argc, char** argv) {
     CASE(teams_reduce_every_type)
     CASE(active_sets_move_and_reduce)
     CASE(a_lock_excludes_the_others)
+    CASE(a_lock_outlives_the_end_of_its_counts)
     CASE(a_thread_that_waits_for_a_lock_leaves_the_others_free)
     CASE(generic_names_find_their_types)
     CASE(a_forked_child_is_no_pe)

@@ -102,6 +102,25 @@ static void clearing_a_lock_that_nobody_holds_is_refused(void) {
 
 static void a_wait_in_vain_ends_at_the_deadline(void) { wait_for_ever(); }
 
+/* PE 2 is the second to hold it, PE 1 the first: who held it before is not named. */
+static void a_lock_in_vain_names_its_holder_at_the_deadline(void) {
+  if (me == 1) shmem_set_lock(&word);
+  shmem_barrier_all();
+  if (me == 1) shmem_clear_lock(&word);
+  if (me == 2) shmem_set_lock(&word);
+  shmem_barrier_all();
+  if (me == 2) compute_for_ever();
+  shmem_set_lock(&word);
+}
+
+/* One that shmem_test_lock got. */
+static void a_tested_lock_in_vain_names_its_holder_at_the_deadline(void) {
+  if (me == 1) CHECK(shmem_test_lock(&word) == 0);
+  shmem_barrier_all();
+  if (me == 1) compute_for_ever();
+  shmem_set_lock(&word);
+}
+
 /* These return a status, but no PE goes on where another never came. */
 static void a_reduction_in_vain_ends_the_job_at_the_deadline(void) {
   if (me == 1) compute_for_ever();
@@ -194,6 +213,8 @@ int main(int argc, char** argv) {
     CASE(an_active_set_without_this_pe_is_refused)
     CASE(clearing_a_lock_that_nobody_holds_is_refused)
     CASE(a_wait_in_vain_ends_at_the_deadline)
+    CASE(a_lock_in_vain_names_its_holder_at_the_deadline)
+    CASE(a_tested_lock_in_vain_names_its_holder_at_the_deadline)
     CASE(a_reduction_in_vain_ends_the_job_at_the_deadline)
     CASE(a_team_sync_in_vain_ends_the_job_at_the_deadline)
     CASE(a_pe_that_computes_ends_with_the_others)

@@ -44,6 +44,8 @@ MISUSE = {
     "an_active_set_without_this_pe_is_refused": (1, "PE 0 is not in the active set"),
     "clearing_a_lock_that_nobody_holds_is_refused": (1, "nobody holds the lock"),
     "a_wait_in_vain_ends_at_the_deadline": (1, "passed its deadline of 2 s"),
+    "a_lock_in_vain_names_its_holder_at_the_deadline": (1, ", which PE 2 holds, passed its deadline of 2 s"),
+    "a_tested_lock_in_vain_names_its_holder_at_the_deadline": (1, ", which PE 1 holds, passed its deadline of 2 s"),
     "a_reduction_in_vain_ends_the_job_at_the_deadline": (1, "shmem_long_sum_reduce: PE "),
     "a_team_sync_in_vain_ends_the_job_at_the_deadline": (1, "rank 1 did not come within 2 s (timeout_s)"),
     "a_pe_that_computes_ends_with_the_others": (1, "this PE ends with the others"),
@@ -299,6 +301,9 @@ def test_the_older_variables_are_honoured_and_give_way(settings: dict[str, str],
     assert code != 0 or "OpenSHMEM 1.5" in output
 
 
+PEDANTIC = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
+
+
 # <mpp/shmem.h> is the header's old name.
 @pytest.mark.parametrize("header", ["shmem.h", "mpp/shmem.h"])
 def test_the_headers_compile_as_c99_c11_and_cpp(header: str, tmp_path: Path) -> None:
@@ -309,9 +314,39 @@ def test_the_headers_compile_as_c99_c11_and_cpp(header: str, tmp_path: Path) -> 
             "int main(void) { shmem_ctx_t ctx = SHMEM_CTX_DEFAULT; return ctx == SHMEM_CTX_INVALID; }\n"
         )
         compiler = "oshcc" if language == "c" else "oshc++"
-        command = [str(commands() / compiler), f"-std={standard}", "-Wall", "-Wextra", "-Werror", str(source)]
+        command = [str(commands() / compiler), f"-std={standard}", *PEDANTIC, str(source)]
         status, output = call([*command, "-o", str(tmp_path / "all")], COMPILE_LIMIT_S)
         assert status == 0, output
+
+
+COMPLEX = SOURCES / "openshmem_complex.cpp"
+
+
+def needs(command: str) -> None:
+    if shutil.which(command) is None:
+        pytest.skip(f"there is no {command}")
+
+
+@pytest.mark.limit(3 * LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_complex_numbers_of_c_and_of_cpp_are_reduced(compiler: str, tmp_path: Path) -> None:
+    needs(compiler)
+    program = tmp_path / "complex"
+    command = [str(commands() / "oshc++"), "-std=c++11", *PEDANTIC, str(COMPLEX), "-o", str(program)]
+    status, output = call(command, COMPILE_LIMIT_S, {"OSHCXX": compiler})
+    assert status == 0, output
+    for pes in (1, 2, 4):
+        status, output = run(pes, program)
+        assert (status, failed_cases(cases_of(COMPLEX.name), output)) == (0, []), output[-6000:]
+
+
+@pytest.mark.limit(COMPILE_LIMIT_S)
+def test_nvcc_takes_complex_numbers_of_c_and_of_cpp(tmp_path: Path) -> None:
+    needs("nvcc")
+    include = commands() / "include"
+    command = ["nvcc", "-std=c++17", f"-I{include}", "-x", "cu", "-c", str(COMPLEX), "-o", str(tmp_path / "complex.o")]
+    status, output = call(command, COMPILE_LIMIT_S)
+    assert status == 0, output
 
 
 ONE_OF_TWO = """
@@ -398,7 +433,11 @@ def test_every_function_has_a_second_name() -> None:
     assert len(functions) > 1000
     assert {f"p{name}" for name in functions} <= names
     declared = (commands() / "include" / "pshmem.h").read_text()
-    assert {f"p{name}" for name in functions} == set(re.findall(r"\) (pshmem_\w+);", declared))
+    # Those of complex numbers are declared by a macro; openshmem_complex.cpp calls them.
+    of_complex = {name for name in functions if re.search(r"_complex[fd]_", name)}
+    assert len(of_complex) == 8
+    assert "ONSTREAM_SHMEM_COMPLEX_REDUCTIONS(pshmem)" in declared
+    assert {f"p{name}" for name in functions - of_complex} == set(re.findall(r"\) (pshmem_\w+);", declared))
 
 
 def test_a_type_without_a_call_is_an_error_of_the_compiler(tmp_path: Path) -> None:

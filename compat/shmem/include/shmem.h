@@ -16,6 +16,8 @@
 
 #include "shmem/deprecated.h"
 
+#include "shmem/complex_reductions.h"
+
 #if defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 #include "shmem/generic.h"
 #endif

@@ -8,7 +8,7 @@
 extern "C" {
 #define ONSTREAM_SHMEM_NORETURN [[noreturn]]
 #else
-#define ONSTREAM_SHMEM_NORETURN _Noreturn
+#define ONSTREAM_SHMEM_NORETURN __attribute__((__noreturn__))
 #endif
 
 void shmem_init(void);

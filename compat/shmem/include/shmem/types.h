@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* C's types, in C++ too, where they are an extension of the compilers. */
 #ifdef __cplusplus
-#include <complex>
-typedef std::complex<float> onstream_shmem_complexf;
-typedef std::complex<double> onstream_shmem_complexd;
+__extension__ typedef float _Complex onstream_shmem_complexf;
+__extension__ typedef double _Complex onstream_shmem_complexd;
 #else
 #include <complex.h>
 typedef float _Complex onstream_shmem_complexf;
