@@ -1,7 +1,6 @@
 // The symmetric heap. Every call is collective and meets the other PEs, as the standard has it.
 #include <algorithm>
 #include <bit>
-#include <string_view>
 
 #include "guarded.hpp"
 
@@ -15,9 +14,6 @@ void barrier(Runtime& shmem) {
   shmem.world().team()->sync();
 }
 
-// The heap's own words, but for its advice: that is for C++ programs, whose heaps may grow (grow_bytes).
-std::string_view without_advice(std::string_view refusal) { return refusal.substr(0, refusal.find("; give the heap")); }
-
 // Null where there is no room, which is then so on every PE; a line says how much there is.
 template <class Function>
 void* allocated(const char* call, const Function& function) {
@@ -28,7 +24,7 @@ void* allocated(const char* call, const Function& function) {
       return made;
     } catch (const Error& error) {
       if (error.code() != ErrorCode::system) throw;
-      log(LogLevel::warn, call, ": ", without_advice(error.what()), "; SHMEM_SYMMETRIC_SIZE gives the heap more bytes");
+      log(LogLevel::warn, call, ": ", error.what());
       return nullptr;
     }
   });

@@ -19,6 +19,14 @@ constexpr std::uint64_t kTold = std::uint64_t{1} << 32;  // in the word of tell_
 // Whether a team of so many can have the library's collectives.
 bool is_for_library(int size) { return size <= collective::kMostRanks; }
 
+std::unique_ptr<Heap> make_heap(World& world, const Settings& settings, MemoryKind kind) {
+  HeapOptions options;
+  options.bytes = settings.heap_bytes;
+  options.kind = kind;
+  options.advice = "SHMEM_SYMMETRIC_SIZE gives the heap more bytes";
+  return std::make_unique<Heap>(world.one_sided(), options);
+}
+
 // Ranks whose memory this one loads and stores, by the lowest of them.
 int neighbourhood(const Segment& segment, int size) {
   for (int rank = 0; rank < size; ++rank) {
@@ -47,10 +55,7 @@ Runtime::Runtime(int thread_level) : thread_level_(thread_level) {
   world_ = World::create();
   rank_ = world_->rank();
   size_ = world_->size();
-  HeapOptions options;
-  options.bytes = settings.heap_bytes;
-  options.kind = settings.on_device ? MemoryKind::device : MemoryKind::pinned;
-  heap_ = std::make_unique<Heap>(world_->one_sided(), options);
+  heap_ = make_heap(*world_, settings, settings.on_device ? MemoryKind::device : MemoryKind::pinned);
   words_ = world_->segment((static_cast<std::size_t>(size_) + 1) * sizeof(std::uint64_t), MemoryKind::pinned);
   box_ = reinterpret_cast<std::uint64_t*>(words_->local());
   world_team_.team = world_->team();
@@ -106,9 +111,7 @@ void Runtime::close() {
 Heap& Runtime::device_heap() {
   if (heap_->kind() == MemoryKind::device) return *heap_;
   if (device_heap_owner_ == nullptr) {
-    HeapOptions options;
-    options.bytes = settings_from_environment().heap_bytes;
-    device_heap_owner_ = std::make_unique<Heap>(world_->one_sided(), options);
+    device_heap_owner_ = make_heap(*world_, settings_from_environment(), MemoryKind::device);
     device_heap_.store(device_heap_owner_.get(), std::memory_order_release);  // pairs with made_device_heap()
   }
   return *device_heap_owner_;

@@ -10,7 +10,6 @@ import contextlib
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import IO, Any
 
 from ..errors import Error, TimeoutError, UnsupportedError
 from .cases import Case
+from .results import command_of
 
 OnLine = Callable[[str], None]
 
@@ -142,10 +142,9 @@ class _Reader(threading.Thread):
 
 
 def told(command: Sequence[str], most: int = 16) -> str:
-    """A command for a person, who does not read a hundred cases: files by their names, and the first words."""
+    """A command by its first words, as nobody reads a hundred cases."""
     left = len(command) - most
-    words = [Path(word).name if word.startswith("/") else word for word in command[:most]]
-    return shlex.join(words) + (f" and {left} words more" if left > 0 else "")
+    return command_of(command[:most]) + (f" and {left} words more" if left > 0 else "")
 
 
 def execute(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,17 @@ from ..errors import InvalidArgumentError
 SCHEMA = 1
 
 
+def command_of(words: Iterable[str]) -> str:
+    """A command for people: files by their names, wherever they lie."""
+    return shlex.join(Path(word).name if word.startswith("/") else word for word in words)
+
+
 def preamble(kind: str, where: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """What every result begins with: what it is, and how and where it was come by."""
     return {
         "schema": SCHEMA,
         "kind": kind,
-        "command": shlex.join(
-            ["onstream", *(Path(word).name if word.startswith("/") else word for word in sys.argv[1:])]
-        ),
+        "command": command_of(["onstream", *sys.argv[1:]]),
         "environment": where,
         "settings": settings,
     }

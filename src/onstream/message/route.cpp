@@ -142,7 +142,6 @@ RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path
   path = effective(path);
   RecvRoute route;
   route.destination = destination;
-  (void)ring_max(path, bytes);  // refuses what the path cannot carry
   route.offer_min = offer_min(path, completion);
   const bool small = bytes <= route.offer_min;
   if (bytes == 0 || (small && on_host_)) return route;

@@ -42,13 +42,13 @@ class Router {
  public:
   Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces);
 
-  // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that cannot carry the
-  // message. On the host device, what the ring carries from or to plain memory is not looked at.
+  // First. Throws for a forced path that cannot carry so many bytes, wherever they go: invalid_argument, or unsupported
+  // where it carries no message at all.
+  void check_size(std::size_t bytes, Path path) const { (void)ring_max(effective(path), bytes); }
+  // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that does not reach the
+  // peer's. On the host device, what the ring carries from or to plain memory is not looked at.
   SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion);
   RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion);
-
-  // Throws what send() and recv() throw of a forced path that cannot carry so many bytes, wherever they go.
-  void check_size(std::size_t bytes, Path path) const { (void)ring_max(effective(path), bytes); }
 
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 

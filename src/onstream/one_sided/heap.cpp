@@ -102,8 +102,7 @@ Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {
   std::size_t largest = 0;
   for (const FirstFit& room : rooms_) largest = std::max(largest, room.largest_free());
   fail(ErrorCode::system, "heap: no room for ", bytes, " B aligned to ", alignment, ": ", used(), " of ", this->bytes(),
-       " B are used, the largest free piece has ", largest,
-       " B; give the heap more bytes, or let it grow (grow_bytes)");
+       " B are used, the largest free piece has ", largest, " B; ", options_.advice);
 }
 
 std::byte* Heap::address_of(const Piece& piece) const { return segments_[piece.segment]->local() + piece.offset; }

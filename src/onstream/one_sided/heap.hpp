@@ -26,6 +26,8 @@ struct HeapOptions {
   // A further segment, of this size or that of the piece asked for if it is larger, when no segment has room. 0: never.
   std::size_t grow_bytes = 0;
   MemoryKind kind = MemoryKind::device;
+  // How the program gets a larger heap, told when this one is full.
+  std::string advice = "give the heap more bytes, or let it grow (grow_bytes)";
 };
 
 // Where in a heap an address lies.
