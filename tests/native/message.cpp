@@ -67,6 +67,41 @@ CASE(every_size_arrives_whole_between_pinned_buffers) {
   on_all_devices(2, [](World& world) { exchange_on_stream(world, Path::automatic, MemoryKind::pinned); });
 }
 
+// Arrays of small elements begin and end anywhere: whole words, half words and single bytes travel in different
+// accesses.
+CASE(messages_of_any_alignment_arrive_and_nothing_beside_them_is_written) {
+  constexpr std::size_t kBeside = 16;
+  constexpr std::size_t kMost = 9000;
+  on_all_devices(2, [](World& world) {
+    const OwnStream own(world);
+    const std::size_t room = kBeside + kMost + kBeside;
+    TestBuffer out(world, room);
+    TestBuffer in(world, room);
+    const std::vector<unsigned char> sent = pattern(room, 11);
+    const std::vector<unsigned char> before = pattern(room, 12);
+    if (world.rank() == 0) out.write(sent);
+    for (const std::size_t from : {0, 1, 2, 4}) {
+      for (const std::size_t to : {0, 2, 4, 7}) {
+        for (const std::size_t bytes : {1, 3, 4, 5, 8, 12, 20, 1020, 1022, 4092, 8188, 9000}) {
+          if (world.rank() == 0) {
+            world.send(out.data() + from, bytes, 1, {}, own);
+            continue;
+          }
+          in.write(before);
+          world.recv(in.data() + kBeside + to, bytes, 0, {}, own);
+          world.synchronize(own);
+          std::vector<unsigned char> want = before;
+          std::copy_n(sent.begin() + static_cast<std::ptrdiff_t>(from), bytes,
+                      want.begin() + static_cast<std::ptrdiff_t>(kBeside + to));
+          CHECK(in.read() == want);
+        }
+      }
+    }
+    world.synchronize(own);
+    world.barrier();
+  });
+}
+
 CASE(plain_host_memory_is_sent_and_received) {
   on_all_devices(2, [](World& world) {
     const OwnStream own(world);

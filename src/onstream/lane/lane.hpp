@@ -197,7 +197,7 @@ ONSTREAM_BODY Place place_of(const View& view, std::uint64_t head, std::uint32_t
   return Stretch(view, head).at(line);
 }
 
-// The bytes of a payload line (0 based) that is not a whole aligned word, zero-padded at the end.
+// Of a payload line (0 based) that no wider access holds: any alignment, zero-padded at the end.
 ONSTREAM_CALL std::uint64_t load_ragged(const void* source, std::uint64_t bytes, std::uint64_t line) {
   const std::uint64_t offset = line * kLineData;
   const auto* from = static_cast<const unsigned char*>(source) + offset;
@@ -217,6 +217,24 @@ ONSTREAM_BODY bool is_word(const void* address, std::uint64_t bytes, std::uint64
   return (line + 1) * kLineData <= bytes && reinterpret_cast<std::uintptr_t>(address) % kLineData == 0;
 }
 
+// How many half words of 4 bytes, if it consists of nothing else: what arrays of floats and ints are.
+ONSTREAM_BODY std::uint32_t halves_of(const void* address, std::uint64_t bytes) {
+  const bool all = (reinterpret_cast<std::uintptr_t>(address) | bytes) % sizeof(std::uint32_t) == 0;
+  return all ? static_cast<std::uint32_t>(bytes / sizeof(std::uint32_t)) : 0;
+}
+
+// The half words `half` and `half` + 1 of so many.
+ONSTREAM_BODY std::uint64_t load_halves(const void* source, std::uint32_t halves, std::uint32_t half) {
+  const auto* const from = static_cast<const std::uint32_t*>(source) + half;
+  const std::uint64_t low = from[0];
+  return half + 1 < halves ? low | std::uint64_t{from[1]} << 32 : low;
+}
+ONSTREAM_BODY void store_halves(void* destination, std::uint32_t halves, std::uint32_t half, std::uint64_t value) {
+  auto* const to = static_cast<std::uint32_t*>(destination) + half;
+  to[0] = static_cast<std::uint32_t>(value);
+  if (half + 1 < halves) to[1] = static_cast<std::uint32_t>(value >> 32);
+}
+
 // What a message carries in the ring, as its source has it: any alignment, any number of bytes.
 class Payload {
  public:
@@ -228,7 +246,9 @@ class Payload {
   // The 8 bytes of line `line` (0 based), zero at and behind the end.
   ONSTREAM_BODY std::uint64_t at(std::uint32_t line) const {
     if (line < words_) return static_cast<const std::uint64_t*>(source_)[line];
-    return line * kLineData < bytes_ ? load_ragged(source_, bytes_, line) : 0;
+    if (line * kLineData >= bytes_) return 0;
+    const std::uint32_t halves = halves_of(source_, bytes_);
+    return halves != 0 ? load_halves(source_, halves, 2 * line) : load_ragged(source_, bytes_, line);
   }
 
  private:
@@ -241,7 +261,12 @@ ONSTREAM_BODY void store_payload(void* destination, std::uint64_t bytes, std::ui
   if (is_word(destination, bytes, line)) {
     static_cast<std::uint64_t*>(destination)[line] = value;
   } else if (line * kLineData < bytes) {
-    store_ragged(destination, bytes, line, value);
+    const std::uint32_t halves = halves_of(destination, bytes);
+    if (halves != 0) {
+      store_halves(destination, halves, static_cast<std::uint32_t>(2 * line), value);
+    } else {
+      store_ragged(destination, bytes, line, value);
+    }
   }
 }
 
