@@ -68,6 +68,10 @@ bool Events::expects_own(am_portid_t port) {
 
 bool Events::take(am_portid_t port, std::uint64_t generation, Told* out) {
   const std::lock_guard lock(take_mutexes_[port]);
+  // By a thread that still waits at a link that was closed: nothing is its own any more. The port is not opened again
+  // before drop_all() has had the mutex, so that what is true here stays so until the end.
+  const Port& its = mailbox_.port(rank_, port);
+  if (HostGroup::load_acquire(&its.generation) != generation) return false;  // pairs with close_port()
   for (int k = 0; k < ranks_; ++k) {
     const int source = (turn_[port] + k) % ranks_;
     if (!take_from(port, source, generation, out)) continue;
@@ -75,6 +79,14 @@ bool Events::take(am_portid_t port, std::uint64_t generation, Told* out) {
     return true;
   }
   return false;
+}
+
+void Events::drop_all(am_portid_t port) {
+  const std::lock_guard lock(take_mutexes_[port]);
+  Told none;
+  for (int source = 0; source < ranks_; ++source) {
+    (void)take_from(port, source, 0, &none);  // no event has generation 0
+  }
 }
 
 bool Events::take_from(am_portid_t port, int source, std::uint64_t generation, Told* out) {

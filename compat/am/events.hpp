@@ -49,9 +49,12 @@ class Events {
   void give_back(const Slots& slots);
   // Whether a message of this rank's own will still tell this port of it.
   bool expects_own(am_portid_t port);
-  // The next event for a port of this rank, by copy; sources take turns. False: there is none. AM_TYPE_NONE: a message
-  // that came to nothing had taken the streaming buffer `row`.
+  // The next event for a port of this rank, by copy; sources take turns. False: there is none, or the port is no longer
+  // open in this generation: what comes then is another link's. AM_TYPE_NONE: a message that came to nothing had taken
+  // the streaming buffer `row`.
   bool take(am_portid_t port, std::uint64_t generation, Told* out);
+  // Drops all that has come to a port that was closed, before it is opened again.
+  void drop_all(am_portid_t port);
 
  private:
   // What this rank knows of one of its rings: how much it has reserved, and what it last saw taken.

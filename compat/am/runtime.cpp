@@ -82,12 +82,12 @@ void Runtime::close_port(am_portid_t number) {
   {
     const std::lock_guard lock(mutex_);
     Port& port = mailbox_.port(rank(), number);
-    HostGroup::store_release(&port.generation, HostGroup::load_relaxed(&port.generation) + 1);
+    const std::uint64_t generation = HostGroup::load_relaxed(&port.generation);
+    HostGroup::store_release(&port.generation, generation + 1);  // pairs with the senders, and with take()
   }
   finish_messages();  // whoever closes a link frees its buffers next
   buffers_.remove_all(number);
-  Told none;
-  (void)events_.take(number, 0, &none);  // no event has generation 0: all that have come are dropped
+  events_.drop_all(number);
   const std::lock_guard lock(mutex_);
   ports_[number] = false;
 }

@@ -73,6 +73,8 @@ void shmem_clear_lock(long* lock) {
     context.quiet();
     const Word word{context.fetch(at, kHome)};
     require(!word.is_free(), "nobody holds the lock at ", lock);
+    require(word.holder() == Word::held_by(shmem.rank()), holder_of(word), " holds the lock at ", lock,
+            ", and no other may clear it");
     (void)context.fetch_add(at, word.to_release(), kHome);
   });
 }

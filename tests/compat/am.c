@@ -524,6 +524,36 @@ static void a_wait_ends_when_its_link_is_closed(void) {
   CHECK(pthread_join(thread, NULL) == 0);
 }
 
+/* A thread that naps in a wait hears that its link is closed when the next link has the port, and events there. */
+static void* wait_at(void* which) {
+  am_event_t event;
+  REFUSED(am_wait_event(which, &event, -1), APELINK_ECLOSED, "closed");
+  return NULL;
+}
+
+static void a_thread_that_still_waits_at_a_closed_link_takes_no_event_of_the_next(void) {
+  static _Alignas(16) char target[16];
+  for (int round = 0; round < 50; ++round) {
+    am_portid_t number, again;
+    am_vaddr_t there;
+    am_event_t event;
+    pthread_t thread;
+    const struct timespec nap = {0, 500000 + round * 14000}, long_enough = {0, 3000000};
+    apelink_t one = ape_open(0, &number);
+    CHECK(one != NULL && pthread_create(&thread, NULL, wait_at, one) == 0);
+    (void)nanosleep(&nap, NULL);
+    must(ape_close(one), "ape_close");
+    apelink_t two = ape_open(0, &again);
+    CHECK(two != NULL && again == number);
+    must(am_register_buf(two, &there, target, sizeof target, 0, AM_PERSISTENT_BUF), "am_register_buf");
+    must(am_put(two, node_of(rank), again, round, AM_BLOCKING, 0, target, 0, there), "am_put");
+    (void)nanosleep(&long_enough, NULL); /* for the other thread to wake */
+    for (int events = 0; events < 2; ++events) must(am_wait_event(two, &event, 5000), "am_wait_event");
+    CHECK(pthread_join(thread, NULL) == 0);
+    must(ape_close(two), "ape_close");
+  }
+}
+
 static void* put_many(void* to) {
   static _Alignas(16) const char source[16];
   for (int i = 0; i < 200; ++i) {
@@ -866,6 +896,7 @@ static const struct test_case together[] = {
     CASE(every_port_has_its_own_events)
     CASE(waits_end_with_their_time)
     CASE(a_wait_ends_when_its_link_is_closed)
+    CASE(a_thread_that_still_waits_at_a_closed_link_takes_no_event_of_the_next)
     CASE(several_threads_put_and_take)
     CASE(an_idle_buffer_is_unregistered_while_another_is_put_to)
     CASE(every_code_has_its_words)

@@ -100,6 +100,21 @@ static void clearing_a_lock_that_nobody_holds_is_refused(void) {
   wait_for_ever();
 }
 
+static void clearing_a_lock_that_another_pe_holds_is_refused(void) {
+  if (me == 1) shmem_set_lock(&word);
+  shmem_barrier_all();
+  if (me == 0) shmem_clear_lock(&word);
+  wait_for_ever();
+}
+
+/* One that shmem_test_lock got. */
+static void clearing_a_tested_lock_that_another_pe_holds_is_refused(void) {
+  if (me == 2) CHECK(shmem_test_lock(&word) == 0);
+  shmem_barrier_all();
+  if (me == 0) shmem_clear_lock(&word);
+  wait_for_ever();
+}
+
 static void a_wait_in_vain_ends_at_the_deadline(void) { wait_for_ever(); }
 
 /* PE 2 is the second to hold it, PE 1 the first: who held it before is not named. */
@@ -212,6 +227,8 @@ int main(int argc, char** argv) {
     CASE(a_comparison_that_does_not_exist_is_refused)
     CASE(an_active_set_without_this_pe_is_refused)
     CASE(clearing_a_lock_that_nobody_holds_is_refused)
+    CASE(clearing_a_lock_that_another_pe_holds_is_refused)
+    CASE(clearing_a_tested_lock_that_another_pe_holds_is_refused)
     CASE(a_wait_in_vain_ends_at_the_deadline)
     CASE(a_lock_in_vain_names_its_holder_at_the_deadline)
     CASE(a_tested_lock_in_vain_names_its_holder_at_the_deadline)

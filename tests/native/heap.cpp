@@ -179,6 +179,27 @@ CASE(a_heap_grows_by_segments_or_says_how_full_it_is) {
   });
 }
 
+// Within a page of the largest number, where whole pages have no number any more.
+CASE(a_heap_that_may_grow_has_no_room_for_more_than_any_memory_has) {
+  on_all_devices(2, [](World& world) {
+    Heap heap(world.one_sided(), {8192, 8192, MemoryKind::pinned});
+    void* const piece = heap.allocate(100);
+    for (const std::size_t less : {std::size_t{0}, std::size_t{1}, Heap::kPageBytes - 2}) {
+      const std::size_t huge = ~std::size_t{0} - less;
+      const std::string says = concat("heap: no room for ", huge, " B aligned to 64: 112 of 8192 B are used");
+      CHECK(heap.full_for(huge));
+      CHECK_THROWS((void)heap.allocate(huge), says);
+      CHECK_THROWS((void)heap.allocate_zeroed(huge), says);
+      CHECK_THROWS((void)heap.reallocate(piece, huge), says);
+      CHECK_THROWS(Heap(world.one_sided(), {huge, 0, MemoryKind::pinned}), concat("no memory has ", huge, " B"));
+    }
+    CHECK(!heap.full_for(8193) && heap.segments().size() == 1 && heap.pieces() == 1);
+    (void)heap.allocate(8193);
+    CHECK(heap.segments().size() == 2);
+    world.barrier();
+  });
+}
+
 CASE(a_rank_that_asks_for_something_else_is_named_by_all) {
   on_all_devices(3, [](World& world) {
     Heap heap(world.one_sided(), {1 << 16, 0, MemoryKind::pinned});

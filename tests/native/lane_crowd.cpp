@@ -74,8 +74,10 @@ class Loop {
   Post post(void* to, std::uint64_t capacity, std::uint64_t ring_max, const Ticket& ticket) const {
     return {wait_, view_, to, capacity, ring_max, reinterpret_cast<std::uint64_t>(to), ticket};
   }
-  AwaitReceive await(const Ticket& ticket) { return {wait_, view_, &crew_, 0, ticket}; }
-  AwaitLargeSend glance(const Send& sent) { return {{wait_, view_, sent.bytes, 1, sent.ticket}, sent.source, &crew_}; }
+  AwaitReceive await(const Ticket& ticket) { return {wait_, view_, &crew_, Look::wait, ticket}; }
+  AwaitLargeSend glance(const Send& sent) {
+    return {{wait_, view_, sent.bytes, Look::once, sent.ticket}, sent.source, &crew_};
+  }
 
   // Both at once, by such grids.
   void pass(const Send& send, Grid of_send, const Receive& receive, Grid of_receive) {

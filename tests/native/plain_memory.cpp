@@ -447,6 +447,43 @@ CASE(a_death_before_the_receive_is_the_usual_failure) {
   between_processes("a_sender_dies_before_its_receive", {0, 128 + SIGKILL});
 }
 
+// What waits for a message lets go of its bounce buffer once, or two later messages would share it.
+PROCESS_RULE(two_threads_that_wait_for_one_send_give_its_bounce_buffer_back_once, 2, host()) {
+  constexpr std::size_t kBytes = 16384;
+  constexpr int kRounds = 500;
+  constexpr int kLater = 24;
+  if (world.rank() == 0) {
+    const Bytes data(kBytes, 99);
+    for (int round = 0; round < kRounds; ++round) {
+      const auto sent = world.isend(data.data(), kBytes, 1, {});
+      std::atomic<bool> begun = false;
+      std::thread other([&] {
+        begun = true;
+        CHECK(world.wait(sent) == Status::ok);
+      });
+      while (!begun) std::this_thread::yield();
+      CHECK(world.wait(sent) == Status::ok);
+      other.join();
+    }
+    world.barrier();
+    std::vector<Bytes> later;
+    std::vector<std::shared_ptr<Request>> requests;
+    for (int i = 0; i < kLater; ++i) later.emplace_back(kBytes, static_cast<unsigned char>(i));
+    for (const Bytes& one : later) requests.push_back(world.isend(one.data(), kBytes, 1, {}));
+    world.barrier();
+    for (const auto& request : requests) CHECK(world.wait(request) == Status::ok);
+  } else {
+    Bytes got(kBytes);
+    for (int round = 0; round < kRounds; ++round) CHECK(world.recv(got.data(), kBytes, 0, {}) == Status::ok);
+    world.barrier();
+    world.barrier();
+    for (int i = 0; i < kLater; ++i) {
+      CHECK(world.recv(got.data(), kBytes, 0, {}) == Status::ok);
+      CHECK(got == Bytes(kBytes, static_cast<unsigned char>(i)));
+    }
+  }
+}
+
 Parameters hasty() {
   Parameters parameters = host();
   parameters.timeout_s = 1.5;

@@ -1,12 +1,14 @@
 // What ops and requests hold, and when they give that back.
 #include "onstream/message/request.hpp"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
 
 #include "check.hpp"
+#include "device_around.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/device/disposal.hpp"
 #include "onstream/device/uses.hpp"
@@ -22,6 +24,21 @@ namespace {
 
 // Tickets are taken from where they were given back last, so the same one comes again if nothing keeps it.
 const void* ticket_of(const std::shared_ptr<Request>& request) { return request->slot.ticket.status; }
+
+// Between the taking of a point and the return of it.
+class SlowToReturn final : public DeviceAround {
+ public:
+  SlowToReturn(std::shared_ptr<Device> inner, std::function<void()> between)
+      : DeviceAround(std::move(inner)), between_(std::move(between)) {}
+  std::shared_ptr<Event> point(Stream stream) override {
+    auto event = DeviceAround::point(stream);
+    between_();
+    return event;
+  }
+
+ private:
+  std::function<void()> between_;
+};
 
 }  // namespace
 
@@ -157,6 +174,41 @@ CASE(streams_whose_work_is_done_are_forgotten) {
       world.synchronize(*streams.back());
     }
     CHECK(uses.streams() < kStreams / 2);
+  });
+}
+
+// What once went wrong: a thread kept its point over that of another, which had gone past it on the stream.
+CASE(uses_are_not_done_before_the_newest_op_whichever_thread_kept_its_point_last) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream stream(world);
+    std::atomic<bool> taken = false;
+    std::atomic<bool> kept = false;
+    std::atomic<bool> open = false;
+    const auto await = [](const std::atomic<bool>& flag) {
+      const Deadline deadline(kSoonS);
+      while (!flag && !deadline.passed()) std::this_thread::yield();
+    };
+    const auto device = std::make_shared<SlowToReturn>(world.fabric()->device(), [&] {
+      if (!taken.exchange(true)) await(kept);
+    });
+    Uses uses(device);
+    Uses others(device);
+    std::thread slow([&] { (void)uses.note(stream, others); });
+    await(taken);
+    const auto hold = [](void* gate) {
+      const Deadline deadline(kSoonS);
+      while (!static_cast<std::atomic<bool>*>(gate)->load() && !deadline.passed()) HostGroup::pause(0, 0);
+    };
+    device->call(hold, &open, stream);
+    (void)uses.note(stream, others);
+    kept = true;
+    slow.join();
+    constexpr double kMomentS = 0.02;
+    const bool early = uses.done(Deadline(kMomentS));
+    const bool others_early = others.done(Deadline(kMomentS));
+    open = true;
+    CHECK(!early && !others_early);
+    CHECK(uses.done(Deadline(kSoonS)) && others.done(Deadline(kSoonS)));
   });
 }
 

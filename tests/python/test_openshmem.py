@@ -43,6 +43,8 @@ MISUSE = {
     "a_comparison_that_does_not_exist_is_refused": (1, "there is no comparison 17"),
     "an_active_set_without_this_pe_is_refused": (1, "PE 0 is not in the active set"),
     "clearing_a_lock_that_nobody_holds_is_refused": (1, "nobody holds the lock"),
+    "clearing_a_lock_that_another_pe_holds_is_refused": (1, "shmem_clear_lock: PE 0: PE 1 holds the lock at 0x"),
+    "clearing_a_tested_lock_that_another_pe_holds_is_refused": (1, "shmem_clear_lock: PE 0: PE 2 holds the lock at 0x"),
     "a_wait_in_vain_ends_at_the_deadline": (1, "passed its deadline of 2 s"),
     "a_lock_in_vain_names_its_holder_at_the_deadline": (1, ", which PE 2 holds, passed its deadline of 2 s"),
     "a_tested_lock_in_vain_names_its_holder_at_the_deadline": (1, ", which PE 1 holds, passed its deadline of 2 s"),

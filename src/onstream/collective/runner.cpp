@@ -34,8 +34,7 @@ void Runner::check_buffer(const CollectiveCall& call, const char* what, const vo
 }
 
 void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>& kept) {
-  order.newest = uses_.note(stream);
-  fabric_->uses().note(stream, order.newest);
+  order.newest = uses_.note(stream, fabric_->uses());
   order.last_stream = stream.handle;
   if (kept == nullptr) return;
   const std::lock_guard lock(kept_mutex_);

@@ -2,10 +2,17 @@
 //
 // One event a stream, behind the newest op. What is captured is no use yet, nor are replays: a graph keeps alive what
 // it needs by itself (Device::retain). None of it is a forked child's. Thread-safe.
+//
+// A thread that notes an op may stop between taking its point and keeping it, while another goes past it on the same
+// stream. So each takes a number before its point, and the point of the greatest number stays: it lies behind the ops
+// of all smaller numbers, as those were enqueued before their numbers were taken. That is one atomic addition for an
+// op, and no lock is held while the device is called.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -24,16 +31,18 @@ class Uses {
 
   // After an op was enqueued. The point behind it; null inside a capture.
   std::shared_ptr<Event> note(Stream stream) {
+    const std::uint64_t number = take_number();
     std::shared_ptr<Event> event = device_->point(stream);
-    if (event != nullptr) note(stream, event);
+    if (event != nullptr) keep(stream, {number, event});
     return event;
   }
 
-  // The same for a point that another owner has recorded.
-  void note(Stream stream, std::shared_ptr<Event> behind) {
-    const std::lock_guard lock(mutex_);
-    newest_[stream.handle] = std::move(behind);
-    if (newest_.size() > enough_) forget_done();
+  // The same for an op that another owner has a part in: one point for both.
+  std::shared_ptr<Event> note(Stream stream, Uses& other) {
+    const std::uint64_t number = other.take_number();
+    std::shared_ptr<Event> event = note(stream);
+    if (event != nullptr) other.keep(stream, {number, event});
+    return event;
   }
 
   // Streams that it has an event of.
@@ -47,7 +56,7 @@ class Uses {
     if (guard_.in_child()) return {};
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<Event>> events;
-    for (const auto& [handle, event] : newest_) events.push_back(event);
+    for (const auto& [handle, point] : newest_) events.push_back(point.event);
     return events;
   }
 
@@ -63,18 +72,34 @@ class Uses {
   }
 
  private:
+  struct Point {
+    std::uint64_t number = 0;
+    std::shared_ptr<Event> event;
+  };
+
+  // Releases what this thread enqueued to whoever takes a greater number, and acquires what those of smaller ones did.
+  std::uint64_t take_number() { return numbers_.fetch_add(1, std::memory_order_acq_rel) + 1; }
+
+  void keep(Stream stream, Point point) {
+    const std::lock_guard lock(mutex_);
+    Point& newest = newest_[stream.handle];
+    if (point.number > newest.number) newest = std::move(point);
+    if (newest_.size() > enough_) forget_done();
+  }
+
   // Streams come and go, also such as nobody tells of.
   void forget_done() {
     constexpr std::size_t kFew = 64;
-    std::erase_if(newest_, [](const auto& one) { return ended(*one.second); });
+    std::erase_if(newest_, [](const auto& one) { return ended(*one.second.event); });
     enough_ = std::max(kFew, 2 * newest_.size());
   }
 
   const ForkGuard guard_;
   std::shared_ptr<Device> device_;
   mutable std::mutex mutex_;
-  std::map<void*, std::shared_ptr<Event>> newest_;  // by stream
-  std::size_t enough_ = 64;                         // of them, until done ones are forgotten
+  std::atomic<std::uint64_t> numbers_ = 0;  // taken so far
+  std::map<void*, Point> newest_;           // by stream
+  std::size_t enough_ = 64;                 // of them, until done ones are forgotten
 };
 
 }  // namespace onstream

@@ -30,6 +30,9 @@ struct Fault {
 // The lane of a fault of a collective's edge whose ends give different lengths; `extra` is that of the other end.
 constexpr std::uint64_t kEdgeFault = ~std::uint64_t{0};
 
+// The `extra` of a wait for a message whose own op has not run: a stream of this rank has not come to it.
+constexpr std::uint64_t kNotRun = ~std::uint64_t{0};
+
 constexpr std::uint64_t kFaultSlots = 64;  // a ring; the host empties it every few tens of milliseconds
 
 // What the abort words say. There is one for the world, one for waits that any rank may end, and one for each peer, in

@@ -13,7 +13,7 @@ struct AwaitSend {
   WaitView wait;
   View lane;
   std::uint64_t bytes = 0;
-  std::int32_t look_once = 0;
+  Look look = Look::wait;
   Ticket ticket;
 
   template <class Group>
@@ -22,7 +22,7 @@ struct AwaitSend {
     Ack ack;
     Status status = Status::ok;
     if constexpr (Group::kForeign) status = lend_hand(group);
-    if (look_once != 0) {
+    if (!sees_through(group)) {
       if (status == Status::ok && !ended(group, ack)) return;
     } else {
       if (status == Status::ok) {
@@ -55,6 +55,10 @@ struct AwaitSend {
   ONSTREAM_BODY bool has_run(const Group& group) const {
     return is_numbered(group, ticket) || settled(group);
   }
+  template <class Group>
+  ONSTREAM_BODY bool sees_through(const Group& group) const {
+    return look == Look::wait || (look == Look::finish && has_run(group));
+  }
 
   template <class Group>
   ONSTREAM_BODY bool ended(const Group& group, Ack& ack) const {
@@ -74,6 +78,7 @@ struct AwaitSend {
       status = refusal.why;
       room = refusal.room;
     }
+    if (loses_lane(status) && !has_run(group)) room = kNotRun;
     if (status != Status::ok) report(group, wait, status, fault_of(OpKind::send, lane, bytes, room));
     settle(group, ticket, status, bytes);
   }
@@ -81,14 +86,14 @@ struct AwaitSend {
   // The sender's part of a shared message, as soon as the op has run that posted it.
   template <class Group>
   ONSTREAM_BODY Status lend_hand(const Group& group) const {
-    if (look_once == 0) {
+    if (look == Look::wait) {
       const Status status = wait_for_self(group, wait, [&] { return has_run(group); });
       if (status != Status::ok) return status;
     }
     if (!is_numbered(group, ticket)) return Status::ok;
     Lender lender(wait, lane, group.load_relaxed(&ticket.numbered->number), bytes);
     if (!lender.is_open(group)) return Status::ok;
-    const Status status = look_once != 0 ? lender.lend(group, Lender::Reach::all) : lender.see_through(group);
+    const Status status = look == Look::once ? lender.lend(group, Lender::Reach::all) : lender.see_through(group);
     return loses_lane(status) ? status : Status::ok;  // the rest is in the ack
   }
 };
@@ -130,7 +135,7 @@ struct AwaitLargeSend : AwaitSend {
     };
     Status status = Status::ok;
     if constexpr (Group::kForeign) status = lend_hand(group);
-    if (look_once != 0) {
+    if (!sees_through(group)) {
       if (status == Status::ok) (void)takes_lock();
     } else {
       if (status == Status::ok) status = wait_for_self(group, wait, [&] { return has_run(group); });

@@ -375,6 +375,10 @@ ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, s
   return fault;
 }
 
+// How far a wait for a posted op goes: to its end; one look; or to its end if it has run, where its peer has left and
+// nothing more comes.
+enum class Look : std::int32_t { wait, once, finish };
+
 // Tells the request's wait which message it is about. One thread.
 template <class Group>
 ONSTREAM_BODY void number_ticket(const Group& group, const Ticket& ticket, std::uint64_t number) {

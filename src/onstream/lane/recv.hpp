@@ -321,7 +321,7 @@ struct AwaitReceive {
   WaitView wait;
   View lane;
   Crew* crew = nullptr;  // the request's own: waits of several requests may run at once
-  std::int32_t look_once = 0;
+  Look look = Look::wait;
   Ticket ticket;
 
   template <class Group>
@@ -331,12 +331,13 @@ struct AwaitReceive {
     Status status = Status::ok;
     if (group.rank() == 0) {
       // The receive that this wait is about may be on its way on another stream.
-      if (look_once == 0) status = wait_for_self(group, wait, [&] { return is_numbered(group, ticket); });
-      if (look_once != 0 && !is_numbered(group, ticket)) status = Status::pending;
+      const auto has_run = [&] { return is_numbered(group, ticket); };
+      status = look == Look::wait ? wait_for_self(group, wait, has_run) : has_run() ? Status::ok : Status::pending;
+      if (loses_lane(status)) report(group, wait, status, fault_of(OpKind::recv, lane, 0, kNotRun));
     }
     status = agree(group, status);
     if (status == Status::ok) {
-      status = drain(group, wait, lane, fetcher, group.load_relaxed(&ticket.numbered->number), look_once != 0);
+      status = drain(group, wait, lane, fetcher, group.load_relaxed(&ticket.numbered->number), look == Look::once);
     }
     const bool lost = status == Status::timeout || status == Status::aborted;
     if (lost && group.rank() == 0) settle(group, ticket, status, 0);

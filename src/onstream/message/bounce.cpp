@@ -68,6 +68,7 @@ std::shared_ptr<SmallMemory> BouncePool::take_small(std::size_t bytes) {
 }
 
 void BouncePool::give_back(std::shared_ptr<Memory> memory, Stream stream) {
+  if (guard_.in_child()) return;
   std::shared_ptr<Event> event = device_->point(stream);
   if (event == nullptr) return device_->retain(stream, give_back_later(std::move(memory)));
   const std::size_t bytes = memory->bytes();
@@ -85,6 +86,7 @@ std::shared_ptr<const void> BouncePool::give_back_later(std::shared_ptr<Memory> 
 }
 
 void BouncePool::give_back(std::shared_ptr<Memory> memory) {
+  if (guard_.in_child()) return;
   const std::size_t bytes = memory->bytes();
   const std::lock_guard lock(mutex_);
   returned_.emplace(bytes, Returned{std::move(memory), nullptr});

@@ -2,13 +2,14 @@
 // stands in for plain host memory, device memory for all else.
 //
 // A pool by size class. A buffer goes back when the last owner lets go and the stream has passed the recorded event;
-// one that a graph uses, when that graph is over.
+// one that a graph uses, when that graph is over. A forked child gives nothing back.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <mutex>
 
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream {
@@ -36,6 +37,7 @@ class BouncePool : public std::enable_shared_from_this<BouncePool> {
     std::shared_ptr<Memory> memory;
     std::shared_ptr<Event> event;  // null: free at once; never done inside a capture
   };
+  const ForkGuard guard_;
   std::shared_ptr<Device> device_;
   std::mutex mutex_;
   std::multimap<std::size_t, Returned> returned_;

@@ -42,14 +42,16 @@ void Messages::Implementation::exchange_all(std::span<const Outgoing> out, std::
   if (fits && most > lane::kFew && side_by_side<lane::kMany>(lane::exchange_many_kernel(), out, in, stream)) return;
   // What is refused is refused before anything is posted.
   const std::vector<SendRoute> to = route_sends(out);
-  std::vector<RecvRoute> from = route_receives(in);
+  const std::vector<RecvRoute> from = route_receives(in);
   require_room("irecv", in, stream);
   std::vector<std::shared_ptr<Request>> requests;
-  requests.reserve(out.size() + in.size());
+  requests.reserve(in.size() + out.size());
+  for (const Incoming& one : in) requests.push_back(request_for(one));
+  for (const Outgoing& one : out) requests.push_back(request_for(one));
   for (std::size_t i = 0; i < in.size(); ++i) {
-    requests.push_back(irecv_by(std::move(from[i]), in[i], Outstanding::Next::on_stream, stream));
+    irecv_by(from[i], requests[i], in[i].destination, Outstanding::Next::on_stream, stream);
   }
-  for (auto& request : isend_all_by(to, out, stream)) requests.push_back(std::move(request));
+  isend_all_by(to, out, std::span(requests).subspan(in.size()), stream);
   wait_all(requests, stream);
 }
 

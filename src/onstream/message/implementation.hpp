@@ -62,7 +62,7 @@ class Messages::Implementation {
   };
   // When a buffer has what shall be sent: when the call is made, or when the stream gets there.
   enum class Moment { now, on_stream };
-  enum class Look { wait, once };
+  using Look = lane::Look;
 
   // --- message.cpp ---
   void load_kernels();
@@ -106,15 +106,20 @@ class Messages::Implementation {
     return body;
   }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane);
+  // Of a message that is not posted yet. Where a call posts several, all are made before: what may fail fails first.
+  std::shared_ptr<Request> request_for(const Outgoing& message);
+  std::shared_ptr<Request> request_for(const Incoming& message);
   void hold_bounce(Request& request, const std::shared_ptr<Memory>& bounce) const;
   void begin(const std::shared_ptr<Request>& request, bool captured);
+  static void close(const Request& request);
 
   // --- on_stream.cpp ---
-  std::shared_ptr<Request> irecv_by(RecvRoute route, const Incoming& message, Outstanding::Next next, Stream stream);
+  void irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination,
+                Outstanding::Next next, Stream stream);
   std::vector<SendRoute> route_sends(std::span<const Outgoing> messages);  // posted ones
-  std::shared_ptr<Request> isend_by(SendRoute route, const Outgoing& message, Moment moment, Stream stream);
-  std::vector<std::shared_ptr<Request>> isend_all_by(const std::vector<SendRoute>& routes,
-                                                     std::span<const Outgoing> messages, Stream stream);
+  void isend_by(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, Stream stream);
+  void isend_all_by(const std::vector<SendRoute>& routes, std::span<const Outgoing> messages,
+                    std::span<const std::shared_ptr<Request>> requests, Stream stream);
   void copy_small(SendRoute& route, const Outgoing& message, Moment moment, Stream stream);
   void post_send(const SendRoute& route, const std::shared_ptr<Request>& request, const void* source, Stream stream);
   void prefetch(const void* buffer, std::size_t bytes, Stream stream) const;
@@ -134,11 +139,12 @@ class Messages::Implementation {
   bool side_by_side(const Kernel& kernel, std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
 
   // --- on_host.cpp ---
-  std::shared_ptr<Request> isend_by(SendRoute route, const Outgoing& message);
+  void isend_by(SendRoute route, const std::shared_ptr<Request>& request, const Outgoing& message);
+  void irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination);
 
   // --- waits.cpp ---
   void check_request(const std::shared_ptr<Request>& request) const;
-  void check_host_may_ask(const std::shared_ptr<Request>& request) const;
+  void check_host_may_ask(const Request& request) const;
   void order_after_op(const Request& request, Stream stream);
   void order_after_wait(const Request& request, Stream stream) const;
   void launch_awaits(std::span<const std::shared_ptr<Request>> requests, Stream stream);

@@ -163,6 +163,13 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
   return request;
 }
 
+std::shared_ptr<Request> Messages::Implementation::request_for(const Outgoing& message) {
+  return make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
+}
+std::shared_ptr<Request> Messages::Implementation::request_for(const Incoming& message) {
+  return make_request(OpKind::recv, message.bytes, view(message.peer, message.options.lane));
+}
+
 // Until the request goes.
 void Messages::Implementation::hold_bounce(Request& request, const std::shared_ptr<Memory>& bounce) const {
   if (bounce == nullptr) return;
@@ -174,6 +181,11 @@ void Messages::Implementation::hold_bounce(Request& request, const std::shared_p
 void Messages::Implementation::begin(const std::shared_ptr<Request>& request, bool captured) {
   request->captured = captured;
   if (!captured) Tickets::open(request->slot);
+}
+
+// Its op could not be enqueued.
+void Messages::Implementation::close(const Request& request) {
+  if (!request.captured) Tickets::close(request.slot);
 }
 
 Messages::Messages(std::shared_ptr<Fabric> fabric)

@@ -51,12 +51,19 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
 }
 
 std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message) {
-  return isend_by(route_send(message, lane::Completion::posted), message);
+  SendRoute route = route_send(message, lane::Completion::posted);
+  auto request = request_for(message);
+  isend_by(std::move(route), request, message);
+  return request;
 }
 
-std::shared_ptr<Request> Messages::Implementation::isend_by(SendRoute route, const Outgoing& message) {
-  if (!on_host_) return isend_by(std::move(route), message, Moment::now, streams_.sends());
-  auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
+void Messages::Implementation::isend_by(SendRoute route, const std::shared_ptr<Request>& request,
+                                        const Outgoing& message) {
+  if (!on_host_) {
+    const Stream stream = streams_.sends();
+    copy_small(route, message, Moment::now, stream);
+    return isend_by(route, request, message.source, stream);
+  }
   begin(request, false);
   lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
   body.ticket = request->slot.ticket;
@@ -69,24 +76,27 @@ std::shared_ptr<Request> Messages::Implementation::isend_by(SendRoute route, con
   }
   if (message.bytes > route.ring_max) request->source = body.source;
   body(kCaller);
-  return request;
 }
 
 std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
                                                          const MessageOptions& options) {
-  RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  const RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  auto request = request_for(Incoming{destination, bytes, peer, options});
+  irecv_by(route, request, destination);
+  return request;
+}
+
+void Messages::Implementation::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request,
+                                        void* destination) {
   if (!on_host_) {  // on a stream that receives of all peers share: none may hold up the others there
-    return irecv_by(std::move(route), {destination, bytes, peer, options}, Outstanding::Next::at_once,
-                    streams_.receives());
+    return irecv_by(route, request, destination, Outstanding::Next::at_once, streams_.receives());
   }
-  auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
   (void)outstanding_.add(request, Outstanding::Next::at_once);
   if (route.bounce != nullptr) request->copy_back = destination;
   hold_bounce(*request, route.bounce);
-  auto body = recv_body<lane::Post>(route, bytes, request->lane);
+  auto body = recv_body<lane::Post>(route, request->bytes, request->lane);
   body.ticket = request->slot.ticket;
   body(kCaller);
-  return request;
 }
 
 bool Messages::Implementation::has_room(std::size_t bytes, int peer, int lane) const {

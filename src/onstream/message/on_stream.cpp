@@ -39,17 +39,23 @@ void Messages::Implementation::recv(void* destination, std::size_t bytes, int pe
 }
 
 std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message, Stream stream) {
-  return isend_by(route_send(message, lane::Completion::posted), message, Moment::on_stream, stream);
+  SendRoute route = route_send(message, lane::Completion::posted);
+  copy_small(route, message, Moment::on_stream, stream);
+  auto request = request_for(message);
+  isend_by(route, request, message.source, stream);
+  return request;
 }
 
-std::shared_ptr<Request> Messages::Implementation::isend_by(SendRoute route, const Outgoing& message, Moment moment,
-                                                            Stream stream) {
-  copy_small(route, message, moment, stream);
-  auto request = make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
+void Messages::Implementation::isend_by(const SendRoute& route, const std::shared_ptr<Request>& request,
+                                        const void* source, Stream stream) {
   begin(request, device_->capturing(stream));
-  post_send(route, request, message.source, stream);
+  try {
+    post_send(route, request, source, stream);
+  } catch (...) {
+    close(*request);
+    throw;
+  }
   note_use(request, stream);
-  return request;
 }
 
 std::vector<SendRoute> Messages::Implementation::route_sends(std::span<const Outgoing> messages) {
@@ -61,70 +67,82 @@ std::vector<SendRoute> Messages::Implementation::route_sends(std::span<const Out
 
 std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all(std::span<const Outgoing> messages,
                                                                           Stream stream) {
-  return isend_all_by(route_sends(messages), messages, stream);
-}
-
-std::vector<std::shared_ptr<Request>> Messages::Implementation::isend_all_by(const std::vector<SendRoute>& routes,
-                                                                             std::span<const Outgoing> messages,
-                                                                             Stream stream) {
-  const bool captured = device_->capturing(stream);
+  const std::vector<SendRoute> routes = route_sends(messages);
   std::vector<std::shared_ptr<Request>> requests;
   requests.reserve(messages.size());
-  for (const Outgoing& message : messages) {
-    requests.push_back(make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane)));
-  }
+  for (const Outgoing& message : messages) requests.push_back(request_for(message));
+  isend_all_by(routes, messages, requests, stream);
+  return requests;
+}
+
+void Messages::Implementation::isend_all_by(const std::vector<SendRoute>& routes, std::span<const Outgoing> messages,
+                                            std::span<const std::shared_ptr<Request>> requests, Stream stream) {
+  const bool captured = device_->capturing(stream);
   lane::SendMany many;
-  const auto flush = [&] {
+  std::size_t posted = 0;  // requests whose ops are enqueued
+  const auto flush = [&](std::size_t end) {
     if (many.count > 0) launch(*device_, lane::send_many_kernel(), many, grids_.send_many(many), stream);
     many.count = 0;
+    posted = end;
   };
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Outgoing& message = messages[i];
-    const SendRoute& route = routes[i];
-    const auto& request = requests[i];
-    const lane::View& to = request->lane;
-    begin(request, captured);
-    const bool joins = !captured && message.bytes <= route.ring_max && route.bounce == nullptr;
-    const bool same_lane = many.count > 0 && many.common.lane.peer == to.peer && many.common.lane.lane == to.lane &&
-                           many.common.ring_max == route.ring_max;
-    if (!joins || !same_lane || many.count == lane::kMostItems) flush();
-    if (!joins) {
-      post_send(route, request, message.source, stream);
-    } else {
-      if (many.count == 0) many.common = send_body(route, message.bytes, to, lane::Completion::posted);
-      many.items[many.count++] = {route.source, message.bytes, request->slot.ticket};
+  try {
+    for (std::size_t i = 0; i < messages.size(); ++i) {
+      const SendRoute& route = routes[i];
+      const auto& request = requests[i];
+      const lane::View& to = request->lane;
+      const std::size_t bytes = request->bytes;
+      begin(request, captured);
+      const bool joins = !captured && bytes <= route.ring_max && route.bounce == nullptr;
+      const bool same_lane = many.count > 0 && many.common.lane.peer == to.peer && many.common.lane.lane == to.lane &&
+                             many.common.ring_max == route.ring_max;
+      if (!joins || !same_lane || many.count == lane::kMostItems) flush(i);
+      if (!joins) {
+        post_send(route, request, messages[i].source, stream);
+        posted = i + 1;
+      } else {
+        if (many.count == 0) many.common = send_body(route, bytes, to, lane::Completion::posted);
+        many.items[many.count++] = {route.source, bytes, request->slot.ticket};
+      }
     }
+    flush(messages.size());
+  } catch (...) {
+    for (const auto& request : requests.subspan(posted)) close(*request);
+    if (posted > 0) note_use(stream);
+    throw;
   }
-  flush();
   note_use(stream);
   if (captured) {
     for (const auto& request : requests) device_->retain(stream, request);
   }
-  return requests;
 }
 
 std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
                                                          const MessageOptions& options, Stream stream) {
-  return irecv_by(route_recv(destination, bytes, peer, options, lane::Completion::posted),
-                  {destination, bytes, peer, options}, Outstanding::Next::on_stream, stream);
+  const RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::posted);
+  auto request = request_for(Incoming{destination, bytes, peer, options});
+  irecv_by(route, request, destination, Outstanding::Next::on_stream, stream);
+  return request;
 }
 
-std::shared_ptr<Request> Messages::Implementation::irecv_by(RecvRoute route, const Incoming& message,
-                                                            Outstanding::Next next, Stream stream) {
-  const auto& [destination, bytes, peer, options] = message;
-  auto request = make_request(OpKind::recv, bytes, view(peer, options.lane));
+void Messages::Implementation::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request,
+                                        void* destination, Outstanding::Next next, Stream stream) {
   request->captured = device_->capturing(stream);
-  if (!request->captured) follow(outstanding_.add(request, next), stream);
-  if (route.bounce != nullptr) request->copy_back = destination;
-  hold_bounce(*request, route.bounce);
-  auto body = recv_body<lane::Post>(route, bytes, request->lane);
-  body.ticket = request->slot.ticket;
-  if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, kOneWarp, stream);
-  if (route.prefetch) prefetch(destination, bytes, stream);
-  launch(*device_, lane::post_kernel(), body, kOneWarp, stream);
+  const auto before = request->captured ? nullptr : outstanding_.add(request, next);
+  try {
+    follow(before, stream);
+    if (route.bounce != nullptr) request->copy_back = destination;
+    hold_bounce(*request, route.bounce);
+    auto body = recv_body<lane::Post>(route, request->bytes, request->lane);
+    body.ticket = request->slot.ticket;
+    if (request->captured) launch(*device_, lane::reopen_kernel(), lane::Reopen{body.ticket}, kOneWarp, stream);
+    if (route.prefetch) prefetch(destination, request->bytes, stream);
+    launch(*device_, lane::post_kernel(), body, kOneWarp, stream);
+  } catch (...) {
+    close(*request);  // so its place is free as well
+    throw;
+  }
   note_posted(*request, stream);
   note_use(request, stream);
-  return request;
 }
 
 void Messages::Implementation::post_send(const SendRoute& route, const std::shared_ptr<Request>& request,

@@ -16,6 +16,8 @@ namespace onstream {
 
 class Request {
  public:
+  mutable std::mutex
+      mutex;  // held by whoever waits for it, asks about it or enqueues a wait, as they change what follows
   OpKind kind = OpKind::none;
   lane::View lane;
   Tickets::Slot slot;

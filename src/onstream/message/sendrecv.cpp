@@ -20,17 +20,26 @@ void Messages::Implementation::check_both(const Outgoing& out, const Incoming& i
 
 void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) {
   if (!on_host_ && exchange(out, in, stream)) return;
-  SendRoute route = route_send(out, lane::Completion::posted);  // what is refused is refused before anything is posted
-  const auto arriving = irecv(in.destination, in.bytes, in.peer, in.options, stream);
-  const auto sent = isend_by(std::move(route), out, Moment::on_stream, stream);
+  // What is refused is refused before anything is posted.
+  SendRoute route = route_send(out, lane::Completion::posted);
+  const RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::posted);
+  copy_small(route, out, Moment::on_stream, stream);
+  const auto arriving = request_for(in);
+  const auto sent = request_for(out);
+  irecv_by(from, arriving, in.destination, Outstanding::Next::on_stream, stream);
+  isend_by(route, sent, out.source, stream);
   const std::array requests = {arriving, sent};  // the receive first: it may fetch what the peer waits for
   wait_all(requests, stream);
 }
 
 Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming& in) {
-  SendRoute route = route_send(out, lane::Completion::posted);  // what is refused is refused before anything is posted
-  auto arriving = irecv(in.destination, in.bytes, in.peer, in.options);  // first: a full ring may need it to go on
-  return {isend_by(std::move(route), out), std::move(arriving)};
+  // What is refused is refused before anything is posted.
+  SendRoute route = route_send(out, lane::Completion::posted);
+  const RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::posted);
+  Exchange both{request_for(out), request_for(in)};
+  irecv_by(from, both.arriving, in.destination);  // first: a full ring may need it to go on
+  isend_by(std::move(route), both.sent, out);
+  return both;
 }
 
 Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {

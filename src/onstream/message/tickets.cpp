@@ -51,6 +51,10 @@ void Tickets::open(const Slot& slot) {
   HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::pending));
 }
 
+void Tickets::close(const Slot& slot) {
+  HostGroup::store_release(slot.ticket.status, static_cast<std::uint64_t>(Status::aborted));
+}
+
 bool Tickets::settled(const Left& left) {
   return HostGroup::load_acquire(left.slot.ticket.status) != static_cast<std::uint64_t>(Status::pending);
 }
@@ -62,6 +66,7 @@ bool Tickets::free_again(const Left& left) {
 std::size_t Tickets::weight(const Left& left) { return left.sent_on ? 1 + left.held_bytes / kHeldEach : 0; }
 
 void Tickets::give_back(Left left) {
+  if (guard_.in_child()) return;
   const std::lock_guard lock(mutex_);
   if (free_again(left)) {
     free_.push_back(left.slot);

@@ -3,7 +3,7 @@
 // A ticket's message number and crew lie in device memory, its status and size in pinned memory where the host looks.
 //
 // A posted send that its receiver fetches is settled by its wait alone. Where the request was let go before that,
-// whoever takes tickets looks for it now and then: settle_unasked().
+// whoever takes tickets looks for it now and then: settle_unasked(). A forked child gives nothing back.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/lane/lane.hpp"
 
@@ -33,6 +34,8 @@ class Tickets {
   // Before its op is enqueued: pending from now on. That of a captured op each replay opens itself (lane::Reopen), so
   // that a graph which is never launched leaves none open.
   static void open(const Slot& slot);
+  // Where its op could not be enqueued after all.
+  static void close(const Slot& slot);
 
   // What a request leaves behind.
   struct Left {
@@ -62,6 +65,7 @@ class Tickets {
   // How much there is to be gained from looking for it.
   static std::size_t weight(const Left& left);
 
+  const ForkGuard guard_;
   std::shared_ptr<Device> device_;
   std::mutex mutex_;
   std::vector<Slot> free_;

@@ -17,10 +17,24 @@ bool go_together(const Request& one, const Request& other) {
          one.copy_back == nullptr && other.copy_back == nullptr;
 }
 
+// All of them, each once, in an order that all threads keep.
+std::vector<std::unique_lock<std::mutex>> lock_all(std::span<const std::shared_ptr<Request>> requests) {
+  std::vector<Request*> each;
+  each.reserve(requests.size());
+  for (const auto& request : requests) each.push_back(request.get());
+  std::ranges::sort(each, std::less<>());
+  each.erase(std::unique(each.begin(), each.end()), each.end());
+  std::vector<std::unique_lock<std::mutex>> locks;
+  locks.reserve(each.size());
+  for (Request* request : each) locks.emplace_back(request->mutex);
+  return locks;
+}
+
 }  // namespace
 
 void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   for (const auto& request : requests) check_request(request);
+  const auto locks = lock_all(requests);
   for (const auto& request : requests) order_after_op(*request, stream);
   const bool captured = device_->capturing(stream);
   // Receives first: a peer's wait for its send may need what they fetch.
@@ -44,15 +58,16 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
       outstanding_.cover(*request, behind);
     }
     if (request->bounce != nullptr && !request->captured && !request->result) {
-      bounces_->give_back(request->bounce, stream);
-      request->bounce = nullptr;
+      bounces_->give_back(std::exchange(request->bounce, nullptr), stream);
       request->copy_back = nullptr;
     }
   }
 }
 
 Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
-  check_host_may_ask(request);
+  check_request(request);
+  const std::lock_guard lock(request->mutex);
+  check_host_may_ask(*request);
   if (request->result) return *request->result;
   advance(*request, Look::wait);
   await_taken(*request);
@@ -60,11 +75,13 @@ Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
 }
 
 Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
-  check_host_may_ask(request);
+  check_request(request);
+  const std::unique_lock lock(request->mutex, std::try_to_lock);
+  if (!lock) return Status::pending;  // as far as another thread's wait has come
+  check_host_may_ask(*request);
   if (request->result) return *request->result;
-  const bool left = fabric_->has_left(request->lane.peer);
-  advance(*request, Look::once);
-  if (left) advance(*request, Look::wait);  // nothing more comes: this ends at once, one way or the other
+  // Of who has left nothing more comes: what has run ends at once, one way or the other.
+  advance(*request, fabric_->has_left(request->lane.peer) ? Look::finish : Look::once);
   if (request->taken != nullptr && !request->taken->done()) return Status::pending;
   const bool pending = request->status() == Status::pending;
   const bool failed = HostGroup::load_acquire(fabric_->wait_view().abort) != 0;
@@ -78,19 +95,18 @@ void Messages::Implementation::check_request(const std::shared_ptr<Request>& req
 }
 
 // Every replay of a captured request has its own end; the host could only ask about one of them.
-void Messages::Implementation::check_host_may_ask(const std::shared_ptr<Request>& request) const {
-  check_request(request);
-  require(!request->captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
+void Messages::Implementation::check_host_may_ask(const Request& request) const {
+  require(!request.captured, "wait: the request is part of a graph; wait for it on the stream, inside the capture");
 }
 
 // A replay's wait must come after the replay's op: what the op of the replay before left behind looks the same.
 // Stream order sees to it, or, on another branch of the graph, an edge from the op to the wait. (An eager op has a
 // ticket of its own, and its wait may run first.)
 void Messages::Implementation::order_after_op(const Request& request, Stream stream) {
-  if (request.posted == nullptr || request.posted_on == stream) return;
+  if (request.posted == nullptr) return;
   require(device_->capturing(stream), "wait: the ", name_of(request.kind), " of ", request.bytes,
           " B is part of a graph, and this stream is not being captured; wait for it inside the capture");
-  device_->wait(stream, request.posted);
+  if (request.posted_on != stream) device_->wait(stream, request.posted);
 }
 
 // The waits of one request share a crew, so they run one after the other.
@@ -144,8 +160,7 @@ void Messages::Implementation::await_inline(const Request& request, Look look) c
 }
 
 lane::AwaitSend Messages::Implementation::await_send(const Request& request, Look look) const {
-  return {fabric_->wait_view(request.lane.peer), request.lane, request.bytes, look == Look::once ? 1 : 0,
-          request.slot.ticket};
+  return {fabric_->wait_view(request.lane.peer), request.lane, request.bytes, look, request.slot.ticket};
 }
 
 lane::AwaitLargeSend Messages::Implementation::await_large_send(const Request& request, Look look) const {
@@ -153,15 +168,14 @@ lane::AwaitLargeSend Messages::Implementation::await_large_send(const Request& r
 }
 
 lane::AwaitReceive Messages::Implementation::await_receive(const Request& request, Look look) const {
-  return {fabric_->wait_view(request.lane.peer), request.lane, request.slot.crew, look == Look::once ? 1 : 0,
-          request.slot.ticket};
+  return {fabric_->wait_view(request.lane.peer), request.lane, request.slot.crew, look, request.slot.ticket};
 }
 
-// Waits for an unfinished request, or looks once, and comes back when that is done.
+// Waits for an unfinished request, or looks, and comes back when that is done.
 void Messages::Implementation::advance(const Request& request, Look look) {
   if (request.status() != Status::pending) return;
   if (on_host_) return await_inline(request, look);
-  if (look == Look::once && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
+  if (look != Look::wait && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
   const StreamPool::Lease stream = streams_.lease();
   order_after_wait(request, stream.get());
   launch_await(request, look, stream.get());
@@ -181,7 +195,8 @@ void Messages::Implementation::settle_unasked() {
   if (!ground_->tickets->wants_look()) return;
   ground_->tickets->settle_unasked([this](std::span<const Tickets::Left* const> open) -> std::shared_ptr<Event> {
     const auto body_of = [this](const Tickets::Left& left) {
-      return lane::AwaitSend{fabric_->wait_view(left.sent_on->peer), *left.sent_on, left.bytes, 1, left.slot.ticket};
+      return lane::AwaitSend{fabric_->wait_view(left.sent_on->peer), *left.sent_on, left.bytes, Look::once,
+                             left.slot.ticket};
     };
     if (on_host_) {
       for (const Tickets::Left* left : open) body_of(*left).glance(HostGroup(0, 1));
@@ -221,7 +236,7 @@ Status Messages::Implementation::collect(Request& request) {
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {
     if (request.copy_back != nullptr) host_copies_.take_now(request, streams_);
-    if (request.bounce != nullptr) bounces_->give_back(request.bounce);
+    if (request.bounce != nullptr) bounces_->give_back(std::exchange(request.bounce, nullptr));
   }
   request.bounce = nullptr;
   request.copy_back = nullptr;  // a stream may be told to wait for it once more

@@ -91,8 +91,8 @@ class Context::Implementation {
       one_sided_.run(batch.steps());
       return;
     }
+    pending_ = true;  // also if a later part fails: what came before it is on the stream
     one_sided_.run(batch.steps(), stream());
-    pending_ = true;
   }
   void finish() {
     if (!pending_) return;
@@ -233,9 +233,9 @@ void Context::carry(const Carriage& what) {
   if (spot.row->parts[static_cast<std::size_t>(what.rank)] != 0 && kernels_access(local)) {
     auto* const base =
         reinterpret_cast<std::byte*>(spot.row->parts[static_cast<std::size_t>(what.rank)]) + spot.offset - far.lowest();
+    implementation_->pending_ = true;
     implementation_->one_sided_.walk(puts ? base : what.to, *what.to_layout, puts ? what.source : base,
                                      *what.source_layout, implementation_->stream());
-    implementation_->pending_ = true;
     return implementation_->finish();
   }
   carry_pieces(what, spot.remote());

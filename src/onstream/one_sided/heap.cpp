@@ -15,13 +15,21 @@ void check_alignment(std::size_t alignment) {
   require(std::has_single_bit(alignment), "heap: an alignment is a power of two, not ", alignment);
 }
 
+// In whole pages; nothing where the sum does not fit a size.
+std::optional<std::size_t> in_pages(std::size_t bytes) {
+  if (bytes > ~std::size_t{0} - Heap::kPageBytes) return std::nullopt;
+  return (bytes + Heap::kPageBytes - 1) / Heap::kPageBytes * Heap::kPageBytes;
+}
+
 }  // namespace
 
 Heap::Heap(OneSided& one_sided, const HeapOptions& options) : one_sided_(one_sided), options_(options) {
   require(options.bytes >= FirstFit::kGrain, "heap: at least ", FirstFit::kGrain, " B, not ", options.bytes);
   agree(concat("a heap of ", options.bytes, " B of ", name_of(options.kind), " memory, growing by ", options.grow_bytes,
                " B"));
-  add_segment(options.bytes);
+  const std::optional<std::size_t> whole = in_pages(options.bytes);
+  if (!whole) fail(ErrorCode::system, "heap: no memory has ", options.bytes, " B");
+  add_segment(*whole);
 }
 
 Heap::~Heap() = default;
@@ -39,7 +47,7 @@ void Heap::agree(const std::string& call) const {
 }
 
 void Heap::add_segment(std::size_t bytes) {
-  const auto segment = one_sided_.segment((bytes + kPageBytes - 1) / kPageBytes * kPageBytes, options_.kind);
+  const auto segment = one_sided_.segment(bytes, options_.kind);
   alignments_.push_back(common_alignment(*segment));
   rooms_.emplace_back(segment->bytes());
   segments_.push_back(segment);
@@ -72,7 +80,7 @@ std::optional<Heap::Piece> Heap::find(std::size_t bytes, std::size_t alignment) 
 }
 
 bool Heap::full_for(std::size_t bytes, std::size_t alignment) const {
-  if (can_grow_for(alignment)) return false;
+  if (growth_for(bytes, alignment)) return false;
   for (std::size_t i = 0; i < rooms_.size(); ++i) {
     FirstFit room = rooms_[i];
     if (alignment <= alignments_[i] && room.allocate(bytes, alignment)) return false;
@@ -82,16 +90,17 @@ bool Heap::full_for(std::size_t bytes, std::size_t alignment) const {
 
 std::size_t Heap::largest_alignment() const { return alignments_.empty() ? 0 : *std::ranges::max_element(alignments_); }
 
-bool Heap::can_grow_for(std::size_t alignment) const {
-  return options_.grow_bytes > 0 && !segments_.empty() && alignment <= kMostAlignment;
+std::optional<std::size_t> Heap::growth_for(std::size_t bytes, std::size_t alignment) const {
+  if (options_.grow_bytes == 0 || segments_.empty() || alignment > kMostAlignment) return std::nullopt;
+  return in_pages(std::max({options_.grow_bytes, bytes, alignment}));
 }
 
 Heap::Piece Heap::claim(std::size_t bytes, std::size_t alignment) {
   check_alignment(alignment);
   require(!segments_.empty(), "heap: it was closed");
   if (const std::optional<Piece> piece = find(bytes, alignment)) return *piece;
-  if (can_grow_for(alignment)) {
-    add_segment(std::max({options_.grow_bytes, bytes, alignment}));
+  if (const std::optional<std::size_t> whole = growth_for(bytes, alignment)) {
+    add_segment(*whole);
     if (const std::optional<Piece> piece = find(bytes, alignment)) return *piece;
     drop_last_segment();
   }

@@ -87,7 +87,8 @@ class Heap {
   std::size_t common_alignment(const Segment& segment) const;
   void drop_last_segment();
   std::size_t largest_alignment() const;
-  bool can_grow_for(std::size_t alignment) const;
+  // By a further segment for such a piece, of so many bytes; nothing: it may not, or no memory has as many.
+  std::optional<std::size_t> growth_for(std::size_t bytes, std::size_t alignment) const;
   std::byte* address_of(const Piece& piece) const;
   void zero(std::byte* begin, std::size_t bytes);
   // Throws, naming the ranks, unless all make this very call; where the check is on, a barrier.

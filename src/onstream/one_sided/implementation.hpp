@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/one_sided/bodies.hpp"
@@ -103,10 +104,12 @@ class OneSidedImplementation {
   std::shared_ptr<one_sided::Segments> segments_ = std::make_shared<one_sided::Segments>();
   // Of views, by segment; they go with the segment's last handle, or when it is freed.
   struct Tables {
+    const ForkGuard guard;
     std::mutex mutex;
     std::map<std::uint64_t, std::shared_ptr<Memory>> of;
 
     void remove(std::uint64_t segment) {
+      if (guard.in_child()) return;
       const std::lock_guard lock(mutex);
       of.erase(segment);
     }

@@ -42,6 +42,7 @@ void Lent::add(const Segment& segment) {
 void Lent::remove(const Segment& segment) { remove(id_of_segment(segment.number())); }
 
 void Lent::remove(LentId id) {
+  if (guard_.in_child()) return;
   constexpr std::size_t kRemembered = 1024;
   std::unique_lock lock(mutex_);
   const auto ended = entries_.find(id);

@@ -4,7 +4,7 @@
 // An entry begins before a peer can know of the memory and ends before the memory does. Its end waits until the helper
 // is through with it, so once an entry has ended nothing touches its memory any more; the other entries come and go
 // meanwhile. A request names the entry that it means: memory that has taken the place of what is gone is not mistaken
-// for it. Thread-safe.
+// for it. A forked child, which has no helper, ends none. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -84,6 +85,7 @@ class Lent : public std::enable_shared_from_this<Lent> {
   bool is_there(const Entry& entry, std::uint64_t address, std::size_t bytes) const;
   std::string missing(Entries::const_iterator found, LentId id, std::uint64_t address, std::size_t bytes) const;
 
+  const ForkGuard guard_;
   std::shared_ptr<Device> device_;
   std::mutex mutex_;  // guards what follows
   Entries entries_;

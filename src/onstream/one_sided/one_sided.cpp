@@ -180,7 +180,7 @@ void OneSidedImplementation::launch_steps(const Kernel& kernel, std::span<const 
 }
 
 void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {
-  cut(steps, [&](std::span<const Step> part, Place place) {
+  const auto enqueue_part = [&](std::span<const Step> part, Place place) {
     if (part[0].kind == StepKind::engine) {
       device_->copy(reinterpret_cast<void*>(part[0].target), reinterpret_cast<const void*>(part[0].source),
                     part[0].bytes, stream);
@@ -189,7 +189,13 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream)
     } else {
       launch_steps<ManySteps>(one_sided::many_steps_kernel(), part, place, stream);
     }
-  });
+  };
+  try {
+    cut(steps, enqueue_part);
+  } catch (...) {
+    (void)note(stream);  // what came before the part that failed is on the stream
+    throw;
+  }
 }
 
 void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
@@ -200,10 +206,7 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
 }
 
 Noted OneSidedImplementation::note(Stream stream) {
-  if (auto event = uses_.note(stream)) {
-    fabric_->uses().note(stream, std::move(event));
-    return Noted::enqueued;
-  }
+  if (uses_.note(stream, fabric_->uses()) != nullptr) return Noted::enqueued;
   device_->retain(stream, fabric_->wait_memory());  // the graph's waits look there
   if (helper_ != nullptr) device_->retain(stream, helper_->memory());
   return Noted::captured;

@@ -28,6 +28,7 @@ void Segments::add(const Segment& segment, std::shared_ptr<const SegmentRow> row
 }
 
 void Segments::remove(const Segment& segment) {
+  if (guard_.in_child()) return;
   const std::unique_lock lock(mutex_);
   std::erase_if(rows_, [&](const auto& row) { return row.second->segment == &segment; });
   version_.fetch_add(1, std::memory_order_release);  // pairs with find()

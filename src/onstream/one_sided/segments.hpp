@@ -1,7 +1,8 @@
 // Segments: the segments that a program made of a world, found by the addresses of this rank's parts.
 //
 // Every host-issued op on symmetric memory looks its address up, so each thread remembers its last answer and the
-// version that it holds for. A row goes with the segment's last handle, or when it is freed. Thread-safe.
+// version that it holds for. A row goes with the segment's last handle, or when it is freed; in a forked child it
+// stays. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <shared_mutex>
 #include <vector>
 
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/one_sided/window.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -39,6 +41,7 @@ class Segments {
   const SegmentRow* find(const void* address) const;
 
  private:
+  const ForkGuard guard_;
   mutable std::shared_mutex mutex_;
   std::uint64_t id_;  // never reused: a thread's memory may outlive this object
   std::atomic<std::uint64_t> version_ = 1;

@@ -57,6 +57,7 @@ void TeamWords::keep(int slot) {
 }
 
 void TeamWords::release(int slot) {
+  if (guard_.in_child()) return;
   const std::lock_guard lock(mutex_);
   claimed_ &= ~bit(slot);
   free_ |= bit(slot);

@@ -2,13 +2,15 @@
 //
 // A slot has words for hosts (in pinned memory) and for kernels (in device memory), which every rank addresses at every
 // other. Which slots are free, each rank knows of itself; a new team takes the lowest one that is free at all members.
-// Threads of a rank may split several teams at once, and a team may go on any thread: what slots are for is locked.
+// Threads of a rank may split several teams at once, and a team may go on any thread: what slots are for is locked. A
+// team that goes in a forked child keeps its slot.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
+#include "onstream/base/fork_guard.hpp"
 #include "onstream/one_sided/device.hpp"
 #include "onstream/transport/fabric.hpp"
 
@@ -49,6 +51,7 @@ class TeamWords {
  private:
   std::size_t flag_bytes() const { return flag_bytes_; }
 
+  const ForkGuard guard_;
   int size_;
   int rank_;
   int slots_;

@@ -111,7 +111,7 @@ void Plan::launch(Stream stream) {
   const auto slot = it.resources->slots != nullptr ? it.resources->slots->of(stream) : nullptr;
   // What was enqueued uses what the plan holds: kept, also if a later part fails.
   const auto keep = [&] {
-    if (auto event = it.fabric->note_use(stream)) return it.launches.note(stream, std::move(event));
+    if (it.fabric->uses().note(stream, it.launches) != nullptr) return;
     using Kept = std::pair<std::shared_ptr<plan::Resources>, std::shared_ptr<const plan::Slot>>;
     it.fabric->device()->retain(stream, std::make_shared<const Kept>(it.resources, slot));  // the slot goes first
   };

@@ -160,8 +160,6 @@ class Fabric::Implementation {
     board_->set_abort(Cause::failure);
   }
 
-  std::shared_ptr<Event> note_use(Stream stream) { return uses_.note(stream); }
-
   // Throws the story if the world has failed, beginning with what has come to nothing by that.
   void check_for(std::string_view topic, DidNot what_happened) {
     try {
@@ -477,7 +475,6 @@ std::shared_ptr<const void> Fabric::wait_memory() const {
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
   return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
 }
-std::shared_ptr<Event> Fabric::note_use(Stream stream) { return implementation_->note_use(stream); }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }

@@ -125,9 +125,7 @@ class Fabric {
   // of other ranks that is mapped here. For work that may run after the world's end (a graph). Not the world itself.
   std::shared_ptr<const void> wait_memory() const;
 
-  // After work of this world was enqueued on a stream: the world's end waits for it. Gives the event behind that work,
-  // or null inside a capture.
-  std::shared_ptr<Event> note_use(Stream stream);
+  // The world's end waits for what is noted there: after work of this world was enqueued on a stream.
   Uses& uses() const;
   // Waits that streams make themselves get a deadline, and an end when the world fails or ends. Who keeps them keeps
   // it; that does not keep the world.

@@ -29,6 +29,20 @@ FaultReport unpack_fault(std::string_view bytes, int ranks) {
   return fault;
 }
 
+namespace {
+
+bool is_message(const FaultReport& fault) {
+  return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv);
+}
+
+// A wait whose op is still behind other work of its own rank.
+bool has_not_run(const FaultReport& fault) {
+  const bool waited = fault.status == Status::timeout || fault.status == Status::aborted;
+  return is_message(fault) && waited && fault.extra == kNotRun;
+}
+
+}  // namespace
+
 std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::wait && fault.plan == 0) {
     if (fault.peer >= 0)
@@ -48,6 +62,10 @@ std::string what_of(const FaultReport& fault) {
                   fault.lane, ")");
   }
   if (fault.op == OpKind::plan) return concat("plan '", fault.plan_name.data(), "'");
+  if (has_not_run(fault)) {
+    return concat("wait for a ", name_of(fault.op), fault.op == OpKind::recv ? " from rank " : " to rank ", fault.peer,
+                  " on lane ", fault.lane, ", which a stream of its own has not come to,");
+  }
   const char* towards = fault.op == OpKind::recv || fault.op == OpKind::get ? " from rank " : " to rank ";
   std::string text = concat(name_of(fault.op), " of ", fault.bytes, " B");
   if (fault.peer >= 0) text += concat(towards, fault.peer);
@@ -58,8 +76,9 @@ std::string what_of(const FaultReport& fault) {
 
 namespace {
 
+// For another rank.
 bool is_waiting(const FaultReport& fault) {
-  return (fault.status == Status::timeout || fault.status == Status::aborted) && fault.peer >= 0;
+  return !has_not_run(fault) && (fault.status == Status::timeout || fault.status == Status::aborted) && fault.peer >= 0;
 }
 
 // A rank's first unfinished wait: its stream was stuck there.
@@ -160,10 +179,6 @@ std::string find_cycle(const std::vector<FaultReport>& faults) {
 
 namespace {
 
-bool is_message(const FaultReport& fault) {
-  return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv);
-}
-
 // A send and a receive of two ranks that wait for each other on unlike lanes. Whether they were meant for each other,
 // or only come in an order that cannot end, the program alone knows.
 std::vector<std::string> differing_lanes(const Failure& failure) {
@@ -186,7 +201,13 @@ std::vector<std::string> missing_partners(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
   std::vector<std::string> lines;
   for (const FaultReport& late : failure.faults) {
-    if (late.status != Status::timeout || !is_message(late) || late.peer == late.rank) continue;
+    if (late.status != Status::timeout || !is_message(late)) continue;
+    if (has_not_run(late)) {
+      lines.push_back(concat("look at what is before that ", name_of(late.op), " on the stream of rank ", late.rank,
+                             ": it did not end in time"));
+      continue;
+    }
+    if (late.peer == late.rank) continue;
     const bool sends = late.op == OpKind::send;
     const std::string between =
         sends ? concat("it took no whole message of rank ", late.rank, " on lane ", late.lane)

@@ -2,6 +2,7 @@
 #include "onstream/device/host/memory.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -144,7 +145,22 @@ Export Shared::share() const {
 
 Registry& Registry::of_process() {
   // Never destroyed: memory may outlive every other static, for example in an interpreter that is shutting down.
-  static auto* const registry = new Registry;
+  // Nor may a forked child find it locked by a thread that it lacks: it frees memory, and has worlds of its own.
+  static auto* const registry = [] {
+    static auto* const made = new Registry;
+    const auto lock = [] { made->mutex_.lock(); };
+    const auto unlock = [] { made->mutex_.unlock(); };
+    const auto renew = [] {
+      made->mutex_.unlock();
+      std::construct_at(&made->mutex_);  // those who waited for it count as its readers, and are not there to unlock it
+    };
+    const int listens = ::pthread_atfork(lock, unlock, renew);
+    if (listens != 0) {
+      errno = listens;
+      fail_errno("pthread_atfork");
+    }
+    return made;
+  }();
   return *registry;
 }
 
