@@ -113,6 +113,9 @@ class Request:
         Waiting again is allowed: it returns, or raises, the same once more.
         """
 
+    @property
+    def _receives(self) -> bool: ...
+
     def _end(self, stream: object | None) -> bool: ...
 
     def test(self) -> bool:

@@ -99,7 +99,7 @@ class World(_core.World, Teams):
     # --- messages ---
 
     def wait_all(self, requests: Iterable[_core.Request], *, stream: Any = None) -> None:
-        """Waits for every request, as Request.wait() does; then raises the first error among them, and leaves others of
+        """Waits for every request, as Request.wait() does, for receives first; then raises the first error among them, and leaves others of
         single messages for check().
 
         It blocks for those posted without a stream, and for all of them with stream="host".
@@ -112,7 +112,8 @@ class World(_core.World, Teams):
                     "of isend() or irecv()"
                 )
         failure: Error | None = None
-        for request in every:
+        # Receives first: a peer's wait for its send may need what they fetch.
+        for request in sorted(every, key=lambda one: not one._receives):
             try:
                 request._end(stream)
             except Error as error:  # of the world, not of this message

@@ -275,8 +275,11 @@ void bind_messages(nb::class_<PyWorld>& world) {
       "other, so all ranks of a ring may call it. Its halves match plain sends and receives of the lane. Ordered as\n"
       "send() is, and one kernel on cuda. Returns the received message's bytes if it blocked, else None; raises what\n"
       "send() and recv() raise, once both halves have ended. The arrays must not overlap.");
-  bind_one(world, "isend", &isend, "def isend(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
-           "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel.");
+  bind_one(
+      world, "isend", &isend, "def isend(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
+      "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel. It does\n"
+      "not wait for its receive; on a stream, and by path ll, a small one waits once those under way fill the\n"
+      "lane's ring, so post receives before, or use exchange().");
   bind_one(
       world, "irecv", &irecv, "def irecv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
       "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"

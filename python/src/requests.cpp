@@ -282,6 +282,7 @@ void bind_requests(nb::module_& m) {
           "once, also for host arrays; the data is there for later work of that stream, and for the host after\n"
           "stream.synchronize(). wait(stream) enqueues it on another stream; wait('host') blocks in any case.\n"
           "Waiting again is allowed: it returns, or raises, the same once more.")
+      .def_prop_ro("_receives", [](const PyRequest& self) { return self.posted().kind == OpKind::recv; })
       .def("_end", &PyRequest::end, nb::arg("stream").none())
       .def("test", &PyRequest::test, "Whether the message has ended; raises if it ended badly. Does not block.")
       .def_prop_ro("received", &PyRequest::received, "Bytes of the message that came, once it has ended.")

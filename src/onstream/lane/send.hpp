@@ -114,6 +114,12 @@ struct Send {
     finish(group, head, number, units, status, answer.room, here);
   }
 
+  // Whether it would take room in the ring that announcements may need. For the host, which may take another way.
+  template <class Group>
+  ONSTREAM_BODY bool would_crowd(const Group& group) const {
+    return bytes <= ring_max && is_room_short(group);
+  }
+
   // Whether the receive of the next message is there, with room, and may be written to.
   template <class Group>
   ONSTREAM_BODY bool is_offered(const Group& group) const {

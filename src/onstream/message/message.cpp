@@ -106,15 +106,16 @@ void Messages::Implementation::check_stays(const Outgoing& message) const {
   fail(ErrorCode::closed, text_of(message), ": rank ", message.peer, " left the world; nobody will receive it");
 }
 
-SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion) {
+SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Completion completion,
+                                               Router::Ring ring) {
   check_arguments("send", message.source, message.bytes, message.peer, message.options);
   // Last: that the world has failed, or a peer left it, shall not hide what is wrong with the call.
   return start_as([&] { return text_of(message); },
                   [&] {
                     check_stays(message);
                     try {
-                      return router_.send(message.source, message.bytes, message.peer, message.options.path,
-                                          completion);
+                      return router_.send(message.source, message.bytes, message.peer, message.options.path, completion,
+                                          ring);
                     } catch (const Error&) {
                       check_stays(message);  // who leaves meanwhile takes its mappings along
                       throw;

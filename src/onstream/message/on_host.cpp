@@ -64,8 +64,13 @@ void Messages::Implementation::isend_by(SendRoute route, const std::shared_ptr<R
     copy_small(route, message, Moment::now, stream);
     return isend_by(route, request, message.source, stream);
   }
-  begin(request, false);
   lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
+  if (body.would_crowd(kCaller) && router_.may_choose(message.options.path)) {
+    // It must not wait for room: a rank may post all its sends before its receives, and so may its peer.
+    route = route_send(message, lane::Completion::posted, Router::Ring::beside);
+    body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
+  }
+  begin(request, false);
   body.ticket = request->slot.ticket;
   hold_bounce(*request, route.bounce);
   if (route.copy_first && body.announce != lane::Header::pull && body.is_offered(kCaller)) {

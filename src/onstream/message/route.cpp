@@ -86,11 +86,12 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
-SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion) {
+SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion,
+                       Ring ring) {
   path = effective(path);
   SendRoute route;
   route.source = source;
-  route.ring_max = ring_max(path, bytes);
+  route.ring_max = ring == Ring::through ? ring_max(path, bytes) : 0;
   route.offer_min = offer_min(path, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;

@@ -45,11 +45,15 @@ class Router {
   // First. Throws for a forced path that cannot carry so many bytes, wherever they go: invalid_argument, or unsupported
   // where it carries no message at all.
   void check_size(std::size_t bytes, Path path) const { (void)ring_max(effective(path), bytes); }
+  // Whether a message that is small enough goes through the ring. Beside it, it goes as a larger one does.
+  enum class Ring { through, beside };
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that does not reach the
   // peer's. On the host device, what the ring carries from or to plain memory is not looked at.
-  SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion);
+  SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion, Ring ring);
   RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion);
 
+  // The path was not asked for, so that it may be changed.
+  bool may_choose(Path path) const { return effective(path) == Path::automatic; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 
  private:

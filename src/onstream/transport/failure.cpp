@@ -207,12 +207,11 @@ std::vector<std::string> missing_partners(const Failure& failure) {
                              ": it did not end in time"));
       continue;
     }
-    if (late.peer == late.rank) continue;
+    if (late.peer == late.rank || contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
     const bool sends = late.op == OpKind::send;
     const std::string between =
         sends ? concat("it took no whole message of rank ", late.rank, " on lane ", late.lane)
               : concat("no whole message came from it to rank ", late.rank, " on lane ", late.lane);
-    if (contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
     const auto other = waits.find(late.peer);
     if (other == waits.end()) {
       lines.push_back(concat("rank ", late.peer, " tells of no wait of its own, and ", between, ": check that it ",
@@ -227,6 +226,19 @@ std::vector<std::string> missing_partners(const Failure& failure) {
   return lines;
 }
 
+// Of plans that passed their deadline: ranks whose part nobody seems to run.
+std::vector<std::string> missing_launches(const Failure& failure) {
+  const auto waits = first_waits(failure.faults);
+  std::vector<std::string> lines;
+  for (const FaultReport& late : failure.faults) {
+    if (late.status != Status::timeout || late.plan == 0 || !is_waiting(late) || late.peer == late.rank) continue;
+    if (waits.contains(late.peer) || contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
+    lines.push_back(concat("rank ", late.peer, " tells of no wait of its own: check that it launches plan '",
+                           late.plan_name.data(), "' as often as rank ", late.rank));
+  }
+  return lines;
+}
+
 // The ranks of a cycle of waits by messages are all alive and well: their program has to change.
 std::string advice_on_cycle(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
@@ -234,19 +246,24 @@ std::string advice_on_cycle(const Failure& failure) {
   const auto sends = [](const auto& wait) { return wait.second->op == OpKind::send; };
   if (std::none_of(waits.begin(), waits.end(), sends)) return "each of them receives first: one has to send first";
   return concat(
-      "post the receive before the send (irecv), or use isend or sendrecv: a send of more than ", failure.ahead_bytes,
-      " B waits for its receive, a smaller one once the lane's ring is full. Where a path was chosen that the "
-      "receiver has to help with (load, stage, or any to memory that the sender cannot reach), only isend and "
-      "sendrecv do");
+      "post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead_bytes,
+      " B waits for its receive, a smaller one once the lane's ring is full, as an isend on a stream or by path ll "
+      "does "
+      "too. Where a path was chosen that the receiver has to help with (load, stage, or any to memory that the sender "
+      "cannot reach), use sendrecv, or isend and irecv, and wait for the receive first");
 }
 
 // What a program has to change, or look at, where ranks wait for each other.
 std::vector<std::string> advice_on_waits(const Failure& failure) {
   const std::string cycle = find_cycle(failure.faults);
-  if (cycle.empty()) return missing_partners(failure);
+  if (cycle.empty()) {
+    std::vector<std::string> lines = missing_partners(failure);
+    for (std::string& line : missing_launches(failure)) lines.push_back(std::move(line));
+    return lines;
+  }
   std::vector<std::string> lines{"these waits form a cycle: " + cycle};
-  if (std::string way_out = advice_on_cycle(failure); !way_out.empty()) lines.push_back(std::move(way_out));
   for (std::string& hint : differing_lanes(failure)) lines.push_back(std::move(hint));
+  if (std::string way_out = advice_on_cycle(failure); !way_out.empty()) lines.push_back(std::move(way_out));
   return lines;
 }
 
