@@ -10,11 +10,10 @@
 //   recv    done on the stream when the data is there.
 //   sendrecv   both at once: neither waits for the other, so all ranks of a ring may call it. One kernel on cuda, where
 //           kernels can touch both buffers. Buffers that overlap are refused.
-//   isend, irecv   done on the stream at once, but for a small isend there, or by path ll, while the ring of its lane
-//   is
-//           full; the request completes at its wait. A request may be let go before; that
-//           its message was too large is then told at the receiver alone. Waiting for it again is allowed: the host is
-//           given the same status at once, and a stream goes on.
+//   isend, irecv   done on the stream at once; the request completes at its wait. A small isend on a stream, or by path
+//           ll, is done once the ring of its lane has room. A request may be let go before; that its message was too
+//           large is then told at the receiver alone. Waiting for it again is allowed: the host is given the same
+//           status at once, and a stream goes on.
 //
 // Only bytes travel: that both sides mean the same element type is the program's affair. Of each lane and source,
 // lane_receives receives may be posted and not waited for; the call that asks for one more throws invalid_argument, and
