@@ -355,7 +355,7 @@ class World:
         """
         Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel. It does
         not wait for its receive; on a stream, and by path ll, a small one waits once those under way fill the
-        lane's ring, so post receives before, or use exchange().
+        lane's ring, so post receives before, or use sendrecv().
         """
 
     def irecv(self, array: object, peer: int, *, lane: int = 0, path: str = 'auto', stream: object | None = None) -> Request:

@@ -279,7 +279,7 @@ void bind_messages(nb::class_<PyWorld>& world) {
       world, "isend", &isend, "def isend(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
       "Starts a send; complete it with Request.wait(). Do not change the array before. Only bytes travel. It does\n"
       "not wait for its receive; on a stream, and by path ll, a small one waits once those under way fill the\n"
-      "lane's ring, so post receives before, or use exchange().");
+      "lane's ring, so post receives before, or use sendrecv().");
   bind_one(
       world, "irecv", &irecv, "def irecv(self, array: object, peer: int, " ONSTREAM_MESSAGE_OPTIONS ") -> Request",
       "Starts a receive; complete it with Request.wait(). From one rank, on one lane, lane_receives (64) may be\n"
