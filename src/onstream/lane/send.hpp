@@ -117,7 +117,7 @@ struct Send {
   // Whether it would take room in the ring that announcements may need. For the host, which may take another way.
   template <class Group>
   ONSTREAM_BODY bool would_crowd(const Group& group) const {
-    return bytes <= ring_max && is_room_short(group);
+    return bytes <= ring_max && is_room_short(group) && !is_offered(group);
   }
 
   // Whether the receive of the next message is there, with room, and may be written to.
