@@ -253,7 +253,7 @@ bool Messages::has_room(std::size_t bytes, int peer, int lane) const {
   return implementation_->has_room(bytes, peer, lane);
 }
 std::size_t Messages::received(const std::shared_ptr<Request>& request) {
-  const std::lock_guard lock(request->mutex);
+  const std::lock_guard lock(request->turn);
   if (request->result) return request->received;
   // Nobody may have asked the host: a wait on a stream settles it too.
   require(request->status() != Status::pending && (request->taken == nullptr || request->taken->done()),

@@ -2,6 +2,7 @@
 // and the result. A wait for a receive completes what was posted before it on its lane; a wait for a large send pushes
 // it once its receive is posted. So no rank waits for another rank's wait.
 #include <algorithm>
+#include <mutex>
 
 #include "onstream/base/error.hpp"
 #include "onstream/lane/kernels.hpp"
@@ -18,15 +19,15 @@ bool go_together(const Request& one, const Request& other) {
 }
 
 // All of them, each once, in an order that all threads keep.
-std::vector<std::unique_lock<std::mutex>> lock_all(std::span<const std::shared_ptr<Request>> requests) {
+std::vector<std::unique_lock<Turn>> lock_all(std::span<const std::shared_ptr<Request>> requests) {
   std::vector<Request*> each;
   each.reserve(requests.size());
   for (const auto& request : requests) each.push_back(request.get());
   std::ranges::sort(each, std::less<>());
   each.erase(std::unique(each.begin(), each.end()), each.end());
-  std::vector<std::unique_lock<std::mutex>> locks;
+  std::vector<std::unique_lock<Turn>> locks;
   locks.reserve(each.size());
-  for (Request* request : each) locks.emplace_back(request->mutex);
+  for (Request* request : each) locks.emplace_back(request->turn);
   return locks;
 }
 
@@ -66,7 +67,7 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
 
 Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
   check_request(request);
-  const std::lock_guard lock(request->mutex);
+  const std::lock_guard lock(request->turn);
   check_host_may_ask(*request);
   if (request->result) return *request->result;
   advance(*request, Look::wait);
@@ -76,7 +77,7 @@ Status Messages::Implementation::wait(const std::shared_ptr<Request>& request) {
 
 Status Messages::Implementation::test(const std::shared_ptr<Request>& request) {
   check_request(request);
-  const std::unique_lock lock(request->mutex, std::try_to_lock);
+  const std::unique_lock lock(request->turn, std::try_to_lock);
   if (!lock) return Status::pending;  // as far as another thread's wait has come
   check_host_may_ask(*request);
   if (request->result) return *request->result;
