@@ -99,8 +99,8 @@ class World(_core.World, Teams):
     # --- messages ---
 
     def wait_all(self, requests: Iterable[_core.Request], *, stream: Any = None) -> None:
-        """Waits for every request, as Request.wait() does, for receives first; then raises the first error among them, and leaves others of
-        single messages for check().
+        """Waits for every request, as Request.wait() does, for receives first; then raises the first error among them,
+        and leaves others of single messages for check().
 
         It blocks for those posted without a stream, and for all of them with stream="host".
         """

@@ -237,7 +237,7 @@ Status Messages::Implementation::collect(Request& request) {
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {
     if (request.copy_back != nullptr) host_copies_.take_now(request, streams_);
-    if (request.bounce != nullptr) bounces_->give_back(std::exchange(request.bounce, nullptr));
+    if (request.bounce != nullptr) bounces_->give_back(request.bounce);
   }
   request.bounce = nullptr;
   request.copy_back = nullptr;  // a stream may be told to wait for it once more

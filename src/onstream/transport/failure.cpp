@@ -35,10 +35,13 @@ bool is_message(const FaultReport& fault) {
   return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv);
 }
 
+bool ended_in_vain(const FaultReport& fault) {
+  return fault.status == Status::timeout || fault.status == Status::aborted;
+}
+
 // A wait whose op is still behind other work of its own rank.
 bool has_not_run(const FaultReport& fault) {
-  const bool waited = fault.status == Status::timeout || fault.status == Status::aborted;
-  return is_message(fault) && waited && fault.extra == kNotRun;
+  return is_message(fault) && ended_in_vain(fault) && fault.extra == kNotRun;
 }
 
 }  // namespace
@@ -77,9 +80,7 @@ std::string what_of(const FaultReport& fault) {
 namespace {
 
 // For another rank.
-bool is_waiting(const FaultReport& fault) {
-  return !has_not_run(fault) && (fault.status == Status::timeout || fault.status == Status::aborted) && fault.peer >= 0;
-}
+bool is_waiting(const FaultReport& fault) { return ended_in_vain(fault) && fault.peer >= 0 && !has_not_run(fault); }
 
 // A rank's first unfinished wait: its stream was stuck there.
 std::map<int, const FaultReport*> first_waits(const std::vector<FaultReport>& faults) {
@@ -196,6 +197,8 @@ std::vector<std::string> differing_lanes(const Failure& failure) {
   return lines;
 }
 
+bool is_gone(const Failure& failure, int rank) { return contains(failure.dead, rank) || contains(failure.left, rank); }
+
 // Of messages that passed their deadline, where nothing that is told yet says why.
 std::vector<std::string> missing_partners(const Failure& failure) {
   const auto waits = first_waits(failure.faults);
@@ -207,7 +210,7 @@ std::vector<std::string> missing_partners(const Failure& failure) {
                              ": it did not end in time"));
       continue;
     }
-    if (late.peer == late.rank || contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
+    if (late.peer == late.rank || is_gone(failure, late.peer)) continue;
     const bool sends = late.op == OpKind::send;
     const std::string between =
         sends ? concat("it took no whole message of rank ", late.rank, " on lane ", late.lane)
@@ -232,7 +235,7 @@ std::vector<std::string> missing_launches(const Failure& failure) {
   std::vector<std::string> lines;
   for (const FaultReport& late : failure.faults) {
     if (late.status != Status::timeout || late.plan == 0 || !is_waiting(late) || late.peer == late.rank) continue;
-    if (waits.contains(late.peer) || contains(failure.dead, late.peer) || contains(failure.left, late.peer)) continue;
+    if (waits.contains(late.peer) || is_gone(failure, late.peer)) continue;
     lines.push_back(concat("rank ", late.peer, " tells of no wait of its own: check that it launches plan '",
                            late.plan_name.data(), "' as often as rank ", late.rank));
   }
@@ -248,9 +251,8 @@ std::string advice_on_cycle(const Failure& failure) {
   return concat(
       "post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead_bytes,
       " B waits for its receive, a smaller one once the lane's ring is full, as an isend on a stream or by path ll "
-      "does "
-      "too. Where a path was chosen that the receiver has to help with (load, stage, or any to memory that the sender "
-      "cannot reach), use sendrecv, or isend and irecv, and wait for the receive first");
+      "does too. Where a path was chosen that the receiver has to help with (load, stage, or any to memory that the "
+      "sender cannot reach), use sendrecv, or isend and irecv, and wait for the receive first");
 }
 
 // What a program has to change, or look at, where ranks wait for each other.
@@ -311,7 +313,7 @@ std::optional<int> unheard(const Failure& failure, int rank) {
   while (seen.insert(rank).second) {
     const auto found = waits.find(rank);
     if (found == waits.end()) {
-      if (contains(failure.dead, rank) || contains(failure.left, rank)) return std::nullopt;
+      if (is_gone(failure, rank)) return std::nullopt;
       return rank;
     }
     rank = found->second->peer;
