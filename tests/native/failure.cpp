@@ -76,11 +76,13 @@ CASE(the_facts_are_the_story_without_how_to_go_on) {
 
 CASE(a_cycle_of_messages_says_how_to_break_it) {
   Failure failure;
-  failure.ahead_bytes = 4096;
+  failure.ahead.bytes = 4096;
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1), fault(1, OpKind::send, 0, Status::aborted)};
   const std::string sends = story_of(failure);
   CHECK(sends.find("post the receive before the send (irecv), or use sendrecv: a send of more than 4096 B "
                    "waits for its receive") != std::string::npos);
+  failure.ahead = {4096, 2, 65536};
+  CHECK(story_of(failure).find("a send of more than 4096 B (65536 B on lanes below 2) waits") != std::string::npos);
   failure.faults = {fault(0, OpKind::recv, 1, Status::timeout, 1), fault(1, OpKind::recv, 0, Status::aborted)};
   CHECK(story_of(failure).find("one has to send first") != std::string::npos);
   failure.faults[1].op = OpKind::wait;
@@ -146,7 +148,7 @@ CASE(a_receive_that_nothing_came_for_says_what_the_other_rank_did) {
 
 CASE(a_send_that_nobody_took_says_what_the_other_rank_did) {
   Failure failure;
-  failure.ahead_bytes = 64;
+  failure.ahead.bytes = 64;
   failure.faults = {fault(0, OpKind::send, 1, Status::timeout, 1)};
   const std::string small = story_of(failure);
   CHECK(small.find("rank 1 tells of no wait of its own, and it took no whole message of rank 0 on lane 3: check that "

@@ -11,9 +11,7 @@
 
 #include "check.hpp"
 #include "crowd.hpp"
-#include "onstream/lane/await_send.hpp"
-#include "onstream/lane/recv.hpp"
-#include "onstream/lane/send.hpp"
+#include "lane_loop.hpp"
 #include "ranks.hpp"
 #include "sanitizer.hpp"
 
@@ -22,100 +20,6 @@ using namespace onstream::test;
 using namespace onstream::lane;
 
 namespace {
-
-// One lane from this thread to this thread: both ends in one memory.
-class Loop {
- public:
-  explicit Loop(std::uint64_t shift)
-      : ring_(kUnitLines << shift), postings_(postings_of(kReceives)), acks_(acks_of(kReceives)), posted_(kReceives) {
-    view_.sending = &sending_;
-    view_.returned = view_.peer_returned = &returned_;
-    view_.ring = view_.peer_ring = ring_.data();
-    view_.ring_shift = shift;
-    view_.receiving = &receiving_;
-    view_.receives = kReceives;
-    view_.postings = view_.peer_postings = postings_.data();
-    view_.acks = view_.peer_acks = acks_.data();
-    view_.posted = posted_.data();
-    view_.crew = &crew_;
-    wait_.timeout_ns = 60'000'000'000;
-    wait_.abort = &abort_;
-    wait_.fault_count = &fault_count_;
-    wait_.faults = faults_.data();
-  }
-  // The longest message that needs no more than what credit is always given back for.
-  std::uint64_t most() const {
-    const std::uint64_t units = (std::uint64_t{3} << view_.ring_shift) / 4;
-    return (units * kUnitLines - 1) * kLineData;
-  }
-
-  // What a rank hands its kernels: of one message, and of one receive as large. `ring_max`: the longest in the ring.
-  Send send(const void* from, std::uint64_t bytes, std::uint64_t ring_max) const {
-    Send out;
-    out.source = from;
-    out.bytes = bytes;
-    out.ring_max = out.offer_min = ring_max;
-    out.peer_source = reinterpret_cast<std::uint64_t>(from);
-    out.lane = view_;
-    out.wait = wait_;
-    return out;
-  }
-  Receive receive(void* to, std::uint64_t capacity, std::uint64_t ring_max) const {
-    Receive out;
-    out.destination = to;
-    out.capacity = capacity;
-    out.offer_min = ring_max;
-    out.peer_destination = reinterpret_cast<std::uint64_t>(to);
-    out.lane = view_;
-    out.wait = wait_;
-    return out;
-  }
-
-  Post post(void* to, std::uint64_t capacity, std::uint64_t ring_max, const Ticket& ticket) const {
-    return {wait_, view_, to, capacity, ring_max, reinterpret_cast<std::uint64_t>(to), ticket};
-  }
-  AwaitReceive await(const Ticket& ticket) { return {wait_, view_, &crew_, Look::wait, ticket}; }
-  AwaitLargeSend glance(const Send& sent) {
-    return {{wait_, view_, sent.bytes, Look::once, sent.ticket}, sent.source, &crew_};
-  }
-
-  // Both at once, by such grids.
-  void pass(const Send& send, Grid of_send, const Receive& receive, Grid of_receive) {
-    std::thread other([&] { crowd_entry<Send>(&send, of_send); });
-    crowd_entry<Receive>(&receive, of_receive);
-    other.join();
-    CHECK(fault_count_ == 0);
-    ++number_;
-    CHECK(sending_.number == number_ && receiving_.drained == number_ && receiving_.posted == number_);
-    CHECK(sending_.head == receiving_.head && sending_.finished == 0);
-  }
-
- private:
-  static constexpr std::uint64_t kReceives = 4;
-  std::vector<Line> ring_;
-  std::vector<Posting> postings_;
-  std::vector<std::uint64_t> acks_;
-  std::vector<Posted> posted_;
-  Sending sending_;
-  Returned returned_;
-  Receiving receiving_;
-  Crew crew_;
-  View view_;
-  WaitView wait_;
-  std::uint64_t abort_ = 0;
-  std::uint64_t fault_count_ = 0;
-  std::array<Fault, kFaultSlots> faults_;
-  std::uint64_t number_ = 0;
-};
-
-// A request's words.
-struct Asked {
-  Numbered numbered;
-  std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
-  std::uint64_t received = 0;
-  Ticket ticket() { return {&numbered, &status, &received, 1}; }
-  bool is_ok() const { return static_cast<Status>(status) == Status::ok; }
-};
 
 // The calling thread, in which something else happens just before it tells how an op ended.
 template <class Then>

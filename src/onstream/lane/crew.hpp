@@ -8,14 +8,14 @@ namespace onstream::lane {
 
 class Fetcher {
  public:
+  // Without a crew the first block copies alone.
   ONSTREAM_BODY Fetcher(const WaitView& wait, Crew* crew) : wait_(wait), crew_(crew) {}
 
   // First block, all threads: copies with the whole grid. Ends when all blocks are through.
   template <class Group>
   ONSTREAM_CALL Status fetch(const Group& group, void* destination, const void* source, std::uint64_t bytes) {
     if constexpr (Group::kForeign) return carry(group, wait_, destination, source, bytes);
-    constexpr std::uint64_t kAlone = 64 * 1024;  // below, waking the others takes longer than the copy
-    if (group.blocks() == 1 || bytes <= kAlone || jobs_ + 1 >= kDismissed) {
+    if (group.blocks() == 1 || crew_ == nullptr || bytes <= most_alone(group) || jobs_ + 1 >= kDismissed) {
       group.copy_alone(destination, source, bytes);
       group.fence();
       group.sync();
@@ -69,6 +69,15 @@ class Fetcher {
   }
 
  private:
+  // What one block has under way at once: of less, waking the others takes longer than the copy.
+  template <class Group>
+  ONSTREAM_BODY static std::uint64_t most_alone(const Group& group) {
+    constexpr std::uint64_t kMost = 64 * 1024;
+    constexpr std::uint64_t kThread = 128;
+    const std::uint64_t at_once = static_cast<std::uint64_t>(group.size()) * kThread;
+    return at_once < kMost ? at_once : kMost;
+  }
+
   // The last block to leave makes the crew ready for the next op, which stream order keeps behind this one.
   template <class Group>
   ONSTREAM_BODY void leave(const Group& group) const {

@@ -40,14 +40,9 @@ struct Exchange {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     if (group.block() < receive_blocks) {
-      receive(Part<Group>(group, 0, receive_blocks));
+      receive.either(Part<Group>(group, 0, receive_blocks));
     } else {
-      const Part<Group> rest(group, receive_blocks, group.blocks() - receive_blocks);
-      if (send.bytes <= send.ring_max) {
-        send.small(rest);
-      } else {
-        send.direct(rest);
-      }
+      send.ordered(Part<Group>(group, receive_blocks, group.blocks() - receive_blocks));
     }
   }
 };
@@ -67,13 +62,8 @@ struct ExchangeMany {
     while (group.block() >= ends[part]) ++part;
     const int first = part == 0 ? 0 : ends[part - 1];
     const Part<Group> mine(group, first, ends[part] - first);
-    if (part < receives) return receive[part](mine);
-    const Send& one = send[part - receives];
-    if (one.bytes <= one.ring_max) {
-      one.small(mine);
-    } else {
-      one.direct(mine);
-    }
+    if (part < receives) return receive[part].either(mine);
+    send[part - receives].ordered(mine);
   }
 };
 

@@ -8,12 +8,14 @@ namespace onstream::lane {
 const Kernel& send_kernel(Send::Way way) {
   static const Kernel small{"lane_send_small", host_entry<SendSmall>,
                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_small)};
+  static const Kernel spread{"lane_send_spread", nullptr, ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_spread)};
   static const Kernel direct{"lane_send_direct", host_entry<SendDirect>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_direct)};
   static const Kernel posted{"lane_send_posted", host_entry<SendPosted>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_posted)};
   switch (way) {
     case Send::Way::small: return small;
+    case Send::Way::spread: return spread;
     case Send::Way::direct: return direct;
     case Send::Way::posted: break;
   }
@@ -31,6 +33,10 @@ const Kernel& await_large_send_kernel() {
 }
 const Kernel& receive_kernel() {
   static const Kernel kernel{"lane_receive", host_entry<Receive>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().receive)};
+  return kernel;
+}
+const Kernel& receive_spread_kernel() {
+  static const Kernel kernel{"lane_receive_spread", nullptr, ONSTREAM_CUDA_ADDRESS(cuda_addresses().receive_spread)};
   return kernel;
 }
 const Kernel& post_kernel() {

@@ -8,11 +8,13 @@ namespace onstream::lane {
 
 CudaAddresses cuda_addresses() {
   return {reinterpret_cast<const void*>(&cuda_entry<SendSmall>),
+          reinterpret_cast<const void*>(&cuda_entry<SendSpread>),
           reinterpret_cast<const void*>(&cuda_entry<SendDirect>),
           reinterpret_cast<const void*>(&cuda_entry<SendPosted>),
           reinterpret_cast<const void*>(&cuda_entry<AwaitSend>),
           reinterpret_cast<const void*>(&cuda_entry<AwaitLargeSend>),
           reinterpret_cast<const void*>(&cuda_entry<Receive>),
+          reinterpret_cast<const void*>(&cuda_entry<ReceiveSpread>),
           reinterpret_cast<const void*>(&cuda_entry<Post>),
           reinterpret_cast<const void*>(&cuda_entry<Deliver>),
           reinterpret_cast<const void*>(&cuda_entry<Reopen>),

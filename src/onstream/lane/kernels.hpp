@@ -12,13 +12,14 @@ const Kernel& send_kernel(Send::Way way);
 const Kernel& await_send_kernel();
 const Kernel& await_large_send_kernel();
 const Kernel& receive_kernel();
+const Kernel& receive_spread_kernel();
 const Kernel& post_kernel();
 const Kernel& deliver_kernel();
 const Kernel& reopen_kernel();
 const Kernel& await_receive_kernel();
 const Kernel& send_many_kernel();
 const Kernel& await_send_many_kernel();
-const Kernel& exchange_kernel();       // cuda only, as the next two
+const Kernel& exchange_kernel();       // cuda only, as the next two, and what is spread
 const Kernel& exchange_few_kernel();   // ExchangeMany<kFew>
 const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
 
@@ -26,11 +27,13 @@ const Kernel& exchange_many_kernel();  // ExchangeMany<kMany>
 // Addresses of the __global__ functions, in the order above; kernels.cu.
 struct CudaAddresses {
   const void* send_small;
+  const void* send_spread;
   const void* send_direct;
   const void* send_posted;
   const void* await_send;
   const void* await_large_send;
   const void* receive;
+  const void* receive_spread;
   const void* post;
   const void* deliver;
   const void* reopen;

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "onstream/lane/intake.hpp"
+#include "onstream/lane/spread.hpp"
 
 namespace onstream::lane {
 
@@ -123,6 +124,7 @@ struct Receive {
   std::uint64_t capacity = 0;
   std::uint64_t offer_min = 0;
   std::uint64_t peer_destination = 0;  // the destination as the peer stores to it, or 0 if it cannot
+  std::uint64_t spread = 0;            // 1: a message of `capacity` comes through the ring by several blocks
   View lane;
   Ticket ticket;
   WaitView wait;
@@ -142,6 +144,72 @@ struct Receive {
       take_packed(group, {number, head, returned});
     } else {
       take_small(group, {number, head, returned});
+    }
+  }
+
+  // In whichever way.
+  template <class Group>
+  ONSTREAM_BODY void either(const Group& group) const {
+    if (spread != 0) return take_spread(group);
+    (*this)(group);
+  }
+
+  // As take_small(), by several blocks. A sender may push all the same, and is told where to.
+  template <class Group>
+  ONSTREAM_BODY void take_spread(const Group& group) const {
+    const auto [drained, read_head] = load_pair(group, &lane.receiving->drained);
+    const auto [number, read_returned] = load_pair(group, &lane.receiving->posted);
+    Counters now{number, read_head, read_returned};
+    if (group.sync_or(drained != number)) [[unlikely]] {
+      if (!catch_up(group, now)) return;
+    }
+    const Spread blocks(group, &lane.receiving->finished);
+    const bool leads = group.block() == 0;
+    const bool speaks = leads && group.rank() == 0;
+    if (!leads && group.rank() == 0) blocks.count(group);
+    const bool offers = capacity > offer_min && peer_destination != 0;
+    if (leads) {
+      if (offers) answer(group, lane, lane.receives, now.number, Answer::here, peer_destination, capacity);
+      const std::uint64_t was = now.returned;  // behind it, messages that have left the ring
+      now.returned = credit_at(lane, now.head, was);
+      give_credit(group, lane, was, now.returned);
+    }
+    const std::uint32_t size = spread_size(group);
+    const auto end = static_cast<std::uint32_t>(lines_for(capacity));
+    const std::uint64_t wanted = header_word(Header::data, capacity);
+    const Stretch stretch(lane, now.head);
+    const Place first = stretch.at(0);
+    const Line* const place = lane.ring + first.index;
+    const bool whole = is_word(destination, capacity, 0) && capacity % kLineData == 0;
+    Line header{0, 0};
+    Status status = Status::ok;
+    if (speaks) status = wait_for_self(group, wait, [&] { return blocks.all_counted(group, 1); });
+    std::uint32_t line = spread_rank(group) + 1;
+    while (status == Status::ok) {
+      BatchOf<kSpreadLines> batch(lane.ring, stretch, line, size, end);
+      auto* const words = group.early(static_cast<std::uint64_t*>(destination) + (line - 1));
+      status = wait_until(group, wait, [&] {
+        header = group.load_line(place);
+        const bool all = batch.load(group);
+        return has_flag(header, first.flag) && (all || line_data(header) != wanted);
+      });
+      if (status != Status::ok || line_data(header) != wanted) break;
+      if (whole) {
+        batch.store_words(words, size);
+      } else {
+        batch.store(destination, capacity, line - 1, size);
+      }
+      line += kSpreadLines * size;
+      if (line >= end) break;
+    }
+    status = agree(group, status);
+    if (status == Status::ok && line_data(header) != wanted) [[unlikely]]
+      return take_unexpected(group, blocks, now, offers ? 1 : 0);
+    if (leads) {
+      if (speaks && !loses_lane(status)) blocks.reset(group);
+      conclude(group, now, {now.number + 1, now.head + units_for(capacity), now.returned}, status, {wanted, 0});
+    } else if (status != Status::ok && group.rank() == 0) {
+      report(group, wait, status, recv_fault(lane, false, status, capacity, capacity));
     }
   }
 
@@ -218,6 +286,43 @@ struct Receive {
     conclude(group, now, then, status, seen);
   }
 
+  // Of a spread receive behind posted ones: the first block takes those, the others wait until it has, or whoever else
+  // did. False: the lane is lost.
+  template <class Group>
+  ONSTREAM_CALL bool catch_up(const Group& group, Counters& now) const {
+    Status status = Status::ok;
+    if (group.block() == 0) {
+      Fetcher alone(wait, nullptr);
+      status = drain(group, wait, lane, alone, now.number - 1, false);
+    } else if (group.rank() == 0) {
+      const auto is_next = [&] { return group.load_acquire(&lane.receiving->drained) >= now.number; };
+      status = wait_for_self(group, wait, is_next);
+    }
+    if (agree(group, status) != Status::ok) return false;
+    now.head = group.load_relaxed(&lane.receiving->head);
+    now.returned = group.load_relaxed(&lane.receiving->returned);
+    group.sync();
+    return true;
+  }
+
+  // Of a spread receive.
+  template <class Group>
+  ONSTREAM_CALL void take_unexpected(const Group& group, const Spread& blocks, const Counters& now,
+                                     std::uint64_t offered) const {
+    if (group.block() != 0) {
+      if (group.rank() == 0) blocks.count(group);
+      return help(group);
+    }
+    Status status = Status::ok;
+    if (group.rank() == 0) {
+      status = wait_for_self(group, wait, [&] { return blocks.all_counted(group, 2); });
+      blocks.reset(group);
+    }
+    if (agree(group, status) == Status::ok) return take_otherwise(group, now, offered);
+    conclude(group, now, now, status, {0, 0});
+    dismiss(group);
+  }
+
   // The counters behind a message that ends at unit `head`; where its size is expected, before it comes.
   template <class Group>
   ONSTREAM_BODY Counters after(const Group& group, const Counters& now, std::uint64_t head) const {
@@ -272,6 +377,13 @@ struct Receive {
   template <class Group>
   ONSTREAM_CALL void dismiss(const Group& group) const {
     Fetcher(wait, lane.crew).dismiss(group);
+  }
+};
+
+struct ReceiveSpread : Receive {
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    take_spread(group);
   }
 };
 

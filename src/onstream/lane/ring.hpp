@@ -72,16 +72,17 @@ ONSTREAM_BODY Status await_header(const Group& group, const WaitView& wait, cons
 
 // Payload lines of the ring that one thread waits for together: first, first + step, ... below `end`. What can be known
 // before they come is, as every instruction after that counts.
-struct Batch {
-  const Line* places[kLinesInFlight];
-  std::uint32_t flags[kLinesInFlight];
-  Line lines[kLinesInFlight];
+template <int kLines>
+struct BatchOf {
+  const Line* places[kLines];
+  std::uint32_t flags[kLines];
+  Line lines[kLines];
   int count = 0;
 
-  ONSTREAM_BODY Batch(const Line* ring, const Stretch& stretch, std::uint32_t first, std::uint32_t step,
-                      std::uint32_t end) {
+  ONSTREAM_BODY BatchOf(const Line* ring, const Stretch& stretch, std::uint32_t first, std::uint32_t step,
+                        std::uint32_t end) {
     ONSTREAM_UNROLL
-    for (int k = 0; k < kLinesInFlight; ++k) {
+    for (int k = 0; k < kLines; ++k) {
       const std::uint32_t line = first + k * step;
       const Place place = stretch.at(line);
       places[k] = ring + place.index;
@@ -94,30 +95,31 @@ struct Batch {
   template <class Group>
   ONSTREAM_BODY bool load(const Group& group) {
     ONSTREAM_UNROLL
-    for (int k = 0; k < kLinesInFlight; ++k) {
+    for (int k = 0; k < kLines; ++k) {
       if (k < count) lines[k] = group.load_line(places[k]);
     }
     bool all = true;
     ONSTREAM_UNROLL
-    for (int k = 0; k < kLinesInFlight; ++k) all = all && (k >= count || has_flag(lines[k], flags[k]));
+    for (int k = 0; k < kLines; ++k) all = all && (k >= count || has_flag(lines[k], flags[k]));
     return all;
   }
 
   // To words `to`, to + step, ...
   ONSTREAM_BODY void store_words(std::uint64_t* to, std::uint64_t step) const {
     ONSTREAM_UNROLL
-    for (int k = 0; k < kLinesInFlight; ++k) {
+    for (int k = 0; k < kLines; ++k) {
       if (k < count) to[k * step] = line_data(lines[k]);
     }
   }
   // Any alignment and any number of bytes. `line` is that of the first, counted from the payload's begin.
   ONSTREAM_BODY void store(void* destination, std::uint64_t bytes, std::uint64_t line, std::uint64_t step) const {
     ONSTREAM_UNROLL
-    for (int k = 0; k < kLinesInFlight; ++k) {
+    for (int k = 0; k < kLines; ++k) {
       if (k < count) store_payload(destination, bytes, line + k * step, line_data(lines[k]));
     }
   }
 };
+using Batch = BatchOf<kLinesInFlight>;
 
 // Path ll: every line proves itself. Waits for all, and stores them if there is room.
 template <class Group>

@@ -5,6 +5,7 @@
 #include "onstream/lane/copy_slot.hpp"
 #include "onstream/lane/lender.hpp"
 #include "onstream/lane/packed.hpp"
+#include "onstream/lane/spread.hpp"
 
 namespace onstream::lane {
 
@@ -22,7 +23,8 @@ struct Send {
   std::uint64_t peer_source = 0;   // the source as the peer loads it, or 0 if it cannot
   Header announce = Header::push;  // of a message larger than ring_max: push, pull or stage
   Completion completion = Completion::ordered;
-  std::int32_t place_first = 0;  // 1: a found offer is faster than the ring (host), else only where room is short
+  std::int16_t place_first = 0;  // 1: a found offer is faster than the ring (host), else only where room is short
+  std::int16_t spread = 0;       // 1: by several blocks through the ring, if ordered
   std::byte* bounce = nullptr;   // stage: two chunks that the peer can load, and where it sees them
   std::uint64_t peer_bounce = 0;
   std::uint64_t chunk_bytes = 0;
@@ -30,9 +32,10 @@ struct Send {
   Ticket ticket;
   WaitView wait;
 
-  // Which of the three ways the message goes, known before it runs.
-  enum class Way { small, direct, posted };
+  // Which of the four ways the message goes, known before it runs.
+  enum class Way { small, spread, direct, posted };
   Way way() const {
+    if (spread != 0) return Way::spread;
     if (bytes <= ring_max) return Way::small;
     return completion == Completion::posted ? Way::posted : Way::direct;
   }
@@ -55,6 +58,14 @@ struct Send {
     } else {
       through_ring(group);
     }
+  }
+
+  // One that is ordered, in whichever of its three ways.
+  template <class Group>
+  ONSTREAM_BODY void ordered(const Group& group) const {
+    if (spread != 0) return through_ring_spread(group);
+    if (bytes <= ring_max) return small(group);
+    direct(group);
   }
 
   // Ordered large send: announce, wait for the receiver's answer, do what it says. Every block sees the same answer.
@@ -112,6 +123,48 @@ struct Send {
     }
     if (status == Status::ok && !fits) status = why_refused(group, lane, number);
     finish(group, head, number, units, status, answer.room, here);
+  }
+
+  // As through_ring(), by several blocks.
+  template <class Group>
+  ONSTREAM_BODY void through_ring_spread(const Group& group) const {
+    const auto [head, number] = load_pair(group, &lane.sending->head);
+    const std::uint64_t consumed = credit(group);
+    const Spread blocks(group, &lane.sending->finished);
+    const std::uint32_t size = spread_size(group);
+    const auto units = static_cast<std::uint32_t>(units_for(bytes));
+    const std::uint32_t lines = units * kUnitLines;
+    const Payload payload(source, bytes);
+    std::uint32_t line = spread_rank(group);
+    std::uint64_t values[kSpreadLines];
+    load_lines(values, payload, line, size, lines);
+    Status status = Status::ok;
+    if (!has_room(head, units, consumed)) [[unlikely]]
+      status = wait_for_room(group, head, units);
+    if (status == Status::ok) {
+      const Stretch stretch(lane, head);
+      while (line < lines) {
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kSpreadLines; ++k) {
+          const std::uint32_t at = line + k * size;
+          if (at >= lines) continue;
+          const Place place = stretch.at(at);
+          const std::uint64_t data = at == 0 ? header_word(Header::data, bytes) : values[k];
+          group.store_line(lane.peer_ring + place.index, flag_line(data, place.flag));
+        }
+        line += kSpreadLines * size;
+        if (line < lines) load_lines(values, payload, line, size, lines);
+      }
+    }
+    status = agree(group, status);
+    if (group.rank() != 0) return;
+    if (group.block() != 0) return blocks.count(group);
+    if (status == Status::ok) status = wait_for_self(group, wait, [&] { return blocks.all_counted(group, 1); });
+    if (status != Status::ok) [[unlikely]]
+      return fail(group, status, number);
+    blocks.reset(group);
+    store_pair(group, &lane.sending->head, head + units, number + 1);
+    settle(group, ticket, Status::ok, bytes);
   }
 
   // Whether it would take room in the ring that announcements may need. For the host, which may take another way.
@@ -209,11 +262,13 @@ struct Send {
   }
 
   // What the ring's lines first, first + step, ... of this message carry. Not the header.
-  ONSTREAM_BODY static void load_lines(std::uint64_t (&values)[kLinesInFlight], const Payload& payload,
-                                       std::uint32_t first, std::uint32_t step, std::uint32_t lines) {
+  template <int kLines>
+  ONSTREAM_BODY static void load_lines(std::uint64_t (&values)[kLines], const Payload& payload, std::uint32_t first,
+                                       std::uint32_t step, std::uint32_t lines) {
     ONSTREAM_UNROLL
-    for (int k = 0; k < kLinesInFlight; ++k) {
-      if (first + k * step < lines) values[k] = payload.at(first + k * step - 1);
+    for (int k = 0; k < kLines; ++k) {
+      const std::uint32_t line = first + k * step;
+      if (line != 0 && line < lines) values[k] = payload.at(line - 1);
     }
   }
 
@@ -430,11 +485,17 @@ struct Send {
   }
 };
 
-// The three ways as kernels of their own: a GPU starts a short kernel faster.
+// The ways as kernels of their own: a GPU starts a short kernel faster.
 struct SendSmall : Send {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
     small(group);
+  }
+};
+struct SendSpread : Send {
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    through_ring_spread(group);
   }
 };
 struct SendDirect : Send {

@@ -105,7 +105,7 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
   body.sends = static_cast<std::int32_t>(out.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     const auto& [destination, bytes, peer, options] = in[i];
-    body.receive[i] = recv_body<lane::Receive>(from[i], bytes, view(peer, options.lane));
+    body.receive[i] = receive_body(from[i], bytes, view(peer, options.lane));
     pass_posted(peer, options, stream);
     if (from[i].prefetch) prefetch(destination, bytes, stream);
   }

@@ -25,11 +25,13 @@ int few_threads(std::size_t bytes) {
 }  // namespace
 
 Grids::Grids(const Fabric& fabric)
-    : block_bytes_(static_cast<std::size_t>(fabric.parameters().block_bytes)),
+    : ll_max_(static_cast<std::size_t>(fabric.parameters().ll_max_bytes)),
+      block_bytes_(static_cast<std::size_t>(fabric.parameters().block_bytes)),
       max_blocks_(std::min<std::int64_t>(fabric.parameters().max_blocks, fabric.block_limit())),
       recv_blocks_(std::min<std::int64_t>(fabric.parameters().recv_blocks, fabric.block_limit())) {}
 
 Grid Grids::send(const lane::Send& body) const {
+  if (body.spread != 0) return spread(body.bytes);
   if (body.bytes <= body.ring_max) return ring_grid(body.bytes);
   if (body.copier.slot != nullptr) return body.copier.lead > 0 ? lead(body.copier.lead) : kOneWarp;
   const bool alone = body.announce == lane::Header::pull || body.announce == lane::Header::stage;
@@ -46,6 +48,12 @@ Grid Grids::push(std::size_t bytes) const {
   return push_grid(bytes, block_bytes_, std::min<std::int64_t>(max_blocks_, lane::kArrivals));
 }
 
+// As few lines for each thread as it has under way.
+Grid Grids::spread(std::size_t bytes) const {
+  constexpr std::size_t kBlockBytes = lane::kSpreadThreads * lane::kSpreadLines * kLineData;
+  return {blocks_for(bytes, kBlockBytes, max_blocks_), lane::kSpreadThreads};
+}
+
 // As many blocks as keep the link busy until the copy engine has started.
 Grid Grids::lead(std::size_t bytes) const {
   constexpr std::int64_t kMost = 16;
@@ -60,9 +68,19 @@ Grid Grids::receive(std::size_t bytes, std::size_t offer_min) const {
   return {blocks, blocks == 1 ? kMaxThreads / 2 : kMaxThreads};
 }
 
+Grid Grids::receive(const lane::Receive& body) const {
+  return body.spread != 0 ? spread(body.capacity) : receive(body.capacity, body.offer_min);
+}
+
+// Its first block may find a spread message in the ring.
+Grid Grids::await_receive(std::size_t bytes) const {
+  const Grid grid = receive(bytes, ll_max_);
+  return bytes <= ll_max_ ? grid : Grid{grid.blocks, kMaxThreads};
+}
+
 // Pushes keep their shape; a small half beside one does with as few threads as it can.
 Grid Grids::exchange(lane::Exchange& body) const {
-  const Grid in = receive(body.receive.capacity, body.receive.offer_min);
+  const Grid in = receive(body.receive);
   const Grid out = send(body.send);
   const int most = static_cast<int>(max_blocks_);
   const bool pushes = body.send.bytes > body.send.ring_max && out.threads > kOneWarp.threads;
@@ -82,7 +100,7 @@ Grid Grids::exchange(lane::ExchangeMany<kMost>& body) const {
   for (int i = 0; i < count; ++i) {
     Grid& part = parts[static_cast<std::size_t>(i)];
     if (i < body.receives) {
-      part = receive(body.receive[i].capacity, body.receive[i].offer_min);
+      part = receive(body.receive[i]);
     } else {
       const lane::Send& one = body.send[i - body.receives];
       part = send(one);

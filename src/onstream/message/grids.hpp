@@ -19,8 +19,11 @@ class Grids {
 
   Grid send(const lane::Send& body) const;
   Grid send_many(const lane::SendMany& many) const;
-  // Of a receive whose message comes in the ring if it has no more than `offer_min` bytes.
+  Grid receive(const lane::Receive& body) const;
+  // Of one whose message comes in the ring if it has no more than `offer_min` bytes.
   Grid receive(std::size_t bytes, std::size_t offer_min) const;
+  // Of the wait of a posted one.
+  Grid await_receive(std::size_t bytes) const;
   // Both in one grid: the receive's blocks, body.receive_blocks of them, which this sets, and the send's.
   Grid exchange(lane::Exchange& body) const;
   // All of an ExchangeMany in one grid: sets its `ends`.
@@ -32,9 +35,11 @@ class Grids {
 
  private:
   Grid push(std::size_t bytes) const;
+  Grid spread(std::size_t bytes) const;
   Grid lead(std::size_t bytes) const;
   Grid share(std::span<const Grid> parts, std::span<std::int32_t> ends, int threads) const;
 
+  std::size_t ll_max_;
   std::size_t block_bytes_;
   std::int64_t max_blocks_;
   std::int64_t recv_blocks_;

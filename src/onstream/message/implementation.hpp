@@ -105,6 +105,11 @@ class Messages::Implementation {
     body.peer_destination = route.peer_destination;
     return body;
   }
+  lane::Receive receive_body(const RecvRoute& route, std::size_t bytes, const lane::View& lane) const {
+    auto body = recv_body<lane::Receive>(route, bytes, lane);
+    body.spread = route.spread ? 1 : 0;
+    return body;
+  }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane);
   // Of a message that is not posted yet. Where a call posts several, all are made before: what may fail fails first.
   std::shared_ptr<Request> request_for(const Outgoing& message);

@@ -1,5 +1,6 @@
 #include "onstream/message/lanes.hpp"
 
+#include <algorithm>
 #include <bit>
 
 #include "onstream/base/error.hpp"
@@ -16,6 +17,12 @@ struct Own {
   lane::Crew crew;
 };
 
+// Of the host device there is no block to spread over.
+std::size_t spread_lanes_of(const Fabric& fabric) {
+  if (fabric.device()->kind() == DeviceKind::host) return 0;
+  return static_cast<std::size_t>(std::min(fabric.parameters().spread_lanes, fabric.parameters().lanes));
+}
+
 }  // namespace
 
 Lanes::Lanes(Fabric& fabric)
@@ -23,19 +30,24 @@ Lanes::Lanes(Fabric& fabric)
       size_(static_cast<std::size_t>(fabric.size())),
       lanes_(static_cast<std::size_t>(fabric.parameters().lanes)),
       ring_units_(static_cast<std::size_t>(fabric.parameters().lane_bytes) / lane::kUnitBytes),
+      spread_lanes_(spread_lanes_of(fabric)),
+      spread_units_(
+          std::max(ring_units_, static_cast<std::size_t>(fabric.parameters().spread_lane_bytes) / lane::kUnitBytes)),
       receives_(static_cast<std::size_t>(fabric.parameters().lane_receives)) {
   const Parameters& parameters = fabric.parameters();
   const std::string mine =
-      concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " lane_receives=", receives_,
-             " ll_max_bytes=", parameters.ll_max_bytes, " host_ll_max_bytes=", parameters.host_ll_max_bytes,
-             " copy_min_bytes=", parameters.copy_min_bytes, " path=", parameters.path);
+      concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " spread_lanes=", spread_lanes_,
+             " spread_lane_bytes=", spread_units_ * lane::kUnitBytes, " spread_max_bytes=", parameters.spread_max_bytes,
+             " lane_receives=", receives_, " ll_max_bytes=", parameters.ll_max_bytes,
+             " host_ll_max_bytes=", parameters.host_ll_max_bytes, " copy_min_bytes=", parameters.copy_min_bytes,
+             " path=", parameters.path);
   const std::vector<std::string> all = fabric.all_gather("the comparison of parameters", mine);
   for (std::size_t rank = 0; rank < size_; ++rank) {
     require(all[rank] == all[0], "lane parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,
             " has ", all[rank]);
   }
   const std::size_t slots = size_ * lanes_;
-  returned_offset_ = slots * ring_units_ * lane::kUnitBytes;
+  returned_offset_ = size_ * units_below(lanes_) * lane::kUnitBytes;
   postings_offset_ = returned_offset_ + slots * sizeof(lane::Returned);
   acks_offset_ = postings_offset_ + slots * lane::postings_of(receives_) * sizeof(lane::Posting);
   // The host device alone has shares (lane/share.hpp), behind the acks.
@@ -46,11 +58,20 @@ Lanes::Lanes(Fabric& fabric)
   shared_ = fabric.segment(own_offset_ + slots * (sizeof(Own) + receives_ * sizeof(lane::Posted)), MemoryKind::device);
 }
 
+std::size_t Lanes::units_below(std::size_t lane) const {
+  const std::size_t spread = std::min(lane, spread_lanes_);
+  return spread * spread_units_ + (lane - spread) * ring_units_;
+}
+
+std::size_t Lanes::ring_offset(int rank, int lane) const {
+  const std::size_t before = static_cast<std::size_t>(rank) * units_below(lanes_);
+  return (before + units_below(static_cast<std::size_t>(lane))) * lane::kUnitBytes;
+}
+
 std::size_t Lanes::device_bytes() const { return shared_->bytes(); }
 
 // What `a` writes for `b` lies in b's part, in a's slot.
 lane::View Lanes::view(int peer, int lane) const {
-  const std::size_t ring_bytes = ring_units_ * lane::kUnitBytes;
   std::byte* local = shared_->local();
   std::byte* remote = shared_->peer(peer);
   const std::size_t mine = slot(peer, lane);     // the peer's slot in my part
@@ -62,10 +83,10 @@ lane::View Lanes::view(int peer, int lane) const {
   view.returned = reinterpret_cast<lane::Returned*>(local + returned_offset_) + mine;
   view.postings = reinterpret_cast<lane::Posting*>(local + postings_offset_) + mine * lane::postings_of(receives_);
   view.acks = reinterpret_cast<std::uint64_t*>(local + acks_offset_ + mine * acks_bytes_);
-  view.peer_ring = reinterpret_cast<Line*>(remote + theirs * ring_bytes);
+  view.peer_ring = reinterpret_cast<Line*>(remote + ring_offset(rank_, lane));
 
   view.receiving = &own->receiving;
-  view.ring = reinterpret_cast<Line*>(local + mine * ring_bytes);
+  view.ring = reinterpret_cast<Line*>(local + ring_offset(peer, lane));
   view.posted = reinterpret_cast<lane::Posted*>(local + own_offset_ + size_ * lanes_ * sizeof(Own)) + mine * receives_;
   view.crew = &own->crew;
   view.peer_returned = reinterpret_cast<lane::Returned*>(remote + returned_offset_) + theirs;
@@ -73,7 +94,7 @@ lane::View Lanes::view(int peer, int lane) const {
       reinterpret_cast<lane::Posting*>(remote + postings_offset_) + theirs * lane::postings_of(receives_);
   view.peer_acks = reinterpret_cast<std::uint64_t*>(remote + acks_offset_ + theirs * acks_bytes_);
 
-  view.ring_shift = static_cast<std::uint64_t>(std::countr_zero(ring_units_));
+  view.ring_shift = static_cast<std::uint64_t>(std::countr_zero(ring_units(lane)));
   view.receives = receives_;
   view.peer = peer;
   view.lane = lane;

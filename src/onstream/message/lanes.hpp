@@ -18,19 +18,28 @@ class Lanes {
 
   int count() const { return static_cast<int>(lanes_); }
   lane::View view(int peer, int lane) const;
-  // Payload of the largest message that may travel in a ring: the receiver keeps back up to a quarter of the credit.
-  std::size_t ring_capacity() const { return (ring_units_ / 4 * 3 * lane::kUnitLines - 1) * kLineData; }
+  // Payload of the largest message that may travel in a lane's ring: the receiver keeps back up to a quarter of the
+  // credit.
+  std::size_t ring_capacity(int lane) const { return (ring_units(lane) / 4 * 3 * lane::kUnitLines - 1) * kLineData; }
+  // Whether messages may be spread over several blocks there (lane/spread.hpp).
+  bool spreads(int lane) const { return static_cast<std::size_t>(lane) < spread_lanes_; }
   std::size_t device_bytes() const;
 
  private:
   std::size_t slot(int rank, int lane) const {
     return static_cast<std::size_t>(rank) * lanes_ + static_cast<std::size_t>(lane);
   }
+  std::size_t ring_units(int lane) const { return spreads(lane) ? spread_units_ : ring_units_; }
+  // Of all lanes of one peer below `lane`.
+  std::size_t units_below(std::size_t lane) const;
+  std::size_t ring_offset(int rank, int lane) const;
 
   int rank_;
   std::size_t size_;
   std::size_t lanes_;
   std::size_t ring_units_;
+  std::size_t spread_lanes_;
+  std::size_t spread_units_;
   std::size_t receives_;
   std::size_t returned_offset_;
   std::size_t postings_offset_;

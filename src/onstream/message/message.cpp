@@ -79,11 +79,12 @@ Messages::Implementation::~Implementation() {
 void Messages::Implementation::load_kernels() {
   using Way = lane::Send::Way;
   for (const Kernel* kernel :
-       {&lane::send_kernel(Way::small), &lane::send_kernel(Way::direct), &lane::send_kernel(Way::posted),
-        &lane::await_send_kernel(), &lane::await_large_send_kernel(), &lane::receive_kernel(), &lane::post_kernel(),
-        &lane::await_receive_kernel(), &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(),
-        &lane::await_send_many_kernel(), &lane::exchange_kernel(), &lane::exchange_few_kernel(),
-        &lane::exchange_many_kernel(), &plan::kernel(), &plan::brief_kernel()}) {
+       {&lane::send_kernel(Way::small), &lane::send_kernel(Way::spread), &lane::send_kernel(Way::direct),
+        &lane::send_kernel(Way::posted), &lane::await_send_kernel(), &lane::await_large_send_kernel(),
+        &lane::receive_kernel(), &lane::receive_spread_kernel(), &lane::post_kernel(), &lane::await_receive_kernel(),
+        &lane::deliver_kernel(), &lane::reopen_kernel(), &lane::send_many_kernel(), &lane::await_send_many_kernel(),
+        &lane::exchange_kernel(), &lane::exchange_few_kernel(), &lane::exchange_many_kernel(), &plan::kernel(),
+        &plan::brief_kernel()}) {
     device_->load(*kernel);
   }
 }
@@ -97,7 +98,7 @@ void Messages::Implementation::check_arguments(const char* what, const void* add
           " does not exist; this world has lanes 0 to ", lanes - 1, " (parameter lanes)");
   require(bytes == 0 || address != nullptr, what, ": the buffer of ", bytes, " B is a null pointer");
   require(bytes < lane::kBytesMask, what, ": ", bytes, " B is no size of a buffer; a negative number was converted?");
-  router_.check_size(bytes, options.path);
+  router_.check_size(bytes, options.lane, options.path);
 }
 
 void Messages::Implementation::check_stays(const Outgoing& message) const {
@@ -114,8 +115,7 @@ SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Co
                   [&] {
                     check_stays(message);
                     try {
-                      return router_.send(message.source, message.bytes, message.peer, message.options.path, completion,
-                                          ring);
+                      return router_.send(message, completion, ring);
                     } catch (const Error&) {
                       check_stays(message);  // who leaves meanwhile takes its mappings along
                       throw;
@@ -127,7 +127,7 @@ RecvRoute Messages::Implementation::route_recv(void* destination, std::size_t by
                                                const MessageOptions& options, lane::Completion completion) {
   check_arguments("recv", destination, bytes, peer, options);
   return start_as([&] { return text_of(Incoming{destination, bytes, peer, options}); },
-                  [&] { return router_.recv(destination, bytes, peer, options.path, completion); });
+                  [&] { return router_.recv({destination, bytes, peer, options}, completion); });
 }
 
 lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
@@ -143,6 +143,7 @@ lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size
   body.announce = route.announce;
   body.completion = completion;
   body.place_first = on_host_ ? 1 : 0;
+  body.spread = route.spread ? 1 : 0;
   if (route.announce == lane::Header::stage) body.bounce = route.bounce->data();
   body.peer_bounce = route.peer_bounce;
   body.chunk_bytes = router_.chunk_bytes();

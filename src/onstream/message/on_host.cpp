@@ -42,7 +42,7 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
   }
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
   (void)outstanding_.pass(queue_of(peer, options.lane), peer, options.lane, Outstanding::Next::at_once);
-  auto body = recv_body<lane::Receive>(route, bytes, view(peer, options.lane));
+  auto body = receive_body(route, bytes, view(peer, options.lane));
   StackTicket result;
   body.ticket = result.ticket();
   body(kCaller);

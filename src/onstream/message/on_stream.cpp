@@ -23,14 +23,15 @@ void Messages::Implementation::recv(void* destination, std::size_t bytes, int pe
                                     Stream stream) {
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
   pass_posted(peer, options, stream);
-  auto body = recv_body<lane::Receive>(route, bytes, view(peer, options.lane));
+  auto body = receive_body(route, bytes, view(peer, options.lane));
   HostCopy* copy = nullptr;
   if (route.bounce != nullptr) {
     copy = host_copies_.describe_take(destination, *route.bounce, bytes);
     body.ticket = copy->own_ticket();
   }
   if (route.prefetch) prefetch(destination, bytes, stream);
-  launch(*device_, lane::receive_kernel(), body, grids_.receive(bytes, route.offer_min), stream);
+  const Kernel& kernel = route.spread ? lane::receive_spread_kernel() : lane::receive_kernel();
+  launch(*device_, kernel, body, grids_.receive(body), stream);
   if (copy != nullptr) {
     host_copies_.take(copy, stream);
     bounces_->give_back(std::move(route.bounce), stream);

@@ -22,24 +22,26 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       prefetch_(fabric.parameters().managed_prefetch == "device"),
       ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes
                                                 : fabric.parameters().ll_max_bytes)),
+      spread_max_(static_cast<std::size_t>(fabric.parameters().spread_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
       attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
       copy_min_(static_cast<std::size_t>(fabric.parameters().message_copy_min_bytes)),
       copy_lead_(static_cast<std::size_t>(fabric.parameters().copy_lead_bytes)),
       load_min_(static_cast<std::size_t>(fabric.parameters().load_min_bytes)) {
-  ll_max_ = std::min(ll_max_, lanes.ring_capacity());
+  ll_max_ = std::min(ll_max_, lanes.ring_capacity(lanes.count() - 1));
+  spread_max_ = std::min(spread_max_, lanes.ring_capacity(0));
   offer_min_ = std::min(static_cast<std::size_t>(fabric.parameters().offer_min_bytes), ll_max_);
 }
 
 Path Router::effective(Path path) const { return path == Path::automatic ? default_path_ : path; }
 
-std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
+std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, lane::Completion completion) const {
   switch (path) {
-    case Path::automatic: return ll_max_;
+    case Path::automatic: return spreads(path, bytes, lane, completion) ? std::max(ll_max_, bytes) : ll_max_;
     case Path::ll:
-      require(bytes <= lanes_.ring_capacity(), "path ll carries at most ", lanes_.ring_capacity(),
+      require(bytes <= lanes_.ring_capacity(lane), "path ll carries at most ", lanes_.ring_capacity(lane),
               " B here, the message has ", bytes, " B; raise lane_bytes or choose another path");
-      return lanes_.ring_capacity();
+      return lanes_.ring_capacity(lane);
     case Path::store:
     case Path::load:
     case Path::copy:
@@ -56,12 +58,19 @@ std::uint64_t Router::ring_max(Path path, std::size_t bytes) const {
 // Receives above this many bytes tell the sender where their data shall go. On cuda the ring is faster for all that it
 // carries, so only posted receives offer below its limit: their senders may run out of room (lane/send.hpp). The same
 // goes for plain memory of another process on the host device (recv()).
-std::uint64_t Router::offer_min(Path path, lane::Completion completion) const {
+std::uint64_t Router::offer_min(Path path, int lane, lane::Completion completion) const {
   switch (path) {
     case Path::automatic: return on_host_ || completion == lane::Completion::posted ? offer_min_ : ll_max_;
-    case Path::ll: return lanes_.ring_capacity();
+    case Path::ll: return lanes_.ring_capacity(lane);
     default: return 0;
   }
+}
+
+// What is posted must not fill a ring: it would wait there, perhaps for what its own rank does next.
+bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion completion) const {
+  const bool through = path == Path::automatic || path == Path::ll;
+  return through && completion == lane::Completion::ordered && lanes_.spreads(lane) && bytes > lane::kSpreadMin &&
+         bytes <= spread_max_;
 }
 
 // How the peer names memory of this rank: mapped where that can be, else by a foreign address (host device); or 0.
@@ -86,13 +95,14 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
-SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion,
-                       Ring ring) {
-  path = effective(path);
+SendRoute Router::send(const Outgoing& message, lane::Completion completion, Ring ring) {
+  const auto& [source, bytes, peer, options] = message;
+  const Path path = effective(options.path);
   SendRoute route;
   route.source = source;
-  route.ring_max = ring == Ring::through ? ring_max(path, bytes) : 0;
-  route.offer_min = offer_min(path, completion);
+  route.ring_max = ring == Ring::through ? ring_max(path, bytes, options.lane, completion) : 0;
+  route.offer_min = offer_min(path, options.lane, completion);
+  route.spread = spreads(path, bytes, options.lane, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at_buffer(*fabric_.device(), source, bytes);
@@ -139,11 +149,13 @@ SendRoute Router::send(const void* source, std::size_t bytes, int peer, Path pat
   return route;
 }
 
-RecvRoute Router::recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion) {
-  path = effective(path);
+RecvRoute Router::recv(const Incoming& message, lane::Completion completion) {
+  const auto& [destination, bytes, peer, options] = message;
+  const Path path = effective(options.path);
   RecvRoute route;
   route.destination = destination;
-  route.offer_min = offer_min(path, completion);
+  route.offer_min = offer_min(path, options.lane, completion);
+  route.spread = spreads(path, bytes, options.lane, completion);
   const bool small = bytes <= route.offer_min;
   if (bytes == 0 || (small && on_host_)) return route;
   const bool posted = completion == lane::Completion::posted;

@@ -28,6 +28,7 @@ struct SendRoute {
   std::uint64_t copy_lead = 0;  // of it, the first bytes that the kernel writes itself
   bool prefetch = false;        // the buffer's pages shall be on the device
   bool plain = false;           // a message of the ring out of plain host memory
+  bool spread = false;          // by several blocks through the ring (lane/spread.hpp)
 };
 
 struct RecvRoute {
@@ -36,6 +37,7 @@ struct RecvRoute {
   std::uint64_t peer_destination = 0;
   std::shared_ptr<Memory> bounce;  // to be copied to the buffer after the op
   bool prefetch = false;           // the buffer's pages shall be on the device
+  bool spread = false;             // a message that fills the buffer comes by several blocks through the ring
 };
 
 class Router {
@@ -44,21 +46,24 @@ class Router {
 
   // First. Throws for a forced path that cannot carry so many bytes, wherever they go: invalid_argument, or unsupported
   // where it carries no message at all.
-  void check_size(std::size_t bytes, Path path) const { (void)ring_max(effective(path), bytes); }
+  void check_size(std::size_t bytes, int lane, Path path) const {
+    (void)ring_max(effective(path), bytes, lane, lane::Completion::posted);
+  }
   // Whether a message that is small enough goes through the ring. Beside it, it goes as a larger one does.
   enum class Ring { through, beside };
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that does not reach the
   // peer's. On the host device, what the ring carries from or to plain memory is not looked at.
-  SendRoute send(const void* source, std::size_t bytes, int peer, Path path, lane::Completion completion, Ring ring);
-  RecvRoute recv(void* destination, std::size_t bytes, int peer, Path path, lane::Completion completion);
+  SendRoute send(const Outgoing& message, lane::Completion completion, Ring ring);
+  RecvRoute recv(const Incoming& message, lane::Completion completion);
 
   // The path was not asked for, so that it may be changed.
   bool may_choose(Path path) const { return effective(path) == Path::automatic; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
-  std::uint64_t ring_max(Path path, std::size_t bytes) const;
-  std::uint64_t offer_min(Path path, lane::Completion completion) const;
+  std::uint64_t ring_max(Path path, std::size_t bytes, int lane, lane::Completion completion) const;
+  std::uint64_t offer_min(Path path, int lane, lane::Completion completion) const;
+  bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion) const;
   Path effective(Path path) const;
   void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
@@ -70,6 +75,7 @@ class Router {
   bool on_host_;
   bool prefetch_;
   std::size_t ll_max_;
+  std::size_t spread_max_;
   std::size_t offer_min_;
   std::size_t chunk_bytes_;
   std::size_t attach_min_;

@@ -62,7 +62,7 @@ bool Messages::Implementation::exchange(const Outgoing& out, const Incoming& in,
   }
   lane::Exchange body;
   body.send = send_body(to, out.bytes, view(out.peer, out.options.lane), lane::Completion::ordered);
-  body.receive = recv_body<lane::Receive>(from, in.bytes, view(in.peer, in.options.lane));
+  body.receive = receive_body(from, in.bytes, view(in.peer, in.options.lane));
   pass_posted(in.peer, in.options, stream);
   if (to.copy_engine) body.send.copier = copies_.take(to.copy_lead);
   if (to.prefetch) prefetch(out.source, out.bytes, stream);

@@ -146,8 +146,8 @@ void Messages::Implementation::launch_await(const Request& request, Look look, S
     return launch(*device_, lane::await_large_send_kernel(), await_large_send(request, look),
                   grids_.receive(request.bytes, 0), stream);
   }
-  launch(*device_, lane::await_receive_kernel(), await_receive(request, look),
-         grids_.receive(request.bytes, static_cast<std::size_t>(fabric_->parameters().ll_max_bytes)), stream);
+  launch(*device_, lane::await_receive_kernel(), await_receive(request, look), grids_.await_receive(request.bytes),
+         stream);
 }
 
 void Messages::Implementation::await_inline(const Request& request, Look look) const {

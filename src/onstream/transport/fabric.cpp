@@ -383,10 +383,16 @@ class Fabric::Implementation {
     look_at_board();
     if (!board_->aborted()) return std::nullopt;
     Failure failure = fault_log_.failure();
-    const bool on_host = device_->kind() == DeviceKind::host;
-    failure.ahead_bytes = static_cast<std::size_t>(on_host ? parameters_.host_ll_max_bytes : parameters_.ll_max_bytes);
+    failure.ahead = ahead();
     failure.story = story_of(failure);
     return failure;
+  }
+
+  Ahead ahead() const {
+    const auto bytes = [](std::int64_t value) { return static_cast<std::size_t>(value); };
+    if (device_->kind() == DeviceKind::host) return {bytes(parameters_.host_ll_max_bytes), 0, 0};
+    return {bytes(parameters_.ll_max_bytes), static_cast<int>(parameters_.spread_lanes),
+            bytes(parameters_.spread_max_bytes)};
   }
 
   std::vector<FaultReport> take_faults() {

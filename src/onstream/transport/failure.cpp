@@ -31,6 +31,14 @@ FaultReport unpack_fault(std::string_view bytes, int ranks) {
 
 namespace {
 
+bool runs_ahead(const Ahead& ahead, const FaultReport& send) {
+  return send.bytes <= (send.lane < ahead.spread_lanes ? std::max(ahead.bytes, ahead.spread_bytes) : ahead.bytes);
+}
+std::string on_spread_lanes(const Ahead& ahead) {
+  if (ahead.spread_lanes == 0 || ahead.spread_bytes <= ahead.bytes) return "";
+  return concat(" (", ahead.spread_bytes, " B on lanes below ", ahead.spread_lanes, ")");
+}
+
 bool is_message(const FaultReport& fault) {
   return fault.plan == 0 && (fault.op == OpKind::send || fault.op == OpKind::recv);
 }
@@ -219,7 +227,7 @@ std::vector<std::string> missing_partners(const Failure& failure) {
     if (other == waits.end()) {
       lines.push_back(concat("rank ", late.peer, " tells of no wait of its own, and ", between, ": check that it ",
                              sends ? "receives" : "sends", ", and on this lane",
-                             sends && late.bytes <= failure.ahead_bytes
+                             sends && runs_ahead(failure.ahead, late)
                                  ? "; small messages wait once what went ahead of its receives fills the lane's ring"
                                  : ""));
     } else if (other->second->peer != late.rank) {
@@ -249,8 +257,9 @@ std::string advice_on_cycle(const Failure& failure) {
   const auto sends = [](const auto& wait) { return wait.second->op == OpKind::send; };
   if (std::none_of(waits.begin(), waits.end(), sends)) return "each of them receives first: one has to send first";
   return concat(
-      "post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead_bytes,
-      " B waits for its receive, a smaller one once the lane's ring is full, as an isend on a stream or by path ll "
+      "post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead.bytes, " B",
+      on_spread_lanes(failure.ahead),
+      " waits for its receive, a smaller one once the lane's ring is full, as an isend on a stream or by path ll "
       "does too. Where a path was chosen that the receiver has to help with (load, stage, or any to memory that the "
       "sender cannot reach), use sendrecv, or isend and irecv, and wait for the receive first");
 }

@@ -48,15 +48,23 @@ enum class Cause { failure, interrupt, deadline };
 // Who logs why the world failed, as an error: each rank that finds it out by itself, once.
 enum class Logged { now, by_caller, by_another };
 
+// Messages of which a send may end before its receive begins: of so many bytes at most, and on the first lanes, where
+// they spread (lane/spread.hpp), of more.
+struct Ahead {
+  std::size_t bytes = 0;
+  int spread_lanes = 0;
+  std::size_t spread_bytes = 0;
+};
+
 // Why a world is broken. `faults` holds what every rank reported, its own first.
 struct Failure {
   std::string reason;   // the first cause: "rank 2 (pid 71) died", "deadline passed", "aborted: ..."
   bool logged = false;  // this rank has logged the reason as an error; else the rank that told it, but for an interrupt
   std::vector<FaultReport> faults;
-  std::vector<int> dead;        // ranks that have died, as far as this rank has heard
-  std::vector<int> left;        // ranks that had closed the world, or ended, before it failed
-  std::size_t ahead_bytes = 0;  // largest message of which a send may end before its receive begins
-  std::string story;            // all of it for the screen, with the cycle of waits if there is one
+  std::vector<int> dead;  // ranks that have died, as far as this rank has heard
+  std::vector<int> left;  // ranks that had closed the world, or ended, before it failed
+  Ahead ahead;
+  std::string story;  // all of it for the screen, with the cycle of waits if there is one
 };
 
 // The story. `told` is what the reader has just read (a fault's description, the reason), which is not told again.

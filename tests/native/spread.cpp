@@ -1,0 +1,278 @@
+// Spread messages (lane/spread.hpp): as grids of crowds run them, with every kind of message that may come instead; and
+// as worlds do, where every pair of calls meets on lanes that spread and on those that do not.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "check.hpp"
+#include "faults.hpp"
+#include "lane_loop.hpp"
+#include "own_stream.hpp"
+#include "ranks.hpp"
+#include "sanitizer.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+
+namespace {
+
+constexpr std::uint64_t kShift = 4;  // 16 units
+constexpr std::uint64_t kRingMax = 64;
+const auto kShapes = all_or_few<std::vector<Grid>>({{1, 1}, {1, 5}, {3, 4}, {5, 1}, {4, 2}}, {{1, 3}, {3, 2}});
+
+SendSpread spread(const Send& send) { return {send}; }
+ReceiveSpread spread(const Receive& receive) { return {receive}; }
+
+}  // namespace
+
+CASE(spread_messages_of_every_size_arrive_by_any_grids) {
+  for (const Grid of_send : kShapes) {
+    for (const Grid of_receive : kShapes) {
+      Loop loop(kShift);
+      unsigned seed = 0;
+      std::vector<unsigned char> from(loop.most() + 1);
+      std::vector<unsigned char> to(loop.most() + 2);
+      for (const std::size_t bytes :
+           {std::size_t{1}, std::size_t{24}, std::size_t{100}, std::size_t{256}, loop.most()}) {
+        for (const std::size_t offset : {0, 1}) {
+          const std::vector<unsigned char> wanted = pattern(bytes, ++seed);
+          std::ranges::copy(wanted, from.begin() + static_cast<std::ptrdiff_t>(offset));
+          std::ranges::fill(to, 0xee);
+          loop.pass(spread(loop.send(from.data() + offset, bytes, bytes)), of_send,
+                    spread(loop.receive(to.data() + offset, bytes, bytes)), of_receive);
+          CHECK(std::ranges::equal(wanted, std::span(to).subspan(offset, bytes)));
+          CHECK(to[bytes + offset] == 0xee);
+        }
+      }
+    }
+  }
+}
+
+// A smaller one; one that is pushed; one that the receiver has to fetch, alone or together; and a spread one into
+// a receive of one block.
+CASE(a_spread_receive_takes_whatever_comes_and_any_receive_a_spread_message) {
+  for (const Grid of_send : kShapes) {
+    for (const Grid of_receive : kShapes) {
+      Loop loop(kShift);
+      constexpr std::size_t kRoom = 5000;
+      std::vector<unsigned char> to(kRoom);
+      unsigned seed = 0;
+      const auto check = [&](const std::vector<unsigned char>& from) {
+        CHECK(std::equal(from.begin(), from.end(), to.begin()));
+        CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(from.size()), to.end(),
+                          [](auto one) { return one == 0xee; }));
+        std::ranges::fill(to, 0xee);
+      };
+      std::ranges::fill(to, 0xee);
+      for (int round = 0; round < 3; ++round) {
+        const std::vector<unsigned char> small = pattern(40, ++seed);
+        loop.pass(loop.send(small.data(), small.size(), kRingMax), {1, of_send.threads},
+                  spread(loop.receive(to.data(), 300, kRingMax)), of_receive);
+        check(small);
+        for (const bool reached : {true, false}) {
+          for (const std::size_t bytes : {std::size_t{3000}, kRoom}) {
+            const std::vector<unsigned char> large = pattern(bytes, ++seed);
+            Receive receive = loop.receive(to.data(), bytes, kRingMax);
+            if (!reached) receive.peer_destination = 0;
+            loop.pass(loop.send(large.data(), bytes, kRingMax), of_send, spread(receive), of_receive);
+            check(large);
+          }
+        }
+        const std::vector<unsigned char> middling = pattern(290, ++seed);
+        for (const std::size_t room : {std::size_t{290}, std::size_t{4000}}) {
+          loop.pass(spread(loop.send(middling.data(), middling.size(), 300)), of_send,
+                    loop.receive(to.data(), room, kRingMax), {1, of_receive.threads});
+          check(middling);
+        }
+      }
+    }
+  }
+}
+
+// Posted receives that nobody has waited for come first, whoever takes them: the receive's first block, or a wait that
+// runs beside it.
+CASE(a_spread_receive_comes_after_posted_ones) {
+  for (const Grid grid : kShapes) {
+    for (const bool awaited : {false, true}) {
+      Loop loop(kShift);
+      for (unsigned round = 0; round < all_or_few(20u, 5u); ++round) {
+        std::array<std::vector<unsigned char>, 3> from;
+        std::array<std::vector<unsigned char>, 3> to;
+        std::array<Asked, 2> asked;
+        const HostGroup here(0, 1);
+        for (unsigned i = 0; i < 3; ++i) {
+          from[i] = pattern(i == 2 ? 200 : 30 + i, 3 * round + i);
+          to[i].resize(from[i].size());
+        }
+        for (std::size_t i = 0; i < 2; ++i) {
+          loop.post(to[i].data(), to[i].size(), kRingMax, asked[i].ticket())(here);
+        }
+        std::thread sender([&] {
+          for (const auto& one : from) {
+            const SendSpread body = spread(loop.send(one.data(), one.size(), 300));
+            crowd_entry<SendSpread>(&body, grid);
+          }
+        });
+        std::thread waiter([&] {
+          if (awaited) loop.await(asked[1].ticket())(here);
+        });
+        const ReceiveSpread body = spread(loop.receive(to[2].data(), to[2].size(), 300));
+        crowd_entry<ReceiveSpread>(&body, grid);
+        sender.join();
+        waiter.join();
+        CHECK(from == to && asked[0].is_ok() && asked[1].is_ok());
+        loop.check_passed(3);
+      }
+    }
+  }
+}
+
+namespace {
+
+// How a rank may send, or receive; each is through, or ordered on the stream, when it returns.
+struct Call {
+  const char* name;
+  std::function<void(World&, std::byte*, std::size_t, int, int lane, Stream)> make;
+};
+
+const std::vector<Call> kSends = {
+    {"send", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                Stream s) { w.send(at, n, peer, {lane, Path::automatic}, s); }},
+    {"send by ll",
+     [](World& w, std::byte* at, std::size_t n, int peer, int lane, Stream s) {
+       const bool fits = n <= (lane < 2 && w.device().kind() == DeviceKind::cuda ? 65537 : 8192);
+       w.send(at, n, peer, {lane, fits ? Path::ll : Path::automatic}, s);
+     }},
+    {"send by store", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                         Stream s) { w.send(at, n, peer, {lane, Path::store}, s); }},
+    {"send by load", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                        Stream s) { w.send(at, n, peer, {lane, Path::load}, s); }},
+    {"send by stage", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                         Stream s) { w.send(at, n, peer, {lane, Path::stage}, s); }},
+    {"isend", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                 Stream s) { w.wait(w.isend(at, n, peer, {lane, Path::automatic}, s), s); }},
+    {"isend of the host", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                             Stream) { CHECK(w.wait(w.isend(at, n, peer, {lane, Path::automatic})) == Status::ok); }},
+};
+
+const std::vector<Call> kReceives = {
+    {"recv", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                Stream s) { w.recv(at, n, peer, {lane, Path::automatic}, s); }},
+    {"recv by store", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                         Stream s) { w.recv(at, n, peer, {lane, Path::store}, s); }},
+    {"irecv", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                 Stream s) { w.wait(w.irecv(at, n, peer, {lane, Path::automatic}, s), s); }},
+    {"recv of the host", [](World& w, std::byte* at, std::size_t n, int peer, int lane,
+                            Stream) { CHECK(w.recv(at, n, peer, {lane, Path::automatic}) == Status::ok); }},
+};
+
+const auto kSizes = all_or_few<std::vector<std::size_t>>({4096, 4097, 8192, 8200, 20003, 65536, 65537}, {4097, 65536});
+
+}  // namespace
+
+CASE(every_pair_of_calls_meets_at_sizes_that_spread) {
+  on_all_devices_over_gpus(2, [](World& world) {
+    const OwnStream own(world);
+    TestBuffer buffer(world, kSizes.back() + 8);
+    unsigned seed = 0;
+    for (const int lane : {0, 1, 2}) {
+      for (const Call& send : kSends) {
+        for (const Call& receive : kReceives) {
+          for (const std::size_t bytes : kSizes) {
+            const std::size_t offset = ++seed % 3 * 4;
+            const std::vector<unsigned char> sent = pattern(bytes, seed);
+            std::byte* const at = buffer.data() + offset;
+            if (world.rank() == 0) {
+              std::vector<unsigned char> all(offset);
+              all.insert(all.end(), sent.begin(), sent.end());
+              buffer.write(all);
+              send.make(world, at, bytes, 1, lane, own);
+              world.synchronize(own);
+              continue;
+            }
+            receive.make(world, at, bytes, 0, lane, own);
+            world.synchronize(own);
+            const std::vector<unsigned char> got = buffer.read();
+            if (!std::equal(sent.begin(), sent.end(), got.begin() + static_cast<std::ptrdiff_t>(offset))) {
+              throw CheckFailed(
+                  concat(send.name, " to ", receive.name, " of ", bytes, " B on lane ", lane, " differs"));
+            }
+          }
+        }
+      }
+    }
+    world.barrier();
+  });
+}
+
+// Of all sizes, ahead of their receives as far as the ring goes, in a graph and not; and both ways at once.
+CASE(spread_messages_stay_in_order_replayed_and_exchanged) {
+  on_all_devices_over_gpus(2, [](World& world) {
+    const OwnStream own(world);
+    const int peer = 1 - world.rank();
+    const std::vector<std::size_t> sizes = {16384, 8,   65536, 5000,  65536, 65536,
+                                            8192,  100, 40000, 65536, 65536, 300000};
+    std::size_t total = 0;
+    for (const std::size_t bytes : sizes) total += bytes;
+    TestBuffer out(world, total);
+    TestBuffer in(world, total);
+    const auto pass = [&](bool first) {
+      std::size_t at = 0;
+      for (const std::size_t bytes : sizes) {
+        if (first) world.send(out.data() + at, bytes, peer, {}, own);
+        if (!first) world.recv(in.data() + at, bytes, peer, {}, own);
+        at += bytes;
+      }
+    };
+    const auto all = [&] {
+      pass(world.rank() == 0);
+      pass(world.rank() == 1);
+      std::size_t at = 0;
+      for (const std::size_t bytes : sizes) {
+        world.sendrecv({out.data() + at, bytes, peer, {1, Path::automatic}},
+                       {in.data() + at, bytes, peer, {1, Path::automatic}}, own);
+        at += bytes;
+      }
+    };
+    world.device().begin_capture(own);
+    all();
+    const auto graph = world.device().end_capture(own);
+    for (unsigned round = 0; round < 6; ++round) {
+      out.write(pattern(total, 2 * round + static_cast<unsigned>(world.rank())));
+      world.barrier();
+      if (round % 2 == 0) world.device().launch(graph, own);
+      if (round % 2 == 1) all();
+      world.synchronize(own);
+      CHECK(in.read() == pattern(total, 2 * round + static_cast<unsigned>(peer)));
+    }
+    world.barrier();
+  });
+}
+
+CASE(a_spread_message_that_does_not_fit_is_told_and_later_ones_are_intact) {
+  on_all_devices_over_gpus(2, [](World& world) {
+    const OwnStream own(world);
+    TestBuffer buffer(world, 65536);
+    for (const std::size_t room : {std::size_t{32}, std::size_t{5000}, std::size_t{30000}}) {
+      if (world.rank() == 0) {
+        buffer.write(pattern(65536, 8));
+        world.send(buffer.data(), 32768, 1, {}, own);
+        world.send(buffer.data(), 65536, 1, {}, own);
+      } else {
+        world.recv(buffer.data(), room, 0, {}, own);
+        world.recv(buffer.data(), 65536, 0, {}, own);
+      }
+      world.device().synchronize(own);
+      if (world.rank() == 1) CHECK(buffer.read() == pattern(65536, 8));
+      const FaultReport fault = one_fault(world);
+      CHECK(fault.status == Status::truncated && fault.peer == 1 - world.rank());
+      world.barrier();
+    }
+  });
+}
+
+int main(int argc, char** argv) { return run(argc, argv); }
