@@ -16,6 +16,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/collective/neighbourhood.hpp"
 #include "planned.hpp"
+#include "slot.hpp"
 #include "streams.hpp"
 #include "waiting.hpp"
 #include "worlds.hpp"
@@ -78,67 +79,56 @@ Combine combine_of(nb::object function) {
   };
 }
 
-struct TeamSlot : Closable {
-  std::shared_ptr<Collective> team;  // null: of all ranks, which is the world's own
-  void close() override { team.reset(); }
-};
+using TeamSlot = Slot<std::shared_ptr<Collective>>;
+using NeighbourhoodSlot = Slot<std::shared_ptr<Neighbourhood>>;
 
+// What runs a call, a team's collectives or a neighbourhood, has the caller as an owner: another thread may close the
+// world meanwhile.
 struct PyTeam {
   std::shared_ptr<WorldState> state;
-  std::shared_ptr<TeamSlot> slot;
-  bool is_world = true;
-  int channels = 0;  // of a team that is not the world; the one behind them is for meet()
+  std::shared_ptr<TeamSlot> slot;  // null: of all ranks, which is the world's own
+  int channels = 0;                // of a team that is not the world; the one behind them is for meet()
 
   void check_channel(const CollectiveCall& call) const {
-    require(is_world || (call.channel >= 0 && call.channel < channels), "channel ", call.channel,
+    require(slot == nullptr || (call.channel >= 0 && call.channel < channels), "channel ", call.channel,
             " does not exist; there are ", channels, " of this team");
   }
-  Collective& collective() const {
-    const auto world = state->open();
-    return is_world ? world->collective() : *slot->team;
+  std::shared_ptr<Collective> runner() const {
+    auto world = state->open();
+    if (slot != nullptr) return slot->with([](const std::shared_ptr<Collective>& team) { return team; });
+    Collective* const all = &world->collective();
+    return {std::move(world), all};
   }
-};
-
-struct NeighbourhoodSlot : Closable {
-  std::shared_ptr<Neighbourhood> hood;
-  void close() override { hood.reset(); }
 };
 
 struct PyNeighbourhood {
   std::shared_ptr<WorldState> state;
   std::shared_ptr<NeighbourhoodSlot> slot;
 
-  Neighbourhood& hood() const {
+  void check_channel(const CollectiveCall&) const {}
+  std::shared_ptr<Neighbourhood> runner() const {
     (void)state->open();
-    return *slot->hood;
+    return slot->with([](const std::shared_ptr<Neighbourhood>& hood) { return hood; });
   }
 };
 
-// What runs a call: a team's collectives, or a neighbourhood.
-Collective& runner_of(const PyTeam& self) { return self.collective(); }
-void check_channel(const PyTeam& self, const CollectiveCall& call) { self.check_channel(call); }
-void check_channel(const PyNeighbourhood&, const CollectiveCall&) {}
-Neighbourhood& runner_of(const PyNeighbourhood& self) { return self.hood(); }
-
-PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, true, 0}; }
+PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, 0}; }
 
 PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
   require(channels >= 1, "team: at least one channel, not ", channels);
-  auto slot = std::make_shared<TeamSlot>();
   const auto mine = world.open();
-  slot->team =
-      run_together(mine, "team", [mine, ranks, channels] { return mine->collective().among(ranks, channels + 1); });
+  auto slot = std::make_shared<TeamSlot>(
+      run_together(mine, "team", [mine, ranks, channels] { return mine->collective().among(ranks, channels + 1); }),
+      "team");
   world.state()->add(slot);
-  return {world.state(), std::move(slot), false, channels};
+  return {world.state(), std::move(slot), channels};
 }
 
 template <class Make>
 PyNeighbourhood keep_neighbourhood(const PyTeam& team, const Make& make) {
-  auto slot = std::make_shared<NeighbourhoodSlot>();
   const auto mine = team.state->open();
-  const auto members = team.is_world ? nullptr : team.slot->team;
-  slot->hood = run_together(mine, "neighbourhood",
-                            [mine, members, make] { return make(members ? *members : mine->collective()); });
+  auto slot = std::make_shared<NeighbourhoodSlot>(
+      run_together(mine, "neighbourhood", [members = team.runner(), make] { return make(*members); }), "neighbourhood");
   team.state->add(slot);
   return {team.state, std::move(slot)};
 }
@@ -161,17 +151,17 @@ void abort_for_interrupt(World& world, const CollectiveCall& call) {
 template <class Self>
 void run_blocking(const Self& self, const CollectiveCall& call) {
   const auto world = self.state->open();
-  auto& collective = runner_of(self);
+  const auto runner = self.runner();
   const auto on_interrupt = [&] { abort_for_interrupt(*world, call); };
   if (world->device().kind() == DeviceKind::host) {
     interruptible(
         [&] {
-          collective.run(call);
+          runner->run(call);
           return true;
         },
         on_interrupt);
   } else {
-    self.state->run_and_wait([&](Stream stream) { collective.run(call, stream); }, on_interrupt);
+    self.state->run_and_wait([&](Stream stream) { runner->run(call, stream); }, on_interrupt);
   }
   self.state->check_waited();
 }
@@ -179,13 +169,14 @@ void run_blocking(const Self& self, const CollectiveCall& call) {
 template <class Self>
 void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle stream, const NaturalArgument& natural) {
   const auto world = self.state->open();
-  check_channel(self, call.call);
+  self.check_channel(call.call);
   const StreamChoice choice = choose_op_stream(stream, natural_from(natural), self.state);
   if (!choice.stream) return run_blocking(self, call.call);
+  const auto runner = self.runner();
   // Most calls enqueue and return; the first of a channel and those by copy wait for the other ranks' hosts.
   interruptible(
       [&] {
-        runner_of(self).run(call.call, *choice.stream);
+        runner->run(call.call, *choice.stream);
         return true;
       },
       [&] {
@@ -210,8 +201,8 @@ bool checks(const Self& self) {
 
 template <class Self>
 PyPlanned planned(const Self& self, const PyCall& call) {
-  check_channel(self, call.call);
-  return {runner_of(self).planned(call.call)};
+  self.check_channel(call.call);
+  return {self.runner()->planned(call.call)};
 }
 
 }  // namespace
@@ -241,9 +232,9 @@ void bind_collectives(nb::module_& m) {
            nb::arg("receive_offsets"));
   nb::class_<PyPlanned>(m, "PlannedCall", "A collective for a plan. Use PlanBuilder.collectives().");
   nb::class_<PyTeam>(m, "Team", "The ranks that do collectives together. Use World.team(), or World itself.")
-      .def_prop_ro("rank", [](const PyTeam& self) { return self.collective().rank(); })
-      .def_prop_ro("size", [](const PyTeam& self) { return self.collective().size(); })
-      .def_prop_ro("ranks", [](const PyTeam& self) { return self.collective().ranks(); })
+      .def_prop_ro("rank", [](const PyTeam& self) { return self.runner()->rank(); })
+      .def_prop_ro("size", [](const PyTeam& self) { return self.runner()->size(); })
+      .def_prop_ro("ranks", [](const PyTeam& self) { return self.runner()->ranks(); })
       .def_prop_ro("checks", &checks<PyTeam>, "Whether all ranks compare every call before it runs.")
       .def("run", &run<PyTeam>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(), nb::arg("natural").none(),
            "On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or "
@@ -251,11 +242,11 @@ void bind_collectives(nb::module_& m) {
       .def("meet", &meet, "Of a team: blocks until the hosts of all its ranks have come, whatever is enqueued.")
       .def("planned", &planned<PyTeam>, nb::arg("call"), "For PlanBuilder.add.")
       .def(
-          "explain", [](const PyTeam& self, const PyCall& call) { return self.collective().explain(call.call); },
+          "explain", [](const PyTeam& self, const PyCall& call) { return self.runner()->explain(call.call); },
           nb::arg("call"));
   nb::class_<PyNeighbourhood>(m, "Neighbourhood", "Who exchanges with whom. Use World.neighbourhood().")
-      .def_prop_ro("sources", [](const PyNeighbourhood& self) { return self.hood().sources(); })
-      .def_prop_ro("destinations", [](const PyNeighbourhood& self) { return self.hood().destinations(); })
+      .def_prop_ro("sources", [](const PyNeighbourhood& self) { return self.runner()->sources(); })
+      .def_prop_ro("destinations", [](const PyNeighbourhood& self) { return self.runner()->destinations(); })
       .def_prop_ro("checks", &checks<PyNeighbourhood>,
                    "Whether both ends of an edge compare every call before it runs.")
       .def("run", &run<PyNeighbourhood>, nb::arg("call"), nb::arg("arrays"), nb::arg("stream").none(),

@@ -121,6 +121,10 @@ void WorldState::check_waited() {
 }
 
 void WorldState::add(const std::shared_ptr<Closable>& closable) {
+  if (world == nullptr) {  // another thread has closed it since this was made
+    const nb::gil_scoped_release release;
+    return closable->close();
+  }
   std::erase_if(closables, [](const auto& known) { return known.expired(); });
   closables.push_back(closable);
 }

@@ -64,6 +64,7 @@ struct WorldState {
   void check_waited();
   // The points behind the world's ops, some of which may be over. None of a world that has been closed.
   std::vector<std::shared_ptr<Event>> points() const { return world != nullptr ? world->points() : ending; }
+  // To be closed with the world: at once, if that is closed.
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);

@@ -19,9 +19,25 @@
 
 namespace onstream::python {
 
+namespace {
+
+// A call of another thread may outlast close(), and be the last owner: the world's end waits without the GIL there too.
+std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
+  World* const it = world.get();
+  auto end = [held = std::move(world)](World*) mutable {
+    if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return held.reset();
+    const nb::gil_scoped_release release;
+    held.reset();
+  };
+  return {it, std::move(end)};
+}
+
+}  // namespace
+
 PyWorld::PyWorld(const Launch& launch, const Parameters& parameters)
     : launch_(launch), state_(std::make_shared<WorldState>()) {
-  state_->world = run_interruptible([launch, parameters] { return World::create(launch, parameters); }, [] {});
+  state_->world =
+      ending_without_gil(run_interruptible([launch, parameters] { return World::create(launch, parameters); }, [] {}));
   state_->spin_us = parameters.host_spin_us;
 }
 

@@ -309,6 +309,44 @@ def test_a_world_may_close_while_another_thread_launches_or_builds_its_plans(tmp
     assert ended.code == 0, ended.err
 
 
+def test_a_world_may_close_while_another_thread_uses_its_teams(tmp_path: Path) -> None:
+    program = """
+        import threading
+        import numpy as np
+        import onstream as ons
+
+        for turn in range(50):
+            world = ons.init(launch=ons.Launch(0, 1, 0, ""), device="host", timeout_s=5)
+            team, hood = world.team([0]), world.neighbourhood([1], periodic=True)
+            stream, a, b, c = world.stream(), np.zeros(1000), np.zeros(1000), np.zeros((2, 1000))
+            calls = [
+                lambda: team.all_reduce(a, b),
+                lambda: team.all_reduce(a, b, stream=stream),
+                lambda: team.explain_all_reduce(a),
+                lambda: hood.all_gather(a, c),
+                lambda: world.all_reduce(a, b, stream=stream),
+            ]
+            running, told = threading.Event(), []
+
+            def work():
+                try:
+                    while True:
+                        calls[turn % len(calls)]()
+                        running.set()
+                except ons.ClosedError as error:
+                    told.append(error)
+
+            thread = threading.Thread(target=work)
+            thread.start()
+            running.wait()
+            world.close()
+            thread.join()
+            assert told, "the thread ended without the error"
+    """
+    ended = run_job(tmp_path, 1, program)
+    assert ended.code == 0, ended.err
+
+
 WAYS_TO_A_STREAM = {
     "an operation": lambda world, stream, box: world.recv(box, 0, stream=stream),
     "a request": lambda world, stream, box: world.irecv(box, 0, stream=stream).wait(),
