@@ -40,21 +40,19 @@ std::string words_of(const CollectiveCall& call) {
   return call.algorithm == Algorithm::automatic ? what : concat(what, ", by ", name_of(call.algorithm));
 }
 
-Checking::Checking(Device& device, std::vector<int> ranks, int rank, Run run)
+Checking::Checking(Device& device, std::vector<int> ranks)
     : ranks_(std::move(ranks)),
-      rank_(rank),
-      run_(std::move(run)),
       mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(std::uint64_t), MemoryKind::pinned)),
       all_(device.allocate(kWordsBytes * ranks_.size(), MemoryKind::pinned)) {}
 
 // What this rank does not get as it expects it, or "".
-std::string Checking::wrong_counts(const CollectiveCall& call) {
+std::string Checking::wrong_counts(const CollectiveCall& call, const Run& run) {
   auto* const sends = reinterpret_cast<std::uint64_t*>(mine_->data());
   for (std::size_t i = 0; i < ranks_.size(); ++i) sends[i] = call.send_counts[i];
   CollectiveCall exchange = all_to_all({sends, all_->data(), 1, ElementType::uint64});
   exchange.channel = call.channel;
   exchange.algorithm = Algorithm::lines;
-  run_(exchange);
+  run(exchange);
   const auto* const comes = reinterpret_cast<const std::uint64_t*>(all_->data());
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     if (comes[i] == call.receive_counts[i]) continue;
@@ -63,10 +61,11 @@ std::string Checking::wrong_counts(const CollectiveCall& call) {
   return "";
 }
 
-void Checking::check(const CollectiveCall& call) {
+void Checking::check(const CollectiveCall& call, const Run& run) {
+  const std::lock_guard lock(mutex_);
   std::string words = words_of(call);
   if (call.kind == OpKind::all_to_all_v) {
-    const std::string wrong = wrong_counts(call);
+    const std::string wrong = wrong_counts(call, run);
     if (!wrong.empty()) words += ", which " + wrong;
   }
   if (words.size() >= kWordsBytes) {  // what is cut off still counts
@@ -79,7 +78,7 @@ void Checking::check(const CollectiveCall& call) {
   CollectiveCall gathers = all_gather({mine_->data(), all_->data(), kWordsBytes, ElementType::uint8});
   gathers.channel = call.channel;
   gathers.algorithm = Algorithm::lines;
-  run_(gathers);
+  run(gathers);
   std::string told;
   const auto* const all = reinterpret_cast<const char*>(all_->data());
   bool differ = false;

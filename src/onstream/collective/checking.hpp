@@ -1,11 +1,13 @@
 // Checking (parameter collective_check): before a collective runs, all ranks of its team tell each other what they are
 // about to do, by an all_gather on its channel, and all refuse it if they do not agree. Nothing is broken then.
 //
-// The hosts wait for each other at every call. What is captured is checked when it is captured.
+// One a channel: threads that use different channels do not wait for each other. The hosts wait for each other at every
+// call. What is captured is checked when it is captured.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,16 +26,15 @@ class Checking {
   // Runs a collective on the channel of the checked one, and waits for it.
   using Run = std::function<void(const CollectiveCall&)>;
 
-  Checking(Device& device, std::vector<int> ranks, int rank, Run run);
+  Checking(Device& device, std::vector<int> ranks);
   // Throws invalid_argument, the same on every rank, naming the ranks that differ and how.
-  void check(const CollectiveCall& call);
+  void check(const CollectiveCall& call, const Run& run);
 
  private:
-  std::string wrong_counts(const CollectiveCall& call);
+  std::string wrong_counts(const CollectiveCall& call, const Run& run);
 
+  std::mutex mutex_;
   std::vector<int> ranks_;
-  int rank_;
-  Run run_;
   std::shared_ptr<Memory> mine_;  // pinned: what this rank says
   std::shared_ptr<Memory> all_;   // and what all say
 };

@@ -47,7 +47,7 @@ class Collective::Implementation {
   void make_channels(int count) {
     is_team_ = true;
     for (int number = 0; number < count; ++number) {
-      channels_.push_back(std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number));
+      channels_.push_back(make_channel(number));
       channels_.back()->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
     }
   }
@@ -189,12 +189,7 @@ class Collective::Implementation {
   // In the checking mode: with what the other ranks call.
   void compare(const CollectiveCall& call) {
     if (!checks()) return;
-    const std::lock_guard lock(checking_mutex_);
-    if (checking_ == nullptr) {
-      checking_ = std::make_unique<collective::Checking>(*device_, ranks_, rank_,
-                                                         [this](const CollectiveCall& one) { run_unchecked(one); });
-    }
-    checking_->check(call);
+    channel_of(call.channel).checking->check(call, [this](const CollectiveCall& one) { run_unchecked(one); });
   }
 
   static bool has_nothing_to_do(const CollectiveCall& call) {
@@ -237,13 +232,19 @@ class Collective::Implementation {
     const std::lock_guard making(making_mutex_);
     if (collective::Channel* channel = find(number)) return *channel;
     for (const int one : all_come_for("the start of a channel", number)) {
-      auto made = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, one);
+      auto made = make_channel(one);
       const std::lock_guard lock(mutex_);
       const auto place = static_cast<std::size_t>(one);
       if (channels_.size() <= place) channels_.resize(place + 1);
       channels_[place] = std::move(made);
     }
     return *find(number);
+  }
+  // Collective over the world.
+  std::unique_ptr<collective::Channel> make_channel(int number) {
+    auto made = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number);
+    if (checks()) made->checking = std::make_unique<collective::Checking>(*device_, ranks_);
+    return made;
   }
   // Null: there is none yet.
   collective::Channel* find(int number) const {
@@ -324,8 +325,6 @@ class Collective::Implementation {
   std::vector<int> ranks_;
   int rank_ = -1;
   bool is_team_ = false;
-  std::mutex checking_mutex_;
-  std::unique_ptr<collective::Checking> checking_;  // from the first call in the checking mode
   mutable std::mutex loaded_mutex_;
   mutable std::set<const collective::OwnKernels*> loaded_;
   std::mutex making_mutex_;   // held, while all ranks meet, by who makes channels or their copies
