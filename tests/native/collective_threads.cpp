@@ -90,4 +90,45 @@ CASE(threads_of_different_channels_are_checked_apart) {
   }
 }
 
+CASE(the_first_call_of_a_channel_and_the_first_by_copy_on_another_may_come_in_any_order) {
+  on_all_devices(2, [](World& world) {
+    Collective& it = world.collective();
+    const Small one(world);
+    const Small other(world);
+    const OwnStream stream(world);
+    it.run(one.sum(0));
+    const std::uint64_t start_ns = now_ns();
+    if (world.rank() == 0) it.run(other.sum(1), stream);
+    it.run(one.copies(0));
+    if (world.rank() == 1) it.run(other.sum(1), stream);
+    world.synchronize(stream);
+    CHECK(ended_at_once(start_ns));
+  });
+}
+
+CASE(calls_by_copy_go_on_while_another_thread_starts_a_channel) {
+  constexpr int kCalls = 50;
+  on_all_devices(2, [](World& world) {
+    Collective& it = world.collective();
+    const Small one(world);
+    const Small other(world);
+    it.run(one.copies(0));
+    const auto copy_often = [&] {
+      for (int i = 0; i < kCalls; ++i) it.run(one.copies(0));
+    };
+    for (int channel = 1; channel < 4; ++channel) {
+      const std::uint64_t start_ns = now_ns();
+      if (world.rank() == 0) {
+        Beside beside([&] { it.run(other.sum(channel)); });
+        copy_often();
+        beside.finish();
+      } else {
+        copy_often();
+        it.run(other.sum(channel));
+      }
+      CHECK(ended_at_once(start_ns));
+    }
+  });
+}
+
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

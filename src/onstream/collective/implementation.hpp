@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -215,6 +216,9 @@ class Collective::Implementation {
 
   // --- work ---
 
+  // What first calls make: a channel, and the copies of one.
+  enum class Part { channel, copies };
+
   void run_unchecked(const CollectiveCall& call) {
     collective::Channel& channel = channel_of(call.channel);
     runner_.run_and_wait(channel.order, prepare(channel, call));
@@ -230,14 +234,7 @@ class Collective::Implementation {
     check_channel(number);
     if (collective::Channel* channel = find(number)) return *channel;
     const std::lock_guard making(making_mutex_);
-    if (collective::Channel* channel = find(number)) return *channel;
-    for (const int one : all_come_for("the start of a channel", number)) {
-      auto made = make_channel(one);
-      const std::lock_guard lock(mutex_);
-      const auto place = static_cast<std::size_t>(one);
-      if (channels_.size() <= place) channels_.resize(place + 1);
-      channels_[place] = std::move(made);
-    }
+    if (find(number) == nullptr) make_with_all(Part::channel, number);
     return *find(number);
   }
   // Collective over the world.
@@ -253,12 +250,33 @@ class Collective::Implementation {
     return index < channels_.size() ? channels_[index].get() : nullptr;
   }
 
-  // Ranks may come to the first calls of different channels in different orders: whatever any of them has come for, all
-  // make now. In ascending order; what is said of one channel was never said before. While nothing else is made here.
-  std::set<int> all_come_for(const char* what, int number) const {
-    std::set<int> numbers;
-    for (const std::string& theirs : fabric_->all_gather(what, concat(number))) numbers.insert(std::stoi(theirs));
-    return numbers;
+  // Ranks may come to the first calls of channels, and to the first by copy on them, in different orders: whatever any
+  // of them has come for, all make now. In ascending order; what is said of one part was never said before. While
+  // nothing else is made here.
+  void make_with_all(Part part, int number) {
+    std::set<std::pair<Part, int>> asked;
+    for (const std::string& theirs :
+         fabric_->all_gather("the start of a channel", concat(static_cast<int>(part), ' ', number))) {
+      std::istringstream words(theirs);
+      int of = 0;
+      int one = 0;
+      words >> of >> one;
+      asked.emplace(static_cast<Part>(of), one);
+    }
+    for (const auto& [of, one] : asked) of == Part::channel ? start_channel(one) : start_copies(one);
+  }
+  void start_channel(int number) {
+    auto made = make_channel(number);
+    const std::lock_guard lock(mutex_);
+    const auto place = static_cast<std::size_t>(number);
+    if (channels_.size() <= place) channels_.resize(place + 1);
+    channels_[place] = std::move(made);
+  }
+  // Of a channel that all have: whoever has come for it made that with them.
+  void start_copies(int number) {
+    auto made = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
+    const std::lock_guard lock(mutex_);
+    channels_[static_cast<std::size_t>(number)]->copies = std::move(made);
   }
 
   // With the algorithm that it takes.
@@ -295,16 +313,16 @@ class Collective::Implementation {
     return work;
   }
 
-  // The hosts of all ranks come to these in the same order, one call after the other. Whoever has come for another
-  // channel has that one, and so has this rank: they made it together.
+  // The hosts of all ranks come to these in the same order, one call after the other.
   collective::Copies& copies_of(collective::Channel& channel, int number) {
+    if (collective::Copies* copies = find_copies(channel)) return *copies;
     const std::lock_guard making(making_mutex_);
-    if (channel.copies == nullptr) {
-      for (const int one : all_come_for("the start of algorithm copy on a channel", number)) {
-        find(one)->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, one);
-      }
-    }
-    return *channel.copies;
+    if (find_copies(channel) == nullptr) make_with_all(Part::copies, number);
+    return *find_copies(channel);
+  }
+  collective::Copies* find_copies(const collective::Channel& channel) const {
+    const std::lock_guard lock(mutex_);
+    return channel.copies.get();
   }
 
   // Of a hierarchical call. With the order's mutex held.
@@ -328,7 +346,7 @@ class Collective::Implementation {
   mutable std::mutex loaded_mutex_;
   mutable std::set<const collective::OwnKernels*> loaded_;
   std::mutex making_mutex_;   // held, while all ranks meet, by who makes channels or their copies
-  mutable std::mutex mutex_;  // guards what follows, never for long
+  mutable std::mutex mutex_;  // guards what follows, and which copies channels have; never for long
   std::vector<std::unique_ptr<collective::Channel>> channels_;
   collective::Runner runner_;
 };
