@@ -272,6 +272,8 @@ CASE(checking_names_who_calls_something_else) {
       call.send_offsets = call.receive_offsets = {0, 4, 8};
       if (odd) call.receive_counts[2] = 9;
       CHECK_THROWS(it.run(call), "rank 1: all_to_all_v of uint8, which gets 1 elements of rank 2 and expects 9");
+      CHECK_THROWS(it.run(odd ? call : all_reduce(vector(4, ElementType::int32))),
+                   "rank 0: all_reduce of 4 int32 sum\n  rank 1: all_to_all_v of uint8\n");
       // Nothing is broken.
       buffer.write(input_of(ElementType::int32, ReduceOp::sum, world.rank(), 64));
       it.run(all_reduce(vector(64, ElementType::int32)));

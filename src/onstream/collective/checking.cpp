@@ -61,13 +61,8 @@ std::string Checking::wrong_counts(const CollectiveCall& call, const Run& run) {
   return "";
 }
 
-void Checking::check(const CollectiveCall& call, const Run& run) {
-  const std::lock_guard lock(mutex_);
-  std::string words = words_of(call);
-  if (call.kind == OpKind::all_to_all_v) {
-    const std::string wrong = wrong_counts(call, run);
-    if (!wrong.empty()) words += ", which " + wrong;
-  }
+// Throws unless all say the same, and nobody says what is wrong.
+void Checking::compare(std::string words, const CollectiveCall& call, const Run& run) {
   if (words.size() >= kWordsBytes) {  // what is cut off still counts
     constexpr std::size_t kRoom = 32;
     const std::size_t digest = std::hash<std::string>{}(words);
@@ -88,6 +83,16 @@ void Checking::check(const CollectiveCall& call, const Run& run) {
     told += concat("\n  rank ", ranks_[i], ": ", theirs);
   }
   require(!differ, "the ranks do not call the same collective on channel ", call.channel, ":", told);
+}
+
+void Checking::check(const CollectiveCall& call, const Run& run) {
+  const std::lock_guard lock(mutex_);
+  const std::string words = words_of(call);
+  compare(words, call, run);
+  if (call.kind != OpKind::all_to_all_v) return;
+  // Only where all call it do they tell each other how much they send.
+  const std::string wrong = wrong_counts(call, run);
+  compare(wrong.empty() ? words : concat(words, ", which ", wrong), call, run);
 }
 
 }  // namespace onstream::collective

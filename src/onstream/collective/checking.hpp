@@ -31,6 +31,7 @@ class Checking {
   void check(const CollectiveCall& call, const Run& run);
 
  private:
+  void compare(std::string words, const CollectiveCall& call, const Run& run);
   std::string wrong_counts(const CollectiveCall& call, const Run& run);
 
   std::mutex mutex_;
