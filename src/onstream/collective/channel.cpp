@@ -74,6 +74,7 @@ Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int 
   // Nobody writes before all have set theirs up.
   room_ = room.enter(fabric, "the memory of collectives", Room::Blocks::in_order, ranks, Room::limits_of(fabric));
   order.ground = std::make_shared<const Kept>(Kept{ground_, nullptr, room_});
+  order.room = room_;
 }
 
 Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& of, Shared shared)
@@ -81,6 +82,7 @@ Channel::Channel(Fabric& fabric, const std::vector<int>& ranks, const Channel& o
   ground_->some = std::move(shared);
   set_up(fabric, ranks, static_cast<int>(of.view_.channel), ground_->some.parts);
   order.ground = ground_;
+  order.room = room_;
 }
 
 std::size_t Channel::bytes_for(const Fabric& fabric, std::size_t ranks) {

@@ -159,25 +159,41 @@ void Copies::enqueue(Device& device, const Work& work, Stream stream) {
   while (!launches_.empty() && ended(*launches_.front().behind)) launches_.pop_front();
   const auto launch = std::make_shared<OfLaunch>(held_, held_->pulses->take());
   launch->watched = held_->watch->stand_by({launch->pulse, work.words.phases()});
+  const auto keep = [&] {
+    if (auto behind = device.point(stream)) {
+      launches_.push_back({launch, std::move(behind)});
+    } else {
+      device.retain(stream, launch);
+    }
+  };
+  try {
+    enqueue_parts(device, work, launch->pulse, stream);
+  } catch (...) {
+    // Waits that are on the stream are stood by; behind them the words go on to mean the next collective's.
+    try {
+      operate(device, {plan::Words::quiet(launch->pulse)}, stream);
+    } catch (const Error&) {  // of a device that has failed; what came first goes on
+    }
+    keep();
+    throw;
+  }
+  keep();
+}
+
+void Copies::enqueue_parts(Device& device, const Work& work, std::uint32_t* pulse, Stream stream) {
   const auto copy_all = [&](const std::vector<Copy>& copies) {
     for (const Copy& copy : copies) device.copy(copy.to, copy.from, copy.bytes, stream);
   };
   // What the rank copies for itself fits between the opening and the gate, where no pulse says that it waits.
-  operate(device, work.words.opening(launch->pulse), stream);
+  operate(device, work.words.opening(pulse), stream);
   copy_all(work.own);
-  operate(device, work.words.gate(launch->pulse), stream);
+  operate(device, work.words.gate(pulse), stream);
   copy_all(work.out);
   std::vector<WordOp> rest = work.words.telling();
-  const std::vector<WordOp> closing = work.words.closing(launch->pulse);
+  const std::vector<WordOp> closing = work.words.closing(pulse);
   rest.insert(rest.end(), closing.begin(), closing.end());
-  if (!rest.empty())
-    rest.push_back(plan::Words::quiet(launch->pulse));  // the words go on to mean the next collective's
+  if (!rest.empty()) rest.push_back(plan::Words::quiet(pulse));  // the words go on to mean the next collective's
   operate(device, rest, stream);
-  if (auto behind = device.point(stream)) {
-    launches_.push_back({launch, std::move(behind)});
-  } else {
-    device.retain(stream, launch);
-  }
 }
 
 }  // namespace onstream::collective

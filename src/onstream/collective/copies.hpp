@@ -40,7 +40,7 @@ class Copies {
   // Of a kind that moves. Blocks until the hosts of all ranks have called it. Throws invalid_argument, the same on
   // every rank, if they do not agree or if some rank's output cannot be addressed by its senders.
   Work prepare(Fabric& fabric, const CollectiveCall& call);
-  // What it uses is kept until the stream, or the graph, is through.
+  // What it uses is kept until the stream, or the graph, is through, also if a part of it throws.
   void enqueue(Device& device, const Work& work, Stream stream);
 
   // What the hosts of the team tell each other, as Agreement::exchange, between two copies.
@@ -67,6 +67,7 @@ class Copies {
                          const Named& name);
   Work work_of(const CollectiveCall& call, const std::vector<Portion>& portions, const std::vector<Say>& says,
                const Named& name) const;
+  static void enqueue_parts(Device& device, const Work& work, std::uint32_t* pulse, Stream stream);
   std::uint32_t* word(int owner, std::size_t which, int writer) const;
 
   std::vector<int> ranks_;

@@ -26,6 +26,7 @@ EdgeChannel::EdgeChannel(Fabric& fabric, Room& room, const EdgeList& edges, std:
   // Nobody writes before all have set theirs up. Ends tell each other how many blocks they have (edges.hpp).
   room_ = room.enter(fabric, "the memory of a neighbourhood", Room::Blocks::all, {}, Room::limits_of(fabric));
   order.ground = std::make_shared<const Kept>(Kept{ground_, room_});
+  order.room = room_;
 }
 
 void EdgeChannel::fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t half) {

@@ -56,8 +56,7 @@ class Collective::Implementation {
   void run(const CollectiveCall& call, Stream stream) {
     if (!is_to_run(call)) return;
     collective::Channel& channel = channel_of(call.channel);
-    const collective::Prepared work = prepare(channel, call);
-    if (runner_.enqueue(channel.order, stream, work)) channel.room().keep(work.blocks());
+    runner_.enqueue(channel.order, stream, prepare(channel, call));
   }
 
   void run(const CollectiveCall& call) {

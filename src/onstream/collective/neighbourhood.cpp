@@ -74,8 +74,7 @@ class Neighbourhood::Implementation {
   std::size_t device_bytes() const { return channel_->device_bytes(); }
 
   void run(const CollectiveCall& call, Stream stream) {
-    const Prepared work = prepare_compared(call);
-    if (runner_.enqueue(channel_->order, stream, work)) channel_->room().keep(work.blocks());
+    runner_.enqueue(channel_->order, stream, prepare_compared(call));
   }
   void run(const CollectiveCall& call) { runner_.run_and_wait(channel_->order, prepare_compared(call)); }
 

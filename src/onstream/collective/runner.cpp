@@ -42,15 +42,16 @@ void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>
   kept_.emplace_back(order.newest, kept);
 }
 
-void Runner::note_captured(Order& order, Stream stream, const std::shared_ptr<const void>& kept) {
+void Runner::note_captured(const Order& order, Stream stream, const Prepared& work) {
+  order.room->keep(work.blocks());
   device_->retain(stream, order.ground);
-  if (kept != nullptr) device_->retain(stream, kept);
+  if (work.kept != nullptr) device_->retain(stream, work.kept);
 }
 
-bool Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
+void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
   const bool captured = device_->capturing(stream);
   if (!captured && order.newest != nullptr && order.last_stream != stream.handle) device_->wait(stream, order.newest);
-  const auto note_it = [&] { captured ? note_captured(order, stream, work.kept) : note(order, stream, work.kept); };
+  const auto note_it = [&] { captured ? note_captured(order, stream, work) : note(order, stream, work.kept); };
   try {
     if (work.copies) work.copies->engine->enqueue(*device_, work.copies->work, stream);
     work.for_each_kernel([&](const Launching& one) {
@@ -61,13 +62,12 @@ bool Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
     throw;
   }
   note_it();
-  return captured;
 }
 
-bool Runner::enqueue(Order& order, Stream stream, const Prepared& work) {
-  if (work.empty()) return false;
+void Runner::enqueue(Order& order, Stream stream, const Prepared& work) {
+  if (work.empty()) return;
   const std::lock_guard lock(order.mutex);
-  return enqueue_next(order, stream, work);
+  enqueue_next(order, stream, work);
 }
 
 bool Runner::runs_here(const Order& order, const Prepared& work) const {
@@ -83,7 +83,7 @@ void Runner::run_and_wait(Order& order, const Prepared& work) {
     work.for_each_kernel([](const Launching& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
   } else {
     const StreamPool::Lease stream = streams_.lease();
-    (void)enqueue_next(order, stream.get(), work);
+    enqueue_next(order, stream.get(), work);
     lock.unlock();
     device_->synchronize(stream.get());
   }
@@ -95,7 +95,7 @@ plan::PreparedCall Runner::for_plan(std::shared_ptr<const void> home, Order& ord
   call.kernels = work.kernels();
   call.row = std::move(row);
   call.enqueue = [this, home = std::move(home), &order, work = std::move(work)](Stream stream) {
-    (void)enqueue(order, stream, work);
+    enqueue(order, stream, work);
   };
   return call;
 }

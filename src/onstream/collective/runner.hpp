@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "onstream/collective/call.hpp"
+#include "onstream/collective/room.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/plan/planned_call.hpp"
@@ -24,6 +25,7 @@ struct Prepared;
 struct Order {
   std::mutex mutex;                    // held while a collective is enqueued
   std::shared_ptr<const void> ground;  // what a captured collective needs
+  std::shared_ptr<Room::Part> room;    // told of what graphs keep
   std::shared_ptr<Event> newest;       // behind the newest eager collective
   void* last_stream = nullptr;         // where that was enqueued
 };
@@ -41,8 +43,7 @@ class Runner {
   void check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
 
   // Each takes the order's mutex; what is empty takes no place in the order.
-  // Returns whether it was captured.
-  bool enqueue(Order& order, Stream stream, const Prepared& work);
+  void enqueue(Order& order, Stream stream, const Prepared& work);
   // On the host device in this thread, where nothing of the order is under way. Throws the story if the world failed
   // meanwhile, as Fabric::check_waited().
   void run_and_wait(Order& order, const Prepared& work);
@@ -50,10 +51,10 @@ class Runner {
   plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);
 
  private:
-  bool enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
+  void enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
   bool runs_here(const Order& order, const Prepared& work) const;
   void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
-  void note_captured(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
+  void note_captured(const Order& order, Stream stream, const Prepared& work);
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;

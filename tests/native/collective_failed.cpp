@@ -1,0 +1,80 @@
+// Collectives that fail while they are enqueued: what is on the stream by then ends, and is kept as long.
+#include <memory>
+#include <utility>
+
+#include "check.hpp"
+#include "collective_cases.hpp"
+#include "device_around.hpp"
+#include "onstream/collective/channel.hpp"
+#include "onstream/collective/copies.hpp"
+#include "onstream/collective/prepared.hpp"
+#include "onstream/collective/room.hpp"
+#include "onstream/collective/runner.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using onstream::collective::Room;
+
+namespace {
+
+class CannotCopy final : public DeviceAround {
+ public:
+  using DeviceAround::DeviceAround;
+  void copy(void*, const void*, std::size_t, Stream) override { fail(ErrorCode::system, "this device cannot copy"); }
+};
+
+struct Nothing {
+  void operator()(const HostGroup&) const {}
+};
+
+collective::Launching launching_of(Grid grid) {
+  static const Kernel kernel{"nothing", host_entry<Nothing>, nullptr};
+  collective::Launching out;
+  out.set(kernel, Nothing(), grid);
+  return out;
+}
+
+}  // namespace
+
+CASE(copies_that_fail_half_way_leave_no_wait_that_nothing_ends) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 2;
+    run_ranks(2, parameters, [](World& world) {
+      Fabric& fabric = *world.fabric();
+      collective::Copies copies(fabric, {0, 1}, 0);
+      TestBuffer all(world, 128);
+      CollectiveCall call = collective::all_gather({all.data() + 64 * world.rank(), all.data(), 64});
+      call.algorithm = Algorithm::copy;
+      const collective::Copies::Work work = copies.prepare(fabric, call);
+      if (world.rank() == 1) return await_failure(world);
+      const OwnStream stream(world);
+      CannotCopy around(fabric.device());
+      CHECK_THROWS(copies.enqueue(around, work, stream), "this device cannot copy");
+      CHECK_THROWS(world.synchronize(stream), "all_gather of 64 B, waiting for rank 1");
+    });
+  }
+}
+
+CASE(a_capture_that_fails_half_way_counts_in_the_room_of_its_channel) {
+  run_ranks(2, quick("host"), [](World& world) {
+    Room room;
+    collective::Channel channel(*world.fabric(), room, {0, 1}, 0);
+    collective::Runner runner(world.fabric(), "a test");
+    collective::Prepared work;
+    work.add(launching_of({40, 1}));
+    work.add(launching_of({0, 1}));
+    const OwnStream stream(world);
+    world.device().begin_capture(stream);
+    CHECK_THROWS((void)runner.enqueue(channel.order, stream, work), "with 0 blocks");
+    const std::shared_ptr<Graph> graph = world.device().end_capture(stream);
+    const auto enter = [&] {
+      return room.enter(*world.fabric(), "a test", Room::Blocks::in_order, std::vector{0, 1}, {66, 64, 0, 1});
+    };
+    const auto second = enter();
+    const auto third = enter();
+    CHECK(third->of_next_call() == 13);  // of the 26 that those 40 leave
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
