@@ -340,7 +340,7 @@ CASE(ranks_that_captured_unequally_often_step_at_different_calls_and_then_agree_
 // A channel of two ranks, whose calls have as many blocks as is said.
 struct OneChannel {
   explicit OneChannel(World& world)
-      : fabric(*world.fabric()), channel(fabric, room, ranks, 0), runner(world.fabric(), "a test") {}
+      : fabric(*world.fabric()), channel(fabric, room, ranks, 0), runner(world.fabric()) {}
 
   void run(const CollectiveCall& call, int most) {
     collective::Prepared work;

@@ -60,7 +60,7 @@ CASE(a_capture_that_fails_half_way_counts_in_the_room_of_its_channel) {
   run_ranks(2, quick("host"), [](World& world) {
     Room room;
     collective::Channel channel(*world.fabric(), room, {0, 1}, 0);
-    collective::Runner runner(world.fabric(), "a test");
+    collective::Runner runner(world.fabric());
     collective::Prepared work;
     work.add(launching_of({40, 1}));
     work.add(launching_of({0, 1}));

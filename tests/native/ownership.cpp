@@ -398,6 +398,52 @@ CASE(a_world_tells_of_the_unfinished_ops_of_every_face) {
   });
 }
 
+CASE(a_team_may_go_while_its_collectives_are_under_way) {
+  on_all_devices(2, [](World& world) {
+    auto team = world.collective().among(std::vector{0, 1});
+    TestBuffer buffer(world, 8);
+    buffer.write({1, 2, 3, 4, 5, 6, 7, 8});
+    const OwnStream stream(world);
+    if (world.rank() == 1) world.barrier();
+    const std::uint64_t start_ns = now_ns();
+    team->run(collective::all_reduce({buffer.data(), buffer.data(), 8}), stream);
+    team.reset();
+    CHECK(ended_at_once(start_ns));
+    if (world.rank() == 0) world.barrier();
+    world.synchronize(stream);
+    CHECK((buffer.read() == std::vector<unsigned char>{2, 4, 6, 8, 10, 12, 14, 16}));
+  });
+}
+
+CASE(the_function_of_a_reduction_lives_until_it_has_returned_though_its_team_has_gone) {
+  run_ranks(2, quick("host"), [](World& world) {
+    auto team = world.collective().among(std::vector{0, 1});
+    TestBuffer input(world, 8);
+    TestBuffer output(world, 8);
+    const OwnStream stream(world);
+    std::atomic<bool> called = false;
+    std::atomic<bool> released = false;
+    auto token = std::make_shared<int>();
+    const std::weak_ptr<int> life = token;
+    const auto await = [](const auto& come) {
+      const Deadline deadline(kSoonS);
+      while (!come() && !deadline.passed()) std::this_thread::yield();
+      return come();
+    };
+    auto wait_in_it = [&, token = std::move(token)](const void*, void*, std::size_t) {
+      called = true;
+      (void)await([&] { return released.load(); });
+    };
+    const CollectiveCall sum = collective::all_reduce({input.data(), output.data(), 8});
+    team->run(collective::reduced_by(sum, 1, std::move(wait_in_it)), stream);
+    team.reset();
+    CHECK(await([&] { return called.load(); }));
+    CHECK(!life.expired());
+    released = true;
+    world.synchronize(stream);
+  });
+}
+
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--rank") == 0) {
     return run_role({{argv[2], [&] { replay_without_a_world(argv[2]); }}}, argv[2]);

@@ -309,6 +309,30 @@ def test_a_world_may_close_while_another_thread_launches_or_builds_its_plans(tmp
     assert ended.code == 0, ended.err
 
 
+@pytest.mark.parametrize("what", ["team", "neighbourhood"])
+def test_letting_go_of_a_team_waits_for_nobody(what: str) -> None:
+    def exchange(world: ons.World) -> None:
+        stream, mine, got = world.stream(), np.full(CELLS, 1.0 + world.rank), np.zeros((2, CELLS))
+        team = world.team([0, 1])
+        users = [team] if what == "team" else [team.neighbourhood([2], periodic=True)]
+        del team
+
+        def run() -> None:
+            users[0].all_gather(mine, got, stream=stream)
+            users.clear()  # in a thread that has the GIL, which the other rank needs to come
+            gc.collect()
+
+        if world.rank == 0:
+            run()
+        world.barrier()
+        if world.rank == 1:
+            run()
+        stream.synchronize()
+        assert sorted(got[:, 0]) == ([1, 2] if what == "team" else [2 - world.rank] * 2)
+
+    both(exchange)
+
+
 def test_a_world_may_close_while_another_thread_uses_its_teams(tmp_path: Path) -> None:
     program = """
         import threading

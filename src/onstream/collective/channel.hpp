@@ -63,7 +63,7 @@ class Channel {
     view_.kin[1] = other.view_.state;
   }
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
-  std::unique_ptr<Checking> checking;  // in the checking mode, from the start
+  std::shared_ptr<Checking> checking;  // in the checking mode, from the start
   Order order;
 
  private:

@@ -10,9 +10,10 @@
 // A channel's memory is made by its first collective: that call waits for the other ranks' hosts. The same holds for
 // the first collective with a buffer, which peers then map. All later calls enqueue and return.
 //
-// Buffers may be any that kernels can access, and must live until the collective is done. Errors: arguments that cannot
-// work throw Error. A rank that does not come fails the world at the deadline, as everywhere: the fault names the
-// collective, and the rank that it waited for.
+// Buffers may be any that kernels can access, and must live until the collective is done. A Collective may go before
+// that, and does not wait for it: the world's end does. Errors: arguments that cannot work throw Error. A rank that
+// does not come fails the world at the deadline, as everywhere: the fault names the collective, and the rank that it
+// waited for.
 #pragma once
 
 #include <cstddef>

@@ -32,17 +32,23 @@ class Collective::Implementation {
         room_(std::move(room)),
         device_(fabric_->device()),
         ranks_(std::move(ranks)),
-        runner_(fabric_, "the world") {
+        runner_(fabric_) {
     const auto found = std::ranges::find(ranks_, fabric_->rank());
     rank_ = found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
   }
+  ~Implementation() {
+    for (std::unique_ptr<collective::Channel>& channel : channels_) {
+      runner_.let_go(std::shared_ptr<collective::Channel>(std::move(channel)));
+    }
+  }
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   const std::vector<int>& ranks() const { return ranks_; }
   const std::shared_ptr<Fabric>& fabric() const { return fabric_; }
   const std::shared_ptr<collective::Room>& room() const { return room_; }  // of all channels of the world
-  void drain() noexcept { runner_.drain(); }
 
   // Collective over the world.
   void make_channels(int count) {
@@ -239,7 +245,7 @@ class Collective::Implementation {
   // Collective over the world.
   std::unique_ptr<collective::Channel> make_channel(int number) {
     auto made = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number);
-    if (checks()) made->checking = std::make_unique<collective::Checking>(*device_, ranks_);
+    if (checks()) made->checking = let_go_later(std::make_unique<collective::Checking>(*device_, ranks_));
     return made;
   }
   // Null: there is none yet.

@@ -14,6 +14,7 @@
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/prepared.hpp"
 #include "onstream/collective/runner.hpp"
+#include "onstream/device/disposal.hpp"
 #include "onstream/plan/planned_call.hpp"
 
 namespace onstream {
@@ -45,7 +46,7 @@ class Neighbourhood::Implementation {
 
   Implementation(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
                  const Make& make)
-      : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_, "a neighbourhood") {
+      : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_) {
     const auto found = std::ranges::find(ranks, fabric_->rank());
     const int rank = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
     const auto told = fabric_->agree("the edges of a neighbourhood", [&] {
@@ -65,9 +66,12 @@ class Neighbourhood::Implementation {
     destinations_ = ranks_of(edges_.out, ranks);
     channel_ = std::make_unique<EdgeChannel>(*fabric_, room, edges_, half_);
     if (fabric_->parameters().collective_check == "on") {
-      checking_ = std::make_unique<collective::EdgeChecking>(*fabric_, ranks);
+      checking_ = let_go_later(std::make_unique<collective::EdgeChecking>(*fabric_, ranks));
     }
   }
+  ~Implementation() { runner_.let_go(std::shared_ptr<EdgeChannel>(std::move(channel_))); }
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
 
   const std::vector<int>& sources() const { return sources_; }
   const std::vector<int>& destinations() const { return destinations_; }
@@ -226,7 +230,7 @@ class Neighbourhood::Implementation {
   bool announces_ = false;
   std::vector<int> sources_;
   std::vector<int> destinations_;
-  std::unique_ptr<collective::EdgeChecking> checking_;  // in the checking mode
+  std::shared_ptr<collective::EdgeChecking> checking_;  // in the checking mode
   std::unique_ptr<EdgeChannel> channel_;
   collective::Runner runner_;
 };

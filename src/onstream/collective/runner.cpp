@@ -4,22 +4,22 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/prepared.hpp"
+#include "onstream/device/disposal.hpp"
 #include "onstream/transport/buffer.hpp"
 
 namespace onstream::collective {
 
-Runner::Runner(std::shared_ptr<Fabric> fabric, const char* owner)
-    : fabric_(std::move(fabric)), device_(fabric_->device()), owner_(owner), streams_(device_), uses_(device_) {}
+Runner::Runner(std::shared_ptr<Fabric> fabric)
+    : fabric_(std::move(fabric)), device_(fabric_->device()), streams_(device_), uses_(device_) {}
 
-void Runner::drain() noexcept {
-  try {
-    constexpr double kDrainS = 10;
-    if (uses_.done(Deadline(fabric_->parameters().timeout_s))) return;
-    fabric_->abort(concat(owner_, " was destroyed while its collectives were under way"));
-    (void)uses_.done(Deadline(kDrainS));
-  } catch (const Error&) {
-    // The device is gone, and the work with it.
-  }
+Runner::~Runner() {
+  for (auto& [behind, kept] : kept_) let_go(std::move(kept));
+}
+
+void Runner::let_go(std::shared_ptr<const void> used) noexcept {
+  Disposal::Events after = uses_.points();
+  std::erase_if(after, [](const auto& event) { return ended(*event); });
+  if (!after.empty()) Disposal::of_process().hand_over(std::move(used), std::move(after));
 }
 
 void Runner::check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const {

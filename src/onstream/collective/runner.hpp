@@ -2,8 +2,8 @@
 // Three ways, which are one: eager or captured, with the host waiting, and by the launches of a plan.
 //
 // Those of one order run one after the other, on whichever streams they were enqueued; those of different orders may
-// run at once. drain(), and so the destructor, waits for what was enqueued eagerly, bounded: then the world is aborted,
-// which makes that work end. So an owner declares it last.
+// run at once. Neither this nor its owner waits for what was enqueued when they go: what that uses is let go of behind
+// it. The world's end waits for it, as for all work of the world.
 #pragma once
 
 #include <memory>
@@ -32,10 +32,8 @@ struct Order {
 
 class Runner {
  public:
-  // `owner`: "the world", for the story of an end that comes too early.
-  Runner(std::shared_ptr<Fabric> fabric, const char* owner);
-  ~Runner() { drain(); }
-  void drain() noexcept;
+  explicit Runner(std::shared_ptr<Fabric> fabric);
+  ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
@@ -49,6 +47,8 @@ class Runner {
   void run_and_wait(Order& order, const Prepared& work);
   // Its launches enqueue it. `home` is what this runner and the order belong to.
   plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);
+  // What its owner no longer needs, once the work so far is over; at once if it is. Does not block.
+  void let_go(std::shared_ptr<const void> used) noexcept;
 
  private:
   void enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
@@ -58,7 +58,6 @@ class Runner {
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
-  const char* owner_;
   StreamPool streams_;
   Uses uses_;
   std::mutex kept_mutex_;
