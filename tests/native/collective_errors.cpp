@@ -17,6 +17,19 @@ using onstream::collective::broadcast;
 using onstream::collective::reduce;
 using onstream::collective::Vector;
 
+namespace {
+
+// An all_to_all_v of two ranks, 4 elements each, in place.
+CollectiveCall of_counts(const TestBuffer& buffer) {
+  CollectiveCall call = collective::all_to_all({buffer.data(), buffer.data(), 4, ElementType::int32});
+  call.kind = OpKind::all_to_all_v;
+  call.send_counts = call.receive_counts = {4, 4};
+  call.send_offsets = call.receive_offsets = {0, 4};
+  return call;
+}
+
+}  // namespace
+
 CASE(what_cannot_work_is_refused_with_its_values) {
   on_all_devices_in_pairs(2, [](World& world) {
     TestBuffer buffer(world, 64);
@@ -61,6 +74,45 @@ CASE(what_cannot_work_is_refused_with_its_values) {
     CHECK_THROWS((void)reduce_op_of("plus"), "no reduction 'plus'");
     CHECK_THROWS((void)element_type_of("quad"), "no elements of type 'quad'");
     it.run(all_reduce(on(ElementType::int32)));  // nothing is broken
+  });
+}
+
+// They would wrap to small ones.
+CASE(counts_and_offsets_beyond_all_addresses_are_refused) {
+  on_all_devices_in_pairs(2, [](World& world) {
+    constexpr std::size_t kAll = ~std::size_t{0};
+    const char* const told = "are more than there are addresses";
+    TestBuffer buffer(world, 64);
+    Collective& it = world.collective();
+    const auto of = [&](std::size_t count, ElementType type) {
+      return Vector{buffer.data(), buffer.data(), count, type};
+    };
+    CHECK_THROWS(it.run(all_reduce(of(kAll / 4 + 2, ElementType::int32))),
+                 "all_reduce: 4611686018427387905 elements of 4 B are more than there are addresses");
+    CHECK_THROWS(it.run(broadcast(of(kAll / 8 + 2, ElementType::int64), 1)), told);
+    CHECK_THROWS(it.run(all_gather(of(kAll / 4 + 1, ElementType::uint8))), "B for each of 2 are more");
+    CHECK_THROWS(it.run(collective::gather(of(kAll / 4 + 1, ElementType::uint8), 0)), told);
+    CHECK_THROWS(it.run(collective::scatter(of(kAll / 4 + 1, ElementType::uint8), 0)), told);
+    CHECK_THROWS(it.run(collective::all_to_all(of(kAll / 4 + 1, ElementType::int16))), told);
+    CHECK_THROWS(it.run(collective::reduce_scatter(of(kAll / 8 + 1, ElementType::int32))), told);
+    CHECK_THROWS(it.run(all_reduce(of(kAll - 8, ElementType::uint8))), told);
+    CHECK_THROWS((void)it.planned(all_reduce(of(kAll / 4 + 2, ElementType::int32))), told);
+    const auto combine = [](const void*, void*, std::size_t) {};
+    if (world.device().kind() == DeviceKind::host) {
+      CHECK_THROWS(it.run(collective::reduced_by(all_reduce(of(kAll / 8 + 2, ElementType::uint8)), 8, combine)), told);
+    }
+    CollectiveCall call = of_counts(buffer);
+    call.send_offsets[1] = kAll - 1;
+    CHECK_THROWS(it.run(call), "all_to_all_v: 4 elements at offset 18446744073709551614 are more");
+    call = of_counts(buffer);
+    call.receive_counts[1] = kAll / 4 + 1;
+    CHECK_THROWS(it.run(call), told);
+    call = of_counts(buffer);
+    it.run(call);
+    call.kind = OpKind::all_gather_v;
+    call.receive_offsets[0] = kAll / 2;
+    CHECK_THROWS(it.run(call), told);
+    it.run(all_reduce(of(4, ElementType::int32)));  // nothing is broken
   });
 }
 

@@ -490,4 +490,27 @@ CASE(another_collective_at_the_other_end_is_named) {
   }
 }
 
+CASE(counts_and_offsets_beyond_all_addresses_are_refused) {
+  on_all_devices(2, [](World& world) {
+    constexpr std::size_t kAll = ~std::size_t{0};
+    const auto hood = world.collective().neighbourhood(NeighbourGrid{{2}, {true}});
+    TestBuffer input(world, 64);
+    TestBuffer output(world, 64);
+    const auto of = [&](std::size_t count) {
+      return collective::Vector{input.data(), output.data(), count, ElementType::int32};
+    };
+    const char* const told = "are more than there are addresses";
+    CHECK_THROWS(hood->run(neighbour_all_gather(of(kAll / 4 + 2))), told);
+    CHECK_THROWS(hood->run(neighbour_all_to_all(of(kAll / 8 + 2))), told);
+    CollectiveCall call = neighbour_all_to_all_v(of(0));
+    call.send_counts = call.receive_counts = {4, 4};
+    call.send_offsets = call.receive_offsets = {0, kAll / 4 + 1};
+    CHECK_THROWS(hood->run(call), told);
+    call.send_offsets = call.receive_offsets = {0, kAll - 1};
+    CHECK_THROWS(hood->run(call), told);
+    call.send_offsets = call.receive_offsets = {0, 4};
+    hood->run(call);  // nothing is broken
+  });
+}
+
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

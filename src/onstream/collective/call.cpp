@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <limits>
 #include <utility>
 
 #include "onstream/base/error.hpp"
@@ -37,13 +39,14 @@ CollectiveCall of(OpKind kind, const Vector& vector, int root) {
   return call;
 }
 
-// One past the last element of any rank.
-std::size_t extent(const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets) {
+// One past the last element of any rank, in bytes.
+std::size_t extent(const CollectiveCall& call, const std::vector<std::size_t>& counts,
+                   const std::vector<std::size_t>& offsets) {
   std::size_t end = 0;
   for (std::size_t i = 0; i < counts.size() && i < offsets.size(); ++i) {
-    if (counts[i] > 0) end = std::max(end, offsets[i] + counts[i]);
+    if (counts[i] > 0) end = std::max(end, collective::end_of(call.kind, offsets[i], counts[i]));
   }
-  return end;
+  return collective::bytes_of(call.kind, end, size_of(call.type));
 }
 
 }  // namespace
@@ -64,35 +67,52 @@ Algorithm algorithm_of(const std::string& name) {
 }
 
 std::size_t CollectiveCall::input_bytes(int rank, int size) const {
-  const auto ranks = static_cast<std::size_t>(size);
-  const std::size_t one = count * size_of(type);
+  const std::size_t one = collective::bytes_of(kind, count, size_of(type));
+  const auto all = [&] { return collective::bytes_of(kind, count, size_of(type), static_cast<std::size_t>(size)); };
   switch (kind) {
     case OpKind::barrier: return 0;
     case OpKind::broadcast: return rank == root ? one : 0;
-    case OpKind::scatter: return rank == root ? one * ranks : 0;
+    case OpKind::scatter: return all() * (rank == root ? 1 : 0);
     case OpKind::reduce_scatter:
-    case OpKind::all_to_all: return one * ranks;
-    case OpKind::all_to_all_v: return extent(send_counts, send_offsets) * size_of(type);
+    case OpKind::all_to_all: return all();
+    case OpKind::all_to_all_v: return extent(*this, send_counts, send_offsets);
     default: return one;
   }
 }
 
 std::size_t CollectiveCall::output_bytes(int rank, int size) const {
-  const auto ranks = static_cast<std::size_t>(size);
-  const std::size_t one = count * size_of(type);
+  const std::size_t one = collective::bytes_of(kind, count, size_of(type));
+  const auto all = [&] { return collective::bytes_of(kind, count, size_of(type), static_cast<std::size_t>(size)); };
   switch (kind) {
     case OpKind::barrier: return 0;
     case OpKind::reduce: return rank == root ? one : 0;
-    case OpKind::gather: return rank == root ? one * ranks : 0;
+    case OpKind::gather: return all() * (rank == root ? 1 : 0);
     case OpKind::all_gather:
-    case OpKind::all_to_all: return one * ranks;
+    case OpKind::all_to_all: return all();
     case OpKind::all_gather_v:
-    case OpKind::all_to_all_v: return extent(receive_counts, receive_offsets) * size_of(type);
+    case OpKind::all_to_all_v: return extent(*this, receive_counts, receive_offsets);
     default: return one;
   }
 }
 
 namespace collective {
+
+namespace {
+constexpr auto kMostBytes = static_cast<std::size_t>(std::numeric_limits<std::ptrdiff_t>::max());
+}
+
+std::size_t bytes_of(OpKind kind, std::size_t elements, std::size_t element_bytes, std::size_t ranks) {
+  require(elements == 0 || (element_bytes <= kMostBytes / elements && elements * element_bytes <= kMostBytes / ranks),
+          name_of(kind), ": ", elements, " elements of ", element_bytes, " B",
+          ranks > 1 ? concat(" for each of ", ranks) : "", " are more than there are addresses");
+  return elements * element_bytes * ranks;
+}
+
+std::size_t end_of(OpKind kind, std::size_t offset, std::size_t elements) {
+  require(elements <= kMostBytes && offset <= kMostBytes - elements, name_of(kind), ": ", elements,
+          " elements at offset ", offset, " are more than there are addresses");
+  return offset + elements;
+}
 
 bool has_root(OpKind kind) {
   return kind == OpKind::reduce || kind == OpKind::gather || kind == OpKind::scatter || kind == OpKind::broadcast;

@@ -75,7 +75,8 @@ struct CollectiveCall {
   // What is taken without being asked for never does.
   bool deterministic = false;
 
-  // What this rank's buffers hold, in bytes.
+  // What this rank's buffers hold, in bytes. Throws invalid_argument, where all counts are the same on every rank, for
+  // more than there are addresses.
   std::size_t input_bytes(int rank, int size) const;
   std::size_t output_bytes(int rank, int size) const;
 };
@@ -91,6 +92,11 @@ bool is_v(OpKind kind);  // counts differ from rank to rank
 std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct, int blocks = 0);
 
 bool is_of_neighbours(OpKind kind);  // for a Neighbourhood alone
+
+// So many elements of so many bytes, for each of so many ranks, in bytes; the end of those behind an offset. Throw
+// invalid_argument, with the values, for more than there are addresses.
+std::size_t bytes_of(OpKind kind, std::size_t elements, std::size_t element_bytes, std::size_t ranks = 1);
+std::size_t end_of(OpKind kind, std::size_t offset, std::size_t elements);
 
 // What most collectives take.
 struct Vector {

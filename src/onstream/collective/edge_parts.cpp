@@ -15,16 +15,25 @@ void check_counts(const CollectiveCall& call, const char* what, const std::vecto
           " such neighbours");
 }
 
-std::vector<Part> counted(const std::vector<std::size_t>& counts, const std::vector<std::size_t>& offsets,
-                          std::size_t item) {
+std::vector<Part> counted(const CollectiveCall& call, const std::vector<std::size_t>& counts,
+                          const std::vector<std::size_t>& offsets) {
+  const std::size_t item = size_of(call.type);
   std::vector<Part> parts(counts.size());
-  for (std::size_t i = 0; i < parts.size(); ++i) parts[i] = {offsets[i] * item, counts[i] * item};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (counts[i] == 0) continue;
+    (void)bytes_of(call.kind, collective::end_of(call.kind, offsets[i], counts[i]), item);
+    parts[i] = {offsets[i] * item, counts[i] * item};
+  }
   return parts;
 }
 
-std::vector<Part> alike(std::size_t edges, std::size_t step, std::size_t bytes) {
+enum class Of { all, each };  // the same bytes for all edges, or some for each
+
+std::vector<Part> alike(const CollectiveCall& call, std::size_t edges, Of of) {
   std::vector<Part> parts(edges);
-  for (std::size_t i = 0; i < edges; ++i) parts[i] = {i * step, bytes};
+  if (edges == 0) return parts;
+  const std::size_t one = bytes_of(call.kind, call.count, size_of(call.type), edges) / edges;
+  for (std::size_t i = 0; i < edges; ++i) parts[i] = {of == Of::each ? i * one : 0, one};
   return parts;
 }
 
@@ -47,17 +56,15 @@ std::size_t most_of(const std::vector<EdgeEnd>& ends, const std::vector<Part>& p
 }  // namespace
 
 Parts parts_of(const CollectiveCall& call, const EdgeList& edges) {
-  const std::size_t item = size_of(call.type);
-  const std::size_t one = call.count * item;
   Parts parts;
   if (call.kind == OpKind::neighbour_all_to_all_v) {
     check_counts(call, "send", call.send_counts, call.send_offsets, edges.out.size());
     check_counts(call, "receive", call.receive_counts, call.receive_offsets, edges.in.size());
-    parts.out = counted(call.send_counts, call.send_offsets, item);
-    parts.in = counted(call.receive_counts, call.receive_offsets, item);
+    parts.out = counted(call, call.send_counts, call.send_offsets);
+    parts.in = counted(call, call.receive_counts, call.receive_offsets);
   } else {
-    parts.out = alike(edges.out.size(), call.kind == OpKind::neighbour_all_gather ? 0 : one, one);
-    parts.in = alike(edges.in.size(), one, one);
+    parts.out = alike(call, edges.out.size(), call.kind == OpKind::neighbour_all_gather ? Of::all : Of::each);
+    parts.in = alike(call, edges.in.size(), Of::each);
   }
   parts.input_bytes = end_of(parts.out);
   parts.output_bytes = end_of(parts.in);

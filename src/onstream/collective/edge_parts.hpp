@@ -24,7 +24,7 @@ struct Parts {
   std::size_t most = 0;  // along one edge
 };
 
-// Throws invalid_argument if the call has not a count and an offset for each edge.
+// Throws invalid_argument if the call has not a count and an offset for each edge, or more than there are addresses.
 Parts parts_of(const CollectiveCall& call, const EdgeList& edges);
 
 }  // namespace onstream::collective

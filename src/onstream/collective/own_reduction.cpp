@@ -30,7 +30,7 @@ const Kernel& reduce_own_kernel() {
 CollectiveCall OwnReduction::in_bytes(const CollectiveCall& call) {
   CollectiveCall bytes = call;
   bytes.combine = nullptr;
-  bytes.count = call.count * call.element_bytes;
+  bytes.count = bytes_of(call.kind, call.count, call.element_bytes);
   bytes.type = ElementType::uint8;
   bytes.op = ReduceOp::sum;
   return bytes;

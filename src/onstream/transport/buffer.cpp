@@ -10,9 +10,9 @@ void check_buffer(const Device& device, const MemoryInfo& info, const void* begi
   require(!foreign, "the buffer at ", begin, " lies on ", name_of(device.kind()), ":", info.device_index,
           ", this world runs on ", name_of(device.kind()), ":", device.index());
   if (info.id != 0) {
-    const auto* end = static_cast<const std::byte*>(begin) + bytes;
-    require(end <= info.base + info.bytes, "the buffer of ", bytes, " B at ", begin, " ends ",
-            end - (info.base + info.bytes), " B after its allocation of ", info.bytes, " B");
+    const auto left = static_cast<std::size_t>(info.base + info.bytes - static_cast<const std::byte*>(begin));
+    require(bytes <= left, "the buffer of ", bytes, " B at ", begin, " ends ", bytes - left,
+            " B after its allocation of ", info.bytes, " B");
   } else if (info.kind == MemoryKind::host) {
     // Its first page alone, as every message asks.
     require(is_mapped(begin, 1), "nothing is mapped at ", begin, ": the buffer of ", bytes,
