@@ -109,6 +109,68 @@ CASE(what_adds_in_another_order_is_refused_for_a_deterministic_call_whose_bits_i
   });
 }
 
+namespace {
+
+// NaNs of both signs, with other payloads on each rank; every fourth element is of the ranks from the second on, every
+// fourth of none.
+template <class Bits>
+std::vector<unsigned char> nans(std::size_t count, int rank, Bits quiet, Bits sign) {
+  std::vector<unsigned char> bytes(count * sizeof(Bits));
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_nan = i % 4 < 2 || (i % 4 == 2 && rank > 0);
+    const bool negative = (i + static_cast<std::size_t>(rank)) % 3 == 0;
+    const Bits bits = is_nan ? quiet | static_cast<Bits>(rank + 1) | (negative ? sign : 0) : 0;
+    std::memcpy(bytes.data() + i * sizeof(Bits), &bits, sizeof(Bits));
+  }
+  return bytes;
+}
+
+std::vector<unsigned char> nans_of(ElementType type, std::size_t count, int rank) {
+  switch (type) {
+    case ElementType::float16: return nans<std::uint16_t>(count, rank, 0x7e00, 0x8000);
+    case ElementType::bfloat16: return nans<std::uint16_t>(count, rank, 0x7fc0, 0x8000);
+    case ElementType::float32: return nans<std::uint32_t>(count, rank, 0x7fc00000u, 0x80000000u);
+    case ElementType::complex64: return nans<std::uint32_t>(2 * count, rank, 0x7fc00000u, 0x80000000u);
+    case ElementType::float64: return nans<std::uint64_t>(count, rank, 0x7ffull << 52 | 1ull << 51, 1ull << 63);
+    default: return nans<std::uint64_t>(2 * count, rank, 0x7ffull << 52 | 1ull << 51, 1ull << 63);
+  }
+}
+
+}  // namespace
+
+CASE(results_that_are_no_numbers_have_the_same_bits_by_every_algorithm) {
+  constexpr std::size_t kCount = 777;
+  const ElementType types[] = {ElementType::float16, ElementType::bfloat16,  ElementType::float32,
+                               ElementType::float64, ElementType::complex64, ElementType::complex128};
+  const OpKind kinds[] = {OpKind::all_reduce, OpKind::reduce, OpKind::reduce_scatter, OpKind::scan,
+                          OpKind::exclusive_scan};
+  for (const int size : {1, 2, 3}) {
+    run_ranks(size, quick("host"), [&](World& world) {
+      for (const ElementType type : types) {
+        const auto mine = nans_of(type, kCount * static_cast<std::size_t>(size), world.rank());
+        TestBuffer input(world, mine.size());
+        input.write(mine);
+        for (const ReduceOp op : ops_for(type)) {
+          for (const OpKind kind : kinds) {
+            std::vector<unsigned char> first;
+            for (const Algorithm algorithm : kSameBits) {
+              TestBuffer output(world, kCount * size_of(type));
+              CollectiveCall call = all_reduce({input.data(), output.data(), kCount, type}, op);
+              call.kind = kind;
+              call.factor = 2;
+              call.algorithm = algorithm;
+              if (!can(world, call)) continue;
+              world.collective().run(call);
+              if (first.empty()) first = output.read();
+              expect(world, call, output.read(), first, "NaNs in");
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
 CASE(an_average_of_whole_numbers_is_that_of_the_sum_as_it_wraps_by_every_algorithm) {
   on_all_devices_in_pairs(3, [](World& world) {
     for (const collective::AlgorithmRow& row : collective::algorithms()) {

@@ -3,8 +3,13 @@
 // Sixteen and eight bits of floating point accumulate in float and are rounded once, at the end. Everybody adds in the
 // order of the ranks, so that the bits of a result depend on nothing else. Integers wrap. A minimum or maximum with a
 // NaN is NaN. The reduction is looked at once a pack, outside of all loops: the host's compiler makes vector code.
+//
+// Which of two NaNs a sum keeps the bits of depends on the order of an instruction's operands, so on the compiler: on
+// the host a result that is NaN is always the same one. On a GPU sums and products of floats are so by themselves;
+// those of doubles keep what its instructions make of them, as looking at each would cost time there.
 #pragma once
 
+#include <limits>
 #include <type_traits>
 
 #include "onstream/collective/number.hpp"
@@ -58,6 +63,16 @@ ONSTREAM_BOTH double product(double a, double b) {
 }
 #undef ONSTREAM_APART
 
+// What stands in a result for a value.
+template <class Real>
+ONSTREAM_BOTH Real settled(Real value) {
+#if defined(__CUDA_ARCH__)
+  return value;
+#else
+  return value != value ? std::numeric_limits<Real>::quiet_NaN() : value;
+#endif
+}
+
 // Integers: sums and products are made without sign, where overflow wraps.
 template <class T>
 struct IntegerRule {
@@ -101,9 +116,9 @@ struct FloatingRule {
   }
   ONSTREAM_BOTH static T narrow(Wide value) {
     if constexpr (std::is_same_v<T, W>) {
-      return value;
+      return settled(value);
     } else {
-      return collective::narrow<T>(value);
+      return collective::narrow<T>(settled(value));
     }
   }
   ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return a + b; }
@@ -122,7 +137,7 @@ struct ComplexRule {
   using Wide = Element;
 
   ONSTREAM_BOTH static Wide widen(Element value) { return value; }
-  ONSTREAM_BOTH static Element narrow(Wide value) { return value; }
+  ONSTREAM_BOTH static Element narrow(Wide value) { return {settled(value.real), settled(value.imaginary)}; }
   ONSTREAM_BOTH static Wide sum(Wide a, Wide b) { return {a.real + b.real, a.imaginary + b.imaginary}; }
   ONSTREAM_BOTH static Wide prod(Wide a, Wide b) {
     return {product(a.real, b.real) - product(a.imaginary, b.imaginary),
