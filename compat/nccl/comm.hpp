@@ -121,15 +121,21 @@ class Inside {
   ncclComm& comm_;
 };
 
-// An error of the communicator's world becomes a code while that is still there, whoever the caller is.
+// An error of the communicator's world becomes a code while that is still there, whoever the caller is. For who is
+// Inside.
 template <class Function>
-auto inside_of(ncclComm& comm, const Function& function) {
-  const Inside inside(comm);
+auto in_codes_of(ncclComm& comm, const Function& function) {
   try {
     return function();
   } catch (const Error&) {
     throw refusal_of(std::current_exception(), &comm);
   }
+}
+
+template <class Function>
+auto inside_of(ncclComm& comm, const Function& function) {
+  const Inside inside(comm);
+  return in_codes_of(comm, function);
 }
 
 // The onstream stream that a program's handle means.

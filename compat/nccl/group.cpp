@@ -61,37 +61,43 @@ void take_back(const Making& making) {
   publish(making.out, nullptr);
 }
 
-void begin_in_background(Making& making) {
-  ncclComm* const comm = making.comm;
-  std::thread starter([comm, number = making.number, make = std::move(making.make)] {
+// A making, and what it found as it began.
+struct Started {
+  Making* making;
+  Begun begun;
+};
+
+void begin_in_background(Started& started) {
+  ncclComm* const comm = started.making->comm;
+  std::thread starter([comm, begun = std::move(started.begun), make = std::move(started.making->make)]() mutable {
     try {
-      make(number);
+      make(std::move(begun));
     } catch (...) {
       const Refusal why = refusal_of(std::current_exception(), nullptr);
       if (comm == nullptr || set_failed(*comm, why)) told("the start of a communicator", why);
     }
   });
-  if (comm == nullptr) return starter.detach();  // it needs the parent alone, which waits for who is inside
+  if (comm == nullptr) return starter.detach();  // it needs the parent alone, whose end waits for who is inside
   const std::lock_guard lock(comm->mutex);
   comm->starter = std::move(starter);
 }
 
-void make_in_background(Making& making) {
+void make_in_background(Started& started) {
   try {
-    begin_in_background(making);
+    begin_in_background(started);
   } catch (const std::system_error& error) {
-    take_back(making);
+    take_back(*started.making);
     refuse(ncclSystemError, "no thread could start for a communicator: ", error.what());
   }
 }
 
 // Makes them side by side, or throws the first Refusal, with all handles taken back that came to nothing.
-void make_now(std::span<Making* const> makings) {
+void make_now(std::span<Started* const> all) {
   std::vector<std::function<void()>> tasks;
-  std::vector<char> made(makings.size());
-  for (std::size_t i = 0; i < makings.size(); ++i) {
-    tasks.emplace_back([&made = made[i], &making = *makings[i]] {
-      making.make(making.number);
+  std::vector<char> made(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    tasks.emplace_back([&made = made[i], &started = *all[i]] {
+      started.making->make(std::move(started.begun));
       made = 1;
     });
   }
@@ -100,28 +106,45 @@ void make_now(std::span<Making* const> makings) {
     side_by_side(tasks);
   } catch (...) {
     const Refusal why = refusal_of(std::current_exception(), nullptr);
-    for (std::size_t i = 0; i < makings.size(); ++i) {
-      if (made[i] == 0) take_back(*makings[i]);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (made[i] == 0) take_back(*all[i]->making);
     }
     throw why;
   }
 }
 
+// Inside their parents, which may be ended from now on, and numbered in the order of the calls, the same on every rank.
+// None of them where one parent has ended: then all are taken back.
+std::vector<Started> begin_all(std::span<Making> makings) {
+  std::vector<Started> all;
+  try {
+    for (Making& making : makings) {
+      all.push_back({&making, {}});
+      if (making.within != nullptr) all.back().begun.within = std::make_unique<const Inside>(*making.within);
+    }
+  } catch (const Refusal&) {
+    std::ranges::for_each(makings, take_back);
+    throw;
+  }
+  for (Started& started : all) {
+    if (started.making->count != nullptr) started.begun.number = (*started.making->count)++;
+  }
+  return all;
+}
+
 ncclResult_t make_all(std::span<Making> makings) {
-  std::vector<Making*> now;
+  std::vector<Started> all = begin_all(makings);
+  std::vector<Started*> now;
   ncclResult_t result = ncclSuccess;
   std::exception_ptr error;
-  for (Making& making : makings) {  // in the order of the calls, the same on every rank
-    if (making.count != nullptr) making.number = (*making.count)++;
-  }
-  for (Making& making : makings) {
-    if (making.start == Options::Start::blocking) {
-      now.push_back(&making);
+  for (Started& started : all) {
+    if (started.making->start == Options::Start::blocking) {
+      now.push_back(&started);
       continue;
     }
     try {
-      make_in_background(making);
-      if (making.comm != nullptr) result = ncclInProgress;
+      make_in_background(started);
+      if (started.making->comm != nullptr) result = ncclInProgress;
     } catch (const Refusal&) {
       error = std::current_exception();
     }
@@ -209,6 +232,8 @@ void demand_no_ops(const ncclComm& comm) {
   const Group& own = group();
   const bool used = std::ranges::any_of(own.ops, [&](const Call& op) { return op.comm == &comm; });
   if (used) refuse(ncclInvalidUsage, "this thread's group has ops of the communicator; end the group first");
+  const bool split = std::ranges::any_of(own.makings, [&](const Making& one) { return one.within == &comm; });
+  if (split) refuse(ncclInvalidUsage, "this thread's group splits the communicator; end the group first");
 }
 
 void note_in_group(const Refusal& refusal) {

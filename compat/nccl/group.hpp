@@ -5,22 +5,29 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "call.hpp"
 
 namespace onstream::nccl {
 
+// What a making finds as it begins. The parent's world stays until `within` goes, whatever ends it meanwhile.
+struct Begun {
+  std::uint64_t number = 0;  // of the parent's makings of this kind
+  std::unique_ptr<const Inside> within;
+};
+
 // A communicator that shall be made: for which all its ranks must come, so those of one group come side by side.
 struct Making {
   ncclComm* comm = nullptr;  // null for a rank that gets none
   ncclComm_t* out = nullptr;
   Options::Start start = Options::Start::blocking;
-  std::function<void(std::uint64_t number)> make;
+  std::function<void(Begun begun)> make;
   // Of the parent's makings of this kind, where there is a parent: counted, and this one numbered, as they begin, so
   // that those that were refused before do not count.
   std::uint64_t* count = nullptr;
-  std::uint64_t number = 0;
+  ncclComm* within = nullptr;  // whose world it takes part in, if it does
 };
 
 bool in_group();
@@ -29,7 +36,8 @@ void submit(const Call& op);
 // Makes it, or keeps it for the group's end. ncclInProgress: it is made in the background. Throws, with the handle
 // taken back.
 ncclResult_t submit(Making making);
-// For what cannot wait for the group's end: refuses if this thread's group has ops of the communicator.
+// For what cannot wait for the group's end: refuses if this thread's group has ops of the communicator, or makes others
+// from it.
 void demand_no_ops(const ncclComm& comm);
 // A call was refused.
 void note_in_group(const Refusal& refusal);

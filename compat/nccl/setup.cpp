@@ -26,7 +26,7 @@ ncclResult_t init(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, c
   const Launch launch = launch_of(id, rank, size);
   ncclComm& comm = make_comm(rank, size, options);
   publish(out, &comm);
-  return submit({&comm, out, options.start, [&comm, launch](std::uint64_t) { start(comm, launch); }});
+  return submit({&comm, out, options.start, [&comm, launch](const Begun&) { start(comm, launch); }});
 }
 
 // --- all devices of a process ---
@@ -83,10 +83,11 @@ std::optional<Launch> launch_to_split(ncclComm& parent, std::uint64_t number, in
   return launch_beside(parent.world->launch(), concat("split ", number, " color ", color), made->rank, made->size);
 }
 
-// The parent may end while its child still starts.
-void split(ncclComm& parent, std::uint64_t number, int color, int key, ncclComm* made) {
+// The parent's end waits until its ranks have met, and no longer: the child may still start then.
+void split(ncclComm& parent, Begun begun, int color, int key, ncclComm* made) {
   const std::optional<Launch> launch =
-      inside_of(parent, [&] { return launch_to_split(parent, number, color, key, made); });
+      in_codes_of(parent, [&] { return launch_to_split(parent, begun.number, color, key, made); });
+  begun.within.reset();
   if (launch) start(*made, *launch);
 }
 
@@ -158,7 +159,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const int* devices) {
         comm.device = found[static_cast<std::size_t>(rank)];
         comms[rank] = &comm;
         submit({&comm, &comms[rank], Options::Start::blocking,
-                [&comm, launch = launch_of(id, rank, count)](std::uint64_t) { start(comm, launch); }});
+                [&comm, launch = launch_of(id, rank, count)](const Begun&) { start(comm, launch); }});
       }
     } catch (...) {
       begun = told("ncclCommInitAll", nullptr);  // spoils the group
@@ -178,8 +179,8 @@ ncclResult_t ncclCommSplit(ncclComm_t handle, int color, int key, ncclComm_t* ou
     const Options options = options_of(config, parent.options);
     ncclComm* const made = color == NCCL_SPLIT_NOCOLOR ? nullptr : &child_of(parent, 0, 1, options);
     publish(out, made);
-    const auto make = [&parent, color, key, made](std::uint64_t number) { split(parent, number, color, key, made); };
-    return submit({made, out, options.start, make, &parent.splits});
+    const auto make = [&parent, color, key, made](Begun begun) { split(parent, std::move(begun), color, key, made); };
+    return submit({made, out, options.start, make, &parent.splits, &parent});
   });
 }
 
@@ -199,8 +200,8 @@ ncclResult_t ncclCommShrink(ncclComm_t handle, int* list, int count, ncclComm_t*
     ncclComm& made = child_of(parent, parent.rank - below, parent.size - static_cast<int>(excluded.size()), options);
     if (flags == NCCL_SHRINK_ABORT) abort(parent, "ncclCommShrink");
     publish(out, &made);
-    const auto make = [&made, of_parent, names](std::uint64_t number) {
-      start(made, launch_beside(of_parent, concat("shrink ", number, " without", names), made.rank, made.size));
+    const auto make = [&made, of_parent, names](const Begun& begun) {
+      start(made, launch_beside(of_parent, concat("shrink ", begun.number, " without", names), made.rank, made.size));
     };
     return submit({&made, out, options.start, make, &parent.shrinks});
   });

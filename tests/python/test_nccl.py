@@ -37,6 +37,9 @@ SPECIAL = {
     "ranks_that_differ_are_named_in_the_checking_mode": ("threads", {"ONSTREAM_COLLECTIVE_CHECK": "on"}),
 }
 
+# Of splits: those that end at the deadline.
+LATE = ["a_destroy_waits_for_a_split_to_its_deadline"]
+
 
 @dataclass(frozen=True)
 class Toolkit:
@@ -133,6 +136,19 @@ def test_nccl_in_one_thread(ranks: int, tmp_path: Path) -> None:
 def test_nccl_in_one_thread_in_the_checking_mode(tmp_path: Path) -> None:
     cases = ["one_thread_drives_all_ranks", "one_group_has_many_ops_of_all_ranks"]
     run_cases("nccl_alone.c", "alone", 3, cases, tmp_path, {"ONSTREAM_COLLECTIVE_CHECK": "on"})
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize(("mode", "ranks"), [("threads", 1), ("threads", 3), ("processes", 3)])
+def test_nccl_splits_whose_parent_ends(mode: str, ranks: int, tmp_path: Path) -> None:
+    cases = [case for case in cases_of("nccl_splits.c") if case not in LATE]
+    run_cases("nccl_splits.c", mode, ranks, cases, tmp_path, {})
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("mode", ["threads", "processes"])
+def test_nccl_splits_for_which_a_rank_does_not_come(mode: str, tmp_path: Path) -> None:
+    run_cases("nccl_splits.c", mode, 2, LATE, tmp_path, {"ONSTREAM_TIMEOUT_S": "2"})
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
