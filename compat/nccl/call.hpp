@@ -29,6 +29,8 @@ struct Call {
 };
 
 CollectiveCall collective_of(const Call& op);
+// Throws what run() would refuse of a group's ops of one communicator. Enqueues nothing.
+void check(std::span<const Call> ops);
 // Enqueues one op that stands alone.
 void run(const Call& op);
 // Enqueues a group's ops of one communicator, as NCCL does: the collectives in the order of the calls, then the
@@ -38,7 +40,9 @@ void run(std::span<const Call> ops);
 // Microseconds that the collectives among them are predicted to take, one after the other; messages have no prediction.
 double predicted_us(std::span<const Call> ops);
 
-// Messages of one communicator that start together: none waits for another, in whatever order they were asked for.
+// Messages of one communicator that start together: none waits for another, in whatever order they were asked for. What
+// is refused of them is refused before any has started.
 void exchange_messages(ncclComm& comm, std::span<const Call> messages);
+void check_messages(ncclComm& comm, std::span<const Call> messages);
 
 }  // namespace onstream::nccl

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/collective/call.hpp"
 #include "onstream/device/devices.hpp"
 #include "onstream/device/group.hpp"
 
@@ -58,6 +59,13 @@ Parameters parameters_of(const ncclComm& comm) {
   return parameters;
 }
 
+// By the other algorithms they have met when the communicator has started.
+Hosts hosts_of(const Parameters& parameters) {
+  const bool meet =
+      parameters.collective_check == "on" || algorithm_of(parameters.collective_algorithm) == Algorithm::copy;
+  return meet ? Hosts::meet : Hosts::apart;
+}
+
 }  // namespace
 
 ncclComm& make_comm(int rank, int size, const Options& options) {
@@ -97,8 +105,7 @@ Stream stream_of(const ncclComm& comm, CUstream_st* stream) {
 void start(ncclComm& comm, const Launch& launch) {
   const std::shared_ptr<World> world = World::create(launch, parameters_of(comm));
   world->collective().run(collective::barrier());  // makes the channel, for which the hosts of all ranks wait
-  const bool checks = world->fabric()->parameters().collective_check == "on";
-  comm.checking = checks ? Options::Checking::on : Options::Checking::off;
+  comm.hosts = hosts_of(world->fabric()->parameters());
   comm.collective = &world->collective();
   comm.world = world;
   State before = State::starting;

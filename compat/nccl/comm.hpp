@@ -21,6 +21,9 @@
 
 namespace onstream::nccl {
 
+// Whether the hosts of all ranks meet at collectives, so that a call waits for the other ranks'.
+enum class Hosts { apart, meet };
+
 enum class State { starting, ready, failed, finalized, revoked, destroyed };
 
 // An op that ncclRedOpCreatePreMulSum made.
@@ -43,13 +46,13 @@ struct ncclComm {
   int device = 0;  // its number among GPUs; 0 on the host device
   bool on_host = true;
   onstream::nccl::Options options;
-  std::shared_ptr<onstream::World> world;        // while it is ready, finalized or revoked
-  onstream::Collective* collective = nullptr;    // the world's
-  onstream::nccl::Options::Checking checking{};  // whether hosts wait for each other at every collective
-  std::uint64_t serial = 0;                      // of this process's communicators
-  std::uint64_t splits = 0;                      // of this one that began, ever; the same on every rank
-  std::uint64_t shrinks = 0;                     // the same of shrinks; only ranks that stay count them
-  std::atomic<int> inside = 0;                   // threads that use the world
+  std::shared_ptr<onstream::World> world;      // while it is ready, finalized or revoked
+  onstream::Collective* collective = nullptr;  // the world's
+  onstream::nccl::Hosts hosts = onstream::nccl::Hosts::apart;
+  std::uint64_t serial = 0;     // of this process's communicators
+  std::uint64_t splits = 0;     // of this one that began, ever; the same on every rank
+  std::uint64_t shrinks = 0;    // the same of shrinks; only ranks that stay count them
+  std::atomic<int> inside = 0;  // threads that use the world
 
   std::mutex mutex;                               // guards what follows
   std::vector<onstream::nccl::Scaling> scalings;  // alive

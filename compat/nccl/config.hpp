@@ -14,7 +14,6 @@ namespace onstream::nccl {
 
 struct Options {
   enum class Start { blocking, background };
-  enum class Checking { off, on };
   Start start = Start::blocking;
   std::optional<int> most_blocks;  // maxCTAs
   std::string name;

@@ -13,6 +13,7 @@
 
 #include "call.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/transport/buffer.hpp"
 
 namespace onstream::nccl {
 
@@ -56,33 +57,50 @@ class Streams {
   std::vector<Stream> others_;
 };
 
-// The n-th send of a rank to itself goes to its n-th receive from itself.
-void copy_own(ncclComm& comm, std::span<const Call> messages, Stream stream) {
-  const auto is_own = [&](const Call& op, OpKind kind) { return op.other == comm.rank && op.kind == kind; };
-  std::size_t at = 0;
-  const auto next_receive = [&]() -> const Call* {
-    while (at < messages.size() && !is_own(messages[at], OpKind::recv)) ++at;
+// Calls function(send, receive) for the n-th send of a rank to itself and its n-th receive from itself; null where one
+// of the two is missing.
+template <class Function>
+void for_each_own(const ncclComm& comm, std::span<const Call> messages, const Function& function) {
+  std::size_t sends = 0;
+  std::size_t receives = 0;
+  const auto next = [&](std::size_t& at, OpKind kind) -> const Call* {
+    while (at < messages.size() && (messages[at].other != comm.rank || messages[at].kind != kind)) ++at;
     return at < messages.size() ? &messages[at++] : nullptr;
   };
-  for (const Call& send : messages) {
-    if (!is_own(send, OpKind::send)) continue;
-    const Call* const receive = next_receive();
+  for (;;) {
+    const Call* const send = next(sends, OpKind::send);
+    const Call* const receive = next(receives, OpKind::recv);
+    if (send == nullptr && receive == nullptr) return;
+    function(send, receive);
+  }
+}
+
+void check_own(const ncclComm& comm, std::span<const Call> messages) {
+  const Device& device = comm.world->device();
+  for_each_own(comm, messages, [&](const Call* send, const Call* receive) {
     if (receive == nullptr) {
-      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send.bytes(),
+      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send->bytes(),
              " B to itself, and there is no receive for them in the same group");
     }
-    if (receive->bytes() < send.bytes()) {
-      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send.bytes(), " B to itself, and its receive takes ",
+    if (send == nullptr) {
+      refuse(ncclInvalidUsage, "rank ", comm.rank, " receives ", receive->bytes(),
+             " B from itself, and there is no send for them in the same group");
+    }
+    if (receive->bytes() < send->bytes()) {
+      refuse(ncclInvalidUsage, "rank ", comm.rank, " sends ", send->bytes(), " B to itself, and its receive takes ",
              receive->bytes(), " B");
     }
-    if (send.bytes() > 0 && send.input != receive->output) {
-      comm.world->device().copy(receive->output, send.input, send.bytes(), stream);
-    }
-  }
-  if (const Call* const receive = next_receive(); receive != nullptr) {
-    refuse(ncclInvalidUsage, "rank ", comm.rank, " receives ", receive->bytes(),
-           " B from itself, and there is no send for them in the same group");
-  }
+    if (send->bytes() == 0) return;
+    (void)look_at_buffer(device, send->input, send->bytes());
+    (void)look_at_buffer(device, receive->output, send->bytes());
+  });
+}
+
+void copy_own(ncclComm& comm, std::span<const Call> messages, Stream stream) {
+  for_each_own(comm, messages, [&](const Call* send, const Call* receive) {
+    if (send->bytes() == 0 || send->input == receive->output) return;
+    comm.world->device().copy(receive->output, send->input, send->bytes(), stream);
+  });
 }
 
 // Which of the messages, other than to this rank itself, are in a turn.
@@ -93,6 +111,14 @@ class Turns {
     most_ = static_cast<int>(std::min<std::int64_t>(kTurn, comm.world->fabric()->parameters().lane_receives));
   }
 
+  bool several() {
+    std::ranges::fill(counts_, 0);
+    for (const Call& op : messages_) {
+      if (op.other != own_ && ++count_of(op) > most_) return true;
+    }
+    return false;
+  }
+
   // The messages of the next turn; false if there is none.
   bool next(std::vector<Incoming>& in, std::vector<Outgoing>& out) {
     in.clear();
@@ -100,9 +126,7 @@ class Turns {
     std::ranges::fill(counts_, 0);
     for (const Call& op : messages_) {
       if (op.other == own_) continue;
-      const std::size_t direction = op.kind == OpKind::send ? 0 : 1;
-      const int number = counts_[2 * static_cast<std::size_t>(op.other) + direction]++;
-      if (number / most_ != turn_) continue;
+      if (count_of(op)++ / most_ != turn_) continue;
       if (op.kind == OpKind::send) {
         out.push_back(outgoing(op));
       } else {
@@ -114,6 +138,10 @@ class Turns {
   }
 
  private:
+  int& count_of(const Call& op) {
+    return counts_[2 * static_cast<std::size_t>(op.other) + (op.kind == OpKind::send ? 0 : 1)];
+  }
+
   int own_;
   std::span<const Call> messages_;
   std::vector<int> counts_;
@@ -121,12 +149,16 @@ class Turns {
   int turn_ = 0;
 };
 
+// The exchange refuses what cannot be before it starts; so of several, all are checked before the first, and what is
+// this rank's own is copied behind.
 void exchange_all(ncclComm& comm, std::span<const Call> messages, Stream stream) {
-  copy_own(comm, messages, stream);
+  check_own(comm, messages);
   Turns turns(comm, messages);
+  if (turns.several()) check_messages(comm, messages);
   std::vector<Incoming> in;
   std::vector<Outgoing> out;
   while (turns.next(in, out)) comm.world->exchange(out, in, stream);
+  copy_own(comm, messages, stream);
 }
 
 void run_one(ncclComm& comm, const Call& op, Stream stream) {
@@ -135,6 +167,21 @@ void run_one(ncclComm& comm, const Call& op, Stream stream) {
 }
 
 }  // namespace
+
+void check_messages(ncclComm& comm, std::span<const Call> messages) {
+  check_own(comm, messages);
+  std::vector<Incoming> in;
+  std::vector<Outgoing> out;
+  for (const Call& op : messages) {
+    if (op.other == comm.rank) continue;
+    if (op.kind == OpKind::send) {
+      out.push_back(outgoing(op));
+    } else {
+      in.push_back(incoming(op));
+    }
+  }
+  comm.world->check_exchange(out, in);
+}
 
 void exchange_messages(ncclComm& comm, std::span<const Call> messages) {
   Streams streams(comm, messages);

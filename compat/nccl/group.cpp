@@ -175,15 +175,20 @@ void for_each_comm(std::span<const Call> sorted, const Function& function) {
   }
 }
 
+// What is refused is refused before anything is started.
 void run_all(Group& group) {
   const std::vector<Call>& ops = group.ops;
   const bool one_comm = std::ranges::all_of(ops, [&](const Call& op) { return op.comm == ops.front().comm; });
-  if (one_comm) return run(ops);
+  if (one_comm) {
+    const bool at_once = ops.size() == 1 || std::ranges::all_of(ops, &Call::is_message);  // which are checked there
+    if (!at_once) check(ops);
+    return run(ops);
+  }
   sort_by_comm(ops, group.sorted);
-  const bool checked =
-      std::ranges::any_of(ops, [](const Call& op) { return op.comm->checking == Options::Checking::on; });
-  if (!checked) return for_each_comm(group.sorted, [](std::span<const Call> of_one) { run(of_one); });
-  std::vector<std::function<void()>> tasks;  // hosts wait for each other
+  for_each_comm(group.sorted, [](std::span<const Call> of_one) { check(of_one); });
+  const bool meet = std::ranges::any_of(ops, [](const Call& op) { return op.comm->hosts == Hosts::meet; });
+  if (!meet) return for_each_comm(group.sorted, [](std::span<const Call> of_one) { run(of_one); });
+  std::vector<std::function<void()>> tasks;  // a call waits for those of other ranks, which may be this thread's
   for_each_comm(group.sorted, [&](std::span<const Call> of_one) { tasks.emplace_back([of_one] { run(of_one); }); });
   side_by_side(tasks);
 }

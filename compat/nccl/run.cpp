@@ -31,20 +31,36 @@ void run_one(ncclComm& comm, const Call& op) {
   comm.collective->run(collective_of(op), op.stream);
 }
 
-void run_many(ncclComm& comm, std::span<const Call> ops) {
-  const auto messages = std::ranges::count_if(ops, &Call::is_message);
-  if (messages == static_cast<std::ptrdiff_t>(ops.size())) return exchange_messages(comm, ops);
-  for (const Call& op : ops) {
-    if (!op.is_message()) comm.collective->run(collective_of(op), op.stream);
-  }
-  if (messages == 0) return;
+// The messages among them. Valid until this thread's next call.
+std::span<const Call> messages_of(std::span<const Call> ops) {
+  if (std::ranges::all_of(ops, &Call::is_message)) return ops;
   static thread_local std::vector<Call> together;
   together.clear();
   std::ranges::copy_if(ops, std::back_inserter(together), &Call::is_message);
-  exchange_messages(comm, together);
+  return together;
+}
+
+void check_many(ncclComm& comm, std::span<const Call> ops) {
+  for (const Call& op : ops) {
+    if (!op.is_message()) comm.collective->check(collective_of(op));
+  }
+  check_messages(comm, messages_of(ops));
+}
+
+void run_many(ncclComm& comm, std::span<const Call> ops) {
+  for (const Call& op : ops) {
+    if (!op.is_message()) comm.collective->run(collective_of(op), op.stream);
+  }
+  const std::span<const Call> messages = messages_of(ops);
+  if (!messages.empty()) exchange_messages(comm, messages);
 }
 
 }  // namespace
+
+void check(std::span<const Call> ops) {
+  ncclComm& comm = *ops.front().comm;
+  inside_of(comm, [&] { check_many(comm, ops); });
+}
 
 void run(const Call& op) {
   inside_of(*op.comm, [&] { run_one(*op.comm, op); });

@@ -96,6 +96,51 @@ static void one_group_has_many_ops_of_all_ranks(struct ranked* me) {
   drop_all(&all);
 }
 
+static void one_thread_gathers_from_all_ranks(struct ranked* me) {
+  struct all all;
+  int r, i, round;
+  take_all(&all, me->size);
+  for (round = 0; round < 2; ++round) {
+    int values[MOST];
+    for (r = 0; r < all.size; ++r) {
+      values[r] = 10 * round + r;
+      load(all.data[r] + 32, &values[r], sizeof values[r]);
+    }
+    OK(ncclGroupStart());
+    for (i = 0; i < 2; ++i) {
+      for (r = 0; r < all.size; ++r) {
+        OK(ncclAllGather(all.data[r] + 32, all.data[r] + 16 * i, 1, ncclInt, all.comms[r], all.streams[r]));
+      }
+    }
+    OK(ncclGroupEnd());
+    finish_all(&all);
+    for (r = 0; r < all.size; ++r) {
+      for (i = 0; i < 2; ++i) CHECK(holds(all.data[r] + 16 * i, values, (size_t)all.size * sizeof(int)));
+    }
+  }
+  drop_all(&all);
+}
+
+/* The last rank's message has no receive. */
+static void a_group_that_one_rank_spoils_starts_nothing_of_any(struct ranked* me) {
+  static const int ranks[MOST] = {0, 1, 2, 3, 4, 5, 6, 7};
+  const int last = me->size - 1, value = 5;
+  struct all all;
+  int r;
+  take_all(&all, me->size);
+  for (r = 0; r < all.size; ++r) load(all.data[r], &value, sizeof value);
+  OK(ncclGroupStart());
+  for (r = 0; r < all.size; ++r) {
+    OK(ncclAllReduce(all.data[r], all.data[r], 1, ncclInt, ncclProd, all.comms[r], all.streams[r]));
+  }
+  OK(ncclSend(all.data[last], 1, ncclInt, last, all.comms[last], all.streams[last]));
+  REFUSED(ncclGroupEnd(), ncclInvalidUsage, "there is no receive for them in the same group");
+  finish_all(&all);
+  for (r = 0; r < all.size; ++r) CHECK(holds(all.data[r], &value, sizeof value));
+  check_sums(&all, all.comms, ranks, all.size);
+  drop_all(&all);
+}
+
 static void one_thread_passes_messages_round(struct ranked* me) {
   struct all all;
   int r;
@@ -202,6 +247,8 @@ int main(int argc, char** argv) {
   static const struct test_case cases[] = {
       CASE(one_thread_drives_all_ranks),
       CASE(one_group_has_many_ops_of_all_ranks),
+      CASE(one_thread_gathers_from_all_ranks),
+      CASE(a_group_that_one_rank_spoils_starts_nothing_of_any),
       CASE(one_thread_passes_messages_round),
       CASE(one_thread_makes_ranks_by_an_id),
       CASE(one_thread_splits_and_shrinks_all_ranks),

@@ -212,6 +212,84 @@ static void a_spoilt_group_starts_nothing(struct ranked* me) {
   check_still_works(me);
 }
 
+/* All of it is well but for what is found out at its end. */
+static void a_group_is_checked_before_anything_of_it_starts(struct ranked* me) {
+  enum { FAR = 1 << 24 };
+  const int value = 5;
+  int i;
+  unsigned char* at = take(sizeof value);
+  unsigned char* other = take(64);
+  load(at, &value, sizeof value);
+  for (i = 0; i < 5; ++i) {
+    const char* words = "";
+    ncclResult_t code = ncclInvalidUsage;
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
+    switch (i) {
+      case 0:
+        words = "sends 4 B to itself, and there is no receive for them in the same group";
+        OK(ncclSend(other, 1, ncclInt, me->rank, me->comm, me->stream));
+        break;
+      case 1:
+        words = "receives 4 B from itself, and there is no send for them in the same group";
+        OK(ncclRecv(other, 1, ncclInt, me->rank, me->comm, me->stream));
+        break;
+      case 2:
+        words = "sends 8 B to itself, and its receive takes 4 B";
+        OK(ncclSend(other, 2, ncclInt, me->rank, me->comm, me->stream));
+        OK(ncclRecv(other + 32, 1, ncclInt, me->rank, me->comm, me->stream));
+        break;
+      case 3:
+        words = "overlap";
+        code = ncclInvalidArgument;
+        OK(ncclAllReduce(other, other + 4, 4, ncclInt, ncclSum, me->comm, me->stream));
+        break;
+      default:
+        words = "B after its allocation of";
+        code = ncclInvalidArgument;
+        OK(ncclRecv(other, FAR, ncclInt, 1 - me->rank, me->comm, me->stream));
+        OK(ncclSend(at, 1, ncclInt, 1 - me->rank, me->comm, me->stream));
+        break;
+    }
+    REFUSED(ncclGroupEnd(), code, words);
+    finish(me);
+    CHECK(holds(at, &value, sizeof value));
+  }
+  drop(at);
+  drop(other);
+  check_still_works(me);
+}
+
+/* The messages of a pair go in turns, of which the last one's cannot be. */
+static void no_message_starts_of_a_group_with_one_that_cannot_be(struct ranked* me) {
+  enum { MANY = 60, FAR = 1 << 24 };
+  const int value = 5, before = 1;
+  int i;
+  unsigned char* at = take(sizeof value);
+  unsigned char* other = take(64);
+  load(other, &before, sizeof before);
+  load(at, &value, sizeof value);
+  OK(ncclGroupStart());
+  OK(ncclSend(at, 1, ncclInt, me->rank, me->comm, me->stream));
+  OK(ncclRecv(other, 1, ncclInt, me->rank, me->comm, me->stream));
+  for (i = 0; i < MANY; ++i) {
+    OK(ncclSend(at, 1, ncclInt, 1 - me->rank, me->comm, me->stream));
+    OK(ncclRecv(other, i < MANY - 1 ? 1 : FAR, ncclInt, 1 - me->rank, me->comm, me->stream));
+  }
+  REFUSED(ncclGroupEnd(), ncclInvalidArgument, "B after its allocation of");
+  finish(me);
+  CHECK(holds(other, &before, sizeof before));
+  load(at, (int[]){6}, sizeof value);
+  OK(ncclGroupStart());
+  OK(ncclSend(at, 1, ncclInt, 1 - me->rank, me->comm, me->stream));
+  OK(ncclRecv(other, 1, ncclInt, 1 - me->rank, me->comm, me->stream));
+  OK(ncclGroupEnd());
+  finish(me);
+  CHECK(holds(other, (int[]){6}, sizeof value));
+  drop(at);
+  drop(other);
+}
+
 static void a_group_does_not_mix_ops_with_ends_and_starts(struct ranked* me) {
   ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
   ncclComm_t made = NULL;
@@ -484,6 +562,8 @@ int main(int argc, char** argv) {
       CASE(a_reduction_is_of_its_communicator_and_type),
       CASE(memory_that_is_not_known_is_refused),
       CASE(a_spoilt_group_starts_nothing),
+      CASE(a_group_is_checked_before_anything_of_it_starts),
+      CASE(no_message_starts_of_a_group_with_one_that_cannot_be),
       CASE(a_group_does_not_mix_ops_with_ends_and_starts),
       CASE(what_was_refused_does_not_count),
       CASE(an_abort_does_not_wait_for_a_start),

@@ -131,11 +131,23 @@ def test_nccl_in_one_thread(ranks: int, tmp_path: Path) -> None:
     run_cases("nccl_alone.c", "alone", ranks, cases_of("nccl_alone.c"), tmp_path, {})
 
 
-# Hosts wait for each other at every collective, of one thread too.
+# Hosts wait for each other at every collective, or at the first, of one thread too.
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
-def test_nccl_in_one_thread_in_the_checking_mode(tmp_path: Path) -> None:
-    cases = ["one_thread_drives_all_ranks", "one_group_has_many_ops_of_all_ranks"]
-    run_cases("nccl_alone.c", "alone", 3, cases, tmp_path, {"ONSTREAM_COLLECTIVE_CHECK": "on"})
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ONSTREAM_COLLECTIVE_CHECK": "on"},
+        {"ONSTREAM_COLLECTIVE_ALGORITHM": "copy"},
+        {"ONSTREAM_COLLECTIVE_ALGORITHM": "hierarchical", "ONSTREAM_COLLECTIVE_GROUP": "2"},
+    ],
+)
+def test_nccl_in_one_thread_where_hosts_meet(settings: dict[str, str], tmp_path: Path) -> None:
+    cases = [
+        "one_thread_drives_all_ranks",
+        "one_group_has_many_ops_of_all_ranks",
+        "one_thread_gathers_from_all_ranks",
+    ]
+    run_cases("nccl_alone.c", "alone", 4, cases, tmp_path, settings)
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)

@@ -52,6 +52,7 @@ const std::vector<int>& Collective::ranks() const { return implementation_->rank
 
 void Collective::run(const CollectiveCall& call, Stream stream) { implementation_->run(call, stream); }
 void Collective::run(const CollectiveCall& call) { implementation_->run(call); }
+void Collective::check(const CollectiveCall& call) const { implementation_->check_alone(call); }
 void Collective::load(const collective::OwnKernels& kernels) { implementation_->load(kernels); }
 std::string Collective::explain(const CollectiveCall& call) const { return implementation_->explain(call); }
 std::size_t Collective::device_bytes() const { return implementation_->device_bytes(); }

@@ -52,6 +52,8 @@ class Collective {
   // Returns when this rank's part is done. Throws the story if the world failed meanwhile: timeout where this rank's
   // own deadline passed, else aborted.
   void run(const CollectiveCall& call);
+  // Throws what run() would throw for its arguments; enqueues nothing, and meets nobody.
+  void check(const CollectiveCall& call) const;
   // For PlanBuilder::add: checked now, prepared where a plan is built with it, enqueued by each launch of the plan.
   std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;
   // Loads the kernels of a functor of yours: load<F>(collective) of own.hpp.

@@ -69,6 +69,8 @@ class Collective::Implementation {
     if (is_to_run(call)) run_unchecked(call);
   }
 
+  void check_alone(const CollectiveCall& call) const { check(call); }
+
   std::string explain(const CollectiveCall& call) const {
     if (call.combine) {
       collective::OwnReduction::check(call, device_->kind());

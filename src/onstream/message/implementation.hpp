@@ -35,6 +35,7 @@ class Messages::Implementation {
   void check_both(const Outgoing& out, const Incoming& in);  // before the next two, for who calls them from outside
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   void exchange_all(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
+  void check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
 
   Status send(const Outgoing& message);

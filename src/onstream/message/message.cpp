@@ -218,6 +218,9 @@ void Messages::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) 
 void Messages::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
   implementation_->exchange_all(out, in, stream);
 }
+void Messages::check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  implementation_->check_exchange(out, in);
+}
 void Messages::wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream) {
   implementation_->wait_all(requests, stream);
 }

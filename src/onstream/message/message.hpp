@@ -88,6 +88,8 @@ class Messages {
   // lane and direction match in their order. Buffers are not compared. On cuda one kernel for up to 7 of each, if all
   // are of different lanes.
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
+  // Throws what that would throw for its arguments, but for want of room for receives; enqueues nothing.
+  void check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
 
   // As isend for each in this order, and wait for each, for receives first. Small messages that follow each other on

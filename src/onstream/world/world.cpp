@@ -77,6 +77,9 @@ void World::sendrecv(const Outgoing& out, const Incoming& in, Stream stream) { m
 void World::exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream) {
   messages_->exchange(out, in, stream);
 }
+void World::check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in) {
+  messages_->check_exchange(out, in);
+}
 void World::wait(const std::shared_ptr<Request>& request, Stream stream) { messages_->wait(request, stream); }
 std::vector<std::shared_ptr<Request>> World::isend_all(std::span<const Outgoing> messages, Stream stream) {
   return messages_->isend_all(messages, stream);

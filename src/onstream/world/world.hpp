@@ -73,6 +73,7 @@ class World {
                                  Stream stream);
   void sendrecv(const Outgoing& out, const Incoming& in, Stream stream);
   void exchange(std::span<const Outgoing> out, std::span<const Incoming> in, Stream stream);
+  void check_exchange(std::span<const Outgoing> out, std::span<const Incoming> in);
   void wait(const std::shared_ptr<Request>& request, Stream stream);
   std::vector<std::shared_ptr<Request>> isend_all(std::span<const Outgoing> messages, Stream stream);
   void wait_all(std::span<const std::shared_ptr<Request>> requests, Stream stream);
