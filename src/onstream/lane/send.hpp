@@ -204,6 +204,14 @@ struct Send {
     settle(group, ticket, status, 0);
   }
 
+  // Of the receive that a message was too large for, which its receiver has written down where it is not known here.
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t room_of_refusal(const Group& group, Status status, std::uint64_t number,
+                                              std::uint64_t known) const {
+    if (status != Status::truncated || known < bytes) return known;
+    return refusal_of(group, refusals_of(lane.acks, lane.receives), number).room;
+  }
+
   // Data and flag in one store. The counters are asked for first: everything waits for them, and what must be known to
   // load the data is found out meanwhile.
   template <class Group>
@@ -359,7 +367,7 @@ struct Send {
     store_pair(group, &lane.sending->head, head + 1, number + 1);
     number_ticket(group, ticket, number);
     if (shares) status = posts ? lender.lend(group, Lender::Reach::plain) : lender.see_through(group);
-    if (status != Status::ok) return fail(group, status, bytes);
+    if (status != Status::ok) return fail(group, status, room_of_refusal(group, status, number, bytes));
     if (!posts) settle(group, ticket, Status::ok, bytes);
   }
 
@@ -418,6 +426,7 @@ struct Send {
     const bool posted = completion == Completion::posted;
     const bool lost = loses_lane(status);
     const bool refused = !lost && status != Status::ok;
+    room = room_of_refusal(group, status, number, room);
     if (lost || (refused && !posted && group.block() == 0)) fail(group, status, room);
     if (arrives) tell_arrival(group, number);
     if (!last_to_finish(group, &lane.sending->finished, lost)) return;
