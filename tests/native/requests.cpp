@@ -124,15 +124,32 @@ CASE(the_slot_of_a_captured_copy_comes_back_with_its_graph) {
     CopyThread copies(world.fabric()->device(), [](const std::string&) {});
     const CopySlot* captured = nullptr;
     const auto capture = [&] {
-      const Copier copier = copies.take(0);
-      captured = copier.slot;
-      copies.give_back(copier, own);
+      CopyThread::Lease lease = copies.take(0);
+      captured = lease.copier().slot;
+      lease.give_back(own);
     };
     let_a_graph_go(world.device(), own, capture, [&] {
-      const Copier copier = copies.take(0);
-      copies.give_back(copier, own);
-      return copier.slot == captured;
+      CopyThread::Lease lease = copies.take(0);
+      lease.give_back(own);
+      return lease.copier().slot == captured;
     });
+    world.synchronize(own);
+  });
+}
+
+CASE(the_slot_of_a_copy_that_was_not_enqueued_serves_the_next) {
+  on_all_devices(1, [](World& world) {
+    const OwnStream own(world);
+    CopyThread copies(world.fabric()->device(), [](const std::string&) {});
+    const CopySlot* first = nullptr;
+    for (int i = 0; i < 3; ++i) {
+      const CopyThread::Lease lease = copies.take(0);  // and the launch throws
+      if (first == nullptr) first = lease.copier().slot;
+      CHECK(lease.copier().slot == first);
+    }
+    CopyThread::Lease enqueued = copies.take(0);
+    CHECK(enqueued.copier().slot == first);
+    enqueued.give_back(own);
     world.synchronize(own);
   });
 }

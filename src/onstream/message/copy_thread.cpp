@@ -54,7 +54,7 @@ CopyThread::~CopyThread() {
   for (Entry& entry : entries_) Disposal::of_process().hand_over(std::move(entry.page));
 }
 
-Copier CopyThread::take(std::uint64_t lead) {
+CopyThread::Lease CopyThread::take(std::uint64_t lead) {
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
     stream_ = device_->create_stream();
@@ -80,7 +80,7 @@ Copier CopyThread::take(std::uint64_t lead) {
   news_.notify_one();
   Copier copier = entry->copier;
   copier.lead = lead;
-  return copier;
+  return {*this, copier};
 }
 
 void CopyThread::take_back() {
@@ -99,14 +99,22 @@ void CopyThread::add_page() {
 void CopyThread::give_back(const Copier& copier, Stream stream) {
   auto event = device_->point(stream);
   const std::lock_guard lock(mutex_);
-  const auto entry =
-      std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
+  Entry& entry = entry_of(copier);
   if (event == nullptr) {
-    device_->retain(stream, std::shared_ptr<const OfGraph>(new OfGraph{entry->page, freed_, copier.slot}));
+    device_->retain(stream, std::shared_ptr<const OfGraph>(new OfGraph{entry.page, freed_, copier.slot}));
   } else {
-    entry->retired = std::move(event);
-    entry->in_use = false;
+    entry.retired = std::move(event);
+    entry.in_use = false;
   }
+}
+
+void CopyThread::release(const Copier& copier) {
+  const std::lock_guard lock(mutex_);
+  entry_of(copier).in_use = false;
+}
+
+CopyThread::Entry& CopyThread::entry_of(const Copier& copier) {
+  return *std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
 }
 
 // True if there was a request. The answer follows the copy in its stream: nobody has to look when it is done.

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "onstream/device/device.hpp"
@@ -24,11 +25,35 @@ class CopyThread {
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
 
-  // A slot for one op to be enqueued now, whose kernel writes the first `lead` bytes itself.
-  Copier take(std::uint64_t lead);
-  // After the op was enqueued on `stream`: the slot serves another op once this one has passed, and that of a
-  // captured op once its graph is over.
-  void give_back(const Copier& copier, Stream stream);
+  // A slot for one op. It ends before the thread does, and with it the slot serves another op, unless one was enqueued.
+  class Lease {
+   public:
+    Lease() = default;  // of none
+    Lease(CopyThread& thread, const Copier& copier) : thread_(&thread), copier_(copier) {}
+    ~Lease() {
+      if (thread_ != nullptr) thread_->release(copier_);
+    }
+    Lease(Lease&& other) noexcept { *this = std::move(other); }
+    Lease& operator=(Lease&& other) noexcept {
+      std::swap(thread_, other.thread_);
+      std::swap(copier_, other.copier_);
+      return *this;
+    }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    const Copier& copier() const { return copier_; }
+    // The op was enqueued on `stream`: the slot serves another one once this one has passed, and that of a captured op
+    // once its graph is over.
+    void give_back(Stream stream) {
+      if (CopyThread* const thread = std::exchange(thread_, nullptr)) thread->give_back(copier_, stream);
+    }
+
+   private:
+    CopyThread* thread_ = nullptr;
+    Copier copier_;
+  };
+  // For an op to be enqueued now, whose kernel writes the first `lead` bytes itself.
+  Lease take(std::uint64_t lead);
 
  private:
   struct Page;  // the memory of several slots and of their answers
@@ -44,6 +69,9 @@ class CopyThread {
     bool in_use = false;
     std::shared_ptr<Page> page;
   };
+  void give_back(const Copier& copier, Stream stream);
+  void release(const Copier& copier);
+  Entry& entry_of(const Copier& copier);  // with the mutex held
   void add_page();
   void take_back();
   void serve();

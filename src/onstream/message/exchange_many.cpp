@@ -112,6 +112,7 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
     return false;
   }
   require_room("recv", in, stream);
+  std::array<CopyThread::Lease, kMost> leases;
   lane::ExchangeMany<kMost> body;
   body.receives = static_cast<std::int32_t>(in.size());
   body.sends = static_cast<std::int32_t>(out.size());
@@ -124,13 +125,14 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto& [source, bytes, peer, options] = out[i];
     body.send[i] = send_body(to[i], bytes, view(peer, options.lane), lane::Completion::ordered);
-    if (to[i].copy_engine) body.send[i].copier = copies_.take(to[i].copy_lead);
+    if (to[i].copy_engine) leases[i] = copies_.take(to[i].copy_lead);
+    body.send[i].copier = leases[i].copier();
     if (to[i].prefetch) prefetch(source, bytes, stream);
   }
   const Grid grid = grids_.exchange(body);
   launch(*device_, kernel, body, grid, stream);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    if (to[i].copy_engine) copies_.give_back(body.send[i].copier, stream);
+    leases[i].give_back(stream);
     if (to[i].bounce != nullptr) bounces_->give_back(std::move(to[i].bounce), stream);
   }
   note_use(stream);

@@ -10,11 +10,13 @@ void Messages::Implementation::send(const Outgoing& message, Stream stream) {
   copy_small(route, message, Moment::on_stream, stream);
   lane::Send body =
       send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
-  if (route.copy_engine) body.copier = copies_.take(route.copy_lead);
+  CopyThread::Lease lease;
+  if (route.copy_engine) lease = copies_.take(route.copy_lead);
+  body.copier = lease.copier();
   if (route.prefetch) prefetch(message.source, message.bytes, stream);
   if (route.copy_first) host_copies_.fill(*route.bounce, message.source, message.bytes, stream);
   launch(*device_, lane::send_kernel(body.way()), body, grids_.send(body), stream);
-  if (route.copy_engine) copies_.give_back(body.copier, stream);
+  lease.give_back(stream);
   if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce), stream);
   note_use(stream);
 }

@@ -64,12 +64,14 @@ bool Messages::Implementation::exchange(const Outgoing& out, const Incoming& in,
   body.send = send_body(to, out.bytes, view(out.peer, out.options.lane), lane::Completion::ordered);
   body.receive = receive_body(from, in.bytes, view(in.peer, in.options.lane));
   pass_posted(in.peer, in.options, stream);
-  if (to.copy_engine) body.send.copier = copies_.take(to.copy_lead);
+  CopyThread::Lease lease;
+  if (to.copy_engine) lease = copies_.take(to.copy_lead);
+  body.send.copier = lease.copier();
   if (to.prefetch) prefetch(out.source, out.bytes, stream);
   if (from.prefetch) prefetch(in.destination, in.bytes, stream);
   const Grid grid = grids_.exchange(body);
   launch(*device_, lane::exchange_kernel(), body, grid, stream);
-  if (to.copy_engine) copies_.give_back(body.send.copier, stream);
+  lease.give_back(stream);
   if (to.bounce != nullptr) bounces_->give_back(std::move(to.bounce), stream);
   note_use(stream);
   return true;
