@@ -209,20 +209,24 @@ bool Buffers::holds(const void* memory, std::size_t bytes) {
   return false;
 }
 
-void Buffers::end_streaming(std::size_t row) {
-  const std::lock_guard lock(mutex_);
-  Row& its = mailbox_.row(rank_, row);
-  const std::uint64_t state = load(its.state);
-  if (state_of(state) == RowState::used) {
-    loans_[row] = nullptr;  // its message has ended
-    HostGroup::store_release(&its.state, state_word(state >> kStateBits, RowState::free));
-  }
+bool Buffers::is_used_by(const Told& event) const {
+  const Row& row = mailbox_.row(rank_, static_cast<std::size_t>(event.row - 1));
+  return load(row.state) == state_word(event.registration, RowState::used);
 }
 
-void Buffers::post_again(std::size_t row) {
+void Buffers::end_streaming(const Told& event) {
   const std::lock_guard lock(mutex_);
+  if (!is_used_by(event)) return;
+  const auto row = static_cast<std::size_t>(event.row - 1);
+  loans_[row] = nullptr;  // its message has ended
+  HostGroup::store_release(&mailbox_.row(rank_, row).state, state_word(event.registration, RowState::free));
+}
+
+void Buffers::post_again(const Told& event) {
+  const std::lock_guard lock(mutex_);
+  if (!is_used_by(event)) return;
+  const auto row = static_cast<std::size_t>(event.row - 1);
   Row& its = mailbox_.row(rank_, row);
-  if (state_of(load(its.state)) != RowState::used) return;  // its link has been closed
   const auto port = static_cast<am_portid_t>(load(its.port));
   HostGroup::store_release(&its.state, state_word(++registrations_, RowState::streaming));  // if there is no room
   make_room_for_posting(port);

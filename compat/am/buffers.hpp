@@ -81,11 +81,12 @@ class Buffers {
   void remove_all(am_portid_t port) noexcept;
   // Whether some registered buffer lies, with one byte at least, in this memory.
   bool holds(const void* memory, std::size_t bytes);
-  // The registration of a streaming buffer ends with its event.
-  void end_streaming(std::size_t row);
+  // The registration of a streaming buffer ends with its event. Nothing where its link was closed meanwhile: the row
+  // may be another buffer's by then. Of `event`: its row and registration, here and below.
+  void end_streaming(const Told& event);
   // But not where the send came to nothing: it becomes the last of its port. Throws Refusal, ENOSPACE: it
   // may then be unregistered, and is not used.
-  void post_again(std::size_t row);
+  void post_again(const Told& event);
 
   // --- the sender's side; `rank` is the owner ---
   // The persistent buffer that [address, address + bytes) lies in. Throws Refusal: EFAULT, ERANGE.
@@ -97,6 +98,7 @@ class Buffers {
 
  private:
   std::size_t free_row() const;
+  bool is_used_by(const Told& event) const;  // with the mutex held
   void write(std::size_t number, const Registration& what, am_context_t context);
   void post(std::size_t number, am_portid_t port);
   void make_known(std::size_t number, const Registration& what, const MemoryInfo& info);

@@ -63,6 +63,7 @@ struct Told {
   std::uint64_t bytes = 0;
   std::uint64_t context = 0;
   std::uint64_t row = 0;  // of a streaming buffer: its number + 1; its registration ends with the event, but for a NONE
+  std::uint64_t registration = 0;  // of that: the number above its row's state
   std::uint64_t entered_ns = 0;
   std::uint64_t copied_ns = 0;
   std::uint64_t posted_ns = 0;

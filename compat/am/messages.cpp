@@ -120,6 +120,7 @@ void fill(const Message& message, const Target& target, std::uint64_t offset, co
   own.bytes = message.bytes;
   own.context = message.context;
   own.row = 0;
+  own.registration = 0;
   own.entered_ns = message.entered_ns;
   own.copied_ns = 0;
   own.posted_ns = 0;
@@ -215,6 +216,7 @@ int stream(const Message& message) {
     fill(message, taken->target(), 0, slots);
     slots.theirs.slot->told.generation = generation;
     slots.theirs.slot->told.row = taken->target().row + 1;
+    slots.theirs.slot->told.registration = taken->target().state >> kStateBits;
     deliver(message, std::move(*taken), 0, slots);
     return APELINK_SUCCESS;
   }

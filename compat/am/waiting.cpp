@@ -31,9 +31,9 @@ bool take(const Link& link, am_event_t* event) {
   Told told;
   do {
     if (!runtime.events().take(link.port(), link.generation(), &told)) return false;
-    if (told.type == AM_TYPE_NONE) runtime.buffers().post_again(static_cast<std::size_t>(told.row - 1));
+    if (told.type == AM_TYPE_NONE) runtime.buffers().post_again(told);
   } while (told.type == AM_TYPE_NONE);
-  if (told.row != 0) runtime.buffers().end_streaming(static_cast<std::size_t>(told.row - 1));
+  if (told.row != 0) runtime.buffers().end_streaming(told);
   tell(runtime.torus(), told, event);
   event->times = {told.entered_ns, told.copied_ns, told.posted_ns, runtime.stamp()};
   return true;
