@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <new>
 
+#include "runtime.hpp"
+
 namespace onstream::am {
 
 namespace {
@@ -33,6 +35,17 @@ int code_of(ErrorCode code) {
   return APELINK_ESYSTEM;
 }
 
+// That of a failed world tells how to go on in other words than this interface's.
+int keep_error(const char* call, const Error& error) noexcept {
+  try {
+    const auto story = error.of_failure() ? story_of_failure() : std::nullopt;
+    if (story) return keep(call, story->c_str(), code_of(error.code()));
+  } catch (const std::exception&) {
+    // There is no memory for more than the error itself.
+  }
+  return keep(call, error.what(), code_of(error.code()));
+}
+
 }  // namespace
 
 int told(const char* call) noexcept {
@@ -41,7 +54,7 @@ int told(const char* call) noexcept {
   } catch (const Refusal& refusal) {
     return keep(call, refusal.what(), refusal.code());
   } catch (const Error& error) {
-    return keep(call, error.what(), code_of(error.code()));
+    return keep_error(call, error);
   } catch (const std::bad_alloc&) {
     return keep(call, "there is no memory", APELINK_ENOSPACE);
   } catch (const std::exception& error) {

@@ -21,6 +21,28 @@ std::shared_ptr<World> world_of_equals() {
   return world;
 }
 
+// The process's runtime, as long as it has links. Looked at while another thread may still be making the next.
+class Current {
+ public:
+  std::shared_ptr<Runtime> get() {
+    const std::lock_guard lock(mutex_);
+    return runtime_.lock();
+  }
+  void set(const std::shared_ptr<Runtime>& runtime) {
+    const std::lock_guard lock(mutex_);
+    runtime_ = runtime;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::weak_ptr<Runtime> runtime_;
+};
+
+Current& current() {
+  static auto* const of_process = new Current;  // threads may use links while the process ends
+  return *of_process;
+}
+
 }  // namespace
 
 Runtime::Runtime()
@@ -123,14 +145,22 @@ void Link::close() {
 
 std::shared_ptr<Link> open_link() {
   static std::mutex first;
-  static std::weak_ptr<Runtime> current;
   const std::lock_guard lock(first);
-  std::shared_ptr<Runtime> runtime = current.lock();
+  std::shared_ptr<Runtime> runtime = current().get();
   if (runtime == nullptr) {
     runtime = std::make_shared<Runtime>();
-    current = runtime;
+    current().set(runtime);
   }
   return std::make_shared<Link>(std::move(runtime));
+}
+
+std::optional<std::string> story_of_failure() {
+  const std::shared_ptr<Runtime> runtime = current().get();
+  const auto failure = runtime == nullptr ? std::nullopt : runtime->fabric().settled_failure("");
+  if (!failure) return std::nullopt;
+  const char* const go_on = failure->dead.empty() ? "to go on, every rank closes all its links and opens them again"
+                                                  : "links are opened by all ranks of a job: start it again";
+  return concat(facts_of(*failure), "\n", go_on);
 }
 
 }  // namespace onstream::am

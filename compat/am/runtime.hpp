@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 
 #include "buffers.hpp"
 #include "events.hpp"
@@ -75,5 +77,8 @@ class Link {
 
 // A link of the process's runtime, which is made now, by all ranks, if there is none.
 std::shared_ptr<Link> open_link();
+
+// Why the runtime's world has failed, and how to go on by the calls of this interface. Nothing where it has not.
+std::optional<std::string> story_of_failure();
 
 }  // namespace onstream::am

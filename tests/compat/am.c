@@ -648,7 +648,41 @@ static void a_killed_rank_ends_the_waits(void) {
   REFUSED(am_wait_event(link_, &event, -1), APELINK_EDEAD, "rank 1 (");
   REFUSED(am_put(link_, node_of(1), port, 0, AM_BLOCKING, 0, target, 16, all[1]), APELINK_EDEAD, "rank 1 (");
   REFUSED(am_wait_event(link_, &event, 0), APELINK_EDEAD, "rank 1 (");
+  CHECK(strstr(ape_last_error(), "links are opened by all ranks of a job: start it again") != NULL);
+  CHECK(strstr(ape_last_error(), "launch without") == NULL);
   printf("rank %d was told\n", rank);
+}
+
+/* Rank 1 stops until a get of rank 0's, which rank 1's helper serves, has passed its short deadline. */
+static void links_are_opened_again_after_a_failure(void) {
+  static const char go_on[] = "to go on, every rank closes all its links and opens them again";
+  static _Alignas(16) char target[16];
+  am_vaddr_t all[2 * MOST_RANKS];
+  am_event_t event;
+  const am_vaddr_t mine[2] = {known(target, sizeof target, AM_PERSISTENT_BUF), (am_vaddr_t)getpid()};
+  int code = APELINK_SUCCESS;
+  tell_all(mine, 2, all);
+  if (rank == 1) raise(SIGSTOP);
+  while (rank == 0 && code == APELINK_SUCCESS) {
+    code = am_get(link_, node_of(1), AM_BLOCKING, 0, target, 16, all[2]);
+    if (code == APELINK_SUCCESS) (void)next_of(AM_TYPE_GET);
+  }
+  if (rank == 0) {
+    CHECK(code == APELINK_ETIMEOUT && strstr(ape_last_error(), go_on) != NULL);
+    CHECK(kill((pid_t)all[3], SIGCONT) == 0);
+  }
+  code = APELINK_ETIMEOUT; /* of rank 1's own wait, which does not end the links */
+  while (code == APELINK_ETIMEOUT && rank == 1) {
+    code = am_wait_event(link_, &event, -1);
+    if (code == APELINK_ETIMEOUT && strstr(ape_last_error(), "no event has come") == NULL) break;
+  }
+  if (rank == 1) CHECK(code < 0 && strstr(ape_last_error(), go_on) != NULL);
+  must(ape_close(link_), "ape_close");
+  must(ape_close(control), "ape_close");
+  start("am");
+  barrier();
+  printf("rank %d was told\n", rank);
+  end();
 }
 
 /* A get finds that the process is gone before the ranks have heard of it: much memory takes a while to go. */
@@ -906,6 +940,7 @@ static const struct test_case together[] = {
 static const struct test_case alone[] = {
     CASE(a_killed_rank_ends_the_waits)
     CASE(a_get_from_a_killed_rank_says_that_it_is_dead)
+    CASE(links_are_opened_again_after_a_failure)
     CASE(own_messages_outlast_the_other_ranks)
     CASE(a_send_that_fails_leaves_its_buffer_posted)
     CASE(a_buffer_that_was_busy_may_be_unregistered_again)

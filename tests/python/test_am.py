@@ -110,6 +110,11 @@ def test_a_get_from_a_killed_rank_says_that_it_is_dead() -> None:
     assert "rank 0 was told" in output
 
 
+def test_links_are_opened_again_after_a_failure() -> None:
+    status, output = run(2, "links_are_opened_again_after_a_failure", timeout_s="2", path="stage")
+    assert (status, output.count("was told")) == (0, 2), output
+
+
 def test_own_messages_outlast_the_other_ranks() -> None:
     status, output = run(2, "own_messages_outlast_the_other_ranks")
     assert (status, output.count("was told")) == (0, 1), output
