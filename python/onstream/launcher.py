@@ -210,6 +210,11 @@ class _Rank:
             start = starts.pop()
         return [line for line in lines[start:] if not LOGGED.match(line)]
 
+    def least_words(self) -> int:
+        """How many lines of them tell it: a whole traceback, else what came last, as it goes out together."""
+        words = self.last_words()
+        return len(words) if any(line.startswith(TRACEBACK) for line in words) else 1
+
     def signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
@@ -475,8 +480,8 @@ class _Job:
         bystanders = self._bystanders(failed)
         if bystanders:
             self.say(bystanders)
-        shown = self.screen.pipe is failed.process.stderr and self.screen.lines >= len(failed.last_words())
-        self.say(_story(failed, self._ended_with_it(), shown and not bystanders))
+        shown = self.screen.pipe is failed.process.stderr and self.screen.lines >= failed.least_words()
+        self.say(_story(failed, self._ended_with_it(), shown))
         return code
 
 

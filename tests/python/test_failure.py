@@ -432,6 +432,23 @@ def test_a_rank_that_had_left_is_told_to_who_waits_for_it(tmp_path: Path) -> Non
     assert "onstream run: rank 1 had ended with code 0\n" in outcome.err
 
 
+def test_a_story_that_no_other_words_follow_is_not_repeated(tmp_path: Path) -> None:
+    outcome = run_job(
+        tmp_path,
+        2,
+        """
+        import onstream as ons
+
+        world = ons.init(device="host", timeout_s=1)
+        world.barrier()
+        if world.rank == 0:
+            world.recv(bytearray(8), 1)
+        """,
+    )
+    assert outcome.err.count("the world has failed: rank 1 left the world") == 1, outcome.err
+    assert outcome.err.endswith("Its last lines on standard error are those above.\n"), outcome.err
+
+
 def test_the_launchers_last_words_are_of_the_rank_where_it_began(tmp_path: Path) -> None:
     # Rank 0 raises, tells the others, and ends last: they fail before it does.
     outcome = run_job(

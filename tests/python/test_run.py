@@ -138,6 +138,26 @@ def test_the_first_failing_rank_gives_the_code_and_its_error_is_last() -> None:
     ]
 
 
+def test_an_error_that_was_just_written_is_not_repeated() -> None:
+    """Neither for what the rank wrote long before, nor for what the launcher says of others."""
+    program = """
+if rank == 1: sys.exit(0)
+print("a warning", file=sys.stderr)
+time.sleep(0.2)
+print("what it computes")
+print("error: rank 1 has left\\nlook there", file=sys.stderr)
+sys.exit(1)
+"""
+    job = run(2, program)
+    assert job.stderr.splitlines() == [
+        "[0] a warning",
+        "[0] error: rank 1 has left",
+        "[0] look there",
+        "onstream run: rank 1 had ended with code 0",
+        "onstream run: rank 0 ended with code 1. Its last lines on standard error are those above.",
+    ]
+
+
 def test_only_whom_the_launcher_ended_was_ended_with_the_failed_rank() -> None:
     fails = "if rank == 1: sys.exit('no')\n"
     job = run(3, fails + "if rank == 0: sys.exit(0)\n" + FOR_EVER, "--grace-s", "0.5")
