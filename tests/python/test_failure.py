@@ -181,6 +181,35 @@ def test_a_wait_of_ones_own_that_passed_its_deadline_is_a_timeout(wait: str) -> 
     ons.run_threads(2, rank, device="host", timeout_s=5)
 
 
+@pytest.mark.parametrize("call", ["check", "barrier", "send", "isend", "collective", "launch"])
+def test_the_first_call_that_tells_of_ones_own_deadline_is_a_timeout(call: str) -> None:
+    """On the stream, whose own synchronize() nobody calls."""
+
+    def rank(world: ons.World) -> None:
+        stream, other = world.stream(), 1 - world.rank
+        plan = world.plan("jacobi").send(np.zeros(4), other).recv(np.zeros(4), other).build()
+        world.all_reduce(np.ones(8))
+        if world.rank == 0:
+            world.recv(bytearray(8), 1, stream=stream)
+        until_it_fails(world)
+        calls: dict[str, Callable[[], Any]] = {
+            "check": world.check,
+            "barrier": world.barrier,
+            "send": lambda: world.send(b"1", other),
+            "isend": lambda: world.isend(b"1", other, stream=stream),
+            "collective": lambda: world.all_reduce(np.ones(8)),
+            "launch": lambda: plan.launch(stream),
+        }
+        told = "rank 0: recv of 8 B from rank 1 on lane 0 passed its deadline of 1 s"
+        with pytest.raises(ons.TimeoutError if world.rank == 0 else ons.AbortedError, match=told):
+            calls[call]()
+        for again in calls.values():
+            with pytest.raises(ons.AbortedError, match=told):
+                again()
+
+    ons.run_threads(2, rank, device="host", timeout_s=1)
+
+
 def test_a_wrong_argument_is_told_also_by_a_world_that_has_failed() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
         world.abort("the first cause")

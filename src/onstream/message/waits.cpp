@@ -227,6 +227,7 @@ void Messages::Implementation::settle_unasked() {
 Status Messages::Implementation::told(std::uint64_t word) const {
   const auto status = static_cast<Status>(word) == Status::pending ? Status::aborted : static_cast<Status>(word);
   if (status == Status::timeout || status == Status::aborted) (void)fabric_->failure();
+  if (status == Status::timeout) fabric_->note_told_late();
   return status;
 }
 

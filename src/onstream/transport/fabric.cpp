@@ -299,6 +299,7 @@ class Fabric::Implementation {
 
   void take(FaultReport report) {
     if (!fault_log_.add(report)) return;
+    if (report.status == Status::timeout) is_late_.store(true, std::memory_order_relaxed);
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
     }
@@ -311,6 +312,7 @@ class Fabric::Implementation {
   }
 
   void take_late(const std::string& what) {
+    is_late_.store(true, std::memory_order_relaxed);
     abort(described_late(concat("rank ", launch_.rank, ": ", what), parameters_.timeout_s), Cause::deadline);
     hint_at_cause();
   }
@@ -341,7 +343,9 @@ class Fabric::Implementation {
   }
 
   void check() {
-    if (has_failed()) throw Error(ErrorCode::aborted, settled_failure("")->story);
+    if (!has_failed()) return;
+    const std::string story = settled_failure("")->story;
+    throw Error(is_late_.exchange(false, std::memory_order_relaxed) ? ErrorCode::timeout : ErrorCode::aborted, story);
   }
 
   void check_waited() {
@@ -350,11 +354,13 @@ class Fabric::Implementation {
     const bool late = std::ranges::any_of(failure.faults, [this](const FaultReport& fault) {
       return fault.rank == launch_.rank && fault.status == Status::timeout;
     });
-    throw Error(late ? ErrorCode::timeout : ErrorCode::aborted, failure.story);
+    const bool untold = is_late_.exchange(false, std::memory_order_relaxed);
+    throw Error(late || untold ? ErrorCode::timeout : ErrorCode::aborted, failure.story);
   }
 
   void check_waited(Status ended) {
     if (!has_failed()) return;
+    if (ended == Status::timeout) is_late_.store(false, std::memory_order_relaxed);
     throw Error(ended == Status::timeout ? ErrorCode::timeout : ErrorCode::aborted, settled_failure("")->story);
   }
 
@@ -420,6 +426,7 @@ class Fabric::Implementation {
   int block_limit_ = 1;
   bool whole_lines_ = false;
   FaultLog fault_log_;
+  std::atomic<bool> is_late_ = false;  // a wait of this rank has passed its deadline, and no call has told so yet
   Segments segments_;
 
  private:
@@ -498,6 +505,7 @@ void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {
 }
 void Fabric::take_late(const std::string& what) { implementation_->take_late(what); }
 void Fabric::check() const { implementation_->check(); }
+void Fabric::note_told_late() const { implementation_->is_late_.store(false, std::memory_order_relaxed); }
 void Fabric::check_waited() const { implementation_->check_waited(); }
 void Fabric::check_waited(Status ended) const { implementation_->check_waited(ended); }
 std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }

@@ -136,8 +136,11 @@ class Fabric {
   // A wait of this host, and no op's, passed its deadline: the world fails with it, as it does with a kernel's. `what`:
   // "a wait of the host for a word of 8 B".
   void take_late(const std::string& what);
-  // Throws aborted with the story if the world has failed, closed in a forked child. Cheap: two loads.
+  // Throws the story if the world has failed: timeout where a wait of this rank has passed its deadline, and nothing
+  // has told so before, else aborted. Closed in a forked child. Cheap: two loads.
   void check() const;
+  // A call has told by its Status that its deadline passed.
+  void note_told_late() const;
   // The same after a wait: throws timeout where a deadline of this rank's own has passed, else aborted.
   void check_waited() const;
   // The same after a wait of this host that ended as `ended`, and that no fault tells of.

@@ -7,9 +7,9 @@
 // ends when the world does.
 //
 // Errors: every call throws Error for values that cannot work, and, once the world has failed, for that (aborted, with
-// the story; timeout from the call in which this rank's own deadline passed). How a message ended is a Status: returned
-// where the host waits; where a stream does, synchronize(), check() or take_faults() tell. A world's failure is logged
-// where it began, elsewhere at level info.
+// the story; timeout from the first call that tells that this rank's own deadline has passed). How a message ended is a
+// Status: returned where the host waits; where a stream does, synchronize(), check() or take_faults() tell. A world's
+// failure is logged where it began, elsewhere at level info.
 #pragma once
 
 #include <cstddef>
@@ -120,7 +120,7 @@ class World {
   std::vector<std::shared_ptr<Event>> unfinished() const;
   std::vector<std::shared_ptr<Event>> points() const;  // the same without asking the device: some may be over
   void abort(const std::string& reason, Cause cause = Cause::failure);
-  // Throws aborted with the story if the world failed; else, if messages did not end well since the last call,
+  // Throws the story if the world failed, as every call; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.
   void check() const;
   std::optional<Failure> failure() const;
