@@ -283,7 +283,8 @@ CASE(a_wait_on_stream_that_never_holds_fails_the_world_at_its_deadline) {
       TestBuffer own(world, 8);
       const OwnStream stream(world);
       world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}, stream);
-      CHECK_THROWS(world.synchronize(stream), "wait for a word of 8 B to be 7 passed its deadline");
+      CHECK_THROWS(world.synchronize(stream), concat("wait for a word of 8 B to be 7 (at ",
+                                                     static_cast<const void*>(own.data()), ") passed its deadline"));
       CHECK_THROWS(world.one_sided().wait(own.data(), {Compare::eq, 7, 8, Sign::unsigned_word}, stream), "failed");
     });
   }

@@ -210,6 +210,33 @@ def test_the_first_call_that_tells_of_ones_own_deadline_is_a_timeout(call: str) 
     ons.run_threads(2, rank, device="host", timeout_s=1)
 
 
+@pytest.mark.parametrize("where", ["stream", "host", "context"])
+def test_a_wait_for_a_word_in_vain_says_where_it_looked_and_for_what(where: str) -> None:
+    def rank(world: ons.World) -> None:
+        stream, segment = world.stream(), world.segment(64)
+        context, array = world.context(), world.heap(4096).zeros(8, "u8")
+        told = r"word of 8 B to be at least 3 \(at byte 24 of a segment of 64 B\)"
+        world.barrier()
+        if where == "context":
+            told = r"word of 8 B to be at least 3 \(at byte \d+ of a segment of \d+ B\)"
+        if world.rank == 1:
+            until_it_fails(world)
+            with pytest.raises(ons.AbortedError, match=f"rank 0: .*{told} passed its deadline of 1 s"):
+                world.check()
+            return
+        if where == "stream":
+            segment.wait(offset=24, value=3, stream=stream)
+        calls: dict[str, Callable[[], Any]] = {
+            "stream": stream.synchronize,
+            "host": lambda: segment.wait(offset=24, value=3, stream="host"),
+            "context": lambda: context.wait(array[2:3], 3),
+        }
+        with pytest.raises(ons.TimeoutError, match=f"{told} passed its deadline of 1 s"):
+            calls[where]()
+
+    ons.run_threads(2, rank, device="host", timeout_s=1)
+
+
 def test_a_wrong_argument_is_told_also_by_a_world_that_has_failed() -> None:
     with ons.init(launch=ons.Launch(0, 1, 0, ""), device="host") as world:
         world.abort("the first cause")

@@ -114,7 +114,7 @@ def message(op: str, nbytes: int) -> str:
 
 RECV = message("recv", 64)
 LARGE_SEND = message("send", 10**6)
-WORD = "wait for a word of 8 B to be at least 1 was waiting"
+WORD = r"wait for a word of 8 B to be at least 1 \(at byte 0 of a segment of 64 B\) was waiting"
 WAYS = {
     "recv": Way("world.recv(box, 1, lane=5)", RECV),
     "wait": Way("world.irecv(box, 1, lane=5).wait()", RECV),

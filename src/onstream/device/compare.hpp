@@ -40,14 +40,16 @@ inline Until until_of(int comparison, std::uint64_t value, std::size_t width) {
   return {static_cast<Compare>(comparison >> 1), value, width, static_cast<Sign>(comparison & 1)};
 }
 
-// Of a wait for a word of `bytes` bytes; its lane is the comparison_code.
-ONSTREAM_BODY Fault word_fault(std::int64_t peer, std::uint64_t bytes, std::uint64_t value, std::uint64_t comparison) {
+// Of a wait for a word of `bytes` bytes at `word`; its lane is the comparison_code.
+ONSTREAM_BODY Fault word_fault(std::int64_t peer, std::uint64_t bytes, std::uint64_t value, std::uint64_t comparison,
+                               std::uint64_t word) {
   Fault fault;
   fault.op = static_cast<std::uint64_t>(OpKind::wait);
   fault.peer = static_cast<std::uint64_t>(peer);
   fault.lane = comparison;
   fault.bytes = bytes;
   fault.extra = value;
+  fault.word = word;
   return fault;
 }
 

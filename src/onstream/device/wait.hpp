@@ -24,6 +24,7 @@ struct Fault {
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message, at its sender of the receive; else the number waited for
   std::uint64_t plan = 0;   // number of the plan, or 0 for a message
+  std::uint64_t word = 0;   // the address that this rank waited for a word at, if it did
   std::uint64_t tell = 0;   // 1: the peer cannot know yet, its host is to be told
 };
 
@@ -82,6 +83,7 @@ ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Statu
   group.store_relaxed(&out->bytes, fault.bytes);
   group.store_relaxed(&out->extra, fault.extra);
   group.store_relaxed(&out->plan, fault.plan);
+  group.store_relaxed(&out->word, fault.word);
   group.store_relaxed(&out->tell, fault.tell);
   group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
   const bool is_first = status == Status::aborted && number == 0;

@@ -87,7 +87,7 @@ struct WaitMany {
   template <class Group>
   ONSTREAM_BODY void tell(const Group& group, Status status) const {
     const std::uint64_t comparison = comparison_code(first.compare, first.sign);
-    report(group, wait, status, word_fault(kAnyRank, first.width, first.source, comparison));
+    report(group, wait, status, word_fault(kAnyRank, first.width, first.source, comparison, first.target));
   }
 };
 

@@ -295,9 +295,13 @@ Status Context::wait_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
   implementation_->check_wait(until);
   if (implementation_->cpu_touches(word)) {
-    return wait_for([&] { return is_met(HostGroup(0, 1), step); }, [&] { return text_of(until); });
+    return wait_for([&] { return is_met(HostGroup(0, 1), step); }, [&] { return text_of(until) + place_of(word); });
   }
   return implementation_->one_sided_.wait(step);
+}
+
+std::string Context::place_of(const void* word) const {
+  return text_of(implementation_->one_sided_.fabric().place_of(word));
 }
 
 bool Context::test_word(const void* word, const Until& until) {

@@ -101,7 +101,7 @@ class Context {
           *found = test_any(words, count, left_out, compare, value, first);
           return *found != count;
         },
-        [&] { return one_of(count, compare, value); });
+        [&] { return one_of(words, count, compare, value); });
   }
   template <class T>
   Status wait_some(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
@@ -113,7 +113,7 @@ class Context {
           *found = test_some(words, count, left_out, compare, value, indices);
           return *found != 0;
         },
-        [&] { return one_of(count, compare, value); });
+        [&] { return one_of(words, count, compare, value); });
   }
   template <class T>
   std::size_t test_any(const T* words, std::size_t count, const int* left_out, Compare compare, T value,
@@ -201,6 +201,7 @@ class Context {
         static_cast<one_sided::WordOf<T>>(atomic_word(op, word, sizeof(T), one_sided::bits_of(value), 0, rank)));
   }
   Status wait_word(const void* word, const Until& until);
+  std::string place_of(const void* word) const;  // of a word of this rank's, as stories have it
   bool test_word(const void* word, const Until& until);
   std::uint64_t atomic_word(AtomicOp op, void* word, std::size_t width, std::uint64_t value, std::uint64_t expected,
                             int rank);
@@ -219,8 +220,9 @@ class Context {
     return {compare, static_cast<std::uint64_t>(one_sided::bits_of(value)), sizeof(T), sign_of<T>()};
   }
   template <class T>
-  static std::string one_of(std::size_t count, Compare compare, T value) {
-    return "one of " + std::to_string(count) + " words, each " + text_of(until_of(compare, value));
+  std::string one_of(const T* words, std::size_t count, Compare compare, T value) const {
+    return "one of " + std::to_string(count) + " words" + place_of(words) + ", each " +
+           text_of(until_of(compare, value));
   }
   void carry(const Carriage& what);
   void carry_pieces(const Carriage& what, const Remote& lowest);

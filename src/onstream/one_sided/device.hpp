@@ -72,11 +72,12 @@ ONSTREAM_BOTH bool compares_as(Compare compare, T word, T value) {
 // Whom a wait for a word is for: it ends when every other rank has left.
 constexpr std::int64_t kAnyRank = -1;
 
-// Of a wait for a word, or for one of several.
+// Of a wait for a word, or for one of several, from `word` on.
 template <class T>
-ONSTREAM_BODY Fault fault_of(Compare compare, T value) {
+ONSTREAM_BODY Fault fault_of(const T* word, Compare compare, T value) {
   const auto bits = static_cast<std::uint64_t>(bits_of(value));
-  return word_fault(kAnyRank, sizeof(T), bits, comparison_code(compare, sign_of<T>()));
+  return word_fault(kAnyRank, sizeof(T), bits, comparison_code(compare, sign_of<T>()),
+                    reinterpret_cast<std::uint64_t>(word));
 }
 
 // Waits in the calling thread; leaves a fault if that does not end with ok.
@@ -86,7 +87,7 @@ ONSTREAM_BODY Status wait_for_word(const Group& group, const WaitView& view, con
     return compares_as<T>(compare, value_of<T>(group.load_acquire(word_at(word))), value);  // pairs with signal()
   });
   if (status != Status::ok) {
-    report(group, view, status, fault_of(compare, value));
+    report(group, view, status, fault_of(word, compare, value));
   }
   return status;
 }
@@ -233,7 +234,10 @@ struct SegmentView {
         held = scope.load_line(line);
         return held.low >> 32 == tag && held.high >> 32 == tag;
       });
-      if (status != Status::ok) report(scope, waits, status, word_fault(one_sided::kAnyRank, sizeof(Line), tag, 0));
+      if (status != Status::ok) {
+        const auto at = reinterpret_cast<std::uint64_t>(line);
+        report(scope, waits, status, word_fault(one_sided::kAnyRank, sizeof(Line), tag, 0, at));
+      }
       return one_sided::HeardLine{(held.low & 0xffffffffu) | held.high << 32, status};
     });
     *value = heard.value;
@@ -275,7 +279,7 @@ struct SegmentView {
       *found = test_any<T>(words, count, left_out, compare, value, first);
       return *found != count;
     });
-    if (status != Status::ok) report(group, waits, status, one_sided::fault_of(compare, value));
+    if (status != Status::ok) report(group, waits, status, one_sided::fault_of(words, compare, value));
     return status;
   }
   template <class T, class Group = ThreadScope>
@@ -312,7 +316,7 @@ struct SegmentView {
   template <class Scope, class Ready>
   ONSTREAM_BODY Status wait_for(const Scope& scope, const Ready& ready) const {
     const Status status = wait_for_peer(scope, waits, one_sided::kAnyRank, ready);
-    if (status != Status::ok) report(scope, waits, status, word_fault(one_sided::kAnyRank, 0, 0, 0));
+    if (status != Status::ok) report(scope, waits, status, word_fault(one_sided::kAnyRank, 0, 0, 0, 0));
     return status;
   }
 

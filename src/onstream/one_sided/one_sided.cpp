@@ -247,7 +247,8 @@ Status OneSidedImplementation::wait_here(const Step& step) {
   const WaitView view = fabric_->wait_view();
   const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
   if (status == Status::ok) return status;
-  return finish_wait(status, concat("a wait of the host for ", text_of(until_of(step))));
+  const std::string place = text_of(fabric_->place_of(reinterpret_cast<const void*>(step.target)));
+  return finish_wait(status, concat("a wait of the host for ", text_of(until_of(step)), place));
 }
 
 void OneSidedImplementation::wait_many(one_sided::Many many, const WordRow& words, const Until& until,

@@ -62,7 +62,7 @@ ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step&
   });
   if (status != Status::ok) {
     const std::uint64_t comparison = comparison_code(step.compare, step.sign);
-    report(group, view, status, word_fault(step.peer, step.width, step.source, comparison));
+    report(group, view, status, word_fault(step.peer, step.width, step.source, comparison, step.target));
   }
   return status;
 }

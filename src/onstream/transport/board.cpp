@@ -92,6 +92,7 @@ std::vector<Board::Collected> Board::collect() {
     report.bytes = HostGroup::load_relaxed(&fault.bytes);
     report.extra = HostGroup::load_relaxed(&fault.extra);
     report.plan = HostGroup::load_relaxed(&fault.plan);
+    report.word.at = HostGroup::load_relaxed(&fault.word);
     if (report.plan != 0) report.plan_op = std::exchange(report.lane, -1);
     if (report.op == OpKind::wait) report.comparison = std::exchange(report.lane, -1);
     news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0});

@@ -283,6 +283,7 @@ class Fabric::Implementation {
     for (const Board::Collected& news : board_->collect()) {
       FaultReport report = news.report;
       report.timeout_s = parameters_.timeout_s;
+      report.word = segments_.place_of(reinterpret_cast<const void*>(report.word.at));
       if (news.tell_peer && report.peer != launch_.rank) {
         const FaultReport theirs{.rank = report.peer,
                                  .status = report.status,
@@ -470,6 +471,7 @@ std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t byt
     throw;
   }
 }
+WordPlace Fabric::place_of(const void* word) const { return implementation_->segments_.place_of(word); }
 std::shared_ptr<const void> Fabric::imported(int peer, std::uint64_t id) const {
   return implementation_->reach_.imported(peer, id);
 }

@@ -91,6 +91,9 @@ class Fabric {
   // The living segment in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) const;
 
+  // Where a word of this rank's lies, for a story.
+  WordPlace place_of(const void* word) const;
+
   // The address at which `peer`'s device can load and store this rank's `address`, valid while the allocation lives, or
   // nothing when it cannot (why_not() tells). The first call for an allocation and a peer asks the peer to map it and
   // blocks for the answer; later calls look it up.

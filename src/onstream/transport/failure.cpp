@@ -54,13 +54,19 @@ bool has_not_run(const FaultReport& fault) {
 
 }  // namespace
 
+std::string text_of(const WordPlace& place) {
+  if (place.segment_bytes > 0) return concat(" (at byte ", place.at, " of a segment of ", place.segment_bytes, " B)");
+  if (place.at == 0) return "";
+  return concat(" (at ", reinterpret_cast<const void*>(place.at), ")");
+}
+
 std::string what_of(const FaultReport& fault) {
   if (fault.op == OpKind::wait && fault.plan == 0) {
     if (fault.peer >= 0)
       return concat("wait for a word of ", fault.bytes, " B that rank ", fault.peer, "'s helper is to clear");
     if (fault.bytes == 0) return "wait for what the program looks for";
-    if (fault.bytes == sizeof(Line)) return concat("wait for a line with tag ", fault.extra);
-    return concat("wait for ", text_of(until_of(fault.comparison, fault.extra, fault.bytes)));
+    if (fault.bytes == sizeof(Line)) return concat("wait for a line with tag ", fault.extra, text_of(fault.word));
+    return concat("wait for ", text_of(until_of(fault.comparison, fault.extra, fault.bytes)), text_of(fault.word));
   }
   if (fault.op == OpKind::barrier && fault.peer >= 0 && fault.status != Status::misused) {
     return concat("barrier number ", fault.extra, ", to which rank ", fault.peer, " did not come,");

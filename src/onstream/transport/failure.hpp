@@ -13,6 +13,13 @@
 
 namespace onstream {
 
+// Where a word lies.
+struct WordPlace {
+  std::uint64_t at = 0;             // its address in its rank's memory, or its offset in a segment
+  std::uint64_t segment_bytes = 0;  // of that segment; 0: it lies in none, or is not known
+};
+std::string text_of(const WordPlace& place);  // " (at byte 8 of a segment of 64 B)", " (at 0x7f0012)", ""
+
 // One op that did not end well, on one rank.
 struct FaultReport {
   int rank = -1;  // where the op ran
@@ -25,6 +32,7 @@ struct FaultReport {
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message; at its sender, of the receive, or `bytes`: unknown
   std::uint64_t plan = 0;   // 0: a message
+  WordPlace word{};         // of a wait for a word
   double timeout_s = 0;     // the deadline that a timeout passed; 0: not known
   std::array<char, 40> plan_name{};
 

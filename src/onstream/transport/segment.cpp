@@ -136,8 +136,17 @@ std::uint64_t MappedSegment::address_at(int rank) const {
 
 void Segments::add(const std::shared_ptr<Segment>& segment) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(segments_, [](const std::weak_ptr<Segment>& one) { return one.expired(); });
-  segments_.push_back(segment);
+  std::erase_if(segments_, [](const Known& one) { return one.segment.expired(); });
+  segments_.push_back({segment, reinterpret_cast<std::uint64_t>(segment->local()), segment->bytes()});
+}
+
+WordPlace Segments::place_of(const void* word) const {
+  const auto at = reinterpret_cast<std::uint64_t>(word);
+  const std::lock_guard lock(mutex_);
+  for (const Known& one : segments_) {
+    if (at - one.begin < one.bytes && !one.segment.expired()) return {at - one.begin, one.bytes};
+  }
+  return {at, 0};
 }
 
 std::shared_ptr<Segment> Segments::of(int peer, const void* address, std::size_t bytes) const {
@@ -154,8 +163,8 @@ std::shared_ptr<Segment> Segments::of(int peer, const void* address, std::size_t
 std::vector<std::shared_ptr<Segment>> Segments::living() const {
   std::vector<std::shared_ptr<Segment>> found;
   const std::lock_guard lock(mutex_);
-  for (const std::weak_ptr<Segment>& weak : segments_) {
-    if (auto segment = weak.lock()) found.push_back(std::move(segment));
+  for (const Known& one : segments_) {
+    if (auto segment = one.segment.lock()) found.push_back(std::move(segment));
   }
   return found;
 }

@@ -79,14 +79,21 @@ class MappedSegment : public Segment {
 class Segments {
  public:
   void add(const std::shared_ptr<Segment>& segment);
+  // Of this rank's own memory. For any thread: it lets go of no segment, which may wait for kernels.
+  WordPlace place_of(const void* word) const;
   // The one in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> of(int peer, const void* address, std::size_t bytes) const;
 
  private:
   std::vector<std::shared_ptr<Segment>> living() const;
 
+  struct Known {
+    std::weak_ptr<Segment> segment;
+    std::uint64_t begin;  // of this rank's part
+    std::uint64_t bytes;
+  };
   mutable std::mutex mutex_;
-  std::vector<std::weak_ptr<Segment>> segments_;
+  std::vector<Known> segments_;
 };
 
 }  // namespace onstream
