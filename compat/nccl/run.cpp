@@ -44,7 +44,8 @@ void check_many(ncclComm& comm, std::span<const Call> ops) {
   for (const Call& op : ops) {
     if (!op.is_message()) comm.collective->check(collective_of(op));
   }
-  check_messages(comm, messages_of(ops));
+  const std::span<const Call> messages = messages_of(ops);
+  if (!messages.empty()) check_messages(comm, messages);
 }
 
 void run_many(ncclComm& comm, std::span<const Call> ops) {
