@@ -1,5 +1,6 @@
 // Communicators ended: finalized, destroyed, aborted, revoked. None of these waits for other ranks' calls, only for
-// this rank's own work, and that is bounded by the deadline; but ncclCommDestroy waits for a start in the background.
+// this rank's own work, and that is bounded by the deadline; but ncclCommDestroy waits for a start in the background,
+// and for a split of it there until its ranks have met, bounded likewise.
 #include "group.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/group.hpp"
