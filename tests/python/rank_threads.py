@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import onstream as ons
 
 PATHS = ["auto", "stage"]  # peers' memory is reached directly; by the owner's helper
+LONG_S = 30  # for what happens at once where cores are free
 
 
 def run(size: int, body: Callable[[ons.World], Any], **parameters: Any) -> list[Any]:
@@ -24,3 +26,10 @@ def pair(first: Callable[[ons.World], Any], second: Callable[[ons.World], Any], 
 
 def pattern(nbytes: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, nbytes, dtype="u1")
+
+
+def until_it_fails(world: ons.World) -> None:
+    limit = time.monotonic() + LONG_S
+    while world.failure() is None:
+        assert time.monotonic() < limit, "the world has not failed"
+        time.sleep(0.01)
