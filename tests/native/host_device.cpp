@@ -22,6 +22,7 @@
 #include "onstream/device/devices.hpp"
 #include "onstream/device/group.hpp"
 #include "onstream/device/host/patience.hpp"
+#include "onstream/device/own_memory.hpp"
 
 using namespace onstream;
 
@@ -83,6 +84,23 @@ CASE(freed_memory_leaves_no_descriptor_and_no_mapping) {
   }
   CHECK(open_descriptors() == descriptors);
   CHECK(mappings_of_memory() == 0);
+}
+
+CASE(pieces_of_own_memory_are_zero_apart_and_live_as_long_as_any_is_held) {
+  auto own = std::make_unique<OwnMemory>(open_device("host", 0));
+  std::vector<std::pair<std::shared_ptr<std::byte>, std::size_t>> pieces;
+  for (const std::size_t bytes : {8, 1, 200'000, 100'000, 300'000, 128, 8}) {
+    const std::shared_ptr<std::byte> piece = own->take(bytes);
+    CHECK(std::all_of(piece.get(), piece.get() + bytes, [](std::byte one) { return one == std::byte{0}; }));
+    std::fill_n(piece.get(), bytes, std::byte{0xee});
+    pieces.emplace_back(piece, bytes);
+  }
+  CHECK(pieces[1].first.get() - pieces[0].first.get() == 128);  // of one chunk
+  own = nullptr;
+  pieces.erase(pieces.begin());
+  for (const auto& [piece, bytes] : pieces) {
+    CHECK(std::all_of(piece.get(), piece.get() + bytes, [](std::byte one) { return one == std::byte{0xee}; }));
+  }
 }
 
 CASE(imported_memory_is_known_and_cannot_be_exported_again) {

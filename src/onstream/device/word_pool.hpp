@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -14,7 +15,14 @@ namespace onstream {
 template <class Word>
 class WordPool {
  public:
-  WordPool(std::shared_ptr<Device> device, MemoryKind kind) : device_(std::move(device)), kind_(kind) {}
+  // Memory comes from `more`, which is asked for so many bytes now and then.
+  using More = std::function<std::shared_ptr<std::byte>(std::size_t)>;
+  explicit WordPool(More more) : more_(std::move(more)) {}
+  WordPool(std::shared_ptr<Device> device, MemoryKind kind)
+      : WordPool([device = std::move(device), kind](std::size_t bytes) {
+          const std::shared_ptr<Memory> memory = device->allocate(bytes, kind);
+          return std::shared_ptr<std::byte>(memory, memory->data());
+        }) {}
 
   Word* take() {
     const std::lock_guard lock(mutex_);
@@ -24,11 +32,11 @@ class WordPool {
       return word;
     }
     if (pages_.empty() || taken_ == kOfPage) {
-      pages_.push_back(device_->allocate(kOfPage * sizeof(Word), kind_));
+      pages_.push_back(more_(kOfPage * sizeof(Word)));
       taken_ = 0;
       free_.reserve(pages_.size() * kOfPage);  // giving back never fails
     }
-    return reinterpret_cast<Word*>(pages_.back()->data()) + taken_++;
+    return reinterpret_cast<Word*>(pages_.back().get()) + taken_++;
   }
   // What was enqueued with it is over.
   void give_back(Word* word) {
@@ -39,10 +47,9 @@ class WordPool {
  private:
   static constexpr std::size_t kOfPage = 1024;
 
-  std::shared_ptr<Device> device_;
-  MemoryKind kind_;
+  More more_;
   std::mutex mutex_;  // guards what follows
-  std::vector<std::shared_ptr<Memory>> pages_;
+  std::vector<std::shared_ptr<std::byte>> pages_;
   std::size_t taken_ = 0;  // of the last page
   std::vector<Word*> free_;
 };

@@ -22,13 +22,13 @@ struct InPinned {
 
 }  // namespace
 
-Tickets::Tickets(std::shared_ptr<Device> device) : device_(std::move(device)), enough_(kLeastLook) { grow(); }
+Tickets::Tickets(Fabric& fabric) : fabric_(fabric), enough_(kLeastLook) { grow(); }
 
 void Tickets::grow() {
-  auto in_device = device_->allocate(kChunk * sizeof(InDevice), MemoryKind::device);
-  auto in_pinned = device_->allocate(kChunk * sizeof(InPinned), MemoryKind::pinned);
+  auto in_device = fabric_.own_memory().take(kChunk * sizeof(InDevice));
+  auto in_pinned = fabric_.device()->allocate(kChunk * sizeof(InPinned), MemoryKind::pinned);
   for (std::size_t i = 0; i < kChunk; ++i) {
-    auto* device_part = reinterpret_cast<InDevice*>(in_device->data()) + i;
+    auto* device_part = reinterpret_cast<InDevice*>(in_device.get()) + i;
     auto* pinned_part = reinterpret_cast<InPinned*>(in_pinned->data()) + i;
     free_.push_back({{&device_part->numbered, &pinned_part->status, &pinned_part->received, 0}, &device_part->crew});
   }

@@ -17,6 +17,7 @@
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/lane/lane.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream {
 
@@ -27,7 +28,7 @@ class Tickets {
     lane::Crew* crew = nullptr;
   };
 
-  explicit Tickets(std::shared_ptr<Device> device);
+  explicit Tickets(Fabric& fabric);
 
   // A ticket, settled until it is opened. Grows the pool when it is empty, which allocates.
   Slot take();
@@ -66,13 +67,13 @@ class Tickets {
   static std::size_t weight(const Left& left);
 
   const ForkGuard guard_;
-  std::shared_ptr<Device> device_;
+  Fabric& fabric_;
   std::mutex mutex_;
   std::vector<Slot> free_;
   std::vector<Left> busy_;                // given back while an op or a wait on them was still on its way
   std::atomic<std::size_t> unasked_ = 0;  // weight of the sends among them since the last look
   std::atomic<std::size_t> enough_;       // ... that the next look is for
-  std::vector<std::shared_ptr<Memory>> memory_;
+  std::vector<std::shared_ptr<void>> memory_;
 };
 
 }  // namespace onstream

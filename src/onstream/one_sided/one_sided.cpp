@@ -60,7 +60,7 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
       engine_min_(static_cast<std::size_t>(fabric_->parameters().copy_min_bytes)),
       max_blocks_(std::min(static_cast<int>(fabric_->parameters().max_blocks), fabric_->block_limit())),
       streams_(device_),
-      tickets_(device_),
+      tickets_(*fabric_),
       uses_(device_) {
   device_->load(one_sided::few_steps_kernel());
   device_->load(one_sided::many_steps_kernel());

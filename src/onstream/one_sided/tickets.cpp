@@ -2,8 +2,10 @@
 
 namespace onstream::one_sided {
 
-Tickets::Tickets(std::shared_ptr<Device> device)
-    : words_(std::make_shared<Words>(device, MemoryKind::device)), device_(std::move(device)), ended_(words_->take()) {}
+Tickets::Tickets(Fabric& fabric)
+    : words_(std::make_shared<Words>([&fabric](std::size_t bytes) { return fabric.own_memory().take(bytes); })),
+      device_(fabric.device()),
+      ended_(words_->take()) {}
 
 std::uint64_t* Tickets::of(Stream stream) {
   if (device_->capturing(stream)) {

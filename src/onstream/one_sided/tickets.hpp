@@ -10,14 +10,14 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "onstream/device/device.hpp"
 #include "onstream/device/word_pool.hpp"
+#include "onstream/transport/fabric.hpp"
 
 namespace onstream::one_sided {
 
 class Tickets {
  public:
-  explicit Tickets(std::shared_ptr<Device> device);
+  explicit Tickets(Fabric& fabric);
 
   // The word for a launch on the stream. If that is capturing, the graph keeps the word.
   std::uint64_t* of(Stream stream);

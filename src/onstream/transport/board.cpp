@@ -28,15 +28,15 @@ std::uint32_t spins(const Launch& launch, const Parameters& parameters) {
 
 }  // namespace
 
-Board::Board(Device& device, const Launch& launch, const Parameters& parameters)
+Board::Board(Device& device, OwnMemory& own, const Launch& launch, const Parameters& parameters)
     : pinned_(device.allocate(faults_offset(launch.size) + kFaultSlots * sizeof(Fault), MemoryKind::pinned)),
-      counter_(device.allocate(sizeof(std::uint64_t), MemoryKind::device)),
+      counter_(own.take(sizeof(std::uint64_t))),
       rank_(launch.rank),
       size_(launch.size) {
   view_.timeout_ns = static_cast<std::uint64_t>(parameters.timeout_s * 1e9);
   view_.spins = spins(launch, parameters);
   view_.abort = reinterpret_cast<std::uint64_t*>(pinned_->data());
-  view_.fault_count = reinterpret_cast<std::uint64_t*>(counter_->data());
+  view_.fault_count = reinterpret_cast<std::uint64_t*>(counter_.get());
   view_.faults = reinterpret_cast<Fault*>(pinned_->data() + faults_offset(launch.size));
 }
 

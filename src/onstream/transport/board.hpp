@@ -10,7 +10,7 @@
 
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device/own_memory.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/failure.hpp"
 
@@ -18,7 +18,7 @@ namespace onstream {
 
 class Board {
  public:
-  Board(Device& device, const Launch& launch, const Parameters& parameters);
+  Board(Device& device, OwnMemory& own, const Launch& launch, const Parameters& parameters);
 
   WaitView wait_view() const { return view_; }
   // For ops with one peer: they also end when that one has left.
@@ -44,7 +44,7 @@ class Board {
   std::uint64_t* word(int peer) const { return view_.abort + kWordOfPeer + peer; }  // -1: of all peers together
 
   std::shared_ptr<Memory> pinned_;
-  std::shared_ptr<Memory> counter_;
+  std::shared_ptr<std::byte> counter_;
   WaitView view_;
   int rank_;
   int size_;

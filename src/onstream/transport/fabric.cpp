@@ -55,7 +55,8 @@ class Fabric::Implementation {
         parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
         device_(telling(store_, [&] { return opened_device(launch, parameters); })),
-        board_(telling(store_, [&] { return std::make_shared<Board>(*device_, launch, parameters); })),
+        own_memory_(device_),
+        board_(telling(store_, [&] { return std::make_shared<Board>(*device_, own_memory_, launch, parameters); })),
         mesh_owner_(telling(
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
         mesh_(*mesh_owner_),
@@ -417,6 +418,7 @@ class Fabric::Implementation {
   Parameters parameters_;
   Store store_;
   std::shared_ptr<Device> device_;
+  OwnMemory own_memory_;
   std::shared_ptr<Board> board_;  // shared with graphs
   Uses uses_{device_};
   std::unique_ptr<Mesh> mesh_owner_;
@@ -490,6 +492,7 @@ std::shared_ptr<const void> Fabric::wait_memory() const {
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
   return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
 }
+OwnMemory& Fabric::own_memory() const { return implementation_->own_memory_; }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }

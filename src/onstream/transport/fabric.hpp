@@ -21,6 +21,7 @@
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
+#include "onstream/device/own_memory.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/failure.hpp"
@@ -68,6 +69,8 @@ class Fabric {
   const Launch& launch() const;
   const Parameters& parameters() const;
   const std::shared_ptr<Device>& device() const;
+  // For what lives as long as this.
+  OwnMemory& own_memory() const;
 
   // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
   // come; that fails the world, as any wait's timeout does. Ends at once, with the story, when the world fails.
