@@ -212,7 +212,8 @@ CASE(what_is_unheard_is_the_end_of_the_chain_of_waits) {
 
 CASE(a_ring_of_faults_that_ran_over_keeps_the_newest_in_order) {
   const auto device = open_device("host", 0);
-  Board board(*device, Launch{}, Parameters{});
+  OwnMemory own(device);
+  Board board(*device, own, Launch{}, Parameters{});
   const HostGroup group(0, 1);
   for (const std::uint64_t count : {1u, 64u, 65u, 66u, 70u, 128u, 130u, 200u}) {
     for (std::uint64_t i = 0; i < count; ++i) report(group, board.wait_view(), Status::truncated, Fault{.bytes = i});
