@@ -174,17 +174,20 @@ struct Receive {
       now.returned = credit_at(lane, now.head, was);
       give_credit(group, lane, was, now.returned);
     }
-    const std::uint32_t size = spread_size(group);
     const auto end = static_cast<std::uint32_t>(lines_for(capacity));
     const std::uint64_t wanted = header_word(Header::data, capacity);
     const Stretch stretch(lane, now.head);
     const Place first = stretch.at(0);
     const Line* const place = lane.ring + first.index;
+    // The first block takes no lines where there are others: it has the counters to see to.
+    const std::uint32_t aside = group.blocks() > 1 ? static_cast<std::uint32_t>(group.size()) : 0;
+    const std::uint32_t size = spread_size(group) - aside;
+    const bool takes = !leads || aside == 0;
     const bool whole = is_word(destination, capacity, 0) && capacity % kLineData == 0;
     Line header{0, 0};
     Status status = Status::ok;
     if (speaks) status = wait_for_self(group, wait, [&] { return blocks.all_counted(group, 1); });
-    std::uint32_t line = spread_rank(group) + 1;
+    std::uint32_t line = takes ? spread_rank(group) - aside + 1 : end;
     while (status == Status::ok) {
       BatchOf<kSpreadLines> batch(lane.ring, stretch, line, size, end);
       auto* const words = group.early(static_cast<std::uint64_t*>(destination) + (line - 1));

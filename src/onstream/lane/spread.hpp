@@ -3,8 +3,9 @@
 //
 // Every block reads the lane's counters for itself, and the first one advances them. It need not know that the others
 // are through, as the next op waits for the whole kernel; only that they have read. They count that in the counters'
-// `finished`, and nobody waits for the atomic's answer. Credit for what the op itself takes is given by the lane's next
-// receive, which knows without asking that every block has read its lines.
+// `finished`, and nobody waits for the atomic's answer; a receive's first block takes no lines, so that nobody's wait
+// for that count holds up a line. Credit for what the op itself takes is given by the lane's next receive, which knows
+// without asking that every block has read its lines.
 //
 // What is not the message that a spread receive expects is taken by its first block, and the others help as they would
 // in any large receive (crew.hpp). All see the same header, so all go the same way; that they have seen it they count

@@ -69,7 +69,9 @@ Grid Grids::receive(std::size_t bytes, std::size_t offer_min) const {
 }
 
 Grid Grids::receive(const lane::Receive& body) const {
-  return body.spread != 0 ? spread(body.capacity) : receive(body.capacity, body.offer_min);
+  if (body.spread == 0) return receive(body.capacity, body.offer_min);
+  const Grid of_lines = spread(body.capacity);
+  return {std::min(of_lines.blocks + 1, static_cast<int>(max_blocks_)), of_lines.threads};
 }
 
 // Its first block may find a spread message in the ring.
