@@ -23,7 +23,7 @@ A forced `path` changes which programs end. By `load` and `stage`, and by `store
 block in `send`, and `wait` last stop at the deadline, with an error that names the cycle. So does
 [examples/halo.py](../examples/halo.py) by `load` and `stage`; [README](../README.md#in-python) tells how far sends run ahead.
 By `ll` a message has at most three eighths of `lane_bytes`, 12280 B (on the first `spread_lanes` lanes of cuda, of
-`spread_lane_bytes`, 196600 B), and an `isend` waits once its lane's ring is full.
+`spread_lane_bytes`, 98296 B), and an `isend` waits once its lane's ring is full.
 """
 
 TYPES = {"std::string": "text", "int64_t": "whole number", "double": "number"}

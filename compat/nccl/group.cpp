@@ -122,7 +122,7 @@ std::vector<Started> begin_all(std::span<Making> makings) {
       all.push_back({&making, {}});
       if (making.within != nullptr) all.back().begun.within = std::make_unique<const Inside>(*making.within);
     }
-  } catch (const Refusal&) {
+  } catch (...) {
     std::ranges::for_each(makings, take_back);
     throw;
   }

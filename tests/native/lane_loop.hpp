@@ -36,11 +36,9 @@ class Loop {
     wait_.fault_count = &fault_count_;
     wait_.faults = faults_.data();
   }
-  // The longest message that needs no more than what credit is always given back for.
-  std::uint64_t most() const {
-    const std::uint64_t units = (std::uint64_t{3} << view_.ring_shift) / 4;
-    return (units * kUnitLines - 1) * kLineData;
-  }
+  // The longest message that needs no more than what credit is always given back for; and of a lane that spreads.
+  std::uint64_t most() const { return payload_of((std::uint64_t{3} << view_.ring_shift) / 4); }
+  std::uint64_t most_spread() const { return payload_of((std::uint64_t{3} << view_.ring_shift) / 8); }
 
   // What a rank hands its kernels: of one message, and of one receive as large. `ring_max`: the longest in the ring.
   Send send(const void* from, std::uint64_t bytes, std::uint64_t ring_max) const {
@@ -72,6 +70,10 @@ class Loop {
     return {{wait_, view_, sent.bytes, Look::once, sent.ticket}, sent.source, &crew_};
   }
 
+  void set_deadline(double seconds) { wait_.timeout_ns = static_cast<std::uint64_t>(seconds * 1e9); }
+  std::uint64_t faults() const { return HostGroup::load_relaxed(&fault_count_); }
+  std::uint64_t sent() const { return sending_.number; }
+
   // Both at once, by such grids.
   template <class SendBody, class ReceiveBody>
   void pass(const SendBody& send, Grid of_send, const ReceiveBody& receive, Grid of_receive) {
@@ -90,6 +92,8 @@ class Loop {
   }
 
  private:
+  static std::uint64_t payload_of(std::uint64_t units) { return (units * kUnitLines - 1) * kLineData; }
+
   static constexpr std::uint64_t kReceives = 4;
   std::vector<Line> ring_;
   std::vector<Posting> postings_;

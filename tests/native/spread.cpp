@@ -2,6 +2,7 @@
 // as worlds do, where every pair of calls meets on lanes that spread and on those that do not.
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -37,7 +38,7 @@ CASE(spread_messages_of_every_size_arrive_by_any_grids) {
       std::vector<unsigned char> from(loop.most() + 1);
       std::vector<unsigned char> to(loop.most() + 2);
       for (const std::size_t bytes :
-           {std::size_t{1}, std::size_t{24}, std::size_t{100}, std::size_t{256}, loop.most()}) {
+           {std::size_t{1}, std::size_t{24}, std::size_t{100}, std::size_t{150}, loop.most_spread()}) {
         for (const std::size_t offset : {0, 1}) {
           const std::vector<unsigned char> wanted = pattern(bytes, ++seed);
           std::ranges::copy(wanted, from.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -48,6 +49,23 @@ CASE(spread_messages_of_every_size_arrive_by_any_grids) {
           CHECK(to[bytes + offset] == 0xee);
         }
       }
+    }
+  }
+}
+
+// Whoever receives: what a spread receive keeps back of the credit must not be what the next message waits for.
+CASE(a_ring_that_keeps_credit_back_has_room_for_the_longest_message_behind_a_spread_one) {
+  for (const Grid grid : kShapes) {
+    Loop loop(kShift);
+    const std::vector<unsigned char> from = pattern(loop.most_spread(), 3);
+    for (int round = 0; round < 40; ++round) {
+      std::vector<unsigned char> to(from.size());
+      const std::size_t bytes = from.size() - static_cast<std::size_t>(round) % 5 * 8;
+      const Send send = loop.send(from.data(), bytes, bytes);
+      const Receive receive = loop.receive(to.data(), bytes, bytes);
+      if (round % 3 == 0) loop.pass(send, {1, grid.threads}, receive, {1, grid.threads});
+      if (round % 3 != 0) loop.pass(spread(send), grid, spread(receive), grid);
+      CHECK(std::equal(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(bytes), from.begin()));
     }
   }
 }
@@ -71,7 +89,7 @@ CASE(a_spread_receive_takes_whatever_comes_and_any_receive_a_spread_message) {
       for (int round = 0; round < 3; ++round) {
         const std::vector<unsigned char> small = pattern(40, ++seed);
         loop.pass(loop.send(small.data(), small.size(), kRingMax), {1, of_send.threads},
-                  spread(loop.receive(to.data(), 300, kRingMax)), of_receive);
+                  spread(loop.receive(to.data(), 180, kRingMax)), of_receive);
         check(small);
         for (const bool reached : {true, false}) {
           for (const std::size_t bytes : {std::size_t{3000}, kRoom}) {
@@ -82,9 +100,9 @@ CASE(a_spread_receive_takes_whatever_comes_and_any_receive_a_spread_message) {
             check(large);
           }
         }
-        const std::vector<unsigned char> middling = pattern(290, ++seed);
-        for (const std::size_t room : {std::size_t{290}, std::size_t{4000}}) {
-          loop.pass(spread(loop.send(middling.data(), middling.size(), 300)), of_send,
+        const std::vector<unsigned char> middling = pattern(170, ++seed);
+        for (const std::size_t room : {std::size_t{170}, std::size_t{4000}}) {
+          loop.pass(spread(loop.send(middling.data(), middling.size(), 180)), of_send,
                     loop.receive(to.data(), room, kRingMax), {1, of_receive.threads});
           check(middling);
         }
@@ -105,7 +123,7 @@ CASE(a_spread_receive_comes_after_posted_ones) {
         std::array<Asked, 2> asked;
         const HostGroup here(0, 1);
         for (unsigned i = 0; i < 3; ++i) {
-          from[i] = pattern(i == 2 ? 200 : 30 + i, 3 * round + i);
+          from[i] = pattern(i == 2 ? 170 : 30 + i, 3 * round + i);
           to[i].resize(from[i].size());
         }
         for (std::size_t i = 0; i < 2; ++i) {
@@ -113,14 +131,14 @@ CASE(a_spread_receive_comes_after_posted_ones) {
         }
         std::thread sender([&] {
           for (const auto& one : from) {
-            const SendSpread body = spread(loop.send(one.data(), one.size(), 300));
+            const SendSpread body = spread(loop.send(one.data(), one.size(), 180));
             crowd_entry<SendSpread>(&body, grid);
           }
         });
         std::thread waiter([&] {
           if (awaited) loop.await(asked[1].ticket())(here);
         });
-        const ReceiveSpread body = spread(loop.receive(to[2].data(), to[2].size(), 300));
+        const ReceiveSpread body = spread(loop.receive(to[2].data(), to[2].size(), 180));
         crowd_entry<ReceiveSpread>(&body, grid);
         sender.join();
         waiter.join();
@@ -129,6 +147,86 @@ CASE(a_spread_receive_comes_after_posted_ones) {
       }
     }
   }
+}
+
+// The deadline of each wait is for one message, whichever block waits.
+CASE(a_spread_receive_behind_slow_messages_has_a_deadline_for_each) {
+  constexpr double kDeadlineS = 4;
+  constexpr auto kApart = std::chrono::milliseconds(2500);
+  Loop loop(6);
+  loop.set_deadline(kDeadlineS);
+  const HostGroup here(0, 1);
+  const std::vector<unsigned char> from = pattern(150, 5);
+  std::array<std::vector<unsigned char>, 3> to;
+  std::array<Asked, 2> asked;
+  for (auto& one : to) one.resize(from.size());
+  for (std::size_t i = 0; i < 2; ++i) loop.post(to[i].data(), from.size(), 180, asked[i].ticket())(here);
+  std::thread sender([&] {
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (i < 2) std::this_thread::sleep_for(kApart);
+      const SendSpread body = spread(loop.send(from.data(), from.size(), 180));
+      crowd_entry<SendSpread>(&body, {2, 2});
+    }
+  });
+  const ReceiveSpread body = spread(loop.receive(to[2].data(), from.size(), 180));
+  crowd_entry<ReceiveSpread>(&body, {3, 2});
+  sender.join();
+  loop.check_passed(3);
+  CHECK(to[0] == from && to[1] == from && to[2] == from);
+}
+
+namespace {
+
+// Of a grid whose second block has a clock that runs ahead of the others'.
+class Hasty : public CrowdGroup {
+ public:
+  using CrowdGroup::CrowdGroup;
+  std::uint64_t now_ns() const { return block() == 1 ? 30 * CrowdGroup::now_ns() : CrowdGroup::now_ns(); }
+};
+
+template <class Body>
+void run_hasty(const Body& body, Grid grid) {
+  std::vector<std::unique_ptr<CrowdBlock>> blocks;
+  std::vector<std::thread> threads;
+  for (int block = 0; block < grid.blocks; ++block) {
+    blocks.push_back(std::make_unique<CrowdBlock>(grid.threads));
+    for (int rank = 0; rank < grid.threads; ++rank) {
+      threads.emplace_back(
+          [&body, &together = *blocks.back(), grid, block, rank] { body(Hasty(together, rank, grid, block)); });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+// A message with holes would hold up its receiver, who could not know why.
+CASE(a_spread_send_of_which_one_block_gives_up_has_sent_nothing_and_says_so_once) {
+  Loop loop(6);                                              // 64 units
+  loop.set_deadline(6);                                      // of the hasty block 0.2 s
+  const std::vector<unsigned char> from = pattern(1000, 4);  // 32 units
+  std::vector<unsigned char> to(from.size());
+  const SendSpread send = spread(loop.send(from.data(), from.size(), 1000));
+  for (int i = 0; i < 2; ++i) crowd_entry<SendSpread>(&send, {2, 2});
+  std::thread sender([&] { run_hasty(send, {3, 2}); });
+  while (loop.faults() == 0) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) {
+    const Receive receive = loop.receive(to.data(), to.size(), 1000);
+    crowd_entry<Receive>(&receive, {1, 2});
+    CHECK(to == from);
+  }
+  sender.join();
+  CHECK(loop.faults() == 1 && loop.sent() == 2);
+}
+
+// One fault, though every block has waited in vain.
+CASE(a_spread_receive_of_nothing_leaves_one_fault) {
+  Loop loop(6);
+  loop.set_deadline(0.3);
+  std::vector<unsigned char> to(1000);
+  const ReceiveSpread receive = spread(loop.receive(to.data(), to.size(), 1000));
+  crowd_entry<ReceiveSpread>(&receive, {4, 3});
+  CHECK(loop.faults() == 1);
 }
 
 namespace {

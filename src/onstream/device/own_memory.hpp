@@ -1,7 +1,7 @@
 // OwnMemory: device memory that the kernels of one world use and no other rank sees, in small pieces. A GPU gives
 // memory out by 2 MiB, and a world needs a few words here and there.
 //
-// A piece is zero when it is taken. It is not given back: all go with the last holder of any of them. Thread-safe.
+// A piece is zero when it is taken. It is not given back: a chunk of them goes with its last holder. Thread-safe.
 #pragma once
 
 #include <algorithm>

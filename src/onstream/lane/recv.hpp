@@ -160,11 +160,12 @@ struct Receive {
     const auto [drained, read_head] = load_pair(group, &lane.receiving->drained);
     const auto [number, read_returned] = load_pair(group, &lane.receiving->posted);
     Counters now{number, read_head, read_returned};
-    if (group.sync_or(drained != number)) [[unlikely]] {
-      if (!catch_up(group, now)) return;
-    }
     const Spread blocks(group, &lane.receiving->finished);
     const bool leads = group.block() == 0;
+    if (group.sync_or(drained != number)) [[unlikely]] {
+      const Status status = catch_up(group, now);
+      if (status != Status::ok) return give_up(group, blocks, status);
+    }
     const bool speaks = leads && group.rank() == 0;
     if (!leads && group.rank() == 0) blocks.count(group);
     const bool offers = capacity > offer_min && peer_destination != 0;
@@ -186,7 +187,7 @@ struct Receive {
     const bool whole = is_word(destination, capacity, 0) && capacity % kLineData == 0;
     Line header{0, 0};
     Status status = Status::ok;
-    if (speaks) status = wait_for_self(group, wait, [&] { return blocks.all_counted(group, 1); });
+    if (speaks) status = blocks.await(group, wait, 1);
     std::uint32_t line = takes ? spread_rank(group) - aside + 1 : end;
     while (status == Status::ok) {
       BatchOf<kSpreadLines> batch(lane.ring, stretch, line, size, end);
@@ -206,14 +207,13 @@ struct Receive {
       if (line >= end) break;
     }
     status = agree(group, status);
-    if (status == Status::ok && line_data(header) != wanted) [[unlikely]]
+    if (status != Status::ok) [[unlikely]]
+      return give_up(group, blocks, status);
+    if (line_data(header) != wanted) [[unlikely]]
       return take_unexpected(group, blocks, now, offers ? 1 : 0);
-    if (leads) {
-      if (speaks && !loses_lane(status)) blocks.reset(group);
-      conclude(group, now, {now.number + 1, now.head + units_for(capacity), now.returned}, status, {wanted, 0});
-    } else if (status != Status::ok && group.rank() == 0) {
-      report(group, wait, status, recv_fault(lane, false, status, capacity, capacity));
-    }
+    if (!leads) return;
+    if (speaks) blocks.reset(group);
+    conclude(group, now, {now.number + 1, now.head + units_for(capacity), now.returned}, status, {wanted, 0});
   }
 
  private:
@@ -290,22 +290,39 @@ struct Receive {
   }
 
   // Of a spread receive behind posted ones: the first block takes those, the others wait until it has, or whoever else
-  // did. False: the lane is lost.
+  // did, with its patience for each.
   template <class Group>
-  ONSTREAM_CALL bool catch_up(const Group& group, Counters& now) const {
+  ONSTREAM_CALL Status catch_up(const Group& group, Counters& now) const {
     Status status = Status::ok;
     if (group.block() == 0) {
       Fetcher alone(wait, nullptr);
       status = drain(group, wait, lane, alone, now.number - 1, false);
     } else if (group.rank() == 0) {
-      const auto is_next = [&] { return group.load_acquire(&lane.receiving->drained) >= now.number; };
-      status = wait_for_self(group, wait, is_next);
+      WaitView patient = wait;
+      patient.timeout_ns *= 2;
+      std::uint64_t drained = group.load_acquire(&lane.receiving->drained);
+      while (status == Status::ok && drained < now.number) {
+        const std::uint64_t before = drained;
+        status = wait_for_self(group, patient, [&] {
+          drained = group.load_acquire(&lane.receiving->drained);
+          return drained != before;
+        });
+      }
     }
-    if (agree(group, status) != Status::ok) return false;
+    status = agree(group, status);
     now.head = group.load_relaxed(&lane.receiving->head);
     now.returned = group.load_relaxed(&lane.receiving->returned);
     group.sync();
-    return true;
+    if (group.rank() == 0) group.fence();  // before it counts that it has read them
+    return status;
+  }
+
+  // Of a spread receive whose lane is lost.
+  template <class Group>
+  ONSTREAM_CALL void give_up(const Group& group, const Spread& blocks, Status status) const {
+    if (group.rank() != 0) return;
+    if (blocks.lose(group)) report(group, wait, status, recv_fault(lane, false, status, capacity, 0));
+    if (group.block() == 0) settle(group, ticket, status, 0);
   }
 
   // Of a spread receive.
@@ -317,12 +334,13 @@ struct Receive {
       return help(group);
     }
     Status status = Status::ok;
-    if (group.rank() == 0) {
-      status = wait_for_self(group, wait, [&] { return blocks.all_counted(group, 2); });
-      blocks.reset(group);
+    if (group.rank() == 0) status = blocks.await(group, wait, 2);
+    status = agree(group, status);
+    if (status == Status::ok) {
+      if (group.rank() == 0) blocks.reset(group);
+      return take_otherwise(group, now, offered);
     }
-    if (agree(group, status) == Status::ok) return take_otherwise(group, now, offered);
-    conclude(group, now, now, status, {0, 0});
+    give_up(group, blocks, status);
     dismiss(group);
   }
 

@@ -158,10 +158,14 @@ struct Send {
     }
     status = agree(group, status);
     if (group.rank() != 0) return;
-    if (group.block() != 0) return blocks.count(group);
-    if (status == Status::ok) status = wait_for_self(group, wait, [&] { return blocks.all_counted(group, 1); });
-    if (status != Status::ok) [[unlikely]]
-      return fail(group, status, number);
+    const bool leads = group.block() == 0;
+    if (leads && status == Status::ok) status = blocks.await(group, wait, 1);
+    if (status != Status::ok) [[unlikely]] {
+      if (blocks.lose(group)) report(group, wait, status, fault_of(OpKind::send, lane, bytes, number));
+      if (leads) settle(group, ticket, status, 0);
+      return;
+    }
+    if (!leads) return blocks.count(group);
     blocks.reset(group);
     store_pair(group, &lane.sending->head, head + units, number + 1);
     settle(group, ticket, Status::ok, bytes);

@@ -4,8 +4,12 @@
 // Every block reads the lane's counters for itself, and the first one advances them. It need not know that the others
 // are through, as the next op waits for the whole kernel; only that they have read. They count that in the counters'
 // `finished`, and nobody waits for the atomic's answer; a receive's first block takes no lines, so that nobody's wait
-// for that count holds up a line. Credit for what the op itself takes is given by the lane's next receive, which knows
-// without asking that every block has read its lines.
+// for that count holds up a line. An op that gives up leaves that word lost, so that none behind it takes its counts
+// for its own.
+//
+// A spread receive gives credit when it begins, for what earlier ones took: it would have to wait for its other blocks
+// at its end. So when it has ended, less than a quarter of the ring and what it took itself are kept back, and no
+// message on such a lane is longer than three eighths of the ring (ring_capacity() of message/lanes.hpp).
 //
 // What is not the message that a spread receive expects is taken by its first block, and the others help as they would
 // in any large receive (crew.hpp). All see the same header, so all go the same way; that they have seen it they count
@@ -16,7 +20,6 @@
 
 namespace onstream::lane {
 
-constexpr std::uint64_t kSpreadMin = 4096;  // bytes; a smaller message is faster by one block
 constexpr int kSpreadThreads = 128;
 constexpr int kSpreadLines = 2;  // that one thread has under way
 
@@ -33,11 +36,21 @@ class Spread {
   ONSTREAM_BODY void count(const Group& group) const {
     (void)group.add(finished_, 1);
   }
-
-  // Of the first block: whether the others have counted `times` times.
+  // Of a block that gives up. One thread; true for the first that does, which tells of it.
   template <class Group>
-  ONSTREAM_BODY bool all_counted(const Group& group, std::uint64_t times) const {
-    return group.load_acquire(finished_) >= times * others_;  // the last one counts before the op ends
+  ONSTREAM_BODY bool lose(const Group& group) const {
+    return group.add(finished_, kLost) < kLost;
+  }
+
+  // Of the first block, one thread: waits until the others have counted `times` times. Not ok: the lane is lost.
+  template <class Group>
+  ONSTREAM_BODY Status await(const Group& group, const WaitView& wait, std::uint64_t times) const {
+    std::uint64_t counted = 0;
+    const Status status = wait_for_self(group, wait, [&] {
+      counted = group.load_acquire(finished_);
+      return counted % kLost >= times * others_ || counted >= kLost;
+    });
+    return status == Status::ok && counted >= kLost ? Status::aborted : status;
   }
   template <class Group>
   ONSTREAM_BODY void reset(const Group& group) const {

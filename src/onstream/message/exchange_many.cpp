@@ -94,12 +94,13 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
   std::array<SendRoute, kMost> to;
   std::array<RecvRoute, kMost> from;
   bool copies = false;
+  const auto ring = kMost > lane::kFew ? Router::Ring::by_one_block : Router::Ring::through;  // each has few blocks
   for (std::size_t i = 0; i < out.size(); ++i) {
-    to[i] = route_send(out[i], lane::Completion::ordered);
+    to[i] = route_send(out[i], lane::Completion::ordered, ring);
     copies = copies || to[i].copy_first;
   }
   for (std::size_t i = 0; i < in.size(); ++i) {
-    from[i] = route_recv(in[i].destination, in[i].bytes, in[i].peer, in[i].options, lane::Completion::ordered);
+    from[i] = route_recv(in[i].destination, in[i].bytes, in[i].peer, in[i].options, lane::Completion::ordered, ring);
     copies = copies || from[i].bounce != nullptr;
   }
   if (copies) {

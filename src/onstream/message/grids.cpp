@@ -51,7 +51,8 @@ Grid Grids::push(std::size_t bytes) const {
 // As few lines for each thread as it has under way.
 Grid Grids::spread(std::size_t bytes) const {
   constexpr std::size_t kBlockBytes = lane::kSpreadThreads * lane::kSpreadLines * kLineData;
-  return {blocks_for(bytes, kBlockBytes, max_blocks_), lane::kSpreadThreads};
+  return {blocks_for(lane::units_for(bytes) * lane::kUnitLines * kLineData, kBlockBytes, max_blocks_),
+          lane::kSpreadThreads};
 }
 
 // As many blocks as keep the link busy until the copy engine has started.

@@ -91,7 +91,7 @@ class Messages::Implementation {
   void check_stays(const Outgoing& message) const;
   SendRoute route_send(const Outgoing& message, lane::Completion completion, Router::Ring ring = Router::Ring::through);
   RecvRoute route_recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
-                       lane::Completion completion);
+                       lane::Completion completion, Router::Ring ring = Router::Ring::through);
   lane::Send send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,
                        lane::Completion completion) const;
   // A lane::Receive or a lane::Post: they take the same.

@@ -31,16 +31,16 @@ Lanes::Lanes(Fabric& fabric)
       lanes_(static_cast<std::size_t>(fabric.parameters().lanes)),
       ring_units_(static_cast<std::size_t>(fabric.parameters().lane_bytes) / lane::kUnitBytes),
       spread_lanes_(spread_lanes_of(fabric)),
-      spread_units_(
-          std::max(ring_units_, static_cast<std::size_t>(fabric.parameters().spread_lane_bytes) / lane::kUnitBytes)),
+      spread_units_(std::max(2 * ring_units_,  // sends run ahead there no less than elsewhere
+                             static_cast<std::size_t>(fabric.parameters().spread_lane_bytes) / lane::kUnitBytes)),
       receives_(static_cast<std::size_t>(fabric.parameters().lane_receives)) {
   const Parameters& parameters = fabric.parameters();
   const std::string mine =
       concat("lanes=", lanes_, " lane_bytes=", ring_units_ * lane::kUnitBytes, " spread_lanes=", spread_lanes_,
-             " spread_lane_bytes=", spread_units_ * lane::kUnitBytes, " spread_max_bytes=", parameters.spread_max_bytes,
-             " lane_receives=", receives_, " ll_max_bytes=", parameters.ll_max_bytes,
-             " host_ll_max_bytes=", parameters.host_ll_max_bytes, " copy_min_bytes=", parameters.copy_min_bytes,
-             " path=", parameters.path);
+             " spread_lane_bytes=", spread_units_ * lane::kUnitBytes, " spread_min_bytes=", parameters.spread_min_bytes,
+             " spread_max_bytes=", parameters.spread_max_bytes, " lane_receives=", receives_,
+             " ll_max_bytes=", parameters.ll_max_bytes, " host_ll_max_bytes=", parameters.host_ll_max_bytes,
+             " copy_min_bytes=", parameters.copy_min_bytes, " path=", parameters.path);
   const std::vector<std::string> all = fabric.all_gather("the comparison of parameters", mine);
   for (std::size_t rank = 0; rank < size_; ++rank) {
     require(all[rank] == all[0], "lane parameters must be the same on every rank: rank 0 has ", all[0], ", rank ", rank,

@@ -19,8 +19,11 @@ class Lanes {
   int count() const { return static_cast<int>(lanes_); }
   lane::View view(int peer, int lane) const;
   // Payload of the largest message that may travel in a lane's ring: the receiver keeps back up to a quarter of the
-  // credit.
-  std::size_t ring_capacity(int lane) const { return (ring_units(lane) / 4 * 3 * lane::kUnitLines - 1) * kLineData; }
+  // credit, and on a lane that spreads also that of the last spread message (lane/spread.hpp).
+  std::size_t ring_capacity(int lane) const {
+    const std::size_t units = spreads(lane) ? spread_units_ / 8 * 3 : ring_units_ / 4 * 3;
+    return (units * lane::kUnitLines - 1) * kLineData;
+  }
   // Whether messages may be spread over several blocks there (lane/spread.hpp).
   bool spreads(int lane) const { return static_cast<std::size_t>(lane) < spread_lanes_; }
   std::size_t device_bytes() const;

@@ -55,6 +55,7 @@ Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
       uses_(device_),
       serial_(next_serial()) {
   load_kernels();
+  fabric_->set_ahead(router_.ahead());
   for (int peer = 0; peer < fabric_->size(); ++peer) {
     for (int lane = 0; lane < ground_->lanes.count(); ++lane) views_.push_back(ground_->lanes.view(peer, lane));
   }
@@ -124,10 +125,11 @@ SendRoute Messages::Implementation::route_send(const Outgoing& message, lane::Co
 }
 
 RecvRoute Messages::Implementation::route_recv(void* destination, std::size_t bytes, int peer,
-                                               const MessageOptions& options, lane::Completion completion) {
+                                               const MessageOptions& options, lane::Completion completion,
+                                               Router::Ring ring) {
   check_arguments("recv", destination, bytes, peer, options);
   return start_as([&] { return text_of(Incoming{destination, bytes, peer, options}); },
-                  [&] { return router_.recv({destination, bytes, peer, options}, completion); });
+                  [&] { return router_.recv({destination, bytes, peer, options}, completion, ring); });
 }
 
 lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size_t bytes, const lane::View& lane,

@@ -5,10 +5,9 @@
 // their order is what matches them. A message shorter than its receive is fine; a longer one is `truncated` on both
 // sides.
 //
-//   send    done on the stream when the buffer may be reused. Up to ll_max_bytes, and on the first spread_lanes lanes
-//   of
-//           cuda up to spread_max_bytes, it runs ahead of its receive while the lane's ring has room; beyond that it
-//           waits for its receive, as MPI's standard send may.
+//   send    done on the stream when the buffer may be reused. Up to ll_max_bytes, and up to spread_max_bytes on the
+//           first spread_lanes lanes of cuda, it runs ahead of its receive while the lane's ring has room; beyond that
+//           it waits for its receive, as MPI's standard send may.
 //   recv    done on the stream when the data is there.
 //   sendrecv   both at once: neither waits for the other, so all ranks of a ring may call it. One kernel on cuda, where
 //           kernels can touch both buffers. Buffers that overlap are refused.

@@ -22,6 +22,7 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
       prefetch_(fabric.parameters().managed_prefetch == "device"),
       ll_max_(static_cast<std::size_t>(on_host_ ? fabric.parameters().host_ll_max_bytes
                                                 : fabric.parameters().ll_max_bytes)),
+      spread_min_(static_cast<std::size_t>(fabric.parameters().spread_min_bytes)),
       spread_max_(static_cast<std::size_t>(fabric.parameters().spread_max_bytes)),
       chunk_bytes_(static_cast<std::size_t>(fabric.parameters().stage_chunk_bytes)),
       attach_min_(static_cast<std::size_t>(fabric.parameters().attach_min_bytes)),
@@ -35,12 +36,13 @@ Router::Router(Fabric& fabric, const Lanes& lanes, BouncePool& bounces)
 
 Path Router::effective(Path path) const { return path == Path::automatic ? default_path_ : path; }
 
-std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, lane::Completion completion) const {
+std::uint64_t Router::ring_max(Path path, std::size_t bytes, int lane, bool spread) const {
   switch (path) {
-    case Path::automatic: return spreads(path, bytes, lane, completion) ? std::max(ll_max_, bytes) : ll_max_;
+    case Path::automatic: return spread ? std::max(ll_max_, bytes) : ll_max_;
     case Path::ll:
       require(bytes <= lanes_.ring_capacity(lane), "path ll carries at most ", lanes_.ring_capacity(lane),
-              " B here, the message has ", bytes, " B; raise lane_bytes or choose another path");
+              " B here, the message has ", bytes, " B; raise ",
+              lanes_.spreads(lane) ? "spread_lane_bytes" : "lane_bytes", " or choose another path");
       return lanes_.ring_capacity(lane);
     case Path::store:
     case Path::load:
@@ -67,10 +69,10 @@ std::uint64_t Router::offer_min(Path path, int lane, lane::Completion completion
 }
 
 // What is posted must not fill a ring: it would wait there, perhaps for what its own rank does next.
-bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion completion) const {
+bool Router::spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const {
   const bool through = path == Path::automatic || path == Path::ll;
-  return through && completion == lane::Completion::ordered && lanes_.spreads(lane) && bytes > lane::kSpreadMin &&
-         bytes <= spread_max_;
+  return through && ring == Ring::through && completion == lane::Completion::ordered && lanes_.spreads(lane) &&
+         bytes > spread_min_ && bytes <= spread_max_;
 }
 
 // How the peer names memory of this rank: mapped where that can be, else by a foreign address (host device); or 0.
@@ -95,14 +97,20 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
+Ahead Router::ahead() const {
+  int lanes = 0;
+  while (lanes < lanes_.count() && lanes_.spreads(lanes)) ++lanes;
+  return {ll_max_, lanes, spread_max_};
+}
+
 SendRoute Router::send(const Outgoing& message, lane::Completion completion, Ring ring) {
   const auto& [source, bytes, peer, options] = message;
   const Path path = effective(options.path);
   SendRoute route;
   route.source = source;
-  route.ring_max = ring == Ring::through ? ring_max(path, bytes, options.lane, completion) : 0;
+  route.spread = spreads(path, bytes, options.lane, completion, ring);
+  route.ring_max = ring == Ring::beside ? 0 : ring_max(path, bytes, options.lane, route.spread);
   route.offer_min = offer_min(path, options.lane, completion);
-  route.spread = spreads(path, bytes, options.lane, completion);
   const bool small = bytes <= route.ring_max;
   if (bytes == 0 || (small && on_host_)) return route;
   const MemoryInfo info = look_at_buffer(*fabric_.device(), source, bytes);
@@ -149,13 +157,13 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   return route;
 }
 
-RecvRoute Router::recv(const Incoming& message, lane::Completion completion) {
+RecvRoute Router::recv(const Incoming& message, lane::Completion completion, Ring ring) {
   const auto& [destination, bytes, peer, options] = message;
   const Path path = effective(options.path);
   RecvRoute route;
   route.destination = destination;
   route.offer_min = offer_min(path, options.lane, completion);
-  route.spread = spreads(path, bytes, options.lane, completion);
+  route.spread = spreads(path, bytes, options.lane, completion, ring);
   const bool small = bytes <= route.offer_min;
   if (bytes == 0 || (small && on_host_)) return route;
   const bool posted = completion == lane::Completion::posted;

@@ -46,24 +46,25 @@ class Router {
 
   // First. Throws for a forced path that cannot carry so many bytes, wherever they go: invalid_argument, or unsupported
   // where it carries no message at all.
-  void check_size(std::size_t bytes, int lane, Path path) const {
-    (void)ring_max(effective(path), bytes, lane, lane::Completion::posted);
-  }
-  // Whether a message that is small enough goes through the ring. Beside it, it goes as a larger one does.
-  enum class Ring { through, beside };
+  void check_size(std::size_t bytes, int lane, Path path) const { (void)ring_max(effective(path), bytes, lane, false); }
+  // Whether a message that is small enough goes through the ring, and may do so by several blocks. Beside it, it goes
+  // as a larger one does.
+  enum class Ring { through, by_one_block, beside };
   // Throw invalid_argument for memory of another device, unmapped memory, or a forced path that does not reach the
   // peer's. On the host device, what the ring carries from or to plain memory is not looked at.
   SendRoute send(const Outgoing& message, lane::Completion completion, Ring ring);
-  RecvRoute recv(const Incoming& message, lane::Completion completion);
+  RecvRoute recv(const Incoming& message, lane::Completion completion, Ring ring);
+  // Which sends may end before their receives begin, for stories of a failure.
+  Ahead ahead() const;
 
   // The path was not asked for, so that it may be changed.
   bool may_choose(Path path) const { return effective(path) == Path::automatic; }
   std::size_t chunk_bytes() const { return chunk_bytes_; }
 
  private:
-  std::uint64_t ring_max(Path path, std::size_t bytes, int lane, lane::Completion completion) const;
+  std::uint64_t ring_max(Path path, std::size_t bytes, int lane, bool spread) const;
   std::uint64_t offer_min(Path path, int lane, lane::Completion completion) const;
-  bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion) const;
+  bool spreads(Path path, std::size_t bytes, int lane, lane::Completion completion, Ring ring) const;
   Path effective(Path path) const;
   void share(SendRoute& route, std::size_t bytes, int peer, lane::Completion completion);
   std::uint64_t reach(const void* address, std::size_t bytes, int peer, const MemoryInfo& info) const;
@@ -75,6 +76,7 @@ class Router {
   bool on_host_;
   bool prefetch_;
   std::size_t ll_max_;
+  std::size_t spread_min_;
   std::size_t spread_max_;
   std::size_t offer_min_;
   std::size_t chunk_bytes_;

@@ -22,11 +22,13 @@ struct InPinned {
 
 }  // namespace
 
-Tickets::Tickets(Fabric& fabric) : fabric_(fabric), enough_(kLeastLook) { grow(); }
+Tickets::Tickets(Fabric& fabric) : device_(fabric.device()), own_memory_(fabric.own_memory()), enough_(kLeastLook) {
+  grow();
+}
 
 void Tickets::grow() {
-  auto in_device = fabric_.own_memory().take(kChunk * sizeof(InDevice));
-  auto in_pinned = fabric_.device()->allocate(kChunk * sizeof(InPinned), MemoryKind::pinned);
+  auto in_device = own_memory_->take(kChunk * sizeof(InDevice));
+  auto in_pinned = device_->allocate(kChunk * sizeof(InPinned), MemoryKind::pinned);
   for (std::size_t i = 0; i < kChunk; ++i) {
     auto* device_part = reinterpret_cast<InDevice*>(in_device.get()) + i;
     auto* pinned_part = reinterpret_cast<InPinned*>(in_pinned->data()) + i;

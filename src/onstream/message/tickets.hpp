@@ -67,7 +67,8 @@ class Tickets {
   static std::size_t weight(const Left& left);
 
   const ForkGuard guard_;
-  Fabric& fabric_;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<OwnMemory> own_memory_;
   std::mutex mutex_;
   std::vector<Slot> free_;
   std::vector<Left> busy_;                // given back while an op or a wait on them was still on its way

@@ -3,7 +3,7 @@
 namespace onstream::one_sided {
 
 Tickets::Tickets(Fabric& fabric)
-    : words_(std::make_shared<Words>([&fabric](std::size_t bytes) { return fabric.own_memory().take(bytes); })),
+    : words_(std::make_shared<Words>([own = fabric.own_memory()](std::size_t bytes) { return own->take(bytes); })),
       device_(fabric.device()),
       ended_(words_->take()) {}
 

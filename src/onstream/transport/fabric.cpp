@@ -55,8 +55,8 @@ class Fabric::Implementation {
         parameters_(valid(launch, parameters)),
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
         device_(telling(store_, [&] { return opened_device(launch, parameters); })),
-        own_memory_(device_),
-        board_(telling(store_, [&] { return std::make_shared<Board>(*device_, own_memory_, launch, parameters); })),
+        own_memory_(std::make_shared<OwnMemory>(device_)),
+        board_(telling(store_, [&] { return std::make_shared<Board>(*device_, *own_memory_, launch, parameters); })),
         mesh_owner_(telling(
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
         mesh_(*mesh_owner_),
@@ -391,16 +391,9 @@ class Fabric::Implementation {
     look_at_board();
     if (!board_->aborted()) return std::nullopt;
     Failure failure = fault_log_.failure();
-    failure.ahead = ahead();
+    failure.ahead = ahead_;
     failure.story = story_of(failure);
     return failure;
-  }
-
-  Ahead ahead() const {
-    const auto bytes = [](std::int64_t value) { return static_cast<std::size_t>(value); };
-    if (device_->kind() == DeviceKind::host) return {bytes(parameters_.host_ll_max_bytes), 0, 0};
-    return {bytes(parameters_.ll_max_bytes), static_cast<int>(parameters_.spread_lanes),
-            bytes(parameters_.spread_max_bytes)};
   }
 
   std::vector<FaultReport> take_faults() {
@@ -418,7 +411,8 @@ class Fabric::Implementation {
   Parameters parameters_;
   Store store_;
   std::shared_ptr<Device> device_;
-  OwnMemory own_memory_;
+  std::shared_ptr<OwnMemory> own_memory_;
+  Ahead ahead_;
   std::shared_ptr<Board> board_;  // shared with graphs
   Uses uses_{device_};
   std::unique_ptr<Mesh> mesh_owner_;
@@ -492,7 +486,8 @@ std::shared_ptr<const void> Fabric::wait_memory() const {
   using Both = std::pair<std::shared_ptr<const void>, std::shared_ptr<const void>>;
   return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
 }
-OwnMemory& Fabric::own_memory() const { return implementation_->own_memory_; }
+const std::shared_ptr<OwnMemory>& Fabric::own_memory() const { return implementation_->own_memory_; }
+void Fabric::set_ahead(const Ahead& ahead) { implementation_->ahead_ = ahead; }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }

@@ -69,8 +69,9 @@ class Fabric {
   const Launch& launch() const;
   const Parameters& parameters() const;
   const std::shared_ptr<Device>& device() const;
-  // For what lives as long as this.
-  OwnMemory& own_memory() const;
+  const std::shared_ptr<OwnMemory>& own_memory() const;
+  // Once, before anything is sent: which sends may end before their receives begin, for stories of a failure.
+  void set_ahead(const Ahead& ahead);
 
   // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
   // come; that fails the world, as any wait's timeout does. Ends at once, with the story, when the world fails.
