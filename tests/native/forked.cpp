@@ -92,7 +92,8 @@ class LookedAt final : public Memory {
 }  // namespace
 
 CASE(a_forked_child_lets_go_of_a_request_while_its_parent_takes_tickets) {
-  Tickets tickets(open_device("host", 0));
+  const auto device = open_device("host", 0);
+  Tickets tickets(device, std::make_shared<OwnMemory>(device));
   const auto open_ticket = [&] {
     const Tickets::Slot slot = tickets.take();
     Tickets::open(slot);

@@ -56,7 +56,9 @@ class Messages::Implementation {
   // go later: a rank must say goodbye before it waits for kernels of other ranks in its process, which may wait for it.
   struct Ground {
     explicit Ground(Fabric& fabric)
-        : lanes(fabric), tickets(std::make_shared<Tickets>(fabric)), wait_memory(fabric.wait_memory()) {}
+        : lanes(fabric),
+          tickets(std::make_shared<Tickets>(fabric.device(), fabric.own_memory())),
+          wait_memory(fabric.wait_memory()) {}
     Lanes lanes;
     std::shared_ptr<Tickets> tickets;
     std::shared_ptr<const void> wait_memory;

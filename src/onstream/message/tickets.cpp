@@ -22,7 +22,8 @@ struct InPinned {
 
 }  // namespace
 
-Tickets::Tickets(Fabric& fabric) : device_(fabric.device()), own_memory_(fabric.own_memory()), enough_(kLeastLook) {
+Tickets::Tickets(std::shared_ptr<Device> device, std::shared_ptr<OwnMemory> own_memory)
+    : device_(std::move(device)), own_memory_(std::move(own_memory)), enough_(kLeastLook) {
   grow();
 }
 

@@ -15,9 +15,8 @@
 #include <vector>
 
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/device.hpp"
+#include "onstream/device/own_memory.hpp"
 #include "onstream/lane/lane.hpp"
-#include "onstream/transport/fabric.hpp"
 
 namespace onstream {
 
@@ -28,7 +27,7 @@ class Tickets {
     lane::Crew* crew = nullptr;
   };
 
-  explicit Tickets(Fabric& fabric);
+  Tickets(std::shared_ptr<Device> device, std::shared_ptr<OwnMemory> own_memory);
 
   // A ticket, settled until it is opened. Grows the pool when it is empty, which allocates.
   Slot take();
