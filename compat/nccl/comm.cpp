@@ -106,6 +106,7 @@ void start(ncclComm& comm, const Launch& launch) {
   const std::shared_ptr<World> world = World::create(launch, parameters_of(comm));
   world->collective().run(collective::barrier());  // makes the channel, for which the hosts of all ranks wait
   comm.hosts = hosts_of(world->fabric()->parameters());
+  comm.place = launch.address;
   comm.collective = &world->collective();
   comm.world = world;
   State before = State::starting;

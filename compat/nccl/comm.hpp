@@ -49,6 +49,7 @@ struct ncclComm {
   std::shared_ptr<onstream::World> world;      // while it is ready, finalized or revoked
   onstream::Collective* collective = nullptr;  // the world's
   onstream::nccl::Hosts hosts = onstream::nccl::Hosts::apart;
+  std::string place;            // where its ranks met, the same on all of them and of no other communicator
   std::uint64_t serial = 0;     // of this process's communicators
   std::uint64_t splits = 0;     // of this one that began, ever; the same on every rank
   std::uint64_t shrinks = 0;    // the same of shrinks; only ranks that stay count them

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <optional>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace onstream::nccl {
@@ -33,6 +35,7 @@ Group& group() {
 
 // Every one in a thread of its own, as each may wait for another.
 void side_by_side(std::span<const std::function<void()>> tasks) {
+  if (tasks.size() == 1) return tasks.front()();
   std::vector<std::exception_ptr> errors(tasks.size());
   {
     std::vector<std::jthread> threads;
@@ -154,14 +157,15 @@ ncclResult_t make_all(std::span<Making> makings) {
   return result;
 }
 
-// By communicator, in the order in which they were first named.
+// By communicator, in one order on all ranks, whatever order they are named in, as they may share a stream; and of one
+// by its ranks in this process.
 void sort_by_comm(const std::vector<Call>& ops, std::vector<Call>& sorted) {
-  sorted.clear();
-  for (const Call& first : ops) {
-    const auto is_same = [&](const Call& op) { return op.comm == first.comm; };
-    if (std::ranges::any_of(sorted, is_same)) continue;
-    std::ranges::copy_if(ops, std::back_inserter(sorted), is_same);
-  }
+  sorted = ops;
+  std::ranges::stable_sort(sorted, [](const Call& one, const Call& other) {
+    if (one.comm == other.comm) return false;
+    const int order = one.comm->place.compare(other.comm->place);
+    return order != 0 ? order < 0 : one.comm->rank < other.comm->rank;
+  });
 }
 
 // Calls function(ops of one communicator) for each.
@@ -173,6 +177,20 @@ void for_each_comm(std::span<const Call> sorted, const Function& function) {
     function(sorted.subspan(first, last - first));
     first = last;
   }
+}
+
+// Hosts meet in these calls. A communicator's ranks in this process wait for each other, so they run side by side;
+// communicators follow each other.
+void run_meeting(std::span<const Call> sorted) {
+  std::vector<std::function<void()>> ranks;
+  const ncclComm* last = nullptr;
+  for_each_comm(sorted, [&](std::span<const Call> of_one) {
+    const ncclComm* const comm = of_one.front().comm;
+    if (last != nullptr && comm->place != last->place) side_by_side(std::exchange(ranks, {}));
+    ranks.emplace_back([of_one] { run(of_one); });
+    last = comm;
+  });
+  side_by_side(ranks);
 }
 
 // What is refused is refused before anything is started.
@@ -188,9 +206,7 @@ void run_all(Group& group) {
   for_each_comm(group.sorted, [](std::span<const Call> of_one) { check(of_one); });
   const bool meet = std::ranges::any_of(ops, [](const Call& op) { return op.comm->hosts == Hosts::meet; });
   if (!meet) return for_each_comm(group.sorted, [](std::span<const Call> of_one) { run(of_one); });
-  std::vector<std::function<void()>> tasks;  // a call waits for those of other ranks, which may be this thread's
-  for_each_comm(group.sorted, [&](std::span<const Call> of_one) { tasks.emplace_back([of_one] { run(of_one); }); });
-  side_by_side(tasks);
+  run_meeting(group.sorted);
 }
 
 void demand_open(const Group& group) {

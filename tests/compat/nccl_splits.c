@@ -52,6 +52,38 @@ static void a_rank_that_gets_none_may_destroy_the_parent_too(struct ranked* me) 
   }
 }
 
+/* Whatever order each rank calls them in, they may not come in another one on its stream. */
+static void a_group_over_communicators_of_one_stream_ends(struct ranked* me) {
+  enum { PARTS = 3, NUMBERS = 100 };
+  ncclComm_t parts[PARTS];
+  float* data[PARTS];
+  float ones[NUMBERS], sums[NUMBERS];
+  int part, round, i;
+  for (i = 0; i < NUMBERS; ++i) {
+    ones[i] = 1;
+    sums[i] = (float)me->size;
+  }
+  for (part = 0; part < PARTS; ++part) {
+    OK(ncclCommSplit(me->comm, 0, me->rank, &parts[part], NULL));
+    data[part] = take(sizeof ones);
+  }
+  for (round = 0; round < 3 * ROUNDS; ++round) {
+    for (part = 0; part < PARTS; ++part) load(data[part], ones, sizeof ones);
+    OK(ncclGroupStart());
+    for (i = 0; i < PARTS; ++i) {
+      part = me->rank % 2 == 0 ? i : PARTS - 1 - i;
+      OK(ncclAllReduce(data[part], data[part], NUMBERS, ncclFloat, ncclSum, parts[part], me->stream));
+    }
+    OK(ncclGroupEnd());
+    finish(me);
+    for (part = 0; part < PARTS; ++part) CHECK(holds(data[part], sums, sizeof sums));
+  }
+  for (part = 0; part < PARTS; ++part) {
+    OK(ncclCommDestroy(parts[part]));
+    drop(data[part]);
+  }
+}
+
 static double seconds_since(const struct timespec* before) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -123,6 +155,7 @@ int main(int argc, char** argv) {
       CASE(a_parent_may_be_aborted_while_others_are_awaited),
       CASE(a_destroy_waits_for_a_split_to_its_deadline),
       CASE(a_group_does_not_split_what_it_ends),
+      CASE(a_group_over_communicators_of_one_stream_ends),
   };
   return run_cases(argc, argv, cases, (int)(sizeof cases / sizeof cases[0]));
 }

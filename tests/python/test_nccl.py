@@ -158,6 +158,14 @@ def test_nccl_splits_whose_parent_ends(mode: str, ranks: int, tmp_path: Path) ->
 
 
 @pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("setting", ["ONSTREAM_COLLECTIVE_CHECK=on", "ONSTREAM_COLLECTIVE_ALGORITHM=copy"])
+def test_nccl_groups_where_hosts_meet_keep_one_order(setting: str, tmp_path: Path) -> None:
+    name, value = setting.split("=")
+    settings = {name: value, "ONSTREAM_TIMEOUT_S": "20"}
+    run_cases("nccl_splits.c", "processes", 2, ["a_group_over_communicators_of_one_stream_ends"], tmp_path, settings)
+
+
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
 @pytest.mark.parametrize("mode", ["threads", "processes"])
 def test_nccl_splits_for_which_a_rank_does_not_come(mode: str, tmp_path: Path) -> None:
     run_cases("nccl_splits.c", mode, 2, LATE, tmp_path, {"ONSTREAM_TIMEOUT_S": "2"})

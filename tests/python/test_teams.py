@@ -29,6 +29,15 @@ def test_a_split_has_those_of_one_colour_by_key() -> None:
     assert run(5, body) == [([4, 2, 0], 2), ([3, 1], 1), ([4, 2, 0], 1), ([3, 1], 0), ([4, 2, 0], 0)]
 
 
+def test_a_rank_may_be_left_out_where_collectives_are_checked() -> None:
+    def body(world: ons.World) -> None:
+        team = world.split(None if world.rank == 0 else 1)
+        if world.rank > 0:
+            assert team.all_reduce(np.array([1]))[0] == 2
+
+    ons.run_threads(3, body, device="host", timeout_s=20, collective_check="on")
+
+
 def test_a_rank_without_colour_is_in_no_team() -> None:
     def body(world: ons.World) -> None:
         team = world.split(None if world.rank == 1 else 7)

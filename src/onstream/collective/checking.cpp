@@ -43,7 +43,7 @@ std::string words_of(const CollectiveCall& call) {
 Checking::Checking(Device& device, std::vector<int> ranks)
     : ranks_(std::move(ranks)),
       mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(std::uint64_t), MemoryKind::pinned)),
-      all_(device.allocate(kWordsBytes * ranks_.size(), MemoryKind::pinned)) {}
+      all_(device.allocate(kWordsBytes * std::max(ranks_.size(), std::size_t{1}), MemoryKind::pinned)) {}
 
 // What this rank does not get as it expects it, or "".
 std::string Checking::wrong_counts(const CollectiveCall& call, const Run& run) {

@@ -122,8 +122,12 @@ std::string advice(const Failure& failure, bool told_already) {
                   ", every other rank closes this world and makes a new one from its launch without the dead "
                   "(docs/failure.md)");
   }
-  return told_already ? "the world has failed with it; to go on, every rank closes it and makes a new one"
-                      : "to go on, every rank closes this world and makes a new one";
+  const std::string left = failure.left.empty() ? ""
+                                                : concat("; if ", list(failure.left),
+                                                         " ended, from its launch without who ended (docs/failure.md)");
+  return (told_already ? "the world has failed with it; to go on, every rank closes it and makes a new one"
+                       : "to go on, every rank closes this world and makes a new one") +
+         left;
 }
 
 }  // namespace
@@ -266,7 +270,8 @@ std::string advice_on_cycle(const Failure& failure) {
       "post the receive before the send (irecv), or use sendrecv: a send of more than ", failure.ahead.bytes, " B",
       on_spread_lanes(failure.ahead),
       " waits for its receive, a smaller one once the lane's ring is full, as an isend on a stream or by path ll "
-      "does too. Where a path was chosen that the receiver has to help with (load, stage, or any to memory that the "
+      "does too, and any isend once lane_bytes / 64 messages are under way on its lane. Where a path was chosen that "
+      "the receiver has to help with (load, stage, or any to memory that the "
       "sender cannot reach), use sendrecv, or isend and irecv, and wait for the receive first");
 }
 
