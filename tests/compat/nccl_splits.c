@@ -56,7 +56,7 @@ static void a_rank_that_gets_none_may_destroy_the_parent_too(struct ranked* me) 
 static void a_group_over_communicators_of_one_stream_ends(struct ranked* me) {
   enum { PARTS = 3, NUMBERS = 100 };
   ncclComm_t parts[PARTS];
-  float* data[PARTS];
+  unsigned char* data[PARTS];
   float ones[NUMBERS], sums[NUMBERS];
   int part, round, i;
   for (i = 0; i < NUMBERS; ++i) {
