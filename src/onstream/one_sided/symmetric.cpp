@@ -126,7 +126,6 @@ WaitView OneSidedImplementation::host_waits() const {
 Status OneSidedImplementation::finish_wait(Status status, const std::string& what) {
   if (status == Status::timeout) {
     fabric_->take_late(what);
-    fabric_->note_told_late();  // by what this returns
   } else if (status == Status::aborted && !fabric_->failure() && fabric_->has_left(one_sided::kAnyRank)) {
     fabric_->abort(concat("every other rank left the world, and ", what, " of rank ", rank(), " still waited"));
   }
