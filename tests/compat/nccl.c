@@ -413,15 +413,6 @@ static void captured_work_is_replayed(struct ranked* me) {
 
 /* --- communicators --- */
 
-static void check_sum(struct ranked* me, ncclComm_t comm, int mine, int expected) {
-  unsigned char* data = take(sizeof mine);
-  load(data, &mine, sizeof mine);
-  OK(ncclAllReduce(data, data, 1, ncclInt, ncclSum, comm, me->stream));
-  finish(me);
-  CHECK(holds(data, &expected, sizeof expected));
-  drop(data);
-}
-
 static void a_communicator_says_who_it_is(struct ranked* me) {
   int value = -1, device = -1;
   ncclResult_t result = ncclInternalError;

@@ -157,17 +157,31 @@ static inline void use_device(int rank) {
   CUDA_OK(cudaSetDevice(rank % devices));
 }
 
-/* Until the communicator is no longer in progress, at most half a minute. */
-static inline ncclResult_t settled(ncclComm_t comm) {
+/* What the communicator says once that is no longer `passing`, which it has at most half a minute for. */
+static inline ncclResult_t said_after(ncclComm_t comm, ncclResult_t passing) {
   const struct timespec pause = {0, 1000000};
-  ncclResult_t result = ncclInProgress;
+  ncclResult_t result = passing;
   int rounds;
   for (rounds = 0; rounds < 30000; ++rounds) {
     OK(ncclCommGetAsyncError(comm, &result));
-    if (result != ncclInProgress) return result;
+    if (result != passing) return result;
     nanosleep(&pause, NULL);
   }
   return result;
+}
+
+/* How it ended what was in progress; and what it tells of at last. */
+static inline ncclResult_t settled(ncclComm_t comm) { return said_after(comm, ncclInProgress); }
+static inline ncclResult_t what_comes(ncclComm_t comm) { return said_after(comm, ncclSuccess); }
+
+/* Of all ranks of the communicator, each of which gives `mine`. */
+static inline void check_sum(const struct ranked* me, ncclComm_t comm, int mine, int expected) {
+  unsigned char* data = take(sizeof mine);
+  load(data, &mine, sizeof mine);
+  OK(ncclAllReduce(data, data, 1, ncclInt, ncclSum, comm, me->stream));
+  finish(me);
+  CHECK(holds(data, &expected, sizeof expected));
+  drop(data);
 }
 
 /* --- cases --- */

@@ -404,18 +404,6 @@ static void a_message_larger_than_its_receive_is_told(struct ranked* me) {
 
 /* --- other ranks --- */
 
-/* Asks until something is told. */
-static ncclResult_t what_comes(ncclComm_t comm) {
-  const struct timespec pause = {0, 1000000};
-  ncclResult_t result = ncclSuccess;
-  int rounds;
-  for (rounds = 0; rounds < 30000 && result == ncclSuccess; ++rounds) {
-    OK(ncclCommGetAsyncError(comm, &result));
-    nanosleep(&pause, NULL);
-  }
-  return result;
-}
-
 static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
   unsigned char* at = take(4);
   check_still_works(me);

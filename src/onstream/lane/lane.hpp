@@ -92,7 +92,7 @@ struct alignas(64) Receiving {
   std::uint64_t head = 0;      // ring units consumed, ever
   std::uint64_t posted = 0;    // receives posted, ever
   std::uint64_t returned = 0;  // credit last given back
-  std::uint64_t finished = 0;  // blocks of the running op that are through
+  std::uint64_t finished = 0;  // of a running spread op, blocks that have read these counters (spread.hpp)
   std::uint64_t lock = 0;      // held by the wait that drains
   std::uint64_t chunks = 0;    // staged chunks fetched, ever
 };

@@ -25,7 +25,8 @@ class Lanes {
     return (units * lane::kUnitLines - 1) * kLineData;
   }
   // Whether messages may be spread over several blocks there (lane/spread.hpp).
-  bool spreads(int lane) const { return static_cast<std::size_t>(lane) < spread_lanes_; }
+  bool spreads(int lane) const { return lane < spread_count(); }
+  int spread_count() const { return static_cast<int>(spread_lanes_); }  // the first ones
   std::size_t device_bytes() const;
 
  private:

@@ -97,11 +97,7 @@ void Router::share(SendRoute& route, std::size_t bytes, int peer, lane::Completi
   route.copy_first = true;
 }
 
-Ahead Router::ahead() const {
-  int lanes = 0;
-  while (lanes < lanes_.count() && lanes_.spreads(lanes)) ++lanes;
-  return {ll_max_, lanes, spread_max_};
-}
+Ahead Router::ahead() const { return {ll_max_, lanes_.spread_count(), spread_max_}; }
 
 SendRoute Router::send(const Outgoing& message, lane::Completion completion, Ring ring) {
   const auto& [source, bytes, peer, options] = message;
