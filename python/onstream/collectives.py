@@ -65,7 +65,7 @@ class Collectives:
         Without `out` in place. op: sum, prod, min, max, avg, band, bor, bxor, minloc, maxloc, or premulsum, which
         multiplies this rank's array by its `factor` first: an integer if the elements are, else a real number. Bools
         have min, max, band, bor and bxor alone. Or a function of your own on the host device: op(a, b) of
-        numpy arrays, where `a` is of lower ranks, gives the combined one; it need not commute. deterministic: an
+        numpy arrays, where `a` is of lower ranks, gives the combined one: associative, it need not commute. deterministic: an
         `algorithm` that adds in another order than that of the ranks is refused where that changes bits.
         """
         return self._reduce("all_reduce", array, out, op, factor, 0, channel, algorithm, deterministic, stream)

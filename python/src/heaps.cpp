@@ -40,7 +40,8 @@ struct PyHeap {
 
 PyHeap make_heap(WorldHandle handle, std::size_t bytes, std::size_t grow_bytes, const std::string& kind_name) {
   auto& self = nb::cast<PyWorld&>(handle);
-  const HeapOptions options{bytes, grow_bytes, kind_from(kind_name)};
+  const HeapOptions options{bytes, grow_bytes, kind_from(kind_name),
+                            "give the heap more bytes, or let it grow (grow_nbytes)"};
   const auto world = self.open();
   auto slot = run_together(world, "heap", [world, options] {
     return std::make_shared<HeapSlot>(std::make_unique<Heap>(world->one_sided(), options), "heap");

@@ -141,6 +141,25 @@ def test_members_that_name_a_team_differently_are_told_on_every_rank() -> None:
     run(4, body)
 
 
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ([[0], [0], [0]], "rank 1 names ranks 0, and is not among them; a rank of no team names none"),
+        ([[0, 1], [0, 1], [2, 2]], "rank 2 names ranks 2 2, of which one is named twice"),
+        ([[0], [1, 3], []], "rank 1 names rank 3, but rank 3 does not exist; the world has ranks 0 to 2"),
+    ],
+)
+def test_a_rank_that_names_its_team_wrongly_is_told_on_every_rank(named: list[list[int]], told: str) -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(ons.InvalidArgumentError, match=told):
+            world.team(named[world.rank])
+        team = world.team([2, 0] if world.rank != 1 else [])
+        if world.rank != 1:
+            assert team.all_reduce(np.array([world.rank + 1]))[0] == 4
+
+    run(3, body)
+
+
 def test_what_is_wrong_on_one_rank_is_told_on_all() -> None:
     def body(world: ons.World) -> None:
         half = world.split(world.rank // 2)

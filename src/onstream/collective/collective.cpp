@@ -1,5 +1,6 @@
 #include "onstream/collective/collective.hpp"
 
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -19,18 +20,35 @@ std::vector<int> all_ranks(int size) {
   return ranks;
 }
 
-// Collective over the world. Throws on every rank alike unless all members of each team name it alike.
+std::vector<int> numbers_in(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<int>(words), {}};
+}
+
+// Collective over the world. Throws on every rank alike unless all members of each team name it alike: a rank that
+// alone found a mistake would leave the others to meet what it calls next.
 void require_teams_agree(Fabric& fabric, std::span<const int> ranks, int channels) {
   fabric.require_same("a team has as many channels on every rank, but", "asks for", concat(channels));
+  require(channels >= 1, "team: at least one channel, not ", channels);
   std::string mine;
   for (const int rank : ranks) mine += concat(mine.empty() ? "" : " ", rank);
   const std::vector<std::string> said = fabric.all_gather("the ranks of a team", mine);
-  for (std::size_t rank = 0; rank < said.size(); ++rank) {
-    std::istringstream members(said[rank]);
-    for (std::size_t member = 0; members >> member;) {
-      require(said[member] == said[rank], "team: rank ", rank, " names ranks ", said[rank], ", and rank ", member,
-              " names ", said[member].empty() ? "none" : said[member],
-              "; all members of a team name the same ranks in the same order");
+  for (int rank = 0; rank < fabric.size(); ++rank) {
+    const std::string& theirs = said[static_cast<std::size_t>(rank)];
+    const std::vector<int> members = numbers_in(theirs);
+    const std::set<int> different(members.begin(), members.end());
+    require(different.size() == members.size(), "team: rank ", rank, " names ranks ", theirs,
+            ", of which one is named twice");
+    for (const int member : members) {
+      require(member >= 0 && member < fabric.size(), "team: rank ", rank, " names rank ", member, ", but rank ", member,
+              " does not exist; the world has ranks 0 to ", fabric.size() - 1);
+    }
+    require(members.empty() || different.contains(rank), "team: rank ", rank, " names ranks ", theirs,
+            ", and is not among them; a rank of no team names none");
+    for (const int member : members) {
+      const std::string& named = said[static_cast<std::size_t>(member)];
+      require(named == theirs, "team: rank ", rank, " names ranks ", theirs, ", and rank ", member, " names ",
+              named.empty() ? "none" : named, "; all members of a team name the same ranks in the same order");
     }
   }
 }
@@ -66,15 +84,6 @@ std::shared_ptr<Neighbourhood> Collective::neighbourhood(const NeighbourGraph& g
 
 std::shared_ptr<Collective> Collective::among(std::span<const int> ranks, int channels) const {
   const std::shared_ptr<Fabric>& fabric = implementation_->fabric();
-  const std::set<int> different(ranks.begin(), ranks.end());
-  require(different.size() == ranks.size(), "team: a rank is named twice");
-  for (const int rank : ranks) {
-    require(rank >= 0 && rank < fabric->size(), "team: rank ", rank, " does not exist; the world has ranks 0 to ",
-            fabric->size() - 1);
-  }
-  require(ranks.empty() || different.contains(fabric->rank()), "team: rank ", fabric->rank(),
-          " is not among the ranks that it names; a rank of no team names none");
-  require(channels >= 1, "team: at least one channel, not ", channels);
   require_teams_agree(*fabric, ranks, channels);
   auto implementation =
       std::make_shared<Implementation>(fabric, implementation_->room(), std::vector<int>(ranks.begin(), ranks.end()));

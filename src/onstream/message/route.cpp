@@ -127,13 +127,16 @@ SendRoute Router::send(const Outgoing& message, lane::Completion completion, Rin
   const bool stage = !route.copy_first && (route.peer_source == 0 || path == Path::stage);
   const bool ordered = completion == lane::Completion::ordered;
   const bool large = !on_host_ && ordered && path == Path::automatic && route.peer_source != 0;
-  route.copy_engine = (path == Path::copy && ordered) || (large && bytes >= copy_min_);
+  // Only the receiver knows whether the message goes to host memory too, and there the engine is slow: of host memory
+  // to a GPU it moves 7% more than kernels do, between two host memories a quarter.
+  const bool in_host_memory = route.copy_first || info.kind == MemoryKind::pinned || info.kind == MemoryKind::host;
+  route.copy_engine = (path == Path::copy && ordered) || (large && bytes >= copy_min_ && !in_host_memory);
   if (path == Path::automatic && bytes > copy_lead_) route.copy_lead = copy_lead_ & ~(kAligned - 1);
   if (path == Path::load) {
     require(route.peer_source != 0, "path load needs a source that rank ", peer,
             " can address: ", fabric_.why_not(source, peer));
     route.announce = lane::Header::pull;
-  } else if (large && !route.copy_engine && bytes >= load_min_) {
+  } else if (large && !route.copy_engine && !in_host_memory && bytes >= load_min_) {
     route.announce = lane::Header::pull;
   } else if (stage && completion == lane::Completion::ordered) {
     route.bounce = bounces_.take(2 * chunk_bytes_, MemoryKind::device);
