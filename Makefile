@@ -13,10 +13,11 @@ ARGS ?=
 OUT ?= out/bench
 VENV := .venv
 LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
-# As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it.
+# As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it; without ccache the
+# sources of a folder as one.
 COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
 AS_BUILT := $(LAUNCHER) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
-	$(if $(filter 1,$(STRICT)),SKBUILD_CMAKE_DEFINE=ONSTREAM_STRICT=ON)
+	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(LAUNCHER),OFF,ON)"
 BIN := $(VENV)/bin
 CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h')
 

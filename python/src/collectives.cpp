@@ -117,9 +117,12 @@ PyTeam world_team(PyWorld& world) { return {world.state(), nullptr, 0}; }
 PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
   require(channels >= 1, "team: at least one channel, not ", channels);
   const auto mine = world.open();
-  auto slot = std::make_shared<TeamSlot>(
-      run_together(mine, "team", [mine, ranks, channels] { return mine->collective().among(ranks, channels + 1); }),
-      "team");
+  const auto make = [mine, ranks, channels] {
+    // Here, as the caller counts them.
+    mine->fabric()->require_same("a team has as many channels on every rank, but", "asks for", concat(channels));
+    return mine->collective().among(ranks, channels + 1);
+  };
+  auto slot = std::make_shared<TeamSlot>(run_together(mine, "team", make), "team");
   world.state()->add(slot);
   return {world.state(), std::move(slot), channels};
 }

@@ -139,11 +139,8 @@ void barrier(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
   if (!choice.stream) return run_together(world, "barrier", [world] { world->barrier(); });
-  const auto team = run_together(world, "barrier", [world] {
-    world->fabric()->check([] { return std::string("a barrier"); });
-    return world->team();  // made the first time, by all ranks
-  });
-  team->barrier(*choice.stream);
+  world->fabric()->check([] { return std::string("a barrier"); });
+  world->team()->barrier(*choice.stream);
 }
 
 std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, const std::string& mine) {

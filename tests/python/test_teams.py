@@ -134,7 +134,7 @@ def test_members_that_name_a_team_differently_are_told_on_every_rank() -> None:
             ons.InvalidArgumentError, match="rank 0 names ranks 0 3, and rank 3 names none; all members"
         ):
             world.team(named)
-        with pytest.raises(ons.InvalidArgumentError, match="as many channels on every rank, but rank 0 asks for 2"):
+        with pytest.raises(ons.InvalidArgumentError, match="as many channels on every rank, but rank 0 asks for 1"):
             world.team(range(4), channels=1 if world.rank == 0 else 2)
         assert world.team([[3, 0], [1], [2], [3, 0]][world.rank]).all_reduce(np.ones(1))[0] in (1, 2)
 

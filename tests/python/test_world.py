@@ -220,6 +220,24 @@ def test_a_barrier_waits_for_everyone() -> None:
     assert ons.run_threads(4, ranks, device="host") == [4, 4, 4, 4]
 
 
+def test_the_first_barrier_of_a_stream_waits_for_no_host() -> None:
+    def ranks(world: ons.World) -> list[float]:
+        first, second, sums, got = world.stream(), world.stream(), np.ones(1), np.zeros(1)
+        if world.rank == 0:
+            world.barrier(stream=first)
+            world.send(np.full(1, 7.0), 1)
+            world.all_reduce(sums, stream=second)
+        else:
+            world.all_reduce(sums, stream=second)
+            world.recv(got, 0)
+            world.barrier(stream=first)
+        world.synchronize(first)
+        world.synchronize(second)
+        return [float(sums[0]), float(got[0])]
+
+    assert ons.run_threads(2, ranks, device="host", timeout_s=10) == [[2, 0], [2, 7]]
+
+
 def test_a_rank_may_leave_while_others_work() -> None:
     def ranks(world: ons.World) -> None:
         if world.rank == 2:

@@ -41,7 +41,7 @@ class OneSidedImplementation {
   void free(const std::shared_ptr<Segment>& segment);
   Remote symmetric(const void* address, int rank) const;
   SegmentView view(const Segment& segment);
-  std::shared_ptr<Team> team();
+  const std::shared_ptr<Team>& team() const { return team_; }
   // Copies between layouts, on the stream.
   void walk(void* to, const Layout& to_layout, const void* from, const Layout& from_layout, Stream stream);
   struct Answer {
@@ -89,6 +89,7 @@ class OneSidedImplementation {
   void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, Place place, Stream stream);
   void enqueue(std::span<const one_sided::Step> steps, Stream stream);
   void run_inline(std::span<const one_sided::Step> steps) const;
+  std::shared_ptr<Team> team_of_all();
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
@@ -115,7 +116,7 @@ class OneSidedImplementation {
     }
   };
   std::shared_ptr<Tables> tables_ = std::make_shared<Tables>();
-  std::shared_ptr<Team> team_;
+  std::shared_ptr<Team> team_;  // made with the world, so that no barrier of a stream has to wait for the other hosts
 };
 
 }  // namespace onstream

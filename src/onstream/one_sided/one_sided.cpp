@@ -67,6 +67,7 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
   device_->load(one_sided::barrier_kernel());
   device_->load(one_sided::walk_kernel());
   device_->load(one_sided::wait_many_kernel());
+  team_ = team_of_all();
 }
 
 // Waits for the work enqueued eagerly, bounded: then the world is aborted, which makes that work end.
@@ -320,7 +321,7 @@ std::shared_ptr<Segment> OneSided::segment(std::size_t bytes, MemoryKind kind) {
 void OneSided::free(const std::shared_ptr<Segment>& segment) { implementation_->free(segment); }
 Remote OneSided::symmetric(const void* address, int rank) const { return implementation_->symmetric(address, rank); }
 SegmentView OneSided::view(const Segment& segment) const { return implementation_->view(segment); }
-std::shared_ptr<Team> OneSided::team() { return implementation_->team(); }
+std::shared_ptr<Team> OneSided::team() const { return implementation_->team(); }
 Fabric& OneSided::fabric() const { return implementation_->fabric(); }
 bool OneSided::cpu_reaches(MemoryKind kind) const { return implementation_->cpu_reaches(kind); }
 

@@ -48,8 +48,7 @@ class OneSided {
   Remote symmetric(const void* address, int rank) const;
   // For kernels. Throws unsupported where this rank cannot load and store every part.
   SegmentView view(const Segment& segment) const;
-  // The team of all ranks; collective the first time.
-  std::shared_ptr<Team> team();
+  std::shared_ptr<Team> team() const;  // of all ranks
 
   // --- ordered on a stream ---
   void atomic(AtomicOp op, const Remote& word, std::size_t width, std::uint64_t value, void* old,

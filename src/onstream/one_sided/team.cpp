@@ -243,15 +243,13 @@ std::pair<std::shared_ptr<Team>, std::shared_ptr<Team>> Team::split_2d(int width
   return {std::move(row), std::move(column)};
 }
 
-std::shared_ptr<Team> OneSidedImplementation::team() {
-  if (team_ != nullptr) return team_;
+std::shared_ptr<Team> OneSidedImplementation::team_of_all() {
   auto words = std::make_shared<TeamWords>(*fabric_);
   (void)words->claim(0, 0);
   words->keep(0);
   std::vector<int> all(static_cast<std::size_t>(fabric_->size()));
   std::iota(all.begin(), all.end(), 0);
-  team_ = std::shared_ptr<Team>(new Team(*this, std::move(words), 0, std::move(all)));
-  return team_;
+  return std::shared_ptr<Team>(new Team(*this, std::move(words), 0, std::move(all)));
 }
 
 }  // namespace onstream

@@ -101,7 +101,7 @@ class World {
   std::shared_ptr<Window> window(void* address, std::size_t bytes);
   std::shared_ptr<Window> window(std::shared_ptr<Segment> segment);
   OneSided& one_sided() const;
-  std::shared_ptr<Team> team() const;  // of all ranks; collective the first time
+  std::shared_ptr<Team> team() const;  // of all ranks
 
   // --- collectives ---
   // Of all ranks: collective().run(collective::all_reduce({...}), stream); see collective.hpp.
