@@ -23,7 +23,7 @@ TeamWords::TeamWords(Fabric& fabric)
       free_(slots_ == 64 ? ~std::uint64_t{0} : bit(slots_) - 1),
       host_(fabric.segment(static_cast<std::size_t>(slots_) * host_bytes_, MemoryKind::pinned)),
       device_(fabric.segment(static_cast<std::size_t>(slots_) * 2 * flag_bytes_, MemoryKind::device)),
-      zeroes_(fabric.device()->allocate(2 * flag_bytes_, MemoryKind::device)) {}
+      zeroes_(fabric.own_memory()->take(2 * flag_bytes_)) {}
 
 TeamWords::Offer TeamWords::offer() const {
   const std::lock_guard lock(mutex_);
@@ -79,7 +79,7 @@ std::uint64_t* TeamWords::exchanged(int slot, int rank, int member) const {
 void TeamWords::zero(Device& device, int slot) {
   std::memset(flags(Kind::host, slot, rank_), 0, host_bytes_);
   const Stream stream = device.create_stream();
-  device.copy(flags(Kind::stream, slot, rank_), zeroes_->data(), 2 * flag_bytes_, stream);
+  device.copy(flags(Kind::stream, slot, rank_), zeroes_.get(), 2 * flag_bytes_, stream);
   device.synchronize(stream);
   device.destroy_stream(stream);
 }

@@ -64,7 +64,7 @@ class TeamWords {
   std::uint64_t splitting_ = 0;  // of the teams that are being split
   std::shared_ptr<Segment> host_;
   std::shared_ptr<Segment> device_;
-  std::shared_ptr<Memory> zeroes_;
+  std::shared_ptr<const std::byte> zeroes_;
 };
 
 }  // namespace onstream::one_sided
