@@ -1,6 +1,7 @@
 // The symmetric heap. Every call is collective and meets the other PEs, as the standard has it.
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "guarded.hpp"
 
@@ -79,7 +80,9 @@ void* shmem_align(size_t alignment, size_t size) { return allocate("shmem_align"
 
 void* shmem_calloc(size_t count, size_t size) {
   if (count == 0 || size == 0) return allocate("shmem_calloc", 0, Heap::kAlignment);
-  return allocated("shmem_calloc", [&](Runtime& shmem) { return shmem.heap().allocate_zeroed(bytes_of(count, size)); });
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();  // more than any heap has
+  const std::size_t bytes = count <= kMost / size ? count * size : kMost;
+  return allocated("shmem_calloc", [&](Runtime& shmem) { return shmem.heap().allocate_zeroed(bytes); });
 }
 
 void* shmem_realloc(void* ptr, size_t size) { return resize("shmem_realloc", ptr, size); }

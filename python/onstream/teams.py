@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .world import World
 
 
+# Colour and key of a split, and the numbers that all members have to name alike.
+Choice = tuple[int | None, int, tuple[int, ...]]
+
+
 class Teams(Collectives):
     """What World and Team have in common: ranks, and teams of them."""
 
@@ -51,27 +55,29 @@ class Teams(Collectives):
 
         A colour of None or below 0: in no new team.
         """
-        return self._split("split", lambda: (colour, key), channels)
+        return self._split("split", lambda: (colour, key, ()), channels)
 
-    def _split(self, call: str, choose: Callable[[], tuple[int | None, int]], channels: int) -> Team:
+    def _split(self, call: str, choose: Callable[[], Choice], channels: int) -> Team:
         """What choose() raises here is raised on every rank: none is left waiting for the team."""
-        wanted, order, error = -1, 0, None
+        wanted, order, named, error = -1, 0, "", None
         try:
-            colour, key = choose()
+            colour, key, numbers = choose()
+            named = ",".join(map(str, numbers))
             wanted = -1 if colour is None else max(-1, _arrays.integer_of(colour, "colour"))
             order = _arrays.integer_of(key, "key")
             if _arrays.integer_of(channels, "channels") < 1:
                 raise InvalidArgumentError(f"{call}: at least one channel, not {channels}")
         except (TypeError, InvalidArgumentError) as wrong:
             error = wrong
-        mine = f"{','.join(map(str, self.ranks))} {wanted} {order} {error or ''}"
-        rows = [row.split(" ", 3) for row in self._home._all_gather("split", mine)]
+        mine = f"{','.join(map(str, self.ranks))} {wanted} {order} {named} {error or ''}"
+        rows = [row.split(" ", 4) for row in self._home._all_gather("split", mine)]
         if error is not None:
             raise error
         for rank, row in enumerate(rows):
-            if row[3]:
-                raise InvalidArgumentError(f"{call}: rank {rank} has made no team: {row[3]}")
+            if row[4]:
+                raise InvalidArgumentError(f"{call}: rank {rank} has made no team: {row[4]}")
         _check_teams([row[0] for row in rows])
+        _check_named(call, [(row[0], row[3]) for row in rows])
         mine_is = rows[self._home.rank]
         chosen = [
             (int(rows[rank][2]), member, rank)
@@ -83,7 +89,7 @@ class Teams(Collectives):
     def split_strided(self, first: int, step: int, count: int, *, channels: int = 1) -> Team:
         """Members first, first + step, ..., `count` of them. Collective over the world."""
 
-        def choose() -> tuple[int | None, int]:
+        def choose() -> Choice:
             begin = _arrays.integer_of(first, "first")
             by, number = _arrays.integer_of(step, "step"), _arrays.integer_of(count, "count")
             size, last = self._members.size, begin + by * (number - 1)
@@ -92,27 +98,28 @@ class Teams(Collectives):
                     f"split_strided: members {begin}, {begin + by}, ... {number} of them, of a team of {size}"
                 )
             members = [begin + by * i for i in range(number)] if size > 0 else []
+            named = (begin, by, number)
             mine = self._members.rank
-            return (0, members.index(mine)) if mine in members else (None, 0)
+            return (0, members.index(mine), named) if mine in members else (None, 0, named)
 
         return self._split("split_strided", choose, channels)
 
     def split_2d(self, width: int, *, channels: int = 1) -> tuple[Team, Team]:
         """The members as rows of `width`: my row and my column. The last row may be shorter. Collective over the world."""
 
-        def place() -> tuple[int, int]:
+        def place() -> tuple[int, int, int]:
             wide = _arrays.integer_of(width, "width")
             if wide < 1:
                 raise InvalidArgumentError(f"split_2d: rows of {wide} members; at least 1")
-            return self._members.rank // wide, self._members.rank % wide
+            return self._members.rank // wide, self._members.rank % wide, wide
 
-        def row() -> tuple[int | None, int]:
-            down, along = place()
-            return (None, 0) if self._members.rank < 0 else (down, along)
+        def row() -> Choice:
+            down, along, wide = place()
+            return (None, 0, (wide,)) if self._members.rank < 0 else (down, along, (wide,))
 
-        def column() -> tuple[int | None, int]:
-            down, along = place()
-            return (None, 0) if self._members.rank < 0 else (along, down)
+        def column() -> Choice:
+            down, along, wide = place()
+            return (None, 0, (wide,)) if self._members.rank < 0 else (along, down, (wide,))
 
         return self._split("split_2d", row, channels), self._split("split_2d", column, channels)
 
@@ -158,6 +165,17 @@ def _check_teams(teams: list[str]) -> None:
                     f"split: rank {rank} splits the team of ranks [{team}], but rank {member}, which is in it, that of "
                     f"[{teams[member]}]; every rank of the world calls it on its own team"
                 )
+
+
+def _check_named(call: str, rows: list[tuple[str, str]]) -> None:
+    """The members of each team name the same numbers; the same error on every rank if not."""
+    of_team: dict[str, tuple[int, str]] = {}
+    for rank, (team, named) in enumerate(rows):
+        first, theirs = of_team.setdefault(team, (rank, named))
+        if team and named != theirs:
+            raise InvalidArgumentError(
+                f"{call}: rank {first} names {theirs}, but rank {rank} names {named}; all members of a team name the same"
+            )
 
 
 def team_of(world: World, ranks: Sequence[int], channels: int) -> Team:

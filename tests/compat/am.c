@@ -416,6 +416,7 @@ static void what_cannot_work_is_refused(void) {
   REFUSED(am_register_buf(link_, NULL, source, 16, 0, AM_PERSISTENT_BUF), APELINK_EINVAL, "virtual address is null");
   REFUSED(am_register_buf(link_, &unused, NULL, 16, 0, AM_PERSISTENT_BUF), APELINK_EINVAL, "a buffer of 16 B");
   REFUSED(am_register_buf(link_, &unused, source, 0, 0, AM_PERSISTENT_BUF), APELINK_EINVAL, "a buffer of 0 B");
+  REFUSED(am_register_buf(link_, &unused, source, SIZE_MAX, 0, AM_PERSISTENT_BUF), APELINK_EINVAL, "all addresses");
   REFUSED(am_register_buf(link_, &unused, source, 16, 0, 9), APELINK_EINVAL, "there is no type 9");
   REFUSED(am_unregister_buf(link_, mine + 16, target, 64, AM_PERSISTENT_BUF), APELINK_EINVAL, "is not that of");
   REFUSED(am_unregister_buf(link_, mine, target, 32, AM_PERSISTENT_BUF), APELINK_EFAULT, "is registered by this link");

@@ -56,6 +56,7 @@ static void the_heap_allocates_resizes_and_frees(void) {
   char* small = shmem_malloc(100);
   long* zeroes = shmem_calloc(1000, sizeof *zeroes);
   for (int i = 0; i < 1000; ++i) CHECK(zeroes[i] == 0);
+  CHECK(shmem_calloc(SIZE_MAX / 2, 3) == NULL);
   double* aligned = shmem_align(4096, 64);
   CHECK(aligned != NULL && (uintptr_t)aligned % 4096 == 0);
   for (size_t alignment = 8; alignment <= (size_t)1 << 26; alignment *= 2) {

@@ -325,7 +325,14 @@ CASE(checking_names_who_calls_something_else) {
       if (odd) call.receive_counts[2] = 9;
       CHECK_THROWS(it.run(call), "rank 1: all_to_all_v of uint8, which gets 1 elements of rank 2 and expects 9");
       CHECK_THROWS(it.run(odd ? call : all_reduce(vector(4, ElementType::int32))),
-                   "rank 0: all_reduce of 4 int32 sum\n  rank 1: all_to_all_v of uint8\n");
+                   "rank 0: all_reduce of 4 int32 sum\n  rank 1: all_to_all_v\n");
+      call.send_counts = call.receive_counts =
+          odd ? std::vector<std::size_t>{0, 0, 0} : std::vector<std::size_t>{2, 0, 2};
+      call.send_offsets = call.receive_offsets = {0, 4, 8};
+      call.type = odd ? ElementType::complex128 : ElementType::int16;
+      it.run(call);  // what a rank without elements would have sent is nobody's concern
+      if (world.rank() == 2) call.type = ElementType::int8;
+      CHECK_THROWS(it.run(call), "rank 2: all_to_all_v of int8, which gets int16 of rank 0");
       // Nothing is broken.
       buffer.write(input_of(ElementType::int32, ReduceOp::sum, world.rank(), 64));
       it.run(all_reduce(vector(64, ElementType::int32)));

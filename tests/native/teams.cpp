@@ -169,6 +169,11 @@ CASE(teams_are_split_by_stride_and_in_two_dimensions) {
     const auto back = all->split_strided(4, -1, 3);
     CHECK((back != nullptr) == (world.rank() >= 2));
     if (back) CHECK(back->world_rank(0) == 4 && back->world_rank(2) == 2);
+    CHECK_THROWS((void)all->split_strided(0, 1, world.rank() == 2 ? 1 : 3),
+                 "split_strided: rank 0 names 0 1 3, but rank 2 names 0 1 1; all members of a team name the same");
+    CHECK_THROWS((void)all->split_strided(0, world.rank() == 4 ? 0 : -1, 2),
+                 "rank 0 names 0 -1 2, but rank 4 names 0 0 2");
+    CHECK_THROWS((void)all->split_2d(world.rank() == 0 ? 1 : 2), "split_2d: rank 0 names 1, but rank 1 names 2");
     CHECK_THROWS((void)all->split_strided(3, 2, 2), "split_strided: members 3, 5");
     constexpr int kMost = std::numeric_limits<int>::max();
     CHECK_THROWS((void)all->split_strided(1, kMost, 2), "split_strided: members 1, 2147483648, ... 2 of them");

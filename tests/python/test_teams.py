@@ -141,6 +141,19 @@ def test_members_that_name_a_team_differently_are_told_on_every_rank() -> None:
     run(4, body)
 
 
+def test_splits_that_members_call_with_other_numbers_are_told_on_every_rank() -> None:
+    def body(world: ons.World) -> None:
+        half = world.split(world.rank // 2)
+        told = "split_strided: rank 0 names 0,1,1, but rank 1 names 0,1,2; all members of a team name the same"
+        with pytest.raises(ons.InvalidArgumentError, match=told):
+            half.split_strided(0, 1, 1 if world.rank == 0 else 2)
+        with pytest.raises(ons.InvalidArgumentError, match="split_2d: rank 2 names 1, but rank 3 names 2"):
+            half.split_2d(2 if world.rank == 3 else 1)
+        assert half.split_strided(0, 1, world.rank // 2 + 1).size == (2 if world.rank >= 2 else 1 - world.rank)
+
+    run(4, body)
+
+
 @pytest.mark.parametrize(
     ("named", "told"),
     [

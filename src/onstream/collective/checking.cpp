@@ -12,6 +12,19 @@ namespace {
 
 constexpr std::size_t kWordsBytes = 256;  // of one rank
 
+// What one rank sends another in an all_to_all_v.
+struct Part {
+  std::uint64_t count;
+  std::uint64_t type;
+};
+constexpr std::size_t kPartWords = sizeof(Part) / sizeof(std::uint64_t);
+
+constexpr char kWhich[] = ", which ";  // before what is wrong with a call
+
+std::string with_algorithm(std::string what, Algorithm algorithm) {
+  return algorithm == Algorithm::automatic ? what : concat(what, ", by ", name_of(algorithm));
+}
+
 }  // namespace
 
 std::string what_of(const CollectiveCall& call) {
@@ -35,34 +48,36 @@ std::string what_of(const CollectiveCall& call) {
   return words;
 }
 
-std::string words_of(const CollectiveCall& call) {
-  const std::string what = what_of(call);
-  return call.algorithm == Algorithm::automatic ? what : concat(what, ", by ", name_of(call.algorithm));
-}
+std::string words_of(const CollectiveCall& call) { return with_algorithm(what_of(call), call.algorithm); }
 
 Checking::Checking(Device& device, std::vector<int> ranks)
     : ranks_(std::move(ranks)),
-      mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(std::uint64_t), MemoryKind::pinned)),
+      mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(Part), MemoryKind::pinned)),
       all_(device.allocate(kWordsBytes * std::max(ranks_.size(), std::size_t{1}), MemoryKind::pinned)) {}
 
-// What this rank does not get as it expects it, or "".
-std::string Checking::wrong_counts(const CollectiveCall& call, const Run& run) {
-  auto* const sends = reinterpret_cast<std::uint64_t*>(mine_->data());
-  for (std::size_t i = 0; i < ranks_.size(); ++i) sends[i] = call.send_counts[i];
-  CollectiveCall exchange = all_to_all({sends, all_->data(), 1, ElementType::uint64});
+// What this rank does not get as it expects it, or "". What has no elements has no type.
+std::string Checking::wrong_parts(const CollectiveCall& call, const Run& run) {
+  auto* const sends = reinterpret_cast<Part*>(mine_->data());
+  const auto type = static_cast<std::uint64_t>(call.type);
+  for (std::size_t i = 0; i < ranks_.size(); ++i) sends[i] = {call.send_counts[i], type};
+  CollectiveCall exchange = all_to_all({sends, all_->data(), kPartWords, ElementType::uint64});
   exchange.channel = call.channel;
   exchange.algorithm = Algorithm::lines;
   run(exchange);
-  const auto* const comes = reinterpret_cast<const std::uint64_t*>(all_->data());
+  const auto* const comes = reinterpret_cast<const Part*>(all_->data());
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    if (comes[i] == call.receive_counts[i]) continue;
-    return concat("gets ", comes[i], " elements of rank ", ranks_[i], " and expects ", call.receive_counts[i]);
+    const auto& [count, theirs] = comes[i];
+    if (count != call.receive_counts[i]) {
+      return concat("gets ", count, " elements of rank ", ranks_[i], " and expects ", call.receive_counts[i]);
+    }
+    if (count == 0 || theirs == type) continue;
+    return concat("gets ", name_of(static_cast<ElementType>(theirs)), " of rank ", ranks_[i]);
   }
   return "";
 }
 
-// Throws unless all say the same, and nobody says what is wrong.
-void Checking::compare(std::string words, const CollectiveCall& call, const Run& run) {
+// Throws unless all say the same, if they have to, and nobody says what is wrong.
+void Checking::compare(std::string words, Alike alike, const CollectiveCall& call, const Run& run) {
   if (words.size() >= kWordsBytes) {  // what is cut off still counts
     constexpr std::size_t kRoom = 32;
     const std::size_t digest = std::hash<std::string>{}(words);
@@ -79,7 +94,7 @@ void Checking::compare(std::string words, const CollectiveCall& call, const Run&
   bool differ = false;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const char* const theirs = all + i * kWordsBytes;
-    differ = differ || std::strcmp(theirs, all) != 0 || std::strstr(theirs, ", which ") != nullptr;
+    differ = differ || (alike == Alike::all && std::strcmp(theirs, all) != 0) || std::strstr(theirs, kWhich) != nullptr;
     told += concat("\n  rank ", ranks_[i], ": ", theirs);
   }
   require(!differ, "the ranks do not call the same collective on channel ", call.channel, ":", told);
@@ -87,12 +102,11 @@ void Checking::compare(std::string words, const CollectiveCall& call, const Run&
 
 void Checking::check(const CollectiveCall& call, const Run& run) {
   const std::lock_guard lock(mutex_);
-  const std::string words = words_of(call);
-  compare(words, call, run);
-  if (call.kind != OpKind::all_to_all_v) return;
-  // Only where all call it do they tell each other how much they send.
-  const std::string wrong = wrong_counts(call, run);
-  compare(wrong.empty() ? words : concat(words, ", which ", wrong), call, run);
+  if (call.kind != OpKind::all_to_all_v) return compare(words_of(call), Alike::all, call, run);
+  compare(with_algorithm(name_of(call.kind), call.algorithm), Alike::all, call, run);
+  // Only where all call it do they tell each other how much they send, and of what.
+  const std::string wrong = wrong_parts(call, run);
+  compare(wrong.empty() ? words_of(call) : concat(words_of(call), kWhich, wrong), Alike::as_told, call, run);
 }
 
 }  // namespace onstream::collective

@@ -17,7 +17,8 @@
 namespace onstream::collective {
 
 // What a person reads of a call, and all its ranks say alike: "all_reduce of 4 float64 sum". Not what each pair of them
-// agrees on: counts of an all_to_all_v, and along the edges of a neighbourhood.
+// agrees on: counts of an all_to_all_v, and along the edges of a neighbourhood. Of these two, ranks that neither give
+// nor get elements may name any type.
 std::string words_of(const CollectiveCall& call);
 std::string what_of(const CollectiveCall& call);  // the same, whichever algorithm does it
 
@@ -31,8 +32,9 @@ class Checking {
   void check(const CollectiveCall& call, const Run& run);
 
  private:
-  void compare(std::string words, const CollectiveCall& call, const Run& run);
-  std::string wrong_counts(const CollectiveCall& call, const Run& run);
+  enum class Alike { all, as_told };
+  void compare(std::string words, Alike alike, const CollectiveCall& call, const Run& run);
+  std::string wrong_parts(const CollectiveCall& call, const Run& run);
 
   std::mutex mutex_;
   std::vector<int> ranks_;

@@ -1,5 +1,7 @@
 #include "onstream/collective/edge_checking.hpp"
 
+#include <algorithm>
+
 #include "onstream/base/error.hpp"
 #include "onstream/collective/checking.hpp"
 
@@ -11,7 +13,8 @@ namespace {
 std::string words_along(const CollectiveCall& call, const std::vector<std::size_t>& counts) {
   constexpr std::size_t kMost = 60;
   // The counts are what is looked for: they come before the algorithm.
-  std::string words = concat(what_of(call), ":", listed(counts));
+  const bool typed = std::ranges::any_of(counts, [](std::size_t count) { return count != 0; });
+  std::string words = concat(typed ? what_of(call) : name_of(call.kind), ":", listed(counts));
   if (call.algorithm != Algorithm::automatic) words += concat(" by ", name_of(call.algorithm));
   if (words.size() <= kMost) return words;
   constexpr std::size_t kDigits = 1'000'000;  // what is cut off still counts

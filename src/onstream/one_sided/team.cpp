@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <string_view>
 #include <utility>
 
 #include "onstream/base/error.hpp"
@@ -225,7 +227,26 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
   return std::shared_ptr<Team>(new Team(one_sided_, words_, split.keep(), std::move(members)));
 }
 
+// Else some would be in a team that others know nothing of.
+void Team::require_alike(const char* call, const std::vector<int>& mine) {
+  Words words{std::hash<std::string_view>{}(call)};
+  std::ranges::transform(mine, words.begin() + 1, [](int number) { return static_cast<std::uint32_t>(number); });
+  const std::vector<Words> all = exchange(words);
+  const auto named = [&](const Words& theirs) {
+    if (theirs[0] != words[0]) return std::string("calls another split");
+    std::string numbers = "names";
+    for (std::size_t i = 0; i < mine.size(); ++i) numbers += concat(" ", static_cast<std::int32_t>(theirs[i + 1]));
+    return numbers;
+  };
+  for (int member = 0; member < size(); ++member) {
+    const Words& theirs = all[static_cast<std::size_t>(member)];
+    require(theirs == all[0], call, ": rank ", world_rank(0), ' ', named(all[0]), ", but rank ", world_rank(member),
+            ' ', named(theirs), "; all members of a team name the same");
+  }
+}
+
 std::shared_ptr<Team> Team::split_strided(int first, int step, int count) {
+  require_alike("split_strided", {first, step, count});
   const auto at = [&](int i) { return first + static_cast<std::int64_t>(step) * i; };
   const std::int64_t last = count >= 1 ? at(count - 1) : -1;
   require(first >= 0 && first < size() && last >= 0 && last < size() && (step != 0 || count == 1),
@@ -237,6 +258,7 @@ std::shared_ptr<Team> Team::split_strided(int first, int step, int count) {
 }
 
 std::pair<std::shared_ptr<Team>, std::shared_ptr<Team>> Team::split_2d(int width) {
+  require_alike("split_2d", {width});
   require(width >= 1, "split_2d: rows of ", width, " members; at least 1");
   std::shared_ptr<Team> row = split(rank_ / width, rank_ % width);
   std::shared_ptr<Team> column = split(rank_ % width, rank_ / width);

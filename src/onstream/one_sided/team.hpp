@@ -71,6 +71,7 @@ class Team : public std::enable_shared_from_this<Team> {
   Team(OneSidedImplementation& one_sided, std::shared_ptr<one_sided::TeamWords> words, int slot,
        std::vector<int> members);
   Status meet();
+  void require_alike(const char* call, const std::vector<int>& mine);
 
   OneSidedImplementation& one_sided_;
   std::shared_ptr<one_sided::TeamWords> words_;
