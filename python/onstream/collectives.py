@@ -166,6 +166,11 @@ class Collectives:
         receive = bytes_of(counts, item, "counts")
         receive_at = offsets_of(receive, offsets, item)
         self._check_reach("all_gather_v", target, receive, receive_at, "out")
+        mine = self._members.rank
+        if 0 <= mine < len(receive) and source.nbytes != receive[mine]:
+            raise InvalidArgumentError(
+                f"all_gather_v: this rank gives {source.nbytes // item} elements, but counts[{mine}] is {counts[mine]}"
+            )
         unit = unit_of(self._members, (source, target), [source.nbytes, *receive, *receive_at])
         count = source.nbytes // unit.bytes
         call = self._call("all_gather_v", source, target, count, unit.type, 0, channel, "auto")
@@ -284,9 +289,12 @@ def _type_of(span: _arrays.Span, array: Any) -> str:
     dtype = getattr(array, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.names is not None and len(dtype.names) == 2:
         fields = tuple(dtype[name].str[1:] for name in dtype.names)
-        if fields in _PAIRS and dtype.itemsize == 2 * dtype[0].itemsize:
+        in_order = [field[1] for field in (dtype.fields or {}).values()] == [0, dtype[0].itemsize]
+        if fields in _PAIRS and in_order and dtype.itemsize == 2 * dtype[0].itemsize and dtype.isnative:
             return _PAIRS[fields]
     name = type_name_of(span.dtype)
+    if span.dtype == "float8_e4m3":
+        raise InvalidArgumentError("collectives reduce float8_e4m3fn; float8_e4m3 is IEEE's, which has infinities")
     if name not in _KNOWN:
         raise InvalidArgumentError(
             f"collectives cannot reduce elements of {span.dtype or 'an untold type'}; they know {', '.join(sorted(_KNOWN))}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 FLOATS = ("float8_e4m3", "float8_e5m2", "float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 # Where the name of a type differs from the library's own.
-_TYPES = {"float8_e4m3fn": "float8_e4m3", "bool": "uint8"}
+_TYPES = {"float8_e4m3fn": "float8_e4m3", "float8_e4m3": "float8_e4m3 of IEEE", "bool": "uint8"}
 _NUMBERS = frozenset((*INTEGERS, *FLOATS))
 _MOST_ALIGNED = 8  # bytes; what the library asks of the address of larger elements, too
 

@@ -537,3 +537,43 @@ def test_calls_by_copy_of_different_channels_are_not_mixed() -> None:
 
     with pytest.raises((ons.TimeoutError, ons.AbortedError), match="its host has not called it"):
         ons.run_threads(3, body, device="host", timeout_s=8)
+
+
+def test_pairs_in_another_order_of_fields_or_bytes_are_refused() -> None:
+    swapped = np.dtype({"names": ["v", "i"], "formats": ["f4", "i4"], "offsets": [4, 0]})
+
+    def body(world: ons.World) -> None:
+        for dtype in (np.dtype([("v", ">i4"), ("i", ">i4")]), swapped):
+            with pytest.raises(ons.InvalidArgumentError, match="cannot reduce elements of"):
+                world.all_reduce(np.zeros(1, dtype), op="minloc")
+
+    ons.run_threads(1, body, device="host")
+
+
+def test_parts_that_would_overlap_or_differ_from_their_counts_are_refused() -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(ons.InvalidArgumentError, match=r"this rank gives 1 elements, but counts\[\d\] is 2"):
+            world.all_gather_v(np.zeros(1), np.zeros(4), [2, 2])
+        with pytest.raises(ons.InvalidArgumentError, match="from rank 1 and from rank 0 overlaps in the output"):
+            world.all_gather_v(np.zeros(2), np.zeros(4), [2, 2], offsets=[1, 0])
+        out = np.zeros(4)
+        world.all_gather_v(np.full(2 * world.rank, 5.0), out, [0, 2], offsets=[1, 0])  # nothing overlaps nothing
+        assert out.tolist() == [5, 5, 0, 0]
+
+    ons.run_threads(2, body, device="host", timeout_s=10)
+
+
+@pytest.mark.parametrize("check", ["off", "on"])
+def test_a_rank_without_elements_gives_empty_arrays_of_any_type(check: str) -> None:
+    def body(world: ons.World) -> None:
+        send, receive = [[0, 2, 0], [1, 0, 0], [0, 0, 0]][world.rank], [[0, 1, 0], [2, 0, 0], [0, 0, 0]][world.rank]
+        out = np.zeros(sum(receive), "f4" if world.rank < 2 else "i8")
+        world.all_to_all_v(np.full(sum(send), world.rank + 1, out.dtype), out, send, receive)
+        assert (out == 2 - world.rank).all()
+        ring = world.neighbourhood(sources=[(world.rank - 1) % 3], destinations=[(world.rank + 1) % 3])
+        gives, gets = [2, 0, 0][world.rank], [0, 2, 0][world.rank]
+        out = np.zeros(gets, "f4" if world.rank < 2 else "i8")
+        ring.all_to_all_v(np.ones(gives, out.dtype), out, [gives], [gets])
+        assert out.sum() == gets
+
+    ons.run_threads(3, body, device="host", timeout_s=10, collective_check=check)

@@ -160,11 +160,27 @@ class Collective::Implementation {
     if (collective::is_v(call.kind)) {
       one_each("receive_counts", call.receive_counts);
       one_each("receive_offsets", call.receive_offsets);
+      check_apart(call);
     }
     if (call.kind == OpKind::all_gather_v) {
       const std::size_t mine = call.receive_counts[static_cast<std::size_t>(rank_)];
       require(call.count == mine, "all_gather_v: this rank gives ", call.count, " elements, but receive_counts[", rank_,
               "] is ", mine);
+    }
+  }
+
+  // What comes from two ranks to one place would be whichever came last.
+  void check_apart(const CollectiveCall& call) const {
+    std::vector<std::size_t> parts;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      if (call.receive_counts[i] != 0) parts.push_back(i);
+    }
+    std::ranges::sort(parts, {}, [&](std::size_t i) { return call.receive_offsets[i]; });
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      const std::size_t one = parts[i - 1];
+      const std::size_t next = parts[i];
+      require(call.receive_offsets[next] - call.receive_offsets[one] >= call.receive_counts[one], name_of(call.kind),
+              ": what comes from rank ", ranks_[one], " and from rank ", ranks_[next], " overlaps in the output");
     }
   }
 
