@@ -13,11 +13,11 @@ namespace {
 constexpr std::size_t kWordsBytes = 256;  // of one rank
 
 // What one rank sends another in an all_to_all_v.
-struct Part {
+struct Sent {
   std::uint64_t count;
   std::uint64_t type;
 };
-constexpr std::size_t kPartWords = sizeof(Part) / sizeof(std::uint64_t);
+constexpr std::size_t kPartWords = sizeof(Sent) / sizeof(std::uint64_t);
 
 constexpr char kWhich[] = ", which ";  // before what is wrong with a call
 
@@ -52,19 +52,19 @@ std::string words_of(const CollectiveCall& call) { return with_algorithm(what_of
 
 Checking::Checking(Device& device, std::vector<int> ranks)
     : ranks_(std::move(ranks)),
-      mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(Part), MemoryKind::pinned)),
+      mine_(device.allocate(kWordsBytes + ranks_.size() * sizeof(Sent), MemoryKind::pinned)),
       all_(device.allocate(kWordsBytes * std::max(ranks_.size(), std::size_t{1}), MemoryKind::pinned)) {}
 
 // What this rank does not get as it expects it, or "". What has no elements has no type.
 std::string Checking::wrong_parts(const CollectiveCall& call, const Run& run) {
-  auto* const sends = reinterpret_cast<Part*>(mine_->data());
+  auto* const sends = reinterpret_cast<Sent*>(mine_->data());
   const auto type = static_cast<std::uint64_t>(call.type);
   for (std::size_t i = 0; i < ranks_.size(); ++i) sends[i] = {call.send_counts[i], type};
   CollectiveCall exchange = all_to_all({sends, all_->data(), kPartWords, ElementType::uint64});
   exchange.channel = call.channel;
   exchange.algorithm = Algorithm::lines;
   run(exchange);
-  const auto* const comes = reinterpret_cast<const Part*>(all_->data());
+  const auto* const comes = reinterpret_cast<const Sent*>(all_->data());
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     const auto& [count, theirs] = comes[i];
     if (count != call.receive_counts[i]) {
