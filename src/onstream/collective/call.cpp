@@ -146,8 +146,11 @@ std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm, int 
   constexpr std::uint64_t kLow = (std::uint64_t{1} << kKept) - 1;
   std::uint64_t hash = 0xcbf29ce484222325;
   const auto take = [&](std::uint64_t word) { hash = (hash ^ word ^ mixed(word >> kKept)) * 0x100000001b3; };
+  // What each pair of ranks agrees on alone is not part of it: counts, and the type, which a rank without elements may
+  // not know.
+  const bool in_pairs = call.kind == OpKind::all_to_all_v || call.kind == OpKind::neighbour_all_to_all_v;
   take(static_cast<std::uint64_t>(call.kind));
-  take(static_cast<std::uint64_t>(call.type));
+  if (!in_pairs) take(static_cast<std::uint64_t>(call.type));
   take(static_cast<std::uint64_t>(algorithm));
   if (has_op(call.kind)) take(static_cast<std::uint64_t>(call.op));
   if (call.own != nullptr) take(call.own_digest);
