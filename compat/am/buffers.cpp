@@ -39,6 +39,8 @@ void Buffers::add(const Registration& what, am_context_t context) {
             what.type, "; buffers are AM_PERSISTENT_BUF or AM_STREAMING_BUF");
   accept_if(what.buffer != nullptr && what.bytes > 0, APELINK_EINVAL, "a buffer of ", what.bytes, " B at ", what.buffer,
             "; it needs an address and at least one byte");
+  accept_if(what.bytes <= ~reinterpret_cast<std::uintptr_t>(what.buffer), APELINK_EINVAL, "a buffer of ", what.bytes,
+            " B at ", what.buffer, " goes beyond all addresses");
   MemoryInfo info;
   try {
     info = look_at_buffer(world_.device(), what.buffer, what.bytes);
