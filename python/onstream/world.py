@@ -284,7 +284,10 @@ class Segment:
         return was
 
     def free(self) -> None:
-        """Frees every rank's part now; views of it must not be used any more. Collective."""
+        """Frees every rank's part now; views of it must not be used any more. Collective.
+
+        Launches of plans and graphs that use it raise.
+        """
         self._blocks.free()
         self._freed = True
 

@@ -70,6 +70,9 @@ class DeviceAround : public Device {
   std::shared_ptr<Graph> end_capture(Stream stream) override { return inner_->end_capture(stream); }
   bool capturing(Stream stream) const override { return inner_->capturing(stream); }
   void retain(Stream stream, std::shared_ptr<const void> thing) override { inner_->retain(stream, std::move(thing)); }
+  void guard(Stream stream, std::shared_ptr<const LaunchGuard> guard) override {
+    inner_->guard(stream, std::move(guard));
+  }
   void launch(const std::shared_ptr<Graph>& graph, Stream stream) override { inner_->launch(graph, stream); }
 
  private:

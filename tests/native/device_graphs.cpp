@@ -1,4 +1,5 @@
 // The rules of the device contract (device/device.hpp) about capture and replay.
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -277,6 +278,60 @@ RULE(a_capture_that_fails_lets_go_of_what_was_retained) {
 RULE(retain_without_a_capture_is_an_error) {
   const OwnStream stream(device);
   CHECK_THROWS(device.retain(stream, std::make_shared<int>(7)), "not capturing");
+}
+
+struct Shutter final : LaunchGuard {
+  std::atomic<bool> open = true;
+  void check_launch() const override {
+    if (!open) fail(ErrorCode::closed, "the shutter is closed");
+  }
+};
+
+RULE(a_graph_is_launched_as_long_as_its_guards_let_it) {
+  const OwnStream stream(device);
+  const OwnStream joined(device);
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  auto shutter = std::make_shared<Shutter>();
+  const std::weak_ptr<Shutter> seen = shutter;
+  device.begin_capture(stream);
+  device.wait(joined, device.record(stream));
+  launch_one(device, AddOnce{words(memory), 1}, joined);
+  for (const Stream one : {Stream(joined), Stream(stream), Stream(joined)}) device.guard(one, shutter);
+  device.wait(stream, device.record(joined));
+  auto graph = device.end_capture(stream);
+  device.begin_capture(stream);  // that guard is not this graph's
+  launch_one(device, AddOnce{words(memory), 10}, stream);
+  const auto other = device.end_capture(stream);
+  device.launch(graph, stream);
+  shutter->open = false;
+  CHECK_THROWS(device.launch(graph, stream), "the shutter is closed");
+  device.launch(other, stream);
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 11);
+  shutter->open = true;
+  device.launch(graph, joined);
+  device.synchronize(joined);
+  CHECK(read_word(device, memory->data()) == 12);
+  shutter.reset();
+  CHECK(!seen.expired());
+  graph.reset();
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
+RULE(a_capture_that_is_dropped_lets_go_of_its_guards) {
+  auto shutter = std::make_shared<Shutter>();
+  const std::weak_ptr<Shutter> seen = shutter;
+  {
+    const OwnStream stream(device);
+    device.begin_capture(stream);
+    device.guard(stream, std::move(shutter));
+  }
+  CHECK(comes_true([&] { return seen.expired(); }));
+}
+
+RULE(guard_without_a_capture_is_an_error) {
+  const OwnStream stream(device);
+  CHECK_THROWS(device.guard(stream, std::make_shared<Shutter>()), "not capturing");
 }
 
 RULE(a_graph_counts_its_operations) {

@@ -312,11 +312,16 @@ class Collective::Implementation {
   // May ask peers to map the buffers, and block for their answer.
   collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& call) {
     if (has_nothing_to_do(call)) return {};
-    if (!call.combine) return prepare_by_algorithm(channel, with_choice(call));
-    const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
-    collective::Prepared work = prepare(channel, own->move());
-    work.add(own->reduction(channel.view()));
-    work.kept = own;
+    collective::Prepared work;
+    if (call.combine) {
+      const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
+      work = prepare(channel, own->move());
+      work.add(own->reduction(channel.view()));
+      work.kept = own;
+    } else {
+      work = prepare_by_algorithm(channel, with_choice(call));
+    }
+    work.buffers = {call.input, call.output};
     return work;
   }
 

@@ -149,6 +149,7 @@ class Neighbourhood::Implementation {
   // Empty: this rank has no edges. May ask peers to map the output, and block for their answer.
   Prepared prepare(const CollectiveCall& call, const Parts& parts) {
     Prepared work;
+    work.buffers = {call.input, call.output};
     work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts)
                                             : launching<collective::kMostEdges>(call, parts));
     return work;

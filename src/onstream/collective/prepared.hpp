@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -18,10 +19,11 @@ struct Prepared {
     Copies* engine;  // of the channel
     Copies::Work work;
   };
-  std::optional<ByCopy> copies;      // first
-  Launching kernel;                  // then this, if it is one
-  std::vector<Launching> others;     // and behind it those of stages, or of a reduction of one's own
-  std::shared_ptr<const void> kept;  // until all that is done
+  std::optional<ByCopy> copies;          // first
+  Launching kernel;                      // then this, if it is one
+  std::vector<Launching> others;         // and behind it those of stages, or of a reduction of one's own
+  std::shared_ptr<const void> kept;      // until all that is done
+  std::array<const void*, 2> buffers{};  // of the call
 
   // Behind what there is; nothing if it is no kernel.
   void add(Launching next) {

@@ -46,6 +46,7 @@ void Runner::note_captured(const Order& order, Stream stream, const Prepared& wo
   order.room->keep(work.blocks());
   device_->retain(stream, order.ground);
   if (work.kept != nullptr) device_->retain(stream, work.kept);
+  for (const void* buffer : work.buffers) fabric_->guard(stream, buffer);
 }
 
 void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {

@@ -154,6 +154,13 @@ inline bool ended(const Event& event) noexcept {
   }
 }
 
+// What captured work uses and a program may end before its graph: asked before each launch.
+class LaunchGuard {
+ public:
+  virtual ~LaunchGuard() = default;
+  virtual void check_launch() const = 0;  // throws what forbids it
+};
+
 // Captured work, to be launched any number of times. Owns what was retained while it was captured.
 class Graph {
  public:
@@ -269,6 +276,8 @@ class Device {
   // On a capturing stream only: keeps `thing` alive until the graph, and every launch of it, is over, whoever captures.
   // It is then let go in a thread of its own (disposal.hpp).
   virtual void retain(Stream stream, std::shared_ptr<const void> thing) = 0;
+  // As retain(), and launch() asks it first. Whoever captured with calls of its own launches unasked.
+  virtual void guard(Stream stream, std::shared_ptr<const LaunchGuard> guard) = 0;
   virtual void launch(const std::shared_ptr<Graph>& graph, Stream stream) = 0;
 };
 

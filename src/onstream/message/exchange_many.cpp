@@ -136,7 +136,7 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
     leases[i].give_back(stream);
     if (to[i].bounce != nullptr) bounces_->give_back(std::move(to[i].bounce), stream);
   }
-  note_use(stream);
+  note_use(stream, out, in);
   return true;
 }
 

@@ -135,7 +135,10 @@ class Messages::Implementation {
   void pass_posted(int peer, const MessageOptions& options, Stream stream);
   void follow(const std::shared_ptr<Event>& before, Stream stream);
   std::shared_ptr<Event> note_use(Stream stream);
-  void note_use(const std::shared_ptr<Request>& request, Stream stream);
+  // The same of an op on a buffer: a graph is not launched once the segment was freed that it lies in.
+  std::shared_ptr<Event> note_use(Stream stream, const void* buffer);
+  void note_use(Stream stream, std::span<const Outgoing> out, std::span<const Incoming> in);
+  void note_use(const std::shared_ptr<Request>& request, const void* buffer, Stream stream);
 
   // --- sendrecv.cpp ---
   bool exchange(const Outgoing& out, const Incoming& in, Stream stream);

@@ -18,7 +18,7 @@ void Messages::Implementation::send(const Outgoing& message, Stream stream) {
   launch(*device_, lane::send_kernel(body.way()), body, grids_.send(body), stream);
   lease.give_back(stream);
   if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce), stream);
-  note_use(stream);
+  note_use(stream, message.source);
 }
 
 void Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
@@ -38,7 +38,7 @@ void Messages::Implementation::recv(void* destination, std::size_t bytes, int pe
     host_copies_.take(copy, stream);
     bounces_->give_back(std::move(route.bounce), stream);
   }
-  note_use(stream);
+  note_use(stream, destination);
 }
 
 std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message, Stream stream) {
@@ -58,7 +58,7 @@ void Messages::Implementation::isend_by(const SendRoute& route, const std::share
     close(*request);
     throw;
   }
-  note_use(request, stream);
+  note_use(request, source, stream);
 }
 
 std::vector<SendRoute> Messages::Implementation::route_sends(std::span<const Outgoing> messages) {
@@ -113,7 +113,7 @@ void Messages::Implementation::isend_all_by(const std::vector<SendRoute>& routes
     if (posted > 0) note_use(stream);
     throw;
   }
-  note_use(stream);
+  note_use(stream, messages, {});
   if (captured) {
     for (const auto& request : requests) device_->retain(stream, request);
   }
@@ -145,7 +145,7 @@ void Messages::Implementation::irecv_by(const RecvRoute& route, const std::share
     throw;
   }
   note_posted(*request, stream);
-  note_use(request, stream);
+  note_use(request, destination, stream);
 }
 
 void Messages::Implementation::post_send(const SendRoute& route, const std::shared_ptr<Request>& request,
@@ -204,9 +204,20 @@ std::shared_ptr<Event> Messages::Implementation::note_use(Stream stream) {
   return event;
 }
 
-// After an op of a request was enqueued.
-void Messages::Implementation::note_use(const std::shared_ptr<Request>& request, Stream stream) {
-  if (note_use(stream) == nullptr) device_->retain(stream, request);
+std::shared_ptr<Event> Messages::Implementation::note_use(Stream stream, const void* buffer) {
+  auto event = note_use(stream);
+  if (event == nullptr) fabric_->guard(stream, buffer);
+  return event;
+}
+
+void Messages::Implementation::note_use(Stream stream, std::span<const Outgoing> out, std::span<const Incoming> in) {
+  if (note_use(stream) != nullptr) return;
+  for (const Outgoing& message : out) fabric_->guard(stream, message.source);
+  for (const Incoming& message : in) fabric_->guard(stream, message.destination);
+}
+
+void Messages::Implementation::note_use(const std::shared_ptr<Request>& request, const void* buffer, Stream stream) {
+  if (note_use(stream, buffer) == nullptr) device_->retain(stream, request);
 }
 
 }  // namespace onstream

@@ -73,7 +73,7 @@ bool Messages::Implementation::exchange(const Outgoing& out, const Incoming& in,
   launch(*device_, lane::exchange_kernel(), body, grid, stream);
   lease.give_back(stream);
   if (to.bounce != nullptr) bounces_->give_back(std::move(to.bounce), stream);
-  note_use(stream);
+  note_use(stream, {&out, 1}, {&in, 1});
   return true;
 }
 

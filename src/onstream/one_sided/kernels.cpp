@@ -9,6 +9,11 @@ const Kernel& few_steps_kernel() {
   static const Kernel kernel{"one_sided_few", host_entry<FewSteps>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().few_steps)};
   return kernel;
 }
+const Kernel& few_words_kernel() {
+  static const Kernel kernel{"one_sided_words", host_entry<FewWords>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().few_words)};
+  return kernel;
+}
 const Kernel& many_steps_kernel() {
   static const Kernel kernel{"one_sided_many", host_entry<ManySteps>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().many_steps)};

@@ -6,6 +6,7 @@
 namespace onstream::one_sided {
 
 const Kernel& few_steps_kernel();
+const Kernel& few_words_kernel();
 const Kernel& many_steps_kernel();
 const Kernel& barrier_kernel();
 const Kernel& walk_kernel();
@@ -15,6 +16,7 @@ const Kernel& wait_many_kernel();
 // Addresses of the __global__ functions, in the order above; kernels.cu.
 struct CudaAddresses {
   const void* few_steps;
+  const void* few_words;
   const void* many_steps;
   const void* barrier;
   const void* walk;

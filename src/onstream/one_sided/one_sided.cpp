@@ -10,6 +10,7 @@
 namespace onstream {
 
 using one_sided::FewSteps;
+using one_sided::FewWords;
 using one_sided::Helper;
 using one_sided::ManySteps;
 using one_sided::Step;
@@ -41,6 +42,8 @@ std::string text_of(std::span<const Step> steps) {
   return concat("one-sided op on a word of ", step.width, " B");
 }
 
+bool moves_more_than_a_word(const Step& step) { return step.kind == StepKind::copy && !one_sided::copies_a_word(step); }
+
 template <class Body>
 Body body_of(const WaitView& wait, std::span<const Step> steps) {
   Body body;
@@ -63,6 +66,7 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
       tickets_(*fabric_),
       uses_(device_) {
   device_->load(one_sided::few_steps_kernel());
+  device_->load(one_sided::few_words_kernel());
   device_->load(one_sided::many_steps_kernel());
   device_->load(one_sided::barrier_kernel());
   device_->load(one_sided::walk_kernel());
@@ -185,6 +189,8 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream)
     if (part[0].kind == StepKind::engine) {
       device_->copy(reinterpret_cast<void*>(part[0].target), reinterpret_cast<const void*>(part[0].source),
                     part[0].bytes, stream);
+    } else if (part.size() <= FewWords::kCapacity && std::ranges::none_of(part, moves_more_than_a_word)) {
+      launch_steps<FewWords>(one_sided::few_words_kernel(), part, place, stream);
     } else if (part.size() <= FewSteps::kCapacity) {
       launch_steps<FewSteps>(one_sided::few_steps_kernel(), part, place, stream);
     } else {
@@ -194,7 +200,7 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream)
   try {
     cut(steps, enqueue_part);
   } catch (...) {
-    (void)note(stream);  // what came before the part that failed is on the stream
+    note(steps, stream);  // what came before the part that failed is on the stream
     throw;
   }
 }
@@ -203,7 +209,17 @@ void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
   fabric_->check([&] { return text_of(steps); });
   if (steps.empty()) return;
   enqueue(steps, stream);
-  (void)note(stream);
+  note(steps, stream);
+}
+
+void OneSidedImplementation::note(std::span<const Step> steps, Stream stream) {
+  if (note(stream) == Noted::enqueued) return;
+  const auto guard = [&](std::uint64_t address) { fabric_->guard(stream, reinterpret_cast<const void*>(address)); };
+  for (const Step& step : steps) {
+    guard(step.target);
+    if (one_sided::moves(step)) guard(step.source);
+    if (step.kind == StepKind::atomic) guard(step.bytes);
+  }
 }
 
 Noted OneSidedImplementation::note(Stream stream) {
@@ -273,7 +289,11 @@ void OneSidedImplementation::wait_many(one_sided::Many many, const WordRow& word
   const std::size_t threads = std::clamp<std::size_t>((words.count + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
   const int wanted = many == one_sided::Many::all ? static_cast<int>(threads) : static_cast<int>(kWarp);
   launch(*device_, one_sided::wait_many_kernel(), body, {1, wanted}, stream);
-  (void)note(stream);
+  if (note(stream) == Noted::enqueued) return;
+  for (const void* used : {words.first, static_cast<const void*>(words.left_out),
+                           static_cast<const void*>(answer.found), static_cast<const void*>(answer.indices)}) {
+    fabric_->guard(stream, used);
+  }
 }
 
 Status OneSidedImplementation::wait(const Step& step) {
@@ -282,9 +302,9 @@ Status OneSidedImplementation::wait(const Step& step) {
   if (kind != MemoryKind::device) return wait_here(step);
   const StreamPool::Lease lease = streams_.lease();
   const Stream stream = lease.get();
-  auto body = body_of<FewSteps>(fabric_->wait_view(), std::span(&step, 1));
+  auto body = body_of<FewWords>(fabric_->wait_view(), std::span(&step, 1));
   body.ended = tickets_.take();
-  launch(*device_, one_sided::few_steps_kernel(), body, grid_for(std::span(&step, 1)), stream);
+  launch(*device_, one_sided::few_words_kernel(), body, grid_for(std::span(&step, 1)), stream);
   device_->synchronize(stream);
   std::uint64_t status = 0;
   if (fabric_->failure()) {  // of this wait, or of another op

@@ -69,12 +69,28 @@ ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step&
 
 ONSTREAM_BOTH bool waits(const Step& step) { return step.kind == StepKind::wait || step.kind == StepKind::claim; }
 
+// Whether `source` is an address.
+ONSTREAM_BOTH bool moves(const Step& step) {
+  return step.kind == StepKind::copy || step.kind == StepKind::engine || step.kind == StepKind::beside;
+}
+
 // Whether a step tells somebody something and waits for nothing.
 ONSTREAM_BOTH bool tells(const Step& step) {
   return step.kind == StepKind::store || step.kind == StepKind::add || step.kind == StepKind::beside;
 }
 
-template <int kMost>
+// Whether a copy is of one word, which goes whole: whoever looks at it sees the old value or the new one.
+template <class Word>
+ONSTREAM_BOTH bool copies_one(const Step& step) {
+  return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
+}
+ONSTREAM_BOTH bool copies_a_word(const Step& step) {
+  return copies_one<std::uint64_t>(step) || copies_one<std::uint32_t>(step);
+}
+
+// kMoves: copies may be of more than a word each. Where none is, the code for it is not in a kernel's way: its first
+// trip through its instructions comes from far away (ARCHITECTURE.md).
+template <int kMost, bool kMoves = true>
 struct Steps {
   static constexpr int kCapacity = kMost;
   WaitView wait;
@@ -90,10 +106,12 @@ struct Steps {
     if (follows && group.sync_or(group.rank() == 0 && group.load_relaxed(ended) != 0)) return;
     bool fenced = true;
     int i = 0;
-    if (ticket != nullptr) {
-      for (; i < copies; ++i) move(group, steps[i]);
-      if (!is_last(group)) return;
-      fenced = false;  // the other blocks' bytes too come before what is told: pairs with their fences
+    if constexpr (kMoves) {
+      if (ticket != nullptr) {
+        for (; i < copies; ++i) move(group, steps[i]);
+        if (!is_last(group)) return;
+        fenced = false;  // the other blocks' bytes too come before what is told: pairs with their fences
+      }
     }
     for (; i < count; ++i) {
       const Step& step = steps[i];
@@ -138,11 +156,6 @@ struct Steps {
     return group.sync_or(last);
   }
 
-  template <class Word>
-  ONSTREAM_BODY static bool is_word(const Step& step) {
-    return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
-  }
-
   ONSTREAM_BODY static bool releases(const Step& step) {
     return step.kind == StepKind::store && step.width >= sizeof(std::uint32_t);
   }
@@ -161,10 +174,9 @@ struct Steps {
     }
   }
 
-  // Words of 4 and 8 bytes go whole: whoever looks at them sees the old value or the new one.
   template <class Group>
   ONSTREAM_BODY static void move(const Group& group, const Step& step) {
-    if (is_word<std::uint64_t>(step) || is_word<std::uint32_t>(step)) {
+    if (!kMoves || copies_a_word(step)) {
       if (group.block() != 0 || group.rank() != 0) return;
       if (step.bytes == sizeof(std::uint64_t)) {
         group.store_relaxed(reinterpret_cast<std::uint64_t*>(step.target),
@@ -175,7 +187,9 @@ struct Steps {
       }
       return;
     }
-    group.copy(reinterpret_cast<void*>(step.target), reinterpret_cast<const void*>(step.source), step.bytes);
+    if constexpr (kMoves) {
+      group.copy(reinterpret_cast<void*>(step.target), reinterpret_cast<const void*>(step.source), step.bytes);
+    }
   }
 
   // One thread each.
@@ -214,8 +228,9 @@ struct Steps {
   }
 };
 
-// What one op needs, and what a launch can carry: CUDA's arguments end at 4096 B.
+// What one op needs, the same on words alone, and what a launch can carry: CUDA's arguments end at 4096 B.
 using FewSteps = Steps<4>;
+using FewWords = Steps<4, false>;
 using ManySteps = Steps<120>;
 static_assert(sizeof(ManySteps) <= 4096, "a kernel's arguments end there");
 

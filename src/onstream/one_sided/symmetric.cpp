@@ -113,7 +113,8 @@ void OneSidedImplementation::walk(void* to, const Layout& to_layout, const void*
   const int most = on_host_ ? 1 : max_blocks_;
   const Grid grid{static_cast<int>(std::clamp<std::size_t>(blocks, 1, static_cast<std::size_t>(most))), kThreads};
   launch(*device_, one_sided::walk_kernel(), body, grid, stream);
-  (void)note(stream);
+  if (note(stream) == Noted::enqueued) return;
+  for (const void* used : {static_cast<const void*>(to), from}) fabric_->guard(stream, used);
 }
 
 WaitView OneSidedImplementation::host_waits() const {

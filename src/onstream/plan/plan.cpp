@@ -114,6 +114,8 @@ void Plan::launch(Stream stream) {
     if (it.fabric->uses().note(stream, it.launches) != nullptr) return;
     using Kept = std::pair<std::shared_ptr<plan::Resources>, std::shared_ptr<const plan::Slot>>;
     it.fabric->device()->retain(stream, std::make_shared<const Kept>(it.resources, slot));  // the slot goes first
+    for (const auto& segment : it.resources->of_user) it.fabric->device()->guard(stream, segment);
+    for (const auto& memory : it.known) it.fabric->guard(stream, memory.address);
   };
   try {
     it.enqueue(stream, slot.get());

@@ -477,6 +477,11 @@ std::string Fabric::why_not(const void* address, int peer) const {
 std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::size_t bytes) const {
   return implementation_->segments_.of(peer, address, bytes);
 }
+void Fabric::guard(Stream stream, const void* address) const {
+  for (int peer = 0; peer < size(); ++peer) {
+    if (auto segment = segment_of(peer, address, 1)) return device()->guard(stream, std::move(segment));
+  }
+}
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
 bool Fabric::in_forked_child() const { return implementation_->guard_.in_child(); }

@@ -34,9 +34,8 @@ namespace onstream {
 // reaches. A part is its owner's until the owner's last handle goes, or Fabric::free(); peers may use it no longer. A
 // peer that has mapped it, and still does, finds memory there all the same; the owner's helper refuses, and the world
 // fails.
-class Segment {
+class Segment : public LaunchGuard {
  public:
-  virtual ~Segment() = default;
   // All three throw closed once the segment was freed.
   virtual std::byte* local() const = 0;
   // rank's part in this rank's address space; local() for itself. Throws unsupported, saying why, where this rank
@@ -94,6 +93,9 @@ class Fabric {
 
   // The living segment in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> segment_of(int peer, const void* address, std::size_t bytes) const;
+  // Of what a stream captures: if any rank's part of a segment holds `address`, as this rank addresses it, the graph
+  // keeps that segment, and is not launched once it was freed.
+  void guard(Stream stream, const void* address) const;
 
   // Where a word of this rank's lies, for a story.
   WordPlace place_of(const void* word) const;

@@ -134,6 +134,12 @@ std::uint64_t MappedSegment::address_at(int rank) const {
   return its.there;
 }
 
+void MappedSegment::check_launch() const {
+  if (!freed()) return;
+  fail(ErrorCode::closed, "segment ", number_, " of ", bytes_,
+       " B, which the graph uses, was freed: free it when the graph is of no more use");
+}
+
 void Segments::add(const std::shared_ptr<Segment>& segment) {
   const std::lock_guard lock(mutex_);
   std::erase_if(segments_, [](const Known& one) { return one.segment.expired(); });

@@ -50,6 +50,8 @@ class MappedSegment : public Segment {
   MemoryKind kind() const override { return kind_; }
   std::uint64_t number() const override { return number_; }
 
+  void check_launch() const override;
+
   bool freed() const { return freed_.load(std::memory_order_acquire); }
   // Lets memory and mappings go. No op may use them any more.
   void release();

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 
 #include <memory>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -69,9 +70,12 @@ class CudaEvent final : public Event {
   bool captured_;
 };
 
+using LaunchGuards = std::vector<std::shared_ptr<const LaunchGuard>>;
+
 class CudaGraph final : public Graph {
  public:
-  CudaGraph(Gpu& gpu, cudaGraphExec_t graph, std::size_t nodes) : gpu_(gpu), graph_(graph), nodes_(nodes) {}
+  CudaGraph(Gpu& gpu, cudaGraphExec_t graph, std::size_t nodes, LaunchGuards guards)
+      : gpu_(gpu), graph_(graph), nodes_(nodes), guards_(std::move(guards)) {}
   ~CudaGraph() override {
     try {
       const ControlPath path(gpu_);
@@ -85,6 +89,7 @@ class CudaGraph final : public Graph {
 
   std::size_t nodes() const override { return nodes_; }
   void launch(cudaStream_t stream) const {
+    for (const auto& guard : guards_) guard->check_launch();
     const std::lock_guard<std::mutex> lock(mutex_);
     check(cudaGraphLaunch(graph_, stream), "launching a graph on GPU ", gpu_.ordinal());
   }
@@ -93,6 +98,7 @@ class CudaGraph final : public Graph {
   Gpu& gpu_;
   cudaGraphExec_t graph_;
   std::size_t nodes_;
+  LaunchGuards guards_;       // which CUDA keeps for it
   mutable std::mutex mutex_;  // CUDA leaves it to the caller that one thread at a time touches a graph
 };
 
@@ -109,6 +115,32 @@ cudaGraph_t graph_under_capture(cudaStream_t stream, const Gpu& gpu) {
 #endif
   return status == cudaStreamCaptureStatusActive ? graph : nullptr;
 }
+
+// The guards of graphs under capture by this device's own calls: CUDA hands no graph's objects back.
+class OpenCaptures {
+ public:
+  void begin(cudaGraph_t graph) {
+    const std::lock_guard lock(mutex_);
+    guards_[graph].clear();
+  }
+  // False: another's capture, or the graph has it.
+  bool add(cudaGraph_t graph, const std::shared_ptr<const LaunchGuard>& guard) {
+    const std::lock_guard lock(mutex_);
+    const auto found = guards_.find(graph);
+    if (found == guards_.end() || std::ranges::find(found->second, guard) != found->second.end()) return false;
+    found->second.push_back(guard);
+    return true;
+  }
+  LaunchGuards end(cudaGraph_t graph) {
+    const std::lock_guard lock(mutex_);
+    auto ended = guards_.extract(graph);
+    return ended.empty() ? LaunchGuards() : std::move(ended.mapped());
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<cudaGraph_t, LaunchGuards> guards_;
+};
 
 // What a graph keeps alive, as CUDA sees it: a user object. CUDA calls this when the last graph, executable and launch
 // is over; it must not call CUDA back, which releasing the thing may.
@@ -186,6 +218,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<Graph> end_capture(Stream stream) override;
   bool capturing(Stream stream) const override;
   void retain(Stream stream, std::shared_ptr<const void> thing) override;
+  void guard(Stream stream, std::shared_ptr<const LaunchGuard> guard) override;
   void launch(const std::shared_ptr<Graph>& graph, Stream stream) override;
 
  private:
@@ -199,6 +232,7 @@ class CudaDevice final : public Device {
 
   Gpu& gpu_;
   SmallMemories smalls_;
+  OpenCaptures open_captures_;
 };
 
 void CudaDevice::advise(void* address, std::size_t bytes, Advice advice) {
@@ -225,6 +259,7 @@ void CudaDevice::destroy_stream(Stream stream) {
   const ControlPath path(gpu_);
   if (capturing_here(stream)) {  // what was captured is dropped
     cudaGraph_t captured = nullptr;
+    const LaunchGuards guards = open_captures_.end(graph_under_capture(handle_of(stream), gpu_));
     if (cudaStreamEndCapture(handle_of(stream), &captured) != cudaSuccess) forget_error();
     const Template dropped(captured);
   }
@@ -363,11 +398,13 @@ void CudaDevice::begin_capture(Stream stream) {
   // Thread-local: what other threads of the process do meanwhile (allocate, ask) is their own affair.
   check(cudaStreamBeginCapture(handle_of(stream), cudaStreamCaptureModeThreadLocal), "beginning a capture on GPU ",
         gpu_.ordinal());
+  open_captures_.begin(graph_under_capture(handle_of(stream), gpu_));
 }
 
 std::shared_ptr<Graph> CudaDevice::end_capture(Stream stream) {
   const Current current(gpu_);
   require(capturing_here(stream), "end_capture: the stream is not capturing");
+  LaunchGuards guards = open_captures_.end(graph_under_capture(handle_of(stream), gpu_));
   cudaGraph_t captured = nullptr;
   check(cudaStreamEndCapture(handle_of(stream), &captured), "ending a capture on GPU ", gpu_.ordinal());
   const Template graph(captured);
@@ -377,7 +414,7 @@ std::shared_ptr<Graph> CudaDevice::end_capture(Stream stream) {
         gpu_.ordinal());
   std::size_t nodes = 0;
   if (cudaGraphGetNodes(graph.get(), nullptr, &nodes) != cudaSuccess) forget_error();
-  auto out = std::make_shared<CudaGraph>(gpu_, executable, nodes);
+  auto out = std::make_shared<CudaGraph>(gpu_, executable, nodes, std::move(guards));
   // Now, and in the stream that will most likely launch it: a first launch with more to do than that may not start
   // before running kernels end, which wait for it where ranks share a GPU (up to 6 % of first launches measured).
   const bool busy = cudaStreamQuery(handle_of(stream)) != cudaSuccess;
@@ -422,6 +459,13 @@ void CudaDevice::retain(Stream stream, std::shared_ptr<const void> thing) {
   const cudaError_t given = cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove);
   if (given != cudaSuccess) static_cast<void>(cudaUserObjectRelease(object, 1));
   check(given, "giving a captured graph of GPU ", gpu_.ordinal(), " what it uses");
+}
+
+void CudaDevice::guard(Stream stream, std::shared_ptr<const LaunchGuard> guard) {
+  const Current current(gpu_);
+  const cudaGraph_t graph = graph_under_capture(handle_of(stream), gpu_);
+  require(graph != nullptr, "guard: the stream is not capturing, so there is no graph that it could belong to");
+  if (open_captures_.add(graph, guard)) retain(stream, std::move(guard));
 }
 
 void CudaDevice::launch(const std::shared_ptr<Graph>& graph, Stream stream) {

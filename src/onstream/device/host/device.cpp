@@ -94,6 +94,9 @@ class HostDevice final : public Device {
   void retain(onstream::Stream stream, std::shared_ptr<const void> thing) override {
     of(stream).retain(std::move(thing));
   }
+  void guard(onstream::Stream stream, std::shared_ptr<const LaunchGuard> guard) override {
+    of(stream).guard(std::move(guard));
+  }
   void launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) override;
 
  private:
@@ -166,6 +169,7 @@ void HostDevice::operate(std::span<const WordOp> ops, onstream::Stream stream) {
 void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) {
   auto known = std::dynamic_pointer_cast<Graph>(graph);
   require(known != nullptr, "launch() of a graph that is null or of another kind of device");
+  known->check_launch();
   of(stream).enqueue(GraphTask{std::move(known)});
 }
 

@@ -32,6 +32,7 @@ struct Captured {
   std::vector<Node> nodes;
   std::size_t streams = 0;  // with tasks
   std::vector<std::shared_ptr<const void>> retained;
+  std::vector<std::shared_ptr<const LaunchGuard>> guards;  // of those retained
 };
 
 class Graph final : public onstream::Graph {
@@ -42,6 +43,7 @@ class Graph final : public onstream::Graph {
   Graph& operator=(const Graph&) = delete;
 
   std::size_t nodes() const override { return captured_.nodes.size(); }
+  void check_launch() const;
   // Runs all tasks: in the calling thread, unless that stands still.
   void run() const;
 
@@ -63,6 +65,7 @@ class Capture {
   std::vector<std::size_t> reached(const Stream* stream) const;
   void wait(const Stream* stream, const std::vector<std::size_t>& nodes);
   void retain(std::shared_ptr<const void> thing);
+  void guard(std::shared_ptr<const LaunchGuard> guard);
   // Throws invalid_argument for work that the origin does not wait for.
   Captured end();
   // The stream is gone. Without its origin the capture has ended, and lets go of everything: what it retained may hold

@@ -204,4 +204,10 @@ void Stream::retain(std::shared_ptr<const void> thing) {
   capture_->retain(std::move(thing));
 }
 
+void Stream::guard(std::shared_ptr<const LaunchGuard> guard) {
+  const std::lock_guard lock(mutex_);
+  require(in_capture(), "guard() on a stream that is not capturing: there is no graph that it could belong to");
+  capture_->guard(std::move(guard));
+}
+
 }  // namespace onstream::host

@@ -42,6 +42,7 @@ class Stream {
   std::shared_ptr<Graph> end_capture();
   bool capturing() const;
   void retain(std::shared_ptr<const void> thing);
+  void guard(std::shared_ptr<const LaunchGuard> guard);
 
  private:
   // With mutex_ held by `lock`:
