@@ -56,7 +56,7 @@ class Looks {
 
   bool operator()(std::size_t i) const {
     const T value = row_.values[i * row_.step];
-    if (by_cpu_) return holds(row_.compare, load(i), value);
+    if (by_cpu_) return holds(load(i), value);
     if constexpr (sizeof(T) >= sizeof(std::uint32_t)) {
       return own_->test(shmem_.place(row_.words + i), row_.compare, value);
     } else {
@@ -67,7 +67,7 @@ class Looks {
   bool sees(std::size_t i, T* word) const {
     if (!by_cpu_ && !(*this)(i)) return false;
     *word = by_cpu_ ? load(i) : own_->fetch(shmem_.place(row_.words + i), shmem_.rank());
-    return holds(row_.compare, *word, row_.values[i * row_.step]);
+    return holds(*word, row_.values[i * row_.step]);
   }
   // The first that compares, from `first` on and around; count: none.
   std::size_t any(std::size_t first) const {
@@ -109,6 +109,10 @@ class Looks {
   }
 
  private:
+  bool holds(T word, T value) const {
+    using Word = std::make_unsigned_t<T>;
+    return compares(row_.compare, sign_of<T>(), static_cast<Word>(word), static_cast<Word>(value));
+  }
   T load(std::size_t i) const {
     // Pairs with whatever release told of the word.
     return std::atomic_ref<T>(const_cast<T&>(row_.words[i])).load(std::memory_order_acquire);

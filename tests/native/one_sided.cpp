@@ -19,10 +19,6 @@ namespace {
 // A stream of the world's device, drained and destroyed at the end.
 std::vector<std::size_t> sizes() { return {0, 1, 3, 4, 8, 12, 100, 4096, 65537, 300'000}; }
 
-bool is(Compare compare, Sign sign, std::uint32_t word, std::uint32_t value) {
-  return compares<std::uint32_t, std::int32_t>(compare, sign, word, value);
-}
-
 // Every rank puts to the next one and gets from the one before, in the way that `put` and `get` say.
 template <class Put, class Get>
 void exchange(World& world, const Window& window, const std::function<std::vector<unsigned char>()>& read_own,
@@ -236,24 +232,6 @@ CASE(a_signal_is_seen_behind_its_data) {
     }
     world.synchronize(stream);
   });
-}
-
-CASE(words_are_compared_as_asked) {
-  const Sign u = Sign::unsigned_word;
-  const Sign s = Sign::signed_word;
-  const std::uint32_t minus_one = ~0U;
-  CHECK(is(Compare::eq, u, 5, 5) && !is(Compare::eq, u, 5, 6));
-  CHECK(is(Compare::ne, u, 5, 6) && !is(Compare::ne, s, 5, 5));
-  CHECK(is(Compare::gt, u, minus_one, 1) && !is(Compare::gt, s, minus_one, 1));
-  CHECK(is(Compare::ge, u, 5, 5) && is(Compare::ge, s, 1, minus_one) && !is(Compare::ge, u, 1, minus_one));
-  CHECK(is(Compare::lt, s, minus_one, 1) && !is(Compare::lt, u, minus_one, 1));
-  CHECK(is(Compare::le, u, 5, 5) && !is(Compare::le, u, 6, 5));
-  CHECK(is(Compare::reached, u, 2, minus_one) && !is(Compare::reached, u, minus_one, 2));
-  CHECK(is(Compare::any_bit, u, 6, 2) && !is(Compare::any_bit, u, 6, 9));
-  const auto wide = [](Compare compare, Sign sign, std::uint64_t word, std::uint64_t value) {
-    return compares<std::uint64_t, std::int64_t>(compare, sign, word, value);
-  };
-  CHECK(wide(Compare::gt, u, 1ULL << 40, 1) && wide(Compare::lt, s, ~0ULL, 0) && wide(Compare::reached, u, 1, ~0ULL));
 }
 
 CASE(waits_on_words_of_both_widths_hold_on_stream_and_host) {

@@ -53,36 +53,37 @@ ONSTREAM_BODY Fault word_fault(std::int64_t peer, std::uint64_t bytes, std::uint
   return fault;
 }
 
-template <class Number>
-ONSTREAM_BOTH bool holds(Compare compare, Number word, Number value) {
-  switch (compare) {
-    case Compare::eq: return word == value;
-    case Compare::ne: return word != value;
-    case Compare::gt: return word > value;
-    case Compare::ge: return word >= value;
-    case Compare::lt: return word < value;
-    case Compare::le: return word <= value;
-    default: return (word & value) != 0;
-  }
-}
-
-template <class Word, class Signed>
+// Without branches, as a kernel waits behind its first trip through this code, and jumps make that longer.
+template <class Word>
 ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
-  if (compare == Compare::reached) return static_cast<Signed>(word - value) >= 0;
-  if (sign == Sign::unsigned_word) return holds<Word>(compare, word, value);
-  return holds<Signed>(compare, static_cast<Signed>(word), static_cast<Signed>(value));
+  constexpr Word kSignBit = Word{1} << (8 * sizeof(Word) - 1);
+  constexpr unsigned kLess = 1, kEqual = 2, kGreater = 4;  // how the word may stand to the value
+  constexpr unsigned kHolds[] = {
+      kEqual, kLess | kGreater, kGreater,          kGreater | kEqual,
+      kLess,  kLess | kEqual,   kGreater | kEqual, kLess | kGreater};  // when, by Compare, four bits each
+  constexpr unsigned kTable = kHolds[0] | kHolds[1] << 4 | kHolds[2] << 8 | kHolds[3] << 12 | kHolds[4] << 16 |
+                              kHolds[5] << 20 | kHolds[6] << 24 | kHolds[7] << 28;
+  const bool counts = compare == Compare::reached;  // the difference is compared with 0, and so are the bits
+  const bool masks = compare == Compare::any_bit;
+  const auto left = static_cast<Word>(counts ? word - value : masks ? word & value : word);
+  const Word right = counts || masks ? 0 : value;
+  const Word flip = counts || sign == Sign::signed_word ? kSignBit : 0;
+  const unsigned order = (left ^ flip) < (right ^ flip) ? kLess : left == right ? kEqual : kGreater;
+  return (kTable >> (4 * static_cast<unsigned>(compare)) & order) != 0;
 }
 
 // Whether the word at an address compares now. Acquires: what was stored before the word is seen after it.
 template <class Group>
 ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, Compare compare, Sign sign,
                           std::uint64_t value) {
-  if (width == 4) {
-    const std::uint32_t word = group.load_acquire(reinterpret_cast<const std::uint32_t*>(address));
-    return compares<std::uint32_t, std::int32_t>(compare, sign, word, static_cast<std::uint32_t>(value));
+  std::uint64_t word = 0;
+  if (width == sizeof(std::uint64_t)) {
+    word = group.load_acquire(reinterpret_cast<const std::uint64_t*>(address));
+  } else {  // the upper halves of words of 8 bytes compare as words of 4
+    word = std::uint64_t{group.load_acquire(reinterpret_cast<const std::uint32_t*>(address))} << 32;
+    value <<= 32;
   }
-  const std::uint64_t word = group.load_acquire(reinterpret_cast<const std::uint64_t*>(address));
-  return compares<std::uint64_t, std::int64_t>(compare, sign, word, value);
+  return compares(compare, sign, word, value);
 }
 
 }  // namespace onstream

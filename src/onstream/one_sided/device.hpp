@@ -65,8 +65,7 @@ ONSTREAM_BOTH const WordOf<T>* word_at(const T* address) {
 template <class T>
 ONSTREAM_BOTH bool compares_as(Compare compare, T word, T value) {
   static_assert(std::is_integral_v<T>, "waits compare integers");
-  using Signed = std::make_signed_t<WordOf<T>>;
-  return compares<WordOf<T>, Signed>(compare, sign_of<T>(), bits_of(word), bits_of(value));
+  return compares<WordOf<T>>(compare, sign_of<T>(), bits_of(word), bits_of(value));
 }
 
 // Whom a wait for a word is for: it ends when every other rank has left.

@@ -89,6 +89,7 @@ class OneSidedImplementation {
   Grid grid_for(std::span<const one_sided::Step> steps) const;
   template <class Body>
   void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, Place place, Stream stream);
+  bool launch_one(const one_sided::Step& step, Stream stream);
   void enqueue(std::span<const one_sided::Step> steps, Stream stream);
   void run_inline(std::span<const one_sided::Step> steps) const;
   std::shared_ptr<Team> team_of_all();

@@ -9,14 +9,18 @@ const Kernel& few_steps_kernel() {
   static const Kernel kernel{"one_sided_few", host_entry<FewSteps>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().few_steps)};
   return kernel;
 }
-const Kernel& few_words_kernel() {
-  static const Kernel kernel{"one_sided_words", host_entry<FewWords>,
-                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().few_words)};
-  return kernel;
-}
 const Kernel& many_steps_kernel() {
   static const Kernel kernel{"one_sided_many", host_entry<ManySteps>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().many_steps)};
+  return kernel;
+}
+const Kernel& one_wait_kernel() {
+  static const Kernel kernel{"one_sided_wait", host_entry<OneWait>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().one_wait)};
+  return kernel;
+}
+const Kernel& one_write_kernel() {
+  static const Kernel kernel{"one_sided_write", host_entry<OneWrite>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().one_write)};
   return kernel;
 }
 const Kernel& barrier_kernel() {

@@ -6,8 +6,9 @@
 namespace onstream::one_sided {
 
 const Kernel& few_steps_kernel();
-const Kernel& few_words_kernel();
 const Kernel& many_steps_kernel();
+const Kernel& one_wait_kernel();
+const Kernel& one_write_kernel();
 const Kernel& barrier_kernel();
 const Kernel& walk_kernel();
 const Kernel& wait_many_kernel();
@@ -16,8 +17,9 @@ const Kernel& wait_many_kernel();
 // Addresses of the __global__ functions, in the order above; kernels.cu.
 struct CudaAddresses {
   const void* few_steps;
-  const void* few_words;
   const void* many_steps;
+  const void* one_wait;
+  const void* one_write;
   const void* barrier;
   const void* walk;
   const void* wait_many;

@@ -10,7 +10,6 @@
 namespace onstream {
 
 using one_sided::FewSteps;
-using one_sided::FewWords;
 using one_sided::Helper;
 using one_sided::ManySteps;
 using one_sided::Step;
@@ -42,8 +41,6 @@ std::string text_of(std::span<const Step> steps) {
   return concat("one-sided op on a word of ", step.width, " B");
 }
 
-bool moves_more_than_a_word(const Step& step) { return step.kind == StepKind::copy && !one_sided::copies_a_word(step); }
-
 template <class Body>
 Body body_of(const WaitView& wait, std::span<const Step> steps) {
   Body body;
@@ -66,8 +63,9 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
       tickets_(*fabric_),
       uses_(device_) {
   device_->load(one_sided::few_steps_kernel());
-  device_->load(one_sided::few_words_kernel());
   device_->load(one_sided::many_steps_kernel());
+  device_->load(one_sided::one_wait_kernel());
+  device_->load(one_sided::one_write_kernel());
   device_->load(one_sided::barrier_kernel());
   device_->load(one_sided::walk_kernel());
   device_->load(one_sided::wait_many_kernel());
@@ -184,13 +182,25 @@ void OneSidedImplementation::launch_steps(const Kernel& kernel, std::span<const 
   launch(*device_, kernel, body, grid, stream);
 }
 
+// False: it takes a list.
+bool OneSidedImplementation::launch_one(const Step& step, Stream stream) {
+  constexpr Grid kWarp = {1, 32};
+  if (step.kind == StepKind::wait) {
+    launch(*device_, one_sided::one_wait_kernel(), one_sided::OneWait{fabric_->wait_view(), step}, kWarp, stream);
+  } else if (one_sided::tells(step)) {
+    launch(*device_, one_sided::one_write_kernel(), one_sided::OneWrite{step}, kWarp, stream);
+  } else {
+    return false;
+  }
+  return true;
+}
+
 void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {
+  if (steps.size() == 1 && launch_one(steps[0], stream)) return;
   const auto enqueue_part = [&](std::span<const Step> part, Place place) {
     if (part[0].kind == StepKind::engine) {
       device_->copy(reinterpret_cast<void*>(part[0].target), reinterpret_cast<const void*>(part[0].source),
                     part[0].bytes, stream);
-    } else if (part.size() <= FewWords::kCapacity && std::ranges::none_of(part, moves_more_than_a_word)) {
-      launch_steps<FewWords>(one_sided::few_words_kernel(), part, place, stream);
     } else if (part.size() <= FewSteps::kCapacity) {
       launch_steps<FewSteps>(one_sided::few_steps_kernel(), part, place, stream);
     } else {
@@ -302,9 +312,9 @@ Status OneSidedImplementation::wait(const Step& step) {
   if (kind != MemoryKind::device) return wait_here(step);
   const StreamPool::Lease lease = streams_.lease();
   const Stream stream = lease.get();
-  auto body = body_of<FewWords>(fabric_->wait_view(), std::span(&step, 1));
+  auto body = body_of<FewSteps>(fabric_->wait_view(), std::span(&step, 1));
   body.ended = tickets_.take();
-  launch(*device_, one_sided::few_words_kernel(), body, grid_for(std::span(&step, 1)), stream);
+  launch(*device_, one_sided::few_steps_kernel(), body, grid_for(std::span(&step, 1)), stream);
   device_->synchronize(stream);
   std::uint64_t status = 0;
   if (fabric_->failure()) {  // of this wait, or of another op

@@ -54,17 +54,21 @@ ONSTREAM_BODY bool is_claimed(const Group& group, const Step& step) {
   return true;
 }
 
-// Waits in the calling thread; leaves a fault if that ends otherwise.
-template <class Group>
-ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step& step) {
-  const Status status = wait_for_peer(group, view, step.peer, [&] {
-    return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step);
-  });
-  if (status != Status::ok) {
+// Waits in the calling thread until ready(); leaves a fault if that ends otherwise.
+template <class Group, class Ready>
+ONSTREAM_BODY Status await_by(const Group& group, const WaitView& view, const Step& step, const Ready& ready) {
+  const Status status = wait_for_peer(group, view, step.peer, ready);
+  if (status != Status::ok) [[unlikely]] {
     const std::uint64_t comparison = comparison_code(step.compare, step.sign);
     report(group, view, status, word_fault(step.peer, step.width, step.source, comparison, step.target));
   }
   return status;
+}
+
+template <class Group>
+ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step& step) {
+  return await_by(group, view, step,
+                  [&] { return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step); });
 }
 
 ONSTREAM_BOTH bool waits(const Step& step) { return step.kind == StepKind::wait || step.kind == StepKind::claim; }
@@ -79,18 +83,33 @@ ONSTREAM_BOTH bool tells(const Step& step) {
   return step.kind == StepKind::store || step.kind == StepKind::add || step.kind == StepKind::beside;
 }
 
-// Whether a copy is of one word, which goes whole: whoever looks at it sees the old value or the new one.
-template <class Word>
-ONSTREAM_BOTH bool copies_one(const Step& step) {
-  return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
-}
-ONSTREAM_BOTH bool copies_a_word(const Step& step) {
-  return copies_one<std::uint64_t>(step) || copies_one<std::uint32_t>(step);
+// What tells somebody, as it is told, in the calling thread.
+template <class Group>
+ONSTREAM_BODY void write(const Group& group, const Step& step) {
+  if (step.kind == StepKind::beside) {
+    const std::uint64_t data = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source));
+    group.store_beside(reinterpret_cast<std::uint64_t*>(step.target), step.bytes, data);
+  } else if (step.width == 8) {
+    auto* word = reinterpret_cast<std::uint64_t*>(step.target);
+    if (step.kind == StepKind::add) {
+      group.add_system(word, step.source);
+    } else {
+      group.store_release(word, step.source);
+    }
+  } else if (step.width == 4) {
+    auto* word = reinterpret_cast<std::uint32_t*>(step.target);
+    if (step.kind == StepKind::add) {
+      group.add_system(word, static_cast<std::uint32_t>(step.source));
+    } else {
+      group.store_release(word, static_cast<std::uint32_t>(step.source));
+    }
+  } else {
+    auto* to = reinterpret_cast<unsigned char*>(step.target);
+    for (unsigned i = 0; i < step.width; ++i) to[i] = static_cast<unsigned char>(step.source >> (8 * i));
+  }
 }
 
-// kMoves: copies may be of more than a word each. Where none is, the code for it is not in a kernel's way: its first
-// trip through its instructions comes from far away (ARCHITECTURE.md).
-template <int kMost, bool kMoves = true>
+template <int kMost>
 struct Steps {
   static constexpr int kCapacity = kMost;
   WaitView wait;
@@ -106,12 +125,10 @@ struct Steps {
     if (follows && group.sync_or(group.rank() == 0 && group.load_relaxed(ended) != 0)) return;
     bool fenced = true;
     int i = 0;
-    if constexpr (kMoves) {
-      if (ticket != nullptr) {
-        for (; i < copies; ++i) move(group, steps[i]);
-        if (!is_last(group)) return;
-        fenced = false;  // the other blocks' bytes too come before what is told: pairs with their fences
-      }
+    if (ticket != nullptr) {
+      for (; i < copies; ++i) move(group, steps[i]);
+      if (!is_last(group)) return;
+      fenced = false;  // the other blocks' bytes too come before what is told: pairs with their fences
     }
     for (; i < count; ++i) {
       const Step& step = steps[i];
@@ -156,6 +173,11 @@ struct Steps {
     return group.sync_or(last);
   }
 
+  template <class Word>
+  ONSTREAM_BODY static bool is_word(const Step& step) {
+    return step.bytes == sizeof(Word) && (step.target | step.source) % sizeof(Word) == 0;
+  }
+
   ONSTREAM_BODY static bool releases(const Step& step) {
     return step.kind == StepKind::store && step.width >= sizeof(std::uint32_t);
   }
@@ -174,9 +196,10 @@ struct Steps {
     }
   }
 
+  // Words of 4 and 8 bytes go whole: whoever looks at them sees the old value or the new one.
   template <class Group>
   ONSTREAM_BODY static void move(const Group& group, const Step& step) {
-    if (!kMoves || copies_a_word(step)) {
+    if (is_word<std::uint64_t>(step) || is_word<std::uint32_t>(step)) {
       if (group.block() != 0 || group.rank() != 0) return;
       if (step.bytes == sizeof(std::uint64_t)) {
         group.store_relaxed(reinterpret_cast<std::uint64_t*>(step.target),
@@ -187,9 +210,7 @@ struct Steps {
       }
       return;
     }
-    if constexpr (kMoves) {
-      group.copy(reinterpret_cast<void*>(step.target), reinterpret_cast<const void*>(step.source), step.bytes);
-    }
+    group.copy(reinterpret_cast<void*>(step.target), reinterpret_cast<const void*>(step.source), step.bytes);
   }
 
   // One thread each.
@@ -202,35 +223,32 @@ struct Steps {
     }
     keep_old(group, step.bytes, step.width, apply(group, step.op(), step.target, step.width, step.source, expected));
   }
+};
+
+// One wait, and one word that is written, perhaps with what lies beside it: most of a program's small ops. A kernel's
+// first trip through its code is slow, as that comes from far away: these are short, and straight on.
+struct OneWait {
+  WaitView wait;
+  Step step;
+
   template <class Group>
-  ONSTREAM_BODY static void write(const Group& group, const Step& step) {
-    if (step.kind == StepKind::beside) {
-      const std::uint64_t data = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source));
-      group.store_beside(reinterpret_cast<std::uint64_t*>(step.target), step.bytes, data);
-    } else if (step.width == 8) {
-      auto* word = reinterpret_cast<std::uint64_t*>(step.target);
-      if (step.kind == StepKind::add) {
-        group.add_system(word, step.source);
-      } else {
-        group.store_release(word, step.source);
-      }
-    } else if (step.width == 4) {
-      auto* word = reinterpret_cast<std::uint32_t*>(step.target);
-      if (step.kind == StepKind::add) {
-        group.add_system(word, static_cast<std::uint32_t>(step.source));
-      } else {
-        group.store_release(word, static_cast<std::uint32_t>(step.source));
-      }
-    } else {
-      auto* to = reinterpret_cast<unsigned char*>(step.target);
-      for (unsigned i = 0; i < step.width; ++i) to[i] = static_cast<unsigned char>(step.source >> (8 * i));
-    }
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.rank() == 0) (void)await_by(group, wait, step, [&] { return is_met(group, step); });
+  }
+};
+struct OneWrite {
+  Step step;
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    if (group.rank() != 0) return;
+    write(group, step);
+    if (step.kind == StepKind::beside) group.fence();  // as in a list: a later op may tell of what lies beside it
   }
 };
 
-// What one op needs, the same on words alone, and what a launch can carry: CUDA's arguments end at 4096 B.
+// What one op needs, and what a launch can carry: CUDA's arguments end at 4096 B.
 using FewSteps = Steps<4>;
-using FewWords = Steps<4, false>;
 using ManySteps = Steps<120>;
 static_assert(sizeof(ManySteps) <= 4096, "a kernel's arguments end there");
 
