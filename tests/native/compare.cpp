@@ -66,7 +66,7 @@ void compare_all() {
           const bool should = should_hold(compare, sign, word, value);
           CHECK(compares(compare, sign, word, value) == should);
           const auto at = reinterpret_cast<std::uint64_t>(&word);
-          CHECK(is_met(HostGroup(0, 1), at, sizeof(Word), compare, sign, value) == should);
+          CHECK(is_met(HostGroup(0, 1), at, sizeof(Word), range_of(compare, sign, value, sizeof(Word))) == should);
         }
       }
     }

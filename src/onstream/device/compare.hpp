@@ -53,37 +53,51 @@ ONSTREAM_BODY Fault word_fault(std::int64_t peer, std::uint64_t bytes, std::uint
   return fault;
 }
 
-// Without branches, as a kernel waits behind its first trip through this code, and jumps make that longer.
-template <class Word>
-ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
-  constexpr Word kSignBit = Word{1} << (8 * sizeof(Word) - 1);
-  constexpr unsigned kLess = 1, kEqual = 2, kGreater = 4;  // how the word may stand to the value
-  constexpr unsigned kHolds[] = {
-      kEqual, kLess | kGreater, kGreater,          kGreater | kEqual,
-      kLess,  kLess | kEqual,   kGreater | kEqual, kLess | kGreater};  // when, by Compare, four bits each
-  constexpr unsigned kTable = kHolds[0] | kHolds[1] << 4 | kHolds[2] << 8 | kHolds[3] << 12 | kHolds[4] << 16 |
-                              kHolds[5] << 20 | kHolds[6] << 24 | kHolds[7] << 28;
-  const bool counts = compare == Compare::reached;  // the difference is compared with 0, and so are the bits
-  const bool masks = compare == Compare::any_bit;
-  const auto left = static_cast<Word>(counts ? word - value : masks ? word & value : word);
-  const Word right = counts || masks ? 0 : value;
-  const Word flip = counts || sign == Sign::signed_word ? kSignBit : 0;
-  const unsigned order = (left ^ flip) < (right ^ flip) ? kLess : left == right ? kEqual : kGreater;
-  return (kTable >> (4 * static_cast<unsigned>(compare)) & order) != 0;
+// The words for which a comparison holds, so that a wait that polls has three instructions to decide: those whose bits
+// in `mask`, in the upper bytes of 8, lie `span` or less behind `first`, also around the wrap.
+struct Range {
+  std::uint64_t mask = 0;
+  std::uint64_t first = 0;
+  std::uint64_t span = 0;
+
+  ONSTREAM_BOTH bool has(std::uint64_t raised) const { return (raised & mask) - first <= span; }
+};
+
+ONSTREAM_BOTH constexpr std::uint64_t raised(std::uint64_t word, std::size_t width) { return word << (64 - 8 * width); }
+
+ONSTREAM_BOTH Range range_of(Compare compare, Sign sign, std::uint64_t word, std::size_t width) {
+  constexpr std::uint64_t kAll = ~std::uint64_t{0};
+  constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+  const std::uint64_t one = raised(1, width);
+  const std::uint64_t value = raised(word, width);
+  const std::uint64_t lowest = sign == Sign::signed_word ? kHalf : 0;
+  const std::uint64_t highest = lowest - one;
+  const Range never = {0, one, 0};
+  switch (compare) {
+    case Compare::eq: return {kAll, value, 0};
+    case Compare::ne: return {kAll, value + one, 0 - 2 * one};
+    case Compare::gt: return value == highest ? never : Range{kAll, value + one, highest - value - one};
+    case Compare::ge: return {kAll, value, highest - value};
+    case Compare::lt: return value == lowest ? never : Range{kAll, lowest, value - one - lowest};
+    case Compare::le: return {kAll, lowest, value - lowest};
+    case Compare::reached: return {kAll, value, kHalf - one};
+    default: return {value, one, 0 - 2 * one};  // any_bit
+  }
 }
 
-// Whether the word at an address compares now. Acquires: what was stored before the word is seen after it.
+template <class Word>
+ONSTREAM_BOTH bool compares(Compare compare, Sign sign, Word word, Word value) {
+  static_assert(std::is_unsigned_v<Word>);
+  return range_of(compare, sign, value, sizeof(Word)).has(raised(word, sizeof(Word)));
+}
+
+// Whether the word of 4 or 8 bytes at an address compares now. Acquires: what was stored before the word is seen after
+// it.
 template <class Group>
-ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, Compare compare, Sign sign,
-                          std::uint64_t value) {
-  std::uint64_t word = 0;
-  if (width == sizeof(std::uint64_t)) {
-    word = group.load_acquire(reinterpret_cast<const std::uint64_t*>(address));
-  } else {  // the upper halves of words of 8 bytes compare as words of 4
-    word = std::uint64_t{group.load_acquire(reinterpret_cast<const std::uint32_t*>(address))} << 32;
-    value <<= 32;
-  }
-  return compares(compare, sign, word, value);
+ONSTREAM_BODY bool is_met(const Group& group, std::uint64_t address, unsigned width, const Range& range) {
+  if (width == sizeof(std::uint64_t))
+    return range.has(group.load_acquire(reinterpret_cast<const std::uint64_t*>(address)));
+  return range.has(raised(group.load_acquire(reinterpret_cast<const std::uint32_t*>(address)), sizeof(std::uint32_t)));
 }
 
 }  // namespace onstream

@@ -79,8 +79,9 @@ struct WaitMany {
   // The first word from `from` on that compares; count: none.
   template <class Group>
   ONSTREAM_BODY std::uint64_t next(const Group& group, std::uint64_t from) const {
+    const Range range = range_of(first);
     for (std::uint64_t i = from; i < count; ++i) {
-      if (takes_part(i) && is_met(group, step(i))) return i;
+      if (takes_part(i) && is_met(group, step(i), range)) return i;
     }
     return count;
   }

@@ -295,7 +295,9 @@ Status Context::wait_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
   implementation_->check_wait(until);
   if (implementation_->cpu_touches(word)) {
-    return wait_for([&] { return is_met(HostGroup(0, 1), step); }, [&] { return text_of(until) + place_of(word); });
+    const Range range = range_of(step);
+    return wait_for([&] { return is_met(HostGroup(0, 1), step, range); },
+                    [&] { return text_of(until) + place_of(word); });
   }
   return implementation_->one_sided_.wait(step);
 }
@@ -307,13 +309,13 @@ std::string Context::place_of(const void* word) const {
 bool Context::test_word(const void* word, const Until& until) {
   const one_sided::Step step = one_sided::wait_step(word, until);
   implementation_->check_wait(until);
-  if (implementation_->cpu_touches(word)) return is_met(HostGroup(0, 1), step);
+  if (implementation_->cpu_touches(word)) return is_met(HostGroup(0, 1), step, range_of(step));
   one_sided::Step copy = step;
   std::uint64_t held = 0;
   implementation_->device_.copy(&held, word, until.width, implementation_->stream());
   implementation_->device_.synchronize(implementation_->stream());
   copy.target = reinterpret_cast<std::uint64_t>(&held);
-  return is_met(HostGroup(0, 1), copy);
+  return is_met(HostGroup(0, 1), copy, range_of(copy));
 }
 
 std::uint64_t Context::atomic_word(AtomicOp op, void* word, std::size_t width, std::uint64_t value,

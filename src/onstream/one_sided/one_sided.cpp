@@ -272,7 +272,8 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
 Status OneSidedImplementation::wait_here(const Step& step) {
   const HostGroup group(0, 1);
   const WaitView view = fabric_->wait_view();
-  const Status status = wait_for_peer(group, view, step.peer, [&] { return one_sided::is_met(group, step); });
+  const Status status = wait_for_peer(
+      group, view, step.peer, [&, range = one_sided::range_of(step)] { return one_sided::is_met(group, step, range); });
   if (status == Status::ok) return status;
   const std::string place = text_of(fabric_->place_of(reinterpret_cast<const void*>(step.target)));
   return finish_wait(status, concat("a wait of the host for ", text_of(until_of(step)), place));

@@ -41,10 +41,13 @@ struct Step {
   ONSTREAM_BOTH AtomicOp op() const { return static_cast<AtomicOp>(compare); }  // of an atomic step
 };
 
-// Whether the wait's condition holds now.
+// Of a wait: the words that it waits for, and whether it has seen one.
+ONSTREAM_BOTH Range range_of(const Step& step) {
+  return onstream::range_of(step.compare, step.sign, step.source, step.width);
+}
 template <class Group>
-ONSTREAM_BODY bool is_met(const Group& group, const Step& step) {
-  return onstream::is_met(group, step.target, step.width, step.compare, step.sign, step.source);
+ONSTREAM_BODY bool is_met(const Group& group, const Step& step, const Range& range) {
+  return onstream::is_met(group, step.target, step.width, range);
 }
 
 template <class Group>
@@ -67,8 +70,9 @@ ONSTREAM_BODY Status await_by(const Group& group, const WaitView& view, const St
 
 template <class Group>
 ONSTREAM_BODY Status await(const Group& group, const WaitView& view, const Step& step) {
+  const Range range = range_of(step);
   return await_by(group, view, step,
-                  [&] { return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step); });
+                  [&] { return step.kind == StepKind::claim ? is_claimed(group, step) : is_met(group, step, range); });
 }
 
 ONSTREAM_BOTH bool waits(const Step& step) { return step.kind == StepKind::wait || step.kind == StepKind::claim; }
@@ -86,7 +90,7 @@ ONSTREAM_BOTH bool tells(const Step& step) {
 // What tells somebody, as it is told, in the calling thread.
 template <class Group>
 ONSTREAM_BODY void write(const Group& group, const Step& step) {
-  if (step.kind == StepKind::beside) {
+  if (step.kind == StepKind::beside) [[likely]] {
     const std::uint64_t data = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source));
     group.store_beside(reinterpret_cast<std::uint64_t*>(step.target), step.bytes, data);
   } else if (step.width == 8) {
@@ -232,8 +236,16 @@ struct OneWait {
   Step step;
 
   template <class Group>
+  ONSTREAM_BODY Range prepare(const Group&) const {
+    return range_of(step);
+  }
+  template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    if (group.rank() == 0) (void)await_by(group, wait, step, [&] { return is_met(group, step); });
+    (*this)(group, prepare(group));
+  }
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group, const Range& range) const {
+    if (group.rank() == 0) (void)await_by(group, wait, step, [&] { return is_met(group, step, range); });
   }
 };
 struct OneWrite {

@@ -345,7 +345,7 @@ struct Body {
   template <class Group>
   ONSTREAM_CALL static bool compares(const Group& group, const Task& task) {
     const auto word = reinterpret_cast<std::uint64_t>(task.flag);
-    return is_met(group, word, task.width, task.compare, task.sign, task.value);
+    return is_met(group, word, task.width, range_of(task.compare, task.sign, task.value, task.width));
   }
 
   // Whether parts own, own + step, ... of an awaited move are there, or the awaited word is what it has to be.
