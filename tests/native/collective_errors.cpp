@@ -136,6 +136,36 @@ CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
   }
 }
 
+// A call that rank 1 does not come to, in another way each.
+void leave_one_behind(const Parameters& parameters, const std::function<CollectiveCall(const Vector&)>& make,
+                      const std::string& told, bool from_the_first) {
+  run_ranks(2, parameters, [&](World& world) {
+    TestBuffer buffer(world, 64);
+    const CollectiveCall call = make({buffer.data(), buffer.data(), 4, ElementType::int32});
+    if (!from_the_first) world.collective().run(call);
+    if (world.rank() == 1) return await_failure(world);
+    CHECK_THROWS(world.collective().run(call), told);
+  });
+}
+
+CASE(the_collective_is_named_also_where_it_is_the_first_is_checked_or_reduces_by_a_function) {
+  const auto sum = [](const Vector& vector) { return all_reduce(vector); };
+  const auto by_function = [](const Vector& vector) {
+    return collective::reduced_by(all_reduce(vector), 4, [](const void*, void*, std::size_t) {});
+  };
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = in_pairs(device);
+    parameters.timeout_s = 2;
+    leave_one_behind(parameters, sum, "for all_reduce of 4 int32 sum", true);
+    parameters.collective_check = "on";
+    leave_one_behind(parameters, sum, "all_reduce, waiting for rank 1, (its check, number 3 on channel 0)", false);
+    if (device != "host") continue;
+    leave_one_behind(parameters, by_function, "all_reduce, waiting for rank 1, (its check, number 3", false);
+    parameters.collective_check = "off";
+    leave_one_behind(parameters, by_function, "all_reduce of 16 B, waiting for rank 1, (number 2", false);
+  }
+}
+
 CASE(large_ones_that_differ_are_refused_before_anything_is_moved) {
   struct Odd {
     const char* what;

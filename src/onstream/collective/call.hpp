@@ -63,6 +63,7 @@ struct CollectiveCall {
   std::vector<std::byte> own_state;  // its members; none: it has none
   std::uint64_t own_digest = 0;      // of which functor it is
   std::uint64_t stage_of = 0;        // the signature of the call that this is a stage of
+  OpKind told = OpKind::none;        // its name in faults, where this is a part of another call; none: `kind`
   // all_to_all_v and all_gather_v: for each rank of the team, in elements.
   std::vector<std::size_t> send_counts;
   std::vector<std::size_t> send_offsets;

@@ -5,6 +5,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/own_kernels.hpp"
+#include "onstream/device/wait.hpp"
 
 namespace onstream::collective {
 
@@ -20,6 +21,8 @@ struct Sent {
 constexpr std::size_t kPartWords = sizeof(Sent) / sizeof(std::uint64_t);
 
 constexpr char kWhich[] = ", which ";  // before what is wrong with a call
+
+OpKind in_check(OpKind kind) { return static_cast<OpKind>(static_cast<std::uint32_t>(kind) | kInCheck); }
 
 std::string with_algorithm(std::string what, Algorithm algorithm) {
   return algorithm == Algorithm::automatic ? what : concat(what, ", by ", name_of(algorithm));
@@ -63,6 +66,7 @@ std::string Checking::wrong_parts(const CollectiveCall& call, const Run& run) {
   CollectiveCall exchange = all_to_all({sends, all_->data(), kPartWords, ElementType::uint64});
   exchange.channel = call.channel;
   exchange.algorithm = Algorithm::lines;
+  exchange.told = in_check(call.kind);
   run(exchange);
   const auto* const comes = reinterpret_cast<const Sent*>(all_->data());
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -88,6 +92,7 @@ void Checking::compare(std::string words, Alike alike, const CollectiveCall& cal
   CollectiveCall gathers = all_gather({mine_->data(), all_->data(), kWordsBytes, ElementType::uint8});
   gathers.channel = call.channel;
   gathers.algorithm = Algorithm::lines;
+  gathers.told = in_check(call.kind);
   run(gathers);
   std::string told;
   const auto* const all = reinterpret_cast<const char*>(all_->data());

@@ -61,7 +61,7 @@ class Collective::Implementation {
 
   void run(const CollectiveCall& call, Stream stream) {
     if (!is_to_run(call)) return;
-    collective::Channel& channel = channel_of(call.channel);
+    collective::Channel& channel = channel_of(call);
     runner_.enqueue(channel.order, stream, prepare(channel, call));
   }
 
@@ -213,7 +213,7 @@ class Collective::Implementation {
   // In the checking mode: with what the other ranks call.
   void compare(const CollectiveCall& call) {
     if (!checks()) return;
-    channel_of(call.channel).checking->check(call, [this](const CollectiveCall& one) { run_unchecked(one); });
+    channel_of(call).checking->check(call, [this](const CollectiveCall& one) { run_unchecked(one); });
   }
 
   static bool has_nothing_to_do(const CollectiveCall& call) {
@@ -243,7 +243,7 @@ class Collective::Implementation {
   enum class Part { channel, copies };
 
   void run_unchecked(const CollectiveCall& call) {
-    collective::Channel& channel = channel_of(call.channel);
+    collective::Channel& channel = channel_of(call);
     runner_.run_and_wait(channel.order, prepare(channel, call));
   }
 
@@ -253,12 +253,12 @@ class Collective::Implementation {
     require(number >= 0 && number < limit, "channel ", number, " does not exist; there are ", limit,
             is_team_ ? " of this team" : " (collective_channels)");
   }
-  collective::Channel& channel_of(int number) {
-    check_channel(number);
-    if (collective::Channel* channel = find(number)) return *channel;
+  collective::Channel& channel_of(const CollectiveCall& call) {
+    check_channel(call.channel);
+    if (collective::Channel* channel = find(call.channel)) return *channel;
     const std::lock_guard making(making_mutex_);
-    if (find(number) == nullptr) make_with_all(Part::channel, number);
-    return *find(number);
+    if (find(call.channel) == nullptr) make_with_all(Part::channel, call);
+    return *find(call.channel);
   }
   // Collective over the world.
   std::unique_ptr<collective::Channel> make_channel(int number) {
@@ -276,10 +276,10 @@ class Collective::Implementation {
   // Ranks may come to the first calls of channels, and to the first by copy on them, in different orders: whatever any
   // of them has come for, all make now. In ascending order; what is said of one part was never said before. While
   // nothing else is made here.
-  void make_with_all(Part part, int number) {
+  void make_with_all(Part part, const CollectiveCall& call) {
     std::set<std::pair<Part, int>> asked;
-    for (const std::string& theirs :
-         fabric_->all_gather("the start of a channel", concat(static_cast<int>(part), ' ', number))) {
+    for (const std::string& theirs : fabric_->all_gather(
+             "the start of a channel", concat(static_cast<int>(part), ' ', call.channel), collective::what_of(call))) {
       std::istringstream words(theirs);
       int of = 0;
       int one = 0;
@@ -330,7 +330,7 @@ class Collective::Implementation {
     const int most = channel.room().of_next_call();
     if (asked.algorithm == Algorithm::copy) {
       const std::lock_guard lock(channel.order.mutex);
-      collective::Copies& copies = copies_of(channel, asked.channel);
+      collective::Copies& copies = copies_of(channel, asked);
       work.copies = {&copies, copies.prepare(*fabric_, asked)};
     } else if (asked.algorithm == Algorithm::hierarchical) {
       const std::lock_guard lock(channel.order.mutex);
@@ -342,10 +342,10 @@ class Collective::Implementation {
   }
 
   // The hosts of all ranks come to these in the same order, one call after the other.
-  collective::Copies& copies_of(collective::Channel& channel, int number) {
+  collective::Copies& copies_of(collective::Channel& channel, const CollectiveCall& call) {
     if (collective::Copies* copies = find_copies(channel)) return *copies;
     const std::lock_guard making(making_mutex_);
-    if (find_copies(channel) == nullptr) make_with_all(Part::copies, number);
+    if (find_copies(channel) == nullptr) make_with_all(Part::copies, call);
     return *find_copies(channel);
   }
   collective::Copies* find_copies(const collective::Channel& channel) const {
@@ -357,7 +357,7 @@ class Collective::Implementation {
   std::vector<collective::Launching> stages(collective::Channel& channel, const CollectiveCall& call, int most) {
     if (channel.hierarchy == nullptr) {
       const collective::Groups groups(size(), static_cast<int>(fabric_->parameters().collective_group), rank_);
-      (void)copies_of(channel, call.channel);
+      (void)copies_of(channel, call);
       channel.take(let_go_later(std::make_unique<collective::Hierarchy>(*fabric_, ranks_, groups, channel, call)));
     }
     std::vector<collective::Launching> work = channel.hierarchy->prepare(*fabric_, call, most);

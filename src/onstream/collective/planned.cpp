@@ -59,15 +59,15 @@ class Collective::Planned final : public plan::PlannedCall {
   }
 
   void open() const override {
-    Channel& channel = home_->channel_of(call_.channel);
+    Channel& channel = home_->channel_of(call_);
     const Algorithm taken = algorithm();
     if (taken != Algorithm::copy && taken != Algorithm::hierarchical) return;
     const std::lock_guard lock(channel.order.mutex);
-    (void)home_->copies_of(channel, call_.channel);
+    (void)home_->copies_of(channel, call_);
   }
 
   plan::PreparedCall prepare() const override {
-    Channel& channel = home_->channel_of(call_.channel);
+    Channel& channel = home_->channel_of(call_);
     collective::Prepared work = home_->prepare(channel, call_);
     channel.room().keep(work.blocks());
     PlanOp row = row_of(work);

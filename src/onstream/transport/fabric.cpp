@@ -170,7 +170,7 @@ class Fabric::Implementation {
     }
   }
 
-  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine) {
+  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, std::string_view what_for = "") {
     check_for(topic, DidNot::start);
     try {
       return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
@@ -178,7 +178,7 @@ class Fabric::Implementation {
       check_for(topic, DidNot::end);  // the world's own story says more, if it has failed
       if (error.code() == ErrorCode::closed) await_cause(topic);
       if (error.code() != ErrorCode::timeout) throw;
-      late(concat(error.what(), " (parameter timeout_s)"));
+      late(concat(error.what(), " (parameter timeout_s)", what_for.empty() ? "" : ", for ", what_for));
     }
   }
 
@@ -442,8 +442,8 @@ const Launch& Fabric::launch() const { return implementation_->launch_; }
 const Parameters& Fabric::parameters() const { return implementation_->parameters_; }
 const std::shared_ptr<Device>& Fabric::device() const { return implementation_->device_; }
 
-std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine) {
-  return implementation_->all_gather(topic, mine);
+std::vector<std::string> Fabric::all_gather(std::string_view topic, std::string_view mine, std::string_view what_for) {
+  return implementation_->all_gather(topic, mine, what_for);
 }
 std::vector<std::string> Fabric::agree(std::string_view topic, const std::function<std::string()>& mine) {
   return implementation_->agree(topic, mine);

@@ -74,7 +74,8 @@ class Fabric {
 
   // Collective; each topic's calls match in order. Deadline: timeout_s. Throws Error naming the ranks that did not
   // come; that fails the world, as any wait's timeout does. Ends at once, with the story, when the world fails.
-  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine);
+  // `what_for` is told with the topic.
+  std::vector<std::string> all_gather(std::string_view topic, std::string_view mine, std::string_view what_for = "");
   // The same of what `mine` gives, which may fail on some ranks alone (memory, arguments): then every rank throws what
   // they met, naming them, with the code of the first, and the world goes on.
   std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine);
