@@ -286,7 +286,7 @@ class Segment:
     def free(self) -> None:
         """Frees every rank's part now; views of it must not be used any more. Collective.
 
-        Launches of plans and graphs that use it raise.
+        Nothing that uses it is under way. Later launches of plans and of World.capture()'s graphs that use it raise.
         """
         self._blocks.free()
         self._freed = True

@@ -138,8 +138,8 @@ CASE(the_late_rank_and_the_collective_are_named_at_the_deadline) {
 
 // A call that rank 1 does not come to, in another way each.
 void leave_one_behind(const Parameters& parameters, const std::function<CollectiveCall(const Vector&)>& make,
-                      const std::string& told, bool from_the_first) {
-  run_ranks(2, parameters, [&](World& world) {
+                      const std::string& told, bool from_the_first, int ranks = 2) {
+  run_ranks(ranks, parameters, [&](World& world) {
     TestBuffer buffer(world, 64);
     const CollectiveCall call = make({buffer.data(), buffer.data(), 4, ElementType::int32});
     if (!from_the_first) world.collective().run(call);
@@ -162,6 +162,14 @@ CASE(the_collective_is_named_also_where_it_is_the_first_is_checked_or_reduces_by
     if (device != "host") continue;
     leave_one_behind(parameters, by_function, "all_reduce, waiting for rank 1, (its check, number 3", false);
     parameters.collective_check = "off";
+    leave_one_behind(
+        parameters,
+        [&](const Vector& vector) {
+          CollectiveCall call = by_function(vector);
+          call.algorithm = Algorithm::hierarchical;
+          return call;
+        },
+        "(a stage of it, number ", false, 4);
     leave_one_behind(parameters, by_function, "all_reduce of 16 B, waiting for rank 1, (number 2", false);
   }
 }

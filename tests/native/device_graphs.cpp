@@ -318,6 +318,52 @@ RULE(a_graph_is_launched_as_long_as_its_guards_let_it) {
   CHECK(comes_true([&] { return seen.expired(); }));
 }
 
+// A device may refuse to capture a launch, as CUDA does.
+RULE(a_graph_that_holds_another_has_its_guards_too) {
+  const OwnStream stream(device);
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const auto shutter = std::make_shared<Shutter>();
+  device.begin_capture(stream);
+  launch_one(device, AddOnce{words(memory), 1}, stream);
+  device.guard(stream, shutter);
+  const auto inner = device.end_capture(stream);
+  device.begin_capture(stream);
+  try {
+    device.launch(inner, stream);
+  } catch (const Error&) {
+    return;
+  }
+  const auto outer = device.end_capture(stream);
+  device.launch(outer, stream);
+  device.synchronize(stream);
+  CHECK(read_word(device, memory->data()) == 1);
+  shutter->open = false;
+  CHECK_THROWS(device.launch(outer, stream), "the shutter is closed");
+}
+
+RULE(a_capture_that_another_stream_cannot_end_keeps_its_guards) {
+  const OwnStream stream(device);
+  const OwnStream joined(device);
+  const std::shared_ptr<Memory> memory = device.allocate(8, MemoryKind::device);
+  const auto shutter = std::make_shared<Shutter>();
+  device.begin_capture(stream);
+  device.guard(stream, shutter);
+  device.wait(joined, device.record(stream));
+  launch_one(device, AddOnce{words(memory), 1}, joined);
+  device.wait(stream, device.record(joined));
+  bool ended_elsewhere = false;
+  try {
+    (void)device.end_capture(joined);
+    ended_elsewhere = true;
+  } catch (const Error&) {
+  }
+  CHECK(!ended_elsewhere);
+  if (!device.capturing(stream)) return;  // CUDA ends what was ended wrongly
+  const auto graph = device.end_capture(stream);
+  shutter->open = false;
+  CHECK_THROWS(device.launch(graph, stream), "the shutter is closed");
+}
+
 RULE(a_capture_that_is_dropped_lets_go_of_its_guards) {
   auto shutter = std::make_shared<Shutter>();
   const std::weak_ptr<Shutter> seen = shutter;

@@ -46,7 +46,7 @@ struct Use {
 };
 
 // Each leaves the words of segments 0, so that its graph may be launched any number of times.
-const Use kUses[] = {
+const Use kOneSidedUses[] = {
     {"put", [](const Side& it) { it.world.one_sided().put(it.used.there(), it.other.here(), 64, it.stream); }},
     {"put of a word", [](const Side& it) { it.world.one_sided().put(it.used.there(), it.other.here(), 8, it.stream); }},
     {"put from it", [](const Side& it) { it.world.one_sided().put(it.other.there(), it.used.here(), 64, it.stream); }},
@@ -84,6 +84,9 @@ const Use kUses[] = {
        it.world.one_sided().get(it.other.here(), Layout::contiguous(64), it.used.there(), Layout::strided(8, {8}, {32}),
                                 it.stream);
      }},
+};
+
+const Use kOtherUses[] = {
     {"send",
      [](const Side& it) {
        it.world.send(it.used.here(), 64, it.used.next, {}, it.stream);
@@ -156,8 +159,20 @@ void free_under_a_graph(World& world, const Use& use) {
 
 CASE(a_graph_that_uses_a_freed_segment_is_not_launched) {
   on_all_devices_over_gpus(2, [](World& world) {
-    for (const Use& use : kUses) free_under_a_graph(world, use);
+    for (const Use& use : kOneSidedUses) free_under_a_graph(world, use);
+    for (const Use& use : kOtherUses) free_under_a_graph(world, use);
   });
+}
+
+// Whose parts are reached through their owners' helpers.
+CASE(a_graph_that_uses_a_freed_segment_by_helpers_is_not_launched) {
+  for (const std::string& device : device_specs_over_gpus(2)) {
+    Parameters parameters = quick(device);
+    parameters.path = "stage";
+    run_ranks(2, parameters, [](World& world) {
+      for (const Use& use : kOneSidedUses) free_under_a_graph(world, use);
+    });
+  }
 }
 
 CASE(a_graph_of_a_plan_on_a_freed_segment_is_not_launched) {

@@ -77,7 +77,7 @@ struct BulkMove {
   std::uint32_t rounds = 0;  // of a broadcast among more than two, else 0
   std::uint32_t root = 0;
   OpKind kind = OpKind::none;
-  OpKind told = OpKind::none;  // its name in faults
+  OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;
   Whereabouts at[kMost];
   Portion portions[kMost];
@@ -94,7 +94,7 @@ struct BulkMove {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group, const typename Meeting<Group>::Held& held) const {
-    Session<Group> session(group, view, {told, bytes, signature}, Meeting<Group>::tells(group, view));
+    Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
     // The longest that this rank has, for the stage: its chunks are as many on every rank.
     std::uint64_t longest = 0;

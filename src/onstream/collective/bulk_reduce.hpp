@@ -40,8 +40,8 @@ struct BulkReduceWork {
   std::uint32_t direct = 0;   // not 0: every peer can address both buffers
   std::uint32_t fetches = 0;  // not 0: the sums of the others are fetched; an all_reduce
   OpKind kind = OpKind::none;
-  OpKind told = OpKind::none;  // its name in faults
-  std::uint64_t adds = 0;      // the ranks whose data this rank's sums are of
+  OpKind named = OpKind::none;  // in faults
+  std::uint64_t adds = 0;       // the ranks whose data this rank's sums are of
   std::uint64_t signature = 0;
   // From buffer to buffer: this rank's share in everybody's input, and where its sum goes in the outputs.
   std::uint64_t in_offset = 0;
@@ -72,7 +72,7 @@ struct BulkReduce : BulkReduceWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group, const typename Meeting<Group>::Held& held) const {
-    Session<Group> session(group, view, {told, bytes, signature}, Meeting<Group>::tells(group, view));
+    Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
     const auto odd = [&](PostLine line, std::uint64_t address) {
       if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;

@@ -114,6 +114,8 @@ std::size_t end_of(OpKind kind, std::size_t offset, std::size_t elements) {
   return offset + elements;
 }
 
+OpKind part_of(OpKind kind, std::uint32_t part) { return static_cast<OpKind>(static_cast<std::uint32_t>(kind) | part); }
+
 bool has_root(OpKind kind) {
   return kind == OpKind::reduce || kind == OpKind::gather || kind == OpKind::scatter || kind == OpKind::broadcast;
 }

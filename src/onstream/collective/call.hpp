@@ -63,7 +63,7 @@ struct CollectiveCall {
   std::vector<std::byte> own_state;  // its members; none: it has none
   std::uint64_t own_digest = 0;      // of which functor it is
   std::uint64_t stage_of = 0;        // the signature of the call that this is a stage of
-  OpKind told = OpKind::none;        // its name in faults, where this is a part of another call; none: `kind`
+  OpKind named = OpKind::none;       // in faults, where this is a part of another call; see name()
   // all_to_all_v and all_gather_v: for each rank of the team, in elements.
   std::vector<std::size_t> send_counts;
   std::vector<std::size_t> send_offsets;
@@ -76,6 +76,7 @@ struct CollectiveCall {
   // What is taken without being asked for never does.
   bool deterministic = false;
 
+  OpKind name() const { return named == OpKind::none ? kind : named; }  // in faults
   // What this rank's buffers hold, in bytes. Throws invalid_argument, where all counts are the same on every rank, for
   // more than there are addresses.
   std::size_t input_bytes(int rank, int size) const;
@@ -84,6 +85,8 @@ struct CollectiveCall {
 
 namespace collective {
 
+// The name, in faults, of what is a part of a call: kInCheck or kInStage (device/wait.hpp).
+OpKind part_of(OpKind kind, std::uint32_t part);
 bool has_root(OpKind kind);
 bool has_op(OpKind kind);
 bool is_v(OpKind kind);  // counts differ from rank to rank

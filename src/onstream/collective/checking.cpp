@@ -22,8 +22,6 @@ constexpr std::size_t kPartWords = sizeof(Sent) / sizeof(std::uint64_t);
 
 constexpr char kWhich[] = ", which ";  // before what is wrong with a call
 
-OpKind in_check(OpKind kind) { return static_cast<OpKind>(static_cast<std::uint32_t>(kind) | kInCheck); }
-
 std::string with_algorithm(std::string what, Algorithm algorithm) {
   return algorithm == Algorithm::automatic ? what : concat(what, ", by ", name_of(algorithm));
 }
@@ -66,7 +64,7 @@ std::string Checking::wrong_parts(const CollectiveCall& call, const Run& run) {
   CollectiveCall exchange = all_to_all({sends, all_->data(), kPartWords, ElementType::uint64});
   exchange.channel = call.channel;
   exchange.algorithm = Algorithm::lines;
-  exchange.told = in_check(call.kind);
+  exchange.named = part_of(call.name(), kInCheck);
   run(exchange);
   const auto* const comes = reinterpret_cast<const Sent*>(all_->data());
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -92,7 +90,7 @@ void Checking::compare(std::string words, Alike alike, const CollectiveCall& cal
   CollectiveCall gathers = all_gather({mine_->data(), all_->data(), kWordsBytes, ElementType::uint8});
   gathers.channel = call.channel;
   gathers.algorithm = Algorithm::lines;
-  gathers.told = in_check(call.kind);
+  gathers.named = part_of(call.name(), kInCheck);
   run(gathers);
   std::string told;
   const auto* const all = reinterpret_cast<const char*>(all_->data());

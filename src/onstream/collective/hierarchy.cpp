@@ -6,6 +6,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/collective/convert.hpp"
 #include "onstream/collective/kernels.hpp"
+#include "onstream/device/wait.hpp"
 
 namespace onstream::collective {
 
@@ -108,7 +109,7 @@ std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& 
     const View& view = level.channel->view();
     const Machine machine = machine_of(fabric, static_cast<int>(view.rank), view.size);
     stage.call.stage_of = signature_of(call, Algorithm::hierarchical);
-    stage.call.told = call.kind;
+    stage.call.named = part_of(call.name(), kInStage);
     stage.call.algorithm = choose(stage.call, machine).algorithm;
     launchings.push_back(collective::prepare(fabric, *level.channel, level.ranks, stage.call, most));
   }

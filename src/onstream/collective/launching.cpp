@@ -173,7 +173,7 @@ class Preparing {
     body.bytes = bytes_;
     body.root = root();
     body.kind = call_.kind;
-    body.told = call_.told == OpKind::none ? call_.kind : call_.told;
+    body.named = call_.name();
     body.signature = signature_of(call_, algorithm, blocks);
   }
 

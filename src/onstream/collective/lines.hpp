@@ -26,7 +26,7 @@ struct LineWork {
   std::uint32_t root = 0;
   std::uint32_t grain = 1;
   OpKind kind = OpKind::none;
-  OpKind told = OpKind::none;   // its name in faults
+  OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;  // call.hpp; in every flag
 
   // Where everybody's slots for this rank's data are, before the parity is known. A table that never changes.
@@ -225,7 +225,7 @@ struct ReduceLines : LineWork {
   // all_reduce, reduce_scatter.
   template <int kRanks, class Group>
   ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {told, bytes, signature});
+    Session<Group> session(group, view, {named, bytes, signature});
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> mine[kRanks] = {};  // for each rank
     if (begin < units()) fetch_unit<Group>(mine, begin);
@@ -260,7 +260,8 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {told, bytes, signature}, Session<Group>::Tells::data, early_look(group, held));
+    Session<Group> session(group, view, {named, bytes, signature}, Session<Group>::Tells::data,
+                           early_look(group, held));
     trade(group, session, held);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }
@@ -346,7 +347,7 @@ struct TradeLines : LineWork {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> mine[kRanks] = {};  // for each rank; on their way before the turn is asked for
     if (begin < units()) fetch_unit<Group>(mine, begin);
-    Session<Group> session(group, view, {told, bytes, signature});
+    Session<Group> session(group, view, {named, bytes, signature});
     if (!session.failed()) trade_all(group, session, held, mine, begin);
     session.end(Session<Group>::Hears::everyone);
   }
@@ -387,7 +388,8 @@ struct TradeLines : LineWork {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
-    Session<Group> session(group, view, {told, bytes, signature}, Session<Group>::Tells::data, early_look(group, held));
+    Session<Group> session(group, view, {named, bytes, signature}, Session<Group>::Tells::data,
+                           early_look(group, held));
     trade(group, session, held, own, begin);
     session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
   }

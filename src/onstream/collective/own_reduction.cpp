@@ -41,7 +41,7 @@ CollectiveCall OwnReduction::move_of(const CollectiveCall& call) {
   move.kind = OpKind::all_gather;
   if (call.kind == OpKind::reduce) move.kind = OpKind::gather;
   if (call.kind == OpKind::reduce_scatter) move.kind = OpKind::all_to_all;
-  move.told = call.kind;
+  move.named = call.kind;
   move.output = nullptr;
   return move;
 }

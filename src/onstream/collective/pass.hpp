@@ -27,7 +27,7 @@ struct PassWork {
   std::uint32_t direct = 0;  // not 0: all neighbours can address this rank's buffers
   std::uint32_t root = 0;    // 0 where there is none
   OpKind kind = OpKind::none;
-  OpKind told = OpKind::none;  // its name in faults
+  OpKind named = OpKind::none;  // in faults
   Shape shape = Shape::ring;
   std::uint64_t signature = 0;
   Whereabouts near[kMostNear];  // where the neighbours find this rank's buffers

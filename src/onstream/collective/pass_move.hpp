@@ -12,7 +12,7 @@ namespace onstream::collective {
 struct PassMove : PassWork {
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    Session<Group> session(group, view, {told, bytes, signature}, Meeting<Group>::tells(group, view));
+    Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view);
     if (meeting.open(session, Addresses{*this}, 0, direct != 0)) {
       if (kind != OpKind::broadcast) {

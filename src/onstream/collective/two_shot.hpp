@@ -33,7 +33,7 @@ struct TwoShotLines : LineWork {
     } else if (view.size == kAtOnce) {
       run_all<kAtOnce>(group, held);
     } else {
-      Session<Group> session(group, view, {told, bytes, signature});
+      Session<Group> session(group, view, {named, bytes, signature});
       if (!session.failed()) run(group, session, held);
       session.end(Session<Group>::Hears::everyone);
     }
@@ -43,7 +43,7 @@ struct TwoShotLines : LineWork {
   // Among so many ranks: the number is known to the compiler.
   template <int kRanks, class Group>
   ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {told, bytes, signature});
+    Session<Group> session(group, view, {named, bytes, signature});
     if (!session.failed()) trade_all<kRanks>(group, session, held);
     session.end(Session<Group>::Hears::everyone);
   }

@@ -250,7 +250,7 @@ struct WideWork : LineWork {
   // Calls trade.operator()<kRanks, kAll>(session) for the number of ranks.
   template <class Group, class Trade>
   ONSTREAM_BODY void run(const Group& group, const Trade& trade) const {
-    Session<Group> session(group, view, {told, bytes, signature});
+    Session<Group> session(group, view, {named, bytes, signature});
     bool good = session.may_write_to(below(view.size) & ~only(view.rank));
     if constexpr (!kSerial<Group>) good = group.all_of_octet(good);  // a failed turn some may have seen, and some not
     if (good) {
@@ -402,7 +402,8 @@ struct TradeWide : WideWork {
   // broadcast.
   template <class Group>
   ONSTREAM_BODY void run_from_root(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {told, bytes, signature}, Session<Group>::Tells::data, early_look(group, held));
+    Session<Group> session(group, view, {named, bytes, signature}, Session<Group>::Tells::data,
+                           early_look(group, held));
     bool good = session.may_write_to(receivers(flow, view.rank, view.size, root));
     if constexpr (!kSerial<Group>) good = group.all_of_octet(good);
     if (good && view.rank == root) send_all<1, false>(group, session, held);

@@ -60,7 +60,7 @@ struct Range {
   std::uint64_t first = 0;
   std::uint64_t span = 0;
 
-  ONSTREAM_BOTH bool has(std::uint64_t raised) const { return (raised & mask) - first <= span; }
+  ONSTREAM_BOTH bool has(std::uint64_t word) const { return (word & mask) - first <= span; }
 };
 
 ONSTREAM_BOTH constexpr std::uint64_t raised(std::uint64_t word, std::size_t width) { return word << (64 - 8 * width); }

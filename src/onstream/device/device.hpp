@@ -276,7 +276,8 @@ class Device {
   // On a capturing stream only: keeps `thing` alive until the graph, and every launch of it, is over, whoever captures.
   // It is then let go in a thread of its own (disposal.hpp).
   virtual void retain(Stream stream, std::shared_ptr<const void> thing) = 0;
-  // As retain(), and launch() asks it first. Whoever captured with calls of its own launches unasked.
+  // As retain(), and launch() asks it first, of this graph and of those that hold it. What a program captures or
+  // launches by calls of its own asks nobody.
   virtual void guard(Stream stream, std::shared_ptr<const LaunchGuard> guard) = 0;
   virtual void launch(const std::shared_ptr<Graph>& graph, Stream stream) = 0;
 };

@@ -18,7 +18,7 @@ namespace onstream {
 struct Fault {
   std::uint64_t ready = 0;   // its number + 1, once the other fields are whole (release/acquire)
   std::uint64_t status = 0;  // Status
-  std::uint64_t op = 0;      // OpKind, and kInCheck
+  std::uint64_t op = 0;      // OpKind, and kInCheck or kInStage
   std::uint64_t peer = 0;
   std::uint64_t lane = 0;  // for an op of a plan: the op's index
   std::uint64_t bytes = 0;
@@ -31,9 +31,10 @@ struct Fault {
 // The lane of a fault of a collective's edge whose ends give different lengths; `extra` is that of the other end.
 constexpr std::uint64_t kEdgeFault = ~std::uint64_t{0};
 
-// Beside the op of a fault: it was being compared with the other ranks' (parameter collective_check), and `bytes` are
-// not its own.
+// Beside the op of a fault, a collective: what failed compared it with the other ranks' (parameter collective_check),
+// or was a stage of it. `bytes` are not its own then.
 constexpr std::uint32_t kInCheck = 1U << 16;
+constexpr std::uint32_t kInStage = 1U << 17;
 
 // The `extra` of a wait for a message whose own op has not run: a stream of this rank has not come to it.
 constexpr std::uint64_t kNotRun = ~std::uint64_t{0};

@@ -227,11 +227,13 @@ void Batch::copy(void* destination, const void* source, std::size_t bytes) {
 
 void Batch::append(const Batch& other) {
   for (const Step& step : other.steps()) add(step);
+  staged_.insert(staged_.end(), other.staged_.begin(), other.staged_.end());
 }
 
 void Batch::clear() {
   few_count_ = 0;
   many_.clear();
+  staged_.clear();
 }
 
 void Batch::add(const Step& step) {
@@ -279,7 +281,12 @@ Step* Batch::last() {
   return few_count_ > 0 ? &few_[few_count_ - 1] : nullptr;
 }
 
-bool Batch::asks_helper(const Remote& place) { return !place.window.direct(place.rank); }
+bool Batch::asks_helper(const Remote& place) {
+  if (place.window.direct(place.rank)) return false;
+  const std::uint64_t number = place.window.segment_number();
+  if (number != 0 && (staged_.empty() || staged_.back() != number)) staged_.push_back(number);
+  return true;
+}
 
 std::uint64_t Batch::asked_of(const Remote& place, Work work) {
   return one_sided::asked(work, place.window.lent_id(place.rank));

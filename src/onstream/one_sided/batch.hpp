@@ -76,6 +76,8 @@ class Batch {
   std::span<const one_sided::Step> steps() const {
     return many_.empty() ? std::span(few_.data(), few_count_) : std::span(many_);
   }
+  // Numbers of the segments that it reaches through helpers: no step has an address there.
+  std::span<const std::uint64_t> staged() const { return staged_; }
   bool empty() const { return few_count_ == 0; }
   // All of another batch of the same world.
   void append(const Batch& other);
@@ -88,7 +90,7 @@ class Batch {
   void write(const Remote& to, std::uint64_t target, std::uint64_t value, std::size_t width, SignalOp op);
   void atomic_by_helper(AtomicOp op, const Remote& word, std::uint64_t target, std::size_t width, std::uint64_t value,
                         void* old);
-  static bool asks_helper(const Remote& place);
+  bool asks_helper(const Remote& place);
   static std::uint64_t asked_of(const Remote& place, one_sided::Work work);
   void claim_helper(int peer);
   // Leaves the request in one of the peer's slots; waits until what was left there is done.
@@ -100,6 +102,7 @@ class Batch {
   std::array<one_sided::Step, 4> few_;  // what one op needs, without an allocation
   std::size_t few_count_ = 0;
   std::vector<one_sided::Step> many_;  // all steps, when they are more
+  std::vector<std::uint64_t> staged_;
 };
 
 }  // namespace onstream

@@ -49,7 +49,7 @@ class OneSidedImplementation {
     std::uint64_t* indices;
   };
   void wait_many(one_sided::Many many, const WordRow& words, const Until& until, const Answer& answer, Stream stream);
-  void run(std::span<const one_sided::Step> steps, Stream stream);
+  void run(std::span<const one_sided::Step> steps, Stream stream, std::span<const std::uint64_t> staged = {});
   void run(std::span<const one_sided::Step> steps);
   Status wait(const one_sided::Step& step);
   Status wait_here(const one_sided::Step& step);
@@ -69,8 +69,8 @@ class OneSidedImplementation {
   Status finish_wait(Status status, const std::string& what);
   // After work was enqueued: keeps what it needs, and makes the world's end wait for it.
   Noted note(Stream stream);
-  // The same; a graph is not launched once a segment was freed that its steps use.
-  void note(std::span<const one_sided::Step> steps, Stream stream);
+  // The same; a graph is not launched once a segment was freed that its steps use, or that is among the staged ones.
+  void note(std::span<const one_sided::Step> steps, std::span<const std::uint64_t> staged, Stream stream);
   // For kernels in memory of kind `device`, for the CPU in `pinned`.
   std::shared_ptr<Memory> table_of(const void* values, std::size_t bytes, MemoryKind kind);
   // How to copy from or to this buffer: by kernel or by copy engine.

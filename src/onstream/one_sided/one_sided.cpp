@@ -207,22 +207,22 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream)
       launch_steps<ManySteps>(one_sided::many_steps_kernel(), part, place, stream);
     }
   };
-  try {
-    cut(steps, enqueue_part);
-  } catch (...) {
-    note(steps, stream);  // what came before the part that failed is on the stream
-    throw;
-  }
+  cut(steps, enqueue_part);
 }
 
-void OneSidedImplementation::run(std::span<const Step> steps, Stream stream) {
+void OneSidedImplementation::run(std::span<const Step> steps, Stream stream, std::span<const std::uint64_t> staged) {
   fabric_->check([&] { return text_of(steps); });
   if (steps.empty()) return;
-  enqueue(steps, stream);
-  note(steps, stream);
+  try {
+    enqueue(steps, stream);
+  } catch (...) {
+    note(steps, staged, stream);  // what came before the part that failed is on the stream
+    throw;
+  }
+  note(steps, staged, stream);
 }
 
-void OneSidedImplementation::note(std::span<const Step> steps, Stream stream) {
+void OneSidedImplementation::note(std::span<const Step> steps, std::span<const std::uint64_t> staged, Stream stream) {
   if (note(stream) == Noted::enqueued) return;
   const auto guard = [&](std::uint64_t address) { fabric_->guard(stream, reinterpret_cast<const void*>(address)); };
   for (const Step& step : steps) {
@@ -230,6 +230,7 @@ void OneSidedImplementation::note(std::span<const Step> steps, Stream stream) {
     if (one_sided::moves(step)) guard(step.source);
     if (step.kind == StepKind::atomic) guard(step.bytes);
   }
+  for (const std::uint64_t number : staged) fabric_->guard_segment(stream, number);
 }
 
 Noted OneSidedImplementation::note(Stream stream) {
@@ -356,7 +357,7 @@ std::shared_ptr<Team> OneSided::team() const { return implementation_->team(); }
 Fabric& OneSided::fabric() const { return implementation_->fabric(); }
 bool OneSided::cpu_reaches(MemoryKind kind) const { return implementation_->cpu_reaches(kind); }
 
-void OneSided::run(const Batch& batch, Stream stream) { implementation_->run(batch.steps(), stream); }
+void OneSided::run(const Batch& batch, Stream stream) { implementation_->run(batch.steps(), stream, batch.staged()); }
 void OneSided::run(const Batch& batch) { implementation_->run(batch.steps()); }
 
 void OneSided::put(const Remote& to, const void* source, std::size_t bytes, Stream stream) {

@@ -42,6 +42,8 @@ class Window {
   // Some rank cannot address some other's part. The same answer on every rank.
   bool needs_helper() const { return needs_helper_; }
 
+  // Whose parts these are; 0: no segment's.
+  std::uint64_t segment_number() const { return segment_ == nullptr ? 0 : segment_->number(); }
   // By what id the owner's helper knows the part.
   one_sided::LentId lent_id(int rank) const { return part(rank).lent_id; }
 

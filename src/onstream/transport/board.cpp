@@ -87,8 +87,8 @@ std::vector<Board::Collected> Board::collect() {
     report.rank = rank_;
     report.status = static_cast<Status>(HostGroup::load_relaxed(&fault.status));
     const std::uint64_t op = HostGroup::load_relaxed(&fault.op);
-    report.op = static_cast<OpKind>(op & ~std::uint64_t{kInCheck});
-    report.in_check = static_cast<std::uint32_t>(op) & kInCheck;
+    report.op = static_cast<OpKind>(op & ~std::uint64_t{kInCheck | kInStage});
+    report.part = static_cast<std::uint32_t>(op) & (kInCheck | kInStage);
     report.peer = static_cast<int>(HostGroup::load_relaxed(&fault.peer));
     report.lane = static_cast<int>(HostGroup::load_relaxed(&fault.lane));
     report.bytes = HostGroup::load_relaxed(&fault.bytes);

@@ -482,6 +482,9 @@ void Fabric::guard(Stream stream, const void* address) const {
     if (auto segment = segment_of(peer, address, 1)) return device()->guard(stream, std::move(segment));
   }
 }
+void Fabric::guard_segment(Stream stream, std::uint64_t number) const {
+  if (auto segment = implementation_->segments_.numbered(number)) device()->guard(stream, std::move(segment));
+}
 WaitView Fabric::wait_view() const { return implementation_->board_->wait_view(); }
 WaitView Fabric::wait_view(int peer) const { return implementation_->board_->wait_view(peer); }
 bool Fabric::in_forked_child() const { return implementation_->guard_.in_child(); }

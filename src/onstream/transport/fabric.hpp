@@ -97,6 +97,7 @@ class Fabric {
   // Of what a stream captures: if any rank's part of a segment holds `address`, as this rank addresses it, the graph
   // keeps that segment, and is not launched once it was freed.
   void guard(Stream stream, const void* address) const;
+  void guard_segment(Stream stream, std::uint64_t number) const;  // that one
 
   // Where a word of this rank's lies, for a story.
   WordPlace place_of(const void* word) const;

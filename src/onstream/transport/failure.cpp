@@ -10,6 +10,7 @@
 #include "onstream/base/text.hpp"
 #include "onstream/device/compare.hpp"
 #include "onstream/device/line.hpp"
+#include "onstream/device/wait.hpp"
 
 namespace onstream {
 
@@ -75,9 +76,9 @@ std::string what_of(const FaultReport& fault) {
   if (is_collective(fault.op)) {
     const bool waits = fault.peer >= 0 && fault.status != Status::misused;
     const std::string whom = waits ? concat(", waiting for rank ", fault.peer, ",") : "";
-    const std::string size = fault.in_check != 0 ? "" : concat(" of ", fault.bytes, " B");
-    return concat(name_of(fault.op), size, whom, fault.in_check != 0 ? " (its check, number " : " (number ",
-                  fault.extra, " on channel ", fault.lane, ")");
+    const std::string size = fault.part != 0 ? "" : concat(" of ", fault.bytes, " B");
+    const char* const part = (fault.part & kInCheck) != 0 ? "its check, " : fault.part != 0 ? "a stage of it, " : "";
+    return concat(name_of(fault.op), size, whom, " (", part, "number ", fault.extra, " on channel ", fault.lane, ")");
   }
   if (fault.op == OpKind::plan) return concat("plan '", fault.plan_name.data(), "'");
   if (has_not_run(fault)) {

@@ -25,7 +25,7 @@ struct FaultReport {
   int rank = -1;  // where the op ran
   Status status = Status::ok;
   OpKind op = OpKind::none;
-  std::uint32_t in_check = 0;  // not 0, of a collective: as it was compared with the other ranks'
+  std::uint32_t part = 0;  // of a collective: kInCheck, kInStage (device/wait.hpp); 0: all of it
   int peer = -1;
   int lane = -1;       // of a message, or the channel of a collective
   int plan_op = -1;    // of a plan: which

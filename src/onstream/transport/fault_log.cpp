@@ -15,8 +15,8 @@ bool fails_the_world(Status status) {
 }
 
 bool is_same(const FaultReport& one, const FaultReport& other) {
-  return one.rank == other.rank && one.status == other.status && one.op == other.op && one.peer == other.peer &&
-         one.lane == other.lane && one.bytes == other.bytes && one.plan == other.plan;
+  return one.rank == other.rank && one.status == other.status && one.op == other.op && one.part == other.part &&
+         one.peer == other.peer && one.lane == other.lane && one.bytes == other.bytes && one.plan == other.plan;
 }
 
 }  // namespace

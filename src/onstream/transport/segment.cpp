@@ -165,6 +165,13 @@ std::shared_ptr<Segment> Segments::of(int peer, const void* address, std::size_t
   return nullptr;
 }
 
+std::shared_ptr<Segment> Segments::numbered(std::uint64_t number) const {
+  for (std::shared_ptr<Segment>& segment : living()) {
+    if (segment->number() == number) return segment;
+  }
+  return nullptr;
+}
+
 // Whoever lets go of the last handle frees memory, which may wait for kernels: never with the mutex held.
 std::vector<std::shared_ptr<Segment>> Segments::living() const {
   std::vector<std::shared_ptr<Segment>> found;

@@ -50,7 +50,7 @@ class MappedSegment : public Segment {
   MemoryKind kind() const override { return kind_; }
   std::uint64_t number() const override { return number_; }
 
-  void check_launch() const override;
+  void check_launch() const override;  // closed once it was freed
 
   bool freed() const { return freed_.load(std::memory_order_acquire); }
   // Lets memory and mappings go. No op may use them any more.
@@ -85,6 +85,7 @@ class Segments {
   WordPlace place_of(const void* word) const;
   // The one in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> of(int peer, const void* address, std::size_t bytes) const;
+  std::shared_ptr<Segment> numbered(std::uint64_t number) const;  // or null
 
  private:
   std::vector<std::shared_ptr<Segment>> living() const;

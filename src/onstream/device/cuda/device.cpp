@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 
 #include <memory>
-#include <map>
 #include <mutex>
 #include <utility>
 
@@ -20,6 +19,7 @@
 #include "onstream/device/cuda/small.hpp"
 #include "onstream/device/cuda/words.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/device/guards.hpp"
 #include "onstream/device/managed.hpp"
 #include "onstream/device/words.hpp"
 
@@ -70,8 +70,6 @@ class CudaEvent final : public Event {
   bool captured_;
 };
 
-using LaunchGuards = std::vector<std::shared_ptr<const LaunchGuard>>;
-
 class CudaGraph final : public Graph {
  public:
   CudaGraph(Gpu& gpu, cudaGraphExec_t graph, std::size_t nodes, LaunchGuards guards)
@@ -88,8 +86,8 @@ class CudaGraph final : public Graph {
   CudaGraph& operator=(const CudaGraph&) = delete;
 
   std::size_t nodes() const override { return nodes_; }
+  const LaunchGuards& guards() const { return guards_; }
   void launch(cudaStream_t stream) const {
-    for (const auto& guard : guards_) guard->check_launch();
     const std::lock_guard<std::mutex> lock(mutex_);
     check(cudaGraphLaunch(graph_, stream), "launching a graph on GPU ", gpu_.ordinal());
   }
@@ -98,49 +96,27 @@ class CudaGraph final : public Graph {
   Gpu& gpu_;
   cudaGraphExec_t graph_;
   std::size_t nodes_;
-  LaunchGuards guards_;       // which CUDA keeps for it
+  LaunchGuards guards_;
   mutable std::mutex mutex_;  // CUDA leaves it to the caller that one thread at a time touches a graph
 };
 
-// The graph that a stream is captured into; null if it is not captured.
-cudaGraph_t graph_under_capture(cudaStream_t stream, const Gpu& gpu) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+// What a stream is captured into; nothing if it is not captured, or the capture has failed already.
+struct UnderCapture {
   cudaGraph_t graph = nullptr;
+  unsigned long long id = 0;  // of the capture, never again in this process
+};
+UnderCapture under_capture(cudaStream_t stream, const Gpu& gpu) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  UnderCapture found;
 #if CUDART_VERSION >= 13000
-  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph), "asking GPU ", gpu.ordinal(),
+  check(cudaStreamGetCaptureInfo(stream, &status, &found.id, &found.graph), "asking GPU ", gpu.ordinal(),
         " which graph a stream is captured into");
 #else
-  check(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph), "asking GPU ", gpu.ordinal(),
+  check(cudaStreamGetCaptureInfo_v2(stream, &status, &found.id, &found.graph), "asking GPU ", gpu.ordinal(),
         " which graph a stream is captured into");
 #endif
-  return status == cudaStreamCaptureStatusActive ? graph : nullptr;
+  return status == cudaStreamCaptureStatusActive ? found : UnderCapture();
 }
-
-// The guards of graphs under capture by this device's own calls: CUDA hands no graph's objects back.
-class OpenCaptures {
- public:
-  void begin(cudaGraph_t graph) {
-    const std::lock_guard lock(mutex_);
-    guards_[graph].clear();
-  }
-  // False: another's capture, or the graph has it.
-  bool add(cudaGraph_t graph, const std::shared_ptr<const LaunchGuard>& guard) {
-    const std::lock_guard lock(mutex_);
-    const auto found = guards_.find(graph);
-    if (found == guards_.end() || std::ranges::find(found->second, guard) != found->second.end()) return false;
-    found->second.push_back(guard);
-    return true;
-  }
-  LaunchGuards end(cudaGraph_t graph) {
-    const std::lock_guard lock(mutex_);
-    auto ended = guards_.extract(graph);
-    return ended.empty() ? LaunchGuards() : std::move(ended.mapped());
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<cudaGraph_t, LaunchGuards> guards_;
-};
 
 // What a graph keeps alive, as CUDA sees it: a user object. CUDA calls this when the last graph, executable and launch
 // is over; it must not call CUDA back, which releasing the thing may.
@@ -232,7 +208,6 @@ class CudaDevice final : public Device {
 
   Gpu& gpu_;
   SmallMemories smalls_;
-  OpenCaptures open_captures_;
 };
 
 void CudaDevice::advise(void* address, std::size_t bytes, Advice advice) {
@@ -259,7 +234,7 @@ void CudaDevice::destroy_stream(Stream stream) {
   const ControlPath path(gpu_);
   if (capturing_here(stream)) {  // what was captured is dropped
     cudaGraph_t captured = nullptr;
-    const LaunchGuards guards = open_captures_.end(graph_under_capture(handle_of(stream), gpu_));
+    (void)gpu_.captures().end(handle_of(stream));
     if (cudaStreamEndCapture(handle_of(stream), &captured) != cudaSuccess) forget_error();
     const Template dropped(captured);
   }
@@ -398,15 +373,18 @@ void CudaDevice::begin_capture(Stream stream) {
   // Thread-local: what other threads of the process do meanwhile (allocate, ask) is their own affair.
   check(cudaStreamBeginCapture(handle_of(stream), cudaStreamCaptureModeThreadLocal), "beginning a capture on GPU ",
         gpu_.ordinal());
-  open_captures_.begin(graph_under_capture(handle_of(stream), gpu_));
+  gpu_.captures().begin(handle_of(stream), under_capture(handle_of(stream), gpu_).id);
 }
 
 std::shared_ptr<Graph> CudaDevice::end_capture(Stream stream) {
   const Current current(gpu_);
   require(capturing_here(stream), "end_capture: the stream is not capturing");
-  LaunchGuards guards = open_captures_.end(graph_under_capture(handle_of(stream), gpu_));
   cudaGraph_t captured = nullptr;
-  check(cudaStreamEndCapture(handle_of(stream), &captured), "ending a capture on GPU ", gpu_.ordinal());
+  const cudaError_t result = cudaStreamEndCapture(handle_of(stream), &captured);
+  // One that cannot be ended here (another thread's, or another stream's) goes on.
+  LaunchGuards guards;
+  if (result == cudaSuccess || !capturing_here(stream)) guards = gpu_.captures().end(handle_of(stream));
+  check(result, "ending a capture on GPU ", gpu_.ordinal());
   const Template graph(captured);
   const ControlPath path(gpu_);
   cudaGraphExec_t executable = nullptr;
@@ -449,7 +427,7 @@ CudaDevice::Captured CudaDevice::captured_if_not_barred(Stream stream) const {
 
 void CudaDevice::retain(Stream stream, std::shared_ptr<const void> thing) {
   const Current current(gpu_);
-  const cudaGraph_t graph = graph_under_capture(handle_of(stream), gpu_);
+  const cudaGraph_t graph = under_capture(handle_of(stream), gpu_).graph;
   require(graph != nullptr, "retain: the stream is not capturing, so there is no graph that could keep anything");
   auto retained = std::make_unique<Retained>(std::move(thing));
   cudaUserObject_t object = nullptr;
@@ -463,15 +441,18 @@ void CudaDevice::retain(Stream stream, std::shared_ptr<const void> thing) {
 
 void CudaDevice::guard(Stream stream, std::shared_ptr<const LaunchGuard> guard) {
   const Current current(gpu_);
-  const cudaGraph_t graph = graph_under_capture(handle_of(stream), gpu_);
-  require(graph != nullptr, "guard: the stream is not capturing, so there is no graph that it could belong to");
-  if (open_captures_.add(graph, guard)) retain(stream, std::move(guard));
+  const UnderCapture capture = under_capture(handle_of(stream), gpu_);
+  require(capture.graph != nullptr, "guard: the stream is not capturing, so there is no graph that it could belong to");
+  if (gpu_.captures().add(capture.id, guard)) retain(stream, std::move(guard));
 }
 
 void CudaDevice::launch(const std::shared_ptr<Graph>& graph, Stream stream) {
   const auto* mine = dynamic_cast<const CudaGraph*>(graph.get());
   require(mine != nullptr, "launch: ", graph ? "the graph belongs to another kind of device" : "the graph is null");
   const Current current(gpu_);
+  ask(mine->guards(), [&](const std::shared_ptr<const LaunchGuard>& one) {
+    if (capturing_here(stream)) guard(stream, one);
+  });
   mine->launch(handle_of(stream));
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "onstream/device/cuda/captures.hpp"
 #include "onstream/device/cuda/driver.hpp"
 #include "onstream/device/cuda/functions.hpp"
 #include "onstream/device/cuda/managed_room.hpp"
@@ -61,6 +62,7 @@ class Gpu {
     ManagedRoom room;
   };
   Managed& managed() { return managed_; }
+  Captures& captures() { return captures_; }
 
   // On a stream of its own, never behind anybody's work, and finished when the call returns: sets memory to zero; makes
   // a graph resident, on `idle` if that is a stream.
@@ -117,6 +119,7 @@ class Gpu {
   Functions functions_;
 
   Managed managed_;
+  Captures captures_;
   mutable std::mutex mutex_;  // guards what follows
   std::set<int> peers_;
   std::vector<cudaStream_t> streams_;

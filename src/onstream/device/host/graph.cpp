@@ -28,10 +28,6 @@ Graph::Graph(Captured captured) : captured_(std::move(captured)) {
   if (!is_list(captured_.nodes)) branches_ = std::make_unique<Branches>(captured_.nodes, captured_.streams);
 }
 
-void Graph::check_launch() const {
-  for (const auto& guard : captured_.guards) guard->check_launch();
-}
-
 void Graph::run() const {
   const std::lock_guard lock(replaying_);
   if (branches_ != nullptr) return branches_->replay();
@@ -77,9 +73,9 @@ void Capture::retain(std::shared_ptr<const void> thing) {
 
 void Capture::guard(std::shared_ptr<const LaunchGuard> guard) {
   const std::lock_guard lock(mutex_);
-  if (!captured_ || std::ranges::find(captured_->guards, guard) != captured_->guards.end()) return;
-  captured_->retained.push_back(guard);
-  captured_->guards.push_back(std::move(guard));
+  if (!captured_ || holds(captured_->guards, guard)) return;
+  captured_->guards.push_back(guard);
+  captured_->retained.push_back(std::move(guard));
 }
 
 Captured Capture::end() {

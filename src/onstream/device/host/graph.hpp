@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
+#include "onstream/device/guards.hpp"
 #include "onstream/device/host/branches.hpp"
 #include "onstream/device/host/task.hpp"
 
@@ -32,7 +33,7 @@ struct Captured {
   std::vector<Node> nodes;
   std::size_t streams = 0;  // with tasks
   std::vector<std::shared_ptr<const void>> retained;
-  std::vector<std::shared_ptr<const LaunchGuard>> guards;  // of those retained
+  LaunchGuards guards;  // of those retained
 };
 
 class Graph final : public onstream::Graph {
@@ -43,7 +44,7 @@ class Graph final : public onstream::Graph {
   Graph& operator=(const Graph&) = delete;
 
   std::size_t nodes() const override { return captured_.nodes.size(); }
-  void check_launch() const;
+  const LaunchGuards& guards() const { return captured_.guards; }
   // Runs all tasks: in the calling thread, unless that stands still.
   void run() const;
 

@@ -1,0 +1,30 @@
+// The guards of a graph, as a device keeps them beside what the graph retains: it owns none of them.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+
+namespace onstream {
+
+using LaunchGuards = std::vector<std::weak_ptr<const LaunchGuard>>;
+
+inline bool holds(const LaunchGuards& guards, const std::shared_ptr<const LaunchGuard>& one) {
+  return std::ranges::any_of(guards,
+                             [&](const auto& other) { return !other.owner_before(one) && !one.owner_before(other); });
+}
+
+// Before a launch: asks each, and calls then(guard) for it, which hands it on where the launch is itself captured.
+template <class Then>
+void ask(const LaunchGuards& guards, const Then& then) {
+  for (const auto& one : guards) {
+    const std::shared_ptr<const LaunchGuard> guard = one.lock();
+    if (guard == nullptr) continue;  // only as its graph ends
+    guard->check_launch();
+    then(guard);
+  }
+}
+
+}  // namespace onstream
