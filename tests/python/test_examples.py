@@ -68,6 +68,14 @@ def test_an_installation_has_the_library_and_no_python(prefix: Path) -> None:
     assert [name for name in files if "_core" in name or name.endswith(".py")] == []
 
 
+def test_the_component_cpp_is_what_make_demo_has_built(tmp_path: Path) -> None:
+    do(cmake(), "--install", build_folder(), "--component", "cpp", "--prefix", tmp_path)
+    files = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert any(name.endswith("/libonstream.a") for name in files)
+    assert any(name.endswith("/onstream-config.cmake") for name in files)
+    assert [name for name in files if name.endswith(".so") or ".so." in name] == []  # other libraries' interfaces
+
+
 @pytest.mark.limit(LIMIT_S)
 @pytest.mark.gpu
 def test_examples_are_built_from_the_installed_package(prefix: Path, tmp_path: Path) -> None:

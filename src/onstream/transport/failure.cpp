@@ -76,7 +76,8 @@ std::string what_of(const FaultReport& fault) {
   if (is_collective(fault.op)) {
     const bool waits = fault.peer >= 0 && fault.status != Status::misused;
     const std::string whom = waits ? concat(", waiting for rank ", fault.peer, ",") : "";
-    const std::string size = fault.part != 0 ? "" : concat(" of ", fault.bytes, " B");
+    const bool known = fault.part == 0 && fault.op != OpKind::all_to_all_v;  // there a part of each rank has a size
+    const std::string size = known ? concat(" of ", fault.bytes, " B") : "";
     const char* const part = (fault.part & kInCheck) != 0 ? "its check, " : fault.part != 0 ? "a stage of it, " : "";
     return concat(name_of(fault.op), size, whom, " (", part, "number ", fault.extra, " on channel ", fault.lane, ")");
   }
