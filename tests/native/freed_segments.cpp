@@ -19,8 +19,7 @@ struct Symmetric {
   explicit Symmetric(World& world)
       : next((world.rank() + 1) % world.size()), segment(world.segment(kPart)), window(world.window(segment)) {}
 
-  Remote there() const { return {*window, next, 0}; }
-  Remote there(std::size_t offset) const { return {*window, next, offset}; }
+  Remote there(std::size_t offset = 0) const { return {*window, next, offset}; }
   template <class T = std::byte>
   T* here(std::size_t offset = 0) const {
     return reinterpret_cast<T*>(segment->local() + offset);

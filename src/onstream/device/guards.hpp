@@ -16,14 +16,14 @@ inline bool holds(const LaunchGuards& guards, const std::shared_ptr<const Launch
                              [&](const auto& other) { return !other.owner_before(one) && !one.owner_before(other); });
 }
 
-// Before a launch: asks each, and calls then(guard) for it, which hands it on where the launch is itself captured.
-template <class Then>
-void ask(const LaunchGuards& guards, const Then& then) {
+// Before a launch: asks each, and hands it on where the launch is itself captured.
+inline void ask(const LaunchGuards& guards, Device& device, Stream stream) {
+  const bool captured = !guards.empty() && device.capturing(stream);
   for (const auto& one : guards) {
     const std::shared_ptr<const LaunchGuard> guard = one.lock();
     if (guard == nullptr) continue;  // only as its graph ends
     guard->check_launch();
-    then(guard);
+    if (captured) device.guard(stream, guard);
   }
 }
 

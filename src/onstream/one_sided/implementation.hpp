@@ -90,7 +90,7 @@ class OneSidedImplementation {
   template <class Body>
   void launch_steps(const Kernel& kernel, std::span<const one_sided::Step> steps, Place place, Stream stream);
   bool launch_one(const one_sided::Step& step, Stream stream);
-  void enqueue(std::span<const one_sided::Step> steps, Stream stream);
+  void enqueue(std::span<const one_sided::Step> steps, std::span<const std::uint64_t> staged, Stream stream);
   void run_inline(std::span<const one_sided::Step> steps) const;
   std::shared_ptr<Team> team_of_all();
 

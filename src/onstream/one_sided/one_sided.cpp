@@ -195,7 +195,8 @@ bool OneSidedImplementation::launch_one(const Step& step, Stream stream) {
   return true;
 }
 
-void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream) {
+void OneSidedImplementation::enqueue(std::span<const Step> steps, std::span<const std::uint64_t> staged,
+                                     Stream stream) {
   if (steps.size() == 1 && launch_one(steps[0], stream)) return;
   const auto enqueue_part = [&](std::span<const Step> part, Place place) {
     if (part[0].kind == StepKind::engine) {
@@ -207,18 +208,18 @@ void OneSidedImplementation::enqueue(std::span<const Step> steps, Stream stream)
       launch_steps<ManySteps>(one_sided::many_steps_kernel(), part, place, stream);
     }
   };
-  cut(steps, enqueue_part);
+  try {
+    cut(steps, enqueue_part);
+  } catch (...) {
+    note(steps, staged, stream);  // what came before the part that failed is on the stream
+    throw;
+  }
 }
 
 void OneSidedImplementation::run(std::span<const Step> steps, Stream stream, std::span<const std::uint64_t> staged) {
   fabric_->check([&] { return text_of(steps); });
   if (steps.empty()) return;
-  try {
-    enqueue(steps, stream);
-  } catch (...) {
-    note(steps, staged, stream);  // what came before the part that failed is on the stream
-    throw;
-  }
+  enqueue(steps, staged, stream);
   note(steps, staged, stream);
 }
 
@@ -263,7 +264,7 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
     run_inline(steps);
   } else {
     const StreamPool::Lease stream = streams_.lease();
-    enqueue(steps, stream.get());
+    enqueue(steps, {}, stream.get());
     device_->synchronize(stream.get());
   }
   fabric_->check_waited();

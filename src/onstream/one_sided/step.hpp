@@ -90,7 +90,7 @@ ONSTREAM_BOTH bool tells(const Step& step) {
 // What tells somebody, as it is told, in the calling thread.
 template <class Group>
 ONSTREAM_BODY void write(const Group& group, const Step& step) {
-  if (step.kind == StepKind::beside) [[likely]] {
+  if (step.kind == StepKind::beside) {
     const std::uint64_t data = group.load_relaxed(reinterpret_cast<const std::uint64_t*>(step.source));
     group.store_beside(reinterpret_cast<std::uint64_t*>(step.target), step.bytes, data);
   } else if (step.width == 8) {

@@ -478,9 +478,7 @@ std::shared_ptr<Segment> Fabric::segment_of(int peer, const void* address, std::
   return implementation_->segments_.of(peer, address, bytes);
 }
 void Fabric::guard(Stream stream, const void* address) const {
-  for (int peer = 0; peer < size(); ++peer) {
-    if (auto segment = segment_of(peer, address, 1)) return device()->guard(stream, std::move(segment));
-  }
+  if (auto segment = implementation_->segments_.of_any(size(), address)) device()->guard(stream, std::move(segment));
 }
 void Fabric::guard_segment(Stream stream, std::uint64_t number) const {
   if (auto segment = implementation_->segments_.numbered(number)) device()->guard(stream, std::move(segment));

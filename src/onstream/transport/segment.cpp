@@ -155,18 +155,37 @@ WordPlace Segments::place_of(const void* word) const {
   return {at, 0};
 }
 
+namespace {
+
+// Whether [begin, begin + bytes) lies in the part of `peer`, as this rank addresses it.
+bool holds(const Segment& segment, int peer, std::uintptr_t begin, std::size_t bytes) {
+  if (!segment.direct(peer)) return false;
+  const auto base = reinterpret_cast<std::uintptr_t>(segment.peer(peer));
+  return begin >= base && bytes <= segment.bytes() && begin - base <= segment.bytes() - bytes;
+}
+
+}  // namespace
+
 std::shared_ptr<Segment> Segments::of(int peer, const void* address, std::size_t bytes) const {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   for (const std::shared_ptr<Segment>& segment : living()) {
-    if (!segment->direct(peer)) continue;
-    const auto base = reinterpret_cast<std::uintptr_t>(segment->peer(peer));
-    if (begin >= base && bytes <= segment->bytes() && begin - base <= segment->bytes() - bytes) return segment;
+    if (holds(*segment, peer, begin, bytes)) return segment;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<Segment> Segments::of_any(int ranks, const void* address) const {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  for (const std::shared_ptr<Segment>& segment : living()) {
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (holds(*segment, peer, begin, 1)) return segment;
+    }
   }
   return nullptr;
 }
 
 std::shared_ptr<Segment> Segments::numbered(std::uint64_t number) const {
-  for (std::shared_ptr<Segment>& segment : living()) {
+  for (const std::shared_ptr<Segment>& segment : living()) {
     if (segment->number() == number) return segment;
   }
   return nullptr;

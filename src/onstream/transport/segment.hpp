@@ -85,6 +85,8 @@ class Segments {
   WordPlace place_of(const void* word) const;
   // The one in whose part of `peer`, as this rank addresses it, [address, address + bytes) lies; or null.
   std::shared_ptr<Segment> of(int peer, const void* address, std::size_t bytes) const;
+  // The one that holds `address` in its part of any of so many ranks; or null.
+  std::shared_ptr<Segment> of_any(int ranks, const void* address) const;
   std::shared_ptr<Segment> numbered(std::uint64_t number) const;  // or null
 
  private:

@@ -450,9 +450,7 @@ void CudaDevice::launch(const std::shared_ptr<Graph>& graph, Stream stream) {
   const auto* mine = dynamic_cast<const CudaGraph*>(graph.get());
   require(mine != nullptr, "launch: ", graph ? "the graph belongs to another kind of device" : "the graph is null");
   const Current current(gpu_);
-  ask(mine->guards(), [&](const std::shared_ptr<const LaunchGuard>& one) {
-    if (capturing_here(stream)) guard(stream, one);
-  });
+  ask(mine->guards(), *this, stream);
   mine->launch(handle_of(stream));
 }
 

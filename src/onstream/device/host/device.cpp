@@ -169,9 +169,7 @@ void HostDevice::operate(std::span<const WordOp> ops, onstream::Stream stream) {
 void HostDevice::launch(const std::shared_ptr<onstream::Graph>& graph, onstream::Stream stream) {
   auto known = std::dynamic_pointer_cast<Graph>(graph);
   require(known != nullptr, "launch() of a graph that is null or of another kind of device");
-  ask(known->guards(), [&](const std::shared_ptr<const LaunchGuard>& guard) {
-    if (capturing(stream)) of(stream).guard(guard);
-  });
+  ask(known->guards(), *this, stream);
   of(stream).enqueue(GraphTask{std::move(known)});
 }
 
