@@ -97,6 +97,12 @@ std::size_t below(Random& random, std::size_t limit) {
   return std::uniform_int_distribution<std::size_t>(0, limit - 1)(random);
 }
 
+std::string noise(std::size_t bytes, Random& random) {
+  std::string text(bytes, '\0');
+  for (char& c : text) c = static_cast<char>(below(random, 256));
+  return text;
+}
+
 // One to four small damages: a byte or a bit changed, bytes removed, doubled or put in, an integer made extreme.
 std::string damage(std::string bytes, Random& random) {
   for (std::size_t left = 1 + below(random, 4); left > 0 && !bytes.empty(); --left) {
@@ -107,7 +113,7 @@ std::string damage(std::string bytes, Random& random) {
       case 1: bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(random, 8))); break;
       case 2: bytes.erase(at, some); break;
       case 3: bytes.insert(at, bytes.substr(at, some)); break;
-      case 4: bytes.insert(at, random_bytes(some)); break;
+      case 4: bytes.insert(at, noise(some, random)); break;
       default: bytes.replace(at, 4, std::string(4, below(random, 2) == 0 ? '\xff' : '\0')); break;
     }
   }
@@ -221,6 +227,28 @@ CASE(statements_exposures_and_faults_are_answered_or_refused) {
     attempt([&] { (void)describe(unpack_fault(bytes, 2)); });
   }
   CHECK(read > 1000);
+}
+
+// A valid statement may reach from the first address to the last, and no further.
+CASE(a_destination_at_the_end_of_all_addresses_is_looked_at_or_refused) {
+  constexpr std::int64_t kFar = std::int64_t{3} << 61;
+  const auto statement_at = [](std::int64_t address) {
+    plan::StatedOp op;
+    op.kind = OpKind::put;
+    op.peer = 0;
+    op.layout = {.run_bytes = 8, .dims = 1, .counts = {2}, .strides = {kFar}};
+    op.bytes = 16;
+    op.landing = {0, address, op.layout};
+    plan::Statement statement;
+    statement.name = "far";
+    statement.ops = {op, op};
+    return plan::pack(statement);
+  };
+  const std::int64_t last = INT64_MAX - kFar - 8;
+  for (const std::int64_t address : {std::int64_t{0}, INT64_MIN, last}) {
+    CHECK(plan::find_overlaps({plan::unpack(statement_at(address))}, 0).story.find("overlap") != std::string::npos);
+  }
+  CHECK_THROWS(plan::unpack(statement_at(last + 1)), "a layout that is none");
 }
 
 CASE(a_store_survives_ranks_that_send_damaged_frames) {

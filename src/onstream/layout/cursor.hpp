@@ -41,9 +41,11 @@ class Cursor {
     if (within_ < view_.run_bytes || view_.dims == 0) return;
     within_ = 0;
     for (int d = view_.dims - 1; d >= 0; --d) {
-      start_ += view_.strides[d];
-      if (++digits_[d] < view_.counts[d]) return;
-      start_ -= view_.strides[d] * view_.counts[d];
+      if (++digits_[d] < view_.counts[d]) {
+        start_ += view_.strides[d];
+        return;
+      }
+      start_ -= view_.strides[d] * (view_.counts[d] - 1);  // never past the last run, which may end where addresses do
       digits_[d] = 0;
     }
   }

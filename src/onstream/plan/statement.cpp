@@ -30,7 +30,7 @@ LayoutView checked(const LayoutView& view, std::uint64_t bytes, std::int64_t add
   for (int d = 0; good && d < view.dims; ++d) {
     good = view.counts[d] > 0 && !__builtin_mul_overflow(total, static_cast<std::uint64_t>(view.counts[d]), &total);
   }
-  if (!good || total != bytes || !is_somewhere(view, address))
+  if (!good || total != bytes || !is_somewhere(view, 0) || !is_somewhere(view, address))
     fail(ErrorCode::system, "a rank's list of ops holds a layout that is none");
   return view;
 }
