@@ -13,6 +13,7 @@
 #include "onstream/collective/algorithm.hpp"
 #include "onstream/collective/checking.hpp"
 #include "onstream/collective/copies.hpp"
+#include "onstream/collective/recent.hpp"
 #include "onstream/collective/room.hpp"
 #include "onstream/collective/runner.hpp"
 #include "onstream/collective/view.hpp"
@@ -65,6 +66,7 @@ class Channel {
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
   std::shared_ptr<Checking> checking;  // in the checking mode, from the start
   Order order;
+  Recent recent;
 
  private:
   void set_up(Fabric& fabric, const std::vector<int>& ranks, int number, std::vector<std::uint64_t> parts);

@@ -32,6 +32,7 @@ class Collective::Implementation {
         room_(std::move(room)),
         device_(fabric_->device()),
         ranks_(std::move(ranks)),
+        checks_(fabric_->parameters().collective_check == "on"),
         runner_(fabric_) {
     const auto found = std::ranges::find(ranks_, fabric_->rank());
     rank_ = found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
@@ -60,13 +61,11 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call, Stream stream) {
-    if (!is_to_run(call)) return;
-    collective::Channel& channel = channel_of(call);
-    runner_.enqueue(channel.order, stream, prepare(channel, call));
+    if (const auto work = work_of(call)) runner_.enqueue(channel_of(call).order, stream, *work);
   }
 
   void run(const CollectiveCall& call) {
-    if (is_to_run(call)) run_unchecked(call);
+    if (const auto work = work_of(call)) runner_.run_and_wait(channel_of(call).order, *work);
   }
 
   void check_alone(const CollectiveCall& call) const { check(call); }
@@ -208,11 +207,9 @@ class Collective::Implementation {
     }
   }
 
-  bool checks() const { return fabric_->parameters().collective_check == "on"; }
-
   // In the checking mode: with what the other ranks call.
   void compare(const CollectiveCall& call) {
-    if (!checks()) return;
+    if (!checks_) return;
     channel_of(call).checking->check(call, [this](const CollectiveCall& one) { run_unchecked(one); });
   }
 
@@ -220,11 +217,23 @@ class Collective::Implementation {
     return call.count == 0 && call.kind != OpKind::barrier && !collective::is_v(call.kind);
   }
 
-  // Throws what is wrong with it.
-  bool is_to_run(const CollectiveCall& call) {
-    check(call);
-    compare(call);
-    return !has_nothing_to_do(call);
+  // Null: it has nothing to do. Throws what is wrong with it.
+  std::shared_ptr<const collective::Prepared> work_of(const CollectiveCall& call) {
+    const collective::Channel* const known = checks_ ? nullptr : find(call.channel);
+    const auto before = known == nullptr ? nullptr : known->recent.find(call, *device_);
+    if (before != nullptr) {
+      fabric_->check([&] { return collective::what_of(call); });
+    } else {
+      check(call);
+      compare(call);
+      if (has_nothing_to_do(call)) return nullptr;
+    }
+    collective::Channel& channel = channel_of(call);
+    const int most = channel.room().of_next_call();
+    if (before != nullptr && before->most == most) return before;
+    auto work = std::make_shared<const collective::Prepared>(prepare(channel, call, most));
+    channel.recent.keep(call, {call.input_bytes(rank_, size()), call.output_bytes(rank_, size())}, *device_, work);
+    return work;
   }
 
   CollectiveCall with_algorithm(CollectiveCall call) const {
@@ -263,7 +272,7 @@ class Collective::Implementation {
   // Collective over the world.
   std::unique_ptr<collective::Channel> make_channel(int number) {
     auto made = std::make_unique<collective::Channel>(*fabric_, *room_, ranks_, number);
-    if (checks()) made->checking = let_go_later(std::make_unique<collective::Checking>(*device_, ranks_));
+    if (checks_) made->checking = let_go_later(std::make_unique<collective::Checking>(*device_, ranks_));
     return made;
   }
   // Null: there is none yet.
@@ -309,25 +318,28 @@ class Collective::Implementation {
     return asked;
   }
 
-  // May ask peers to map the buffers, and block for their answer.
   collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& call) {
-    if (has_nothing_to_do(call)) return {};
+    return has_nothing_to_do(call) ? collective::Prepared() : prepare(channel, call, channel.room().of_next_call());
+  }
+
+  // Of at most so many blocks, which counts as a call. May ask peers to map the buffers, and block for their answer.
+  collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& call, int most) {
     collective::Prepared work;
     if (call.combine) {
       const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
-      work = prepare(channel, own->move());
+      work = prepare(channel, own->move(), most);
       work.add(own->reduction(channel.view()));
       work.kept = own;
     } else {
-      work = prepare_by_algorithm(channel, with_choice(call));
+      work = prepare_by_algorithm(channel, with_choice(call), most);
     }
     work.buffers = {call.input, call.output};
+    work.most = most;
     return work;
   }
 
-  collective::Prepared prepare_by_algorithm(collective::Channel& channel, const CollectiveCall& asked) {
+  collective::Prepared prepare_by_algorithm(collective::Channel& channel, const CollectiveCall& asked, int most) {
     collective::Prepared work;
-    const int most = channel.room().of_next_call();
     if (asked.algorithm == Algorithm::copy) {
       const std::lock_guard lock(channel.order.mutex);
       collective::Copies& copies = copies_of(channel, asked);
@@ -337,6 +349,8 @@ class Collective::Implementation {
       for (collective::Launching& stage : stages(channel, asked, most)) work.add(std::move(stage));
     } else {
       work.add(collective::prepare(*fabric_, channel, ranks_, asked, most));
+      work.asks_nobody = asked.algorithm == Algorithm::lines || asked.algorithm == Algorithm::two_shot ||
+                         asked.algorithm == Algorithm::wide;
     }
     return work;
   }
@@ -371,6 +385,7 @@ class Collective::Implementation {
   std::vector<int> ranks_;
   int rank_ = -1;
   bool is_team_ = false;
+  bool checks_;
   mutable std::mutex loaded_mutex_;
   mutable std::set<const collective::OwnKernels*> loaded_;
   std::mutex making_mutex_;   // held, while all ranks meet, by who makes channels or their copies

@@ -24,6 +24,8 @@ struct Prepared {
   std::vector<Launching> others;         // and behind it those of stages, or of a reduction of one's own
   std::shared_ptr<const void> kept;      // until all that is done
   std::array<const void*, 2> buffers{};  // of the call
+  int most = 0;                          // blocks that it might have had (Room)
+  bool asks_nobody = false;              // all that is in it this rank knows by itself
 
   // Behind what there is; nothing if it is no kernel.
   void add(Launching next) {
@@ -37,9 +39,9 @@ struct Prepared {
   int kernels() const { return (kernel.kernel == nullptr ? 0 : 1) + static_cast<int>(others.size()); }
   // Of its largest kernel.
   int blocks() const {
-    int most = 0;
-    for_each_kernel([&](const Launching& one) { most = std::max(most, one.grid.blocks); });
-    return most;
+    int largest = 0;
+    for_each_kernel([&](const Launching& one) { largest = std::max(largest, one.grid.blocks); });
+    return largest;
   }
   bool empty() const { return !copies && kernel.kernel == nullptr; }
   template <class Function>

@@ -173,8 +173,9 @@ class Session {
     group_.sync();  // every thread has read the turn
     const std::uint64_t history = (word_ / kHistory * 0x9e35 ^ name_.signature >> 1) * kHistory;
     const std::uint64_t word = history | epoch() << 1 | (hears == Hears::everyone ? 1 : 0);
+    constexpr int kTurns = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
     const int blocks = group_.blocks();
-    for (int i = group_.rank(); group_.block() + i * blocks < kMostBlocks; i += group_.size()) {
+    for (int i = group_.rank(); group_.block() + i * blocks < kTurns; i += group_.size()) {
       group_.store_relaxed(&view_.state->turns[group_.block() + i * blocks].word, word);
     }
     if (group_.block() == 0 && group_.rank() == 0) group_.store_relaxed(&view_.state->running, 0);

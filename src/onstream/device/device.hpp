@@ -69,6 +69,8 @@ struct MemoryInfo {
   bool exportable = false;       // export_memory() works
   bool kernel_access = false;    // this device's kernels may load and store it
   const char* why_private = "";  // when not exportable; a text that lives for ever
+
+  friend bool operator==(const MemoryInfo&, const MemoryInfo&) = default;
 };
 
 // How another process finds exported memory. Plain data: travels on a socket, with at most one file descriptor.
