@@ -14,10 +14,11 @@ namespace {
 bool is_plain(const CollectiveCall& call) { return !call.combine && call.own == nullptr && !is_v(call.kind); }
 
 bool is_same(const CollectiveCall& a, const CollectiveCall& b) {
-  return is_plain(a) && is_plain(b) && a.kind == b.kind && a.input == b.input && a.output == b.output && a.count == b.count && a.type == b.type &&
-         a.op == b.op && a.root == b.root && a.channel == b.channel && a.algorithm == b.algorithm &&
-         a.deterministic == b.deterministic && a.int_factor == b.int_factor && a.stage_of == b.stage_of &&
-         a.named == b.named && std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);
+  return is_plain(a) && is_plain(b) && a.kind == b.kind && a.input == b.input && a.output == b.output &&
+         a.count == b.count && a.type == b.type && a.op == b.op && a.root == b.root && a.channel == b.channel &&
+         a.algorithm == b.algorithm && a.deterministic == b.deterministic && a.int_factor == b.int_factor &&
+         a.stage_of == b.stage_of && a.named == b.named &&
+         std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);
 }
 
 }  // namespace

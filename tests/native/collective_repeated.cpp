@@ -1,0 +1,155 @@
+// Calls that are made again: each is what it says, whatever calls like it came before; and what cannot work any more is
+// refused as it was the first time.
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "check.hpp"
+#include "collective_cases.hpp"
+
+using namespace onstream;
+using namespace onstream::test;
+using onstream::collective::all_reduce;
+
+namespace {
+
+constexpr std::size_t kCount = 24;
+constexpr std::size_t kBytes = kCount * sizeof(double);
+constexpr int kRanks = 3;
+
+// A call, and what it leaves in the output.
+struct Meant {
+  const char* name;
+  CollectiveCall call;
+  std::function<double(std::size_t)> value;  // of element i
+};
+
+std::vector<unsigned char> doubles(const std::function<double(std::size_t)>& value) {
+  std::vector<unsigned char> bytes;
+  for (std::size_t i = 0; i < kCount; ++i) append(bytes, value(i));
+  return bytes;
+}
+
+// Of rank `rank`: whole numbers, so that every order of adding gives the same.
+double given(int rank, std::size_t i) { return static_cast<double>(rank + 1) * static_cast<double>(i + 2); }
+double sum(std::size_t i) { return 6 * static_cast<double>(i + 2); }
+constexpr double kBefore = -7;  // in the output
+
+// Calls that differ from the first in one thing each.
+std::vector<Meant> likes(const CollectiveCall& first, const std::byte* elsewhere, int rank) {
+  std::vector<Meant> all = {{"the first", first, sum}};
+  const auto with = [&](const char* name, const auto& change, std::function<double(std::size_t)> value) {
+    all.push_back({name, first, std::move(value)});
+    change(all.back().call);
+  };
+  with("op", [](CollectiveCall& it) { it.op = ReduceOp::max; }, [](std::size_t i) { return given(2, i); });
+  with("count", [](CollectiveCall& it) { it.count = 5; }, [](std::size_t i) { return i < 5 ? sum(i) : kBefore; });
+  with("input", [&](CollectiveCall& it) { it.input = elsewhere; }, [](std::size_t i) { return 2 * sum(i); });
+  with("algorithm", [](CollectiveCall& it) { it.algorithm = Algorithm::two_shot; }, sum);
+  with("channel", [](CollectiveCall& it) { it.channel = 1; }, sum);
+  for (const double factor : {0.5, 4.0}) {
+    with(
+        "factor",
+        [&](CollectiveCall& it) {
+          it.op = ReduceOp::premulsum;
+          it.factor = factor;
+        },
+        [factor](std::size_t i) { return factor * sum(i); });
+  }
+  for (const int root : {0, 2}) {
+    with(
+        "root",
+        [&](CollectiveCall& it) {
+          it.kind = OpKind::reduce;
+          it.root = root;
+        },
+        [=](std::size_t i) { return rank == root ? sum(i) : kBefore; });
+  }
+  with(
+      "kind", [](CollectiveCall& it) { it.kind = OpKind::scan; },
+      [rank](std::size_t i) {
+        double below = 0;
+        for (int other = 0; other <= rank; ++other) below += given(other, i);
+        return below;
+      });
+  return all;
+}
+
+}  // namespace
+
+CASE(calls_that_differ_in_one_thing_are_told_apart) {
+  on_all_devices_in_pairs(kRanks, [](World& world) {
+    TestBuffer input(world, kBytes);
+    TestBuffer elsewhere(world, kBytes);
+    TestBuffer output(world, kBytes);
+    const OwnStream stream(world);
+    input.write(doubles([&](std::size_t i) { return given(world.rank(), i); }));
+    elsewhere.write(doubles([&](std::size_t i) { return 2 * given(world.rank(), i); }));
+    const CollectiveCall first = all_reduce({input.data(), output.data(), kCount, ElementType::float64});
+    std::vector<Meant> all = likes(first, elsewhere.data(), world.rank());
+    if (world.device().kind() == DeviceKind::host) {
+      const auto largest = [](const void* in, void* inout, std::size_t count) {
+        const auto* theirs = static_cast<const double*>(in);
+        auto* mine = static_cast<double*>(inout);
+        for (std::size_t i = 0; i < count; ++i) mine[i] = std::max(mine[i], theirs[i]);
+      };
+      all.push_back({"a function", collective::reduced_by(first, sizeof(double), largest),
+                     [](std::size_t i) { return given(2, i); }});
+    }
+    // Every one behind every other one, and behind itself.
+    for (const Meant& one : all) {
+      for (const Meant& other : all) {
+        for (const Meant* meant : {&one, &one, &other}) {
+          for (const OwnStream* where : {static_cast<const OwnStream*>(nullptr), &stream}) {
+            output.write(doubles([](std::size_t) { return kBefore; }));
+            run(world, meant->call, where);
+            if (output.read() != doubles(meant->value)) {
+              throw CheckFailed(concat(meant->name, " between ", one.name, " and ", other.name));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+CASE(a_buffer_that_was_freed_is_refused_however_often_it_was_used) {
+  run_ranks(2, quick("host"), [](World& world) {
+    auto buffer = std::make_unique<TestBuffer>(world, kBytes);
+    const CollectiveCall call = all_reduce({buffer->data(), buffer->data(), kCount, ElementType::float64});
+    for (int i = 0; i < 3; ++i) world.collective().run(call);
+    world.barrier();
+    buffer.reset();
+    CHECK_THROWS(world.collective().run(call), "nothing is mapped");
+  });
+}
+
+CASE(memory_at_an_address_that_was_freed_is_what_it_is_now) {
+  run_ranks(2, quick("host"), [](World& world) {
+    constexpr std::size_t kLarge = std::size_t{1} << 20;
+    auto large = std::make_unique<TestBuffer>(world, kLarge);
+    std::byte* const address = large->data();
+    const CollectiveCall call = all_reduce({address, address, 512, ElementType::float64});
+    for (int i = 0; i < 2; ++i) world.collective().run(call);
+    world.barrier();
+    large.reset();
+    // What has the address next, if anything does, is smaller than the call.
+    const TestBuffer small(world, 64);
+    CHECK_THROWS(world.collective().run(call), small.data() == address ? "ends 4032 B after" : "nothing is mapped");
+  });
+}
+
+CASE(a_call_of_a_failed_world_is_refused_however_often_it_was_made) {
+  on_all_devices_in_pairs(2, [](World& world) {
+    TestBuffer buffer(world, kBytes);
+    const CollectiveCall call = all_reduce({buffer.data(), buffer.data(), kCount, ElementType::float64});
+    const OwnStream stream(world);
+    for (int i = 0; i < 3; ++i) run(world, call, &stream);
+    world.barrier();
+    world.abort("it is over");
+    CHECK_THROWS(world.collective().run(call, stream), "it is over");
+    CHECK_THROWS(world.collective().run(call), "it is over");
+  });
+}
+
+int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
