@@ -1,8 +1,12 @@
 // Calls that are made again: each is what it says, whatever calls like it came before; and what cannot work any more is
 // refused as it was the first time.
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "check.hpp"
 #include "collective_cases.hpp"
@@ -34,9 +38,15 @@ std::vector<unsigned char> doubles(const std::function<double(std::size_t)>& val
 double given(int rank, std::size_t i) { return static_cast<double>(rank + 1) * static_cast<double>(i + 2); }
 double sum(std::size_t i) { return 6 * static_cast<double>(i + 2); }
 constexpr double kBefore = -7;  // in the output
+// The bits of what each rank gives, as whole numbers.
+double sum_of_words(std::size_t i) {
+  std::int64_t words = 0;
+  for (int rank = 0; rank < kRanks; ++rank) words += std::bit_cast<std::int64_t>(given(rank, i));
+  return std::bit_cast<double>(words);
+}
 
-// Calls that differ from the first in one thing each.
-std::vector<Meant> likes(const CollectiveCall& first, const std::byte* elsewhere, int rank) {
+// Calls that differ from the first in one thing each. `elsewhere` holds twice what the first's input does.
+std::vector<Meant> likes(const CollectiveCall& first, std::byte* elsewhere, int rank) {
   std::vector<Meant> all = {{"the first", first, sum}};
   const auto with = [&](const char* name, const auto& change, std::function<double(std::size_t)> value) {
     all.push_back({name, first, std::move(value)});
@@ -45,6 +55,8 @@ std::vector<Meant> likes(const CollectiveCall& first, const std::byte* elsewhere
   with("op", [](CollectiveCall& it) { it.op = ReduceOp::max; }, [](std::size_t i) { return given(2, i); });
   with("count", [](CollectiveCall& it) { it.count = 5; }, [](std::size_t i) { return i < 5 ? sum(i) : kBefore; });
   with("input", [&](CollectiveCall& it) { it.input = elsewhere; }, [](std::size_t i) { return 2 * sum(i); });
+  with("type", [](CollectiveCall& it) { it.type = ElementType::int64; }, sum_of_words);
+  with("output", [&](CollectiveCall& it) { it.output = elsewhere; }, sum);
   with("algorithm", [](CollectiveCall& it) { it.algorithm = Algorithm::two_shot; }, sum);
   with("channel", [](CollectiveCall& it) { it.channel = 1; }, sum);
   for (const double factor : {0.5, 4.0}) {
@@ -102,14 +114,55 @@ CASE(calls_that_differ_in_one_thing_are_told_apart) {
         for (const Meant* meant : {&one, &one, &other}) {
           for (const OwnStream* where : {static_cast<const OwnStream*>(nullptr), &stream}) {
             output.write(doubles([](std::size_t) { return kBefore; }));
+            elsewhere.write(doubles([&](std::size_t i) { return 2 * given(world.rank(), i); }));
             run(world, meant->call, where);
-            if (output.read() != doubles(meant->value)) {
+            const TestBuffer& result = meant->call.output == output.data() ? output : elsewhere;
+            if (result.read() != doubles(meant->value)) {
               throw CheckFailed(concat(meant->name, " between ", one.name, " and ", other.name));
             }
           }
         }
       }
     }
+  });
+}
+
+CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
+  on_all_devices_in_pairs(4, [](World& world) {
+    TestBuffer input(world, kBytes);
+    TestBuffer output(world, kBytes);
+    const OwnStream stream(world);
+    Collective& all = world.collective();
+    input.write(doubles([&](std::size_t i) { return given(world.rank(), i); }));
+    CollectiveCall lines = all_reduce({input.data(), output.data(), kCount, ElementType::float64});
+    lines.algorithm = Algorithm::lines;
+    const auto is_right = [&](const std::function<void()>& act) {
+      for (int i = 0; i < 3; ++i) {
+        output.write(doubles([](std::size_t) { return kBefore; }));
+        act();
+        world.synchronize(stream);
+        if (output.read() != doubles([](std::size_t k) { return 10 * static_cast<double>(k + 2); })) return false;
+      }
+      return true;
+    };
+    const auto eager = [&] { all.run(lines, stream); };
+    CHECK(is_right(eager));
+    CollectiveCall staged = lines;
+    staged.algorithm = Algorithm::hierarchical;
+    all.run(staged, stream);
+    CHECK(is_right(eager));
+    world.device().begin_capture(stream);
+    eager();
+    const auto graph = world.device().end_capture(stream);
+    CHECK(is_right([&] { world.device().launch(graph, stream); }));
+    CHECK(is_right(eager));
+    CollectiveCall aside = lines;
+    aside.channel = 1;
+    all.run(aside, stream);
+    CHECK(is_right(eager));
+    const auto team = all.among(all.ranks());
+    CHECK(is_right([&] { team->run(lines, stream); }));
+    CHECK(is_right(eager));
   });
 }
 
@@ -136,6 +189,21 @@ CASE(memory_at_an_address_that_was_freed_is_what_it_is_now) {
     // What has the address next, if anything does, is smaller than the call.
     const TestBuffer small(world, 64);
     CHECK_THROWS(world.collective().run(call), small.data() == address ? "ends 4032 B after" : "nothing is mapped");
+  });
+}
+
+CASE(plain_memory_is_looked_at_before_it_is_used_the_first_time) {
+  run_ranks(2, quick("host"), [](World& world) {
+    std::vector<double> values(kCount, 1);
+    const auto in_place = [](void* at) { return all_reduce({at, at, kCount, ElementType::float64}); };
+    for (int i = 0; i < 3; ++i) {
+      world.collective().run(in_place(values.data()));
+      CHECK(values == std::vector<double>(kCount, 2 << i));
+    }
+    void* const nowhere = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(nowhere != MAP_FAILED && munmap(nowhere, kBytes) == 0);
+    world.barrier();
+    CHECK_THROWS(world.collective().run(in_place(nowhere)), "nothing is mapped");
   });
 }
 

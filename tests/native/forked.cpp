@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "check.hpp"
+#include "onstream/collective/collective.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/tickets.hpp"
 #include "onstream/one_sided/lent.hpp"
@@ -193,6 +194,23 @@ CASE(a_forked_child_lets_go_of_requests_teams_and_segments_of_a_busy_world) {
     CHECK(world.recv(&in, sizeof in, 0, {2}) == Status::ok && in == 1);
     CHECK(world.wait(request) == Status::ok);
     team->sync();
+  });
+}
+
+// Also one that its parent makes over and over, which is looked for before anything else.
+CASE(a_forked_child_is_refused_the_collective_that_its_parent_is_making) {
+  run_ranks(1, quick("host"), [](World& world) {
+    std::array<double, 2> values{};
+    const auto call = collective::all_reduce({values.data(), values.data(), values.size(), ElementType::float64});
+    CHECK(children_end([&] { world.collective().run(call); },
+                       [&] {
+                         try {
+                           world.collective().run(call);
+                         } catch (const Error& error) {
+                           if (error.code() == ErrorCode::closed) return;
+                         }
+                         ::_exit(1);
+                       }));
   });
 }
 

@@ -251,6 +251,20 @@ CASE(a_destination_at_the_end_of_all_addresses_is_looked_at_or_refused) {
   CHECK_THROWS(plan::unpack(statement_at(last + 1)), "a layout that is none");
 }
 
+CASE(destinations_of_more_runs_than_can_be_counted_are_not_listed) {
+  plan::StatedOp op;
+  op.kind = OpKind::put;
+  op.peer = 0;
+  op.layout = {.run_bytes = 1, .dims = 2, .counts = {std::int64_t{1} << 62, 2}, .strides = {0, 0}};
+  op.bytes = std::uint64_t{1} << 63;
+  op.landing = {0, 4096, op.layout};
+  plan::Statement statement;
+  statement.name = "many";
+  statement.ops = {op, op};
+  const plan::Overlaps found = plan::find_overlaps({plan::unpack(plan::pack(statement))}, 0);
+  CHECK(found.story.empty() && found.unlisted == UINT64_MAX);
+}
+
 CASE(a_store_survives_ranks_that_send_damaged_frames) {
   Random random(20240612);
   const std::string address = fresh_name();

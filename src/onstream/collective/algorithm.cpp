@@ -241,6 +241,10 @@ std::size_t most_by_lines(DeviceKind device, int edges) {
   return static_cast<std::size_t>(ahead_us / (1 / costs.line_bytes_per_us - 1 / costs.bulk_bytes_per_us) / edges);
 }
 
+bool is_by_lines(Algorithm algorithm) {
+  return algorithm == Algorithm::lines || algorithm == Algorithm::two_shot || algorithm == Algorithm::wide;
+}
+
 std::span<const AlgorithmRow> algorithms() { return kRows; }
 
 std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine) {

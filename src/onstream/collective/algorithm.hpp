@@ -33,14 +33,13 @@ struct AlgorithmRow {
   const char* own_order = "";        // the order in which it adds, where that is not the ranks' own
 };
 
-// "" or why this algorithm cannot do the call: it never can, or not with the same bits as the others.
-std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);
-
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, int edges);
 
 std::span<const AlgorithmRow> algorithms();
-// "" or why this one cannot do the call.
+// Whether it moves flagged lines: then no rank needs to know where another's buffers are.
+bool is_by_lines(Algorithm algorithm);
+// "" or why this one cannot do the call: it never can, or not with the same bits as the others.
 std::string why_not(const AlgorithmRow& row, const CollectiveCall& call, const Machine& machine);
 // The one that the call names, or the cheapest that can. Throws invalid_argument with the reason.
 const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine);

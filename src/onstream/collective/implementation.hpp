@@ -61,14 +61,16 @@ class Collective::Implementation {
   }
 
   void run(const CollectiveCall& call, Stream stream) {
-    if (const auto work = work_of(call)) runner_.enqueue(channel_of(call).order, stream, *work);
+    const auto [channel, work] = work_of(call);
+    if (work != nullptr) runner_.enqueue(channel->order, stream, *work);
   }
 
   void run(const CollectiveCall& call) {
-    if (const auto work = work_of(call)) runner_.run_and_wait(channel_of(call).order, *work);
+    const auto [channel, work] = work_of(call);
+    if (work != nullptr) runner_.run_and_wait(channel->order, *work);
   }
 
-  void check_alone(const CollectiveCall& call) const { check(call); }
+  void check_alone(const CollectiveCall& call) const { (void)check(call); }
 
   std::string explain(const CollectiveCall& call) const {
     if (call.combine) {
@@ -110,12 +112,17 @@ class Collective::Implementation {
 
   // --- arguments ---
 
-  void check(const CollectiveCall& call) const {
+  void check_world(const CollectiveCall& call) const {
+    fabric_->check([&] { return collective::what_of(call); });
+  }
+
+  // Throws what is wrong with the call.
+  collective::Buffers check(const CollectiveCall& call) const {
     if (call.combine) {
       collective::OwnReduction::check(call, device_->kind());
       return check(collective::OwnReduction::in_bytes(call));
     }
-    fabric_->check([&] { return collective::what_of(call); });
+    check_world(call);
     require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
     require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
     require(!collective::is_of_neighbours(call.kind), name_of(call.kind),
@@ -128,13 +135,14 @@ class Collective::Implementation {
     if (call.own != nullptr) check_functor(call);
     const std::size_t in = call.input_bytes(rank_, size());
     const std::size_t out = call.output_bytes(rank_, size());
-    runner_.check_buffer(call, "input", call.input, in);
-    runner_.check_buffer(call, "output", call.output, out);
+    const collective::Buffers buffers = {runner_.check_buffer(call, "input", call.input, in),
+                                         runner_.check_buffer(call, "output", call.output, out)};
     check_overlap(call, in, out);
     if (collective::has_op(call.kind)) {
       require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
               name_of(call.type));
     }
+    return buffers;
   }
 
   void check_functor(const CollectiveCall& call) const {
@@ -217,23 +225,34 @@ class Collective::Implementation {
     return call.count == 0 && call.kind != OpKind::barrier && !collective::is_v(call.kind);
   }
 
-  // Null: it has nothing to do. Throws what is wrong with it.
-  std::shared_ptr<const collective::Prepared> work_of(const CollectiveCall& call) {
-    const collective::Channel* const known = checks_ ? nullptr : find(call.channel);
-    const auto before = known == nullptr ? nullptr : known->recent.find(call, *device_);
-    if (before != nullptr) {
-      fabric_->check([&] { return collective::what_of(call); });
-    } else {
-      check(call);
-      compare(call);
-      if (has_nothing_to_do(call)) return nullptr;
+  struct Ready {
+    collective::Channel* channel = nullptr;
+    std::shared_ptr<const collective::Prepared> work;  // null: there is nothing to do
+  };
+
+  // Throws what is wrong with the call.
+  Ready work_of(const CollectiveCall& call) {
+    check_world(call);
+    collective::Channel* const known = checks_ ? nullptr : find(call.channel);
+    if (known != nullptr) {
+      const auto again = known->recent.find(call, *device_);
+      if (again != nullptr) return {known, as_next(*known, call, again)};
     }
+    const collective::Buffers buffers = check(call);
+    compare(call);
+    if (has_nothing_to_do(call)) return {};
     collective::Channel& channel = channel_of(call);
+    auto work = std::make_shared<const collective::Prepared>(prepare_next(channel, call));
+    if (!checks_) channel.recent.keep(call, buffers, work);
+    return {&channel, std::move(work)};
+  }
+
+  // What the call came to before, if it may have as many blocks now.
+  std::shared_ptr<const collective::Prepared> as_next(collective::Channel& channel, const CollectiveCall& call,
+                                                      std::shared_ptr<const collective::Prepared> before) {
     const int most = channel.room().of_next_call();
-    if (before != nullptr && before->most == most) return before;
-    auto work = std::make_shared<const collective::Prepared>(prepare(channel, call, most));
-    channel.recent.keep(call, {call.input_bytes(rank_, size()), call.output_bytes(rank_, size())}, *device_, work);
-    return work;
+    if (before->most == most) return before;
+    return std::make_shared<const collective::Prepared>(prepare(channel, with_choice(call), most));
   }
 
   CollectiveCall with_algorithm(CollectiveCall call) const {
@@ -253,7 +272,7 @@ class Collective::Implementation {
 
   void run_unchecked(const CollectiveCall& call) {
     collective::Channel& channel = channel_of(call);
-    runner_.run_and_wait(channel.order, prepare(channel, call));
+    runner_.run_and_wait(channel.order, prepare_next(channel, call));
   }
 
   void check_channel(int number) const {
@@ -318,22 +337,26 @@ class Collective::Implementation {
     return asked;
   }
 
-  collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& call) {
-    return has_nothing_to_do(call) ? collective::Prepared() : prepare(channel, call, channel.room().of_next_call());
+  // Counts as a call of the channel, unless it is refused. May ask peers to map the buffers, and block for their
+  // answer.
+  collective::Prepared prepare_next(collective::Channel& channel, const CollectiveCall& call) {
+    if (has_nothing_to_do(call)) return {};
+    const CollectiveCall asked = call.combine ? call : with_choice(call);
+    return prepare(channel, asked, channel.room().of_next_call());
   }
 
-  // Of at most so many blocks, which counts as a call. May ask peers to map the buffers, and block for their answer.
-  collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& call, int most) {
+  // Of at most so many blocks.
+  collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& asked, int most) {
     collective::Prepared work;
-    if (call.combine) {
-      const auto own = std::make_shared<const collective::OwnReduction>(fabric_, call, rank_, size());
-      work = prepare(channel, own->move(), most);
+    if (asked.combine) {
+      const auto own = std::make_shared<const collective::OwnReduction>(fabric_, asked, rank_, size());
+      work = prepare_by_algorithm(channel, with_choice(own->move()), most);
       work.add(own->reduction(channel.view()));
       work.kept = own;
     } else {
-      work = prepare_by_algorithm(channel, with_choice(call), most);
+      work = prepare_by_algorithm(channel, asked, most);
     }
-    work.buffers = {call.input, call.output};
+    work.buffers = {asked.input, asked.output};
     work.most = most;
     return work;
   }
@@ -349,8 +372,7 @@ class Collective::Implementation {
       for (collective::Launching& stage : stages(channel, asked, most)) work.add(std::move(stage));
     } else {
       work.add(collective::prepare(*fabric_, channel, ranks_, asked, most));
-      work.asks_nobody = asked.algorithm == Algorithm::lines || asked.algorithm == Algorithm::two_shot ||
-                         asked.algorithm == Algorithm::wide;
+      work.by_lines = collective::is_by_lines(asked.algorithm);
     }
     return work;
   }

@@ -11,10 +11,8 @@ namespace {
 
 // What a person reads of how it goes.
 Path path_of(Algorithm algorithm) {
+  if (collective::is_by_lines(algorithm)) return Path::ll;
   switch (algorithm) {
-    case Algorithm::lines:
-    case Algorithm::two_shot:
-    case Algorithm::wide: return Path::ll;
     case Algorithm::direct: return Path::store;
     case Algorithm::copy: return Path::copy;
     default: return Path::stage;
@@ -68,7 +66,7 @@ class Collective::Planned final : public plan::PlannedCall {
 
   plan::PreparedCall prepare() const override {
     Channel& channel = home_->channel_of(call_);
-    collective::Prepared work = home_->prepare(channel, call_);
+    collective::Prepared work = home_->prepare_next(channel, call_);
     channel.room().keep(work.blocks());
     PlanOp row = row_of(work);
     return home_->runner_.for_plan(home_, channel.order, std::move(work), std::move(row));

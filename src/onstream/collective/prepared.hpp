@@ -25,7 +25,7 @@ struct Prepared {
   std::shared_ptr<const void> kept;      // until all that is done
   std::array<const void*, 2> buffers{};  // of the call
   int most = 0;                          // blocks that it might have had (Room)
-  bool asks_nobody = false;              // all that is in it this rank knows by itself
+  bool by_lines = false;                 // no peer's address is in it
 
   // Behind what there is; nothing if it is no kernel.
   void add(Launching next) {

@@ -1,7 +1,6 @@
 #include "onstream/collective/recent.hpp"
 
 #include <bit>
-#include <cstdint>
 #include <utility>
 
 #include "onstream/collective/prepared.hpp"
@@ -13,45 +12,67 @@ namespace {
 // A call that a few words say all of.
 bool is_plain(const CollectiveCall& call) { return !call.combine && call.own == nullptr && !is_v(call.kind); }
 
-bool is_same(const CollectiveCall& a, const CollectiveCall& b) {
-  return is_plain(a) && is_plain(b) && a.kind == b.kind && a.input == b.input && a.output == b.output &&
-         a.count == b.count && a.type == b.type && a.op == b.op && a.root == b.root && a.channel == b.channel &&
-         a.algorithm == b.algorithm && a.deterministic == b.deterministic && a.int_factor == b.int_factor &&
-         a.stage_of == b.stage_of && a.named == b.named &&
-         std::bit_cast<std::uint64_t>(a.factor) == std::bit_cast<std::uint64_t>(b.factor);
-}
-
 }  // namespace
 
-std::size_t Recent::place_of(const CollectiveCall& call) {
+// Of a plain call. Every member has its name here: a new one does not compile until somebody has thought of this.
+Recent::Words Recent::words_of(const CollectiveCall& call) {
+  const auto& [kind, input, output, count, type, op, factor, int_factor, root, combine, element_bytes, own, own_state,
+               own_digest, stage_of, named, send_counts, send_offsets, receive_counts, receive_offsets, channel,
+               algorithm, deterministic] = call;
+  const auto word = [](auto value) { return static_cast<std::uint64_t>(value); };
+  return {word(kind),
+          reinterpret_cast<std::uint64_t>(input),
+          reinterpret_cast<std::uint64_t>(output),
+          word(count),
+          word(type),
+          word(op),
+          std::bit_cast<std::uint64_t>(factor),
+          word(int_factor),
+          word(root),
+          stage_of,
+          word(named),
+          word(channel),
+          word(algorithm),
+          word(deterministic)};
+}
+
+std::size_t Recent::place_of(const Words& words) {
   constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
-  std::uint64_t mixed = static_cast<std::uint64_t>(call.kind);
-  for (const std::uint64_t part : {reinterpret_cast<std::uint64_t>(call.input),
-                                   reinterpret_cast<std::uint64_t>(call.output), std::uint64_t{call.count}}) {
-    mixed = (mixed ^ part) * kOdd;
-  }
-  return mixed >> (64 - std::bit_width(kEntries - 1));
+  std::uint64_t mixed = 0;
+  for (const std::uint64_t word : words) mixed = std::rotl(mixed, 9) ^ word;
+  return mixed * kOdd >> (64 - std::bit_width(kEntries - 1));
 }
 
 std::shared_ptr<const Prepared> Recent::find(const CollectiveCall& call, const Device& device) const {
-  const std::lock_guard lock(mutex_);
-  const Entry& entry = entries_[place_of(call)];
-  if (entry.work == nullptr || !is_same(entry.call, call)) return nullptr;
-  for (const Buffer& buffer : entry.buffers) {
-    if (!buffer.is_still(device)) return nullptr;
+  if (!is_plain(call)) return nullptr;
+  const Words words = words_of(call);
+  Buffers buffers;
+  std::shared_ptr<const Prepared> work;
+  {
+    const std::lock_guard lock(mutex_);
+    const Entry& entry = entries_[place_of(words)];
+    if (entry.work == nullptr || entry.words != words) return nullptr;
+    buffers = entry.buffers;
+    work = entry.work;
   }
-  return entry.work;
+  for (const Looked& buffer : buffers) {
+    if (buffer.address != nullptr && device.inspect(buffer.address) != buffer.info) return nullptr;
+  }
+  return work;
 }
 
-void Recent::keep(const CollectiveCall& call, std::array<std::size_t, 2> bytes, const Device& device,
-                  std::shared_ptr<const Prepared> work) {
-  if (!is_plain(call) || !work->asks_nobody) return;
-  const auto buffer = [&](const void* address, std::size_t length) {
-    return length == 0 ? Buffer() : Buffer{address, device.inspect(address)};
-  };
-  Entry entry{call, {buffer(call.input, bytes[0]), buffer(call.output, bytes[1])}, std::move(work)};
+void Recent::keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept {
+  if (!is_plain(call) || !work->by_lines) return;
+  const Words words = words_of(call);
+  Entry entry{words, buffers, std::move(work)};
   const std::lock_guard lock(mutex_);
-  entries_[place_of(call)] = std::move(entry);
+  std::swap(entries_[place_of(words)], entry);
+}
+
+void Recent::forget() noexcept {
+  std::array<Entry, kEntries> gone;
+  const std::lock_guard lock(mutex_);
+  std::swap(entries_, gone);
 }
 
 }  // namespace onstream::collective

@@ -1,5 +1,5 @@
-// Recent: what the newest calls of a channel came to. A solver asks for the same reduction again and again; nothing of
-// it is checked, chosen or prepared twice but what lies at its addresses, as memory comes and goes.
+// Recent: what the newest calls of a channel came to. A solver asks for the same reductions again and again; nothing of
+// them is checked, chosen or prepared twice but what lies at their addresses, as memory comes and goes.
 //
 // For calls by flagged lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
 // at again: that would take a call of the system.
@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -17,28 +18,34 @@ namespace onstream::collective {
 
 struct Prepared;
 
+// A call's input and output, as its check found them.
+struct Looked {
+  const void* address = nullptr;  // null: it does not matter on this rank
+  MemoryInfo info;
+};
+using Buffers = std::array<Looked, 2>;
+
 class Recent {
  public:
   // Null: the call is not among them, or other memory is where its buffers were.
   std::shared_ptr<const Prepared> find(const CollectiveCall& call, const Device& device) const;
-  // A call that has been checked, on a rank whose buffers of it hold so many bytes. Forgets an older one for it, or
-  // does nothing if it is of a kind that is not kept.
-  void keep(const CollectiveCall& call, std::array<std::size_t, 2> bytes, const Device& device,
-            std::shared_ptr<const Prepared> work);
+  // Forgets an older one for it, or does nothing if such work is not kept.
+  void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept;
+  // All of them: the channel has changed.
+  void forget() noexcept;
 
  private:
-  struct Buffer {
-    const void* address = nullptr;  // null: does not matter
-    MemoryInfo info;
-    bool is_still(const Device& device) const { return address == nullptr || device.inspect(address) == info; }
-  };
+  static constexpr std::size_t kWords = 14;
+  using Words = std::array<std::uint64_t, kWords>;  // all that tells calls apart
   struct Entry {
-    CollectiveCall call;
-    std::array<Buffer, 2> buffers;
+    Words words{};
+    Buffers buffers;
     std::shared_ptr<const Prepared> work;
   };
-  static constexpr std::size_t kEntries = 8;
-  static std::size_t place_of(const CollectiveCall& call);
+  static constexpr std::size_t kEntries = 16;
+
+  static Words words_of(const CollectiveCall& call);
+  static std::size_t place_of(const Words& words);
 
   mutable std::mutex mutex_;
   std::array<Entry, kEntries> entries_;  // each call has one place

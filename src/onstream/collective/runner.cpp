@@ -22,8 +22,9 @@ void Runner::let_go(std::shared_ptr<const void> used) noexcept {
   if (!after.empty()) Disposal::of_process().hand_over(std::move(used), std::move(after));
 }
 
-void Runner::check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const {
-  if (bytes == 0) return;
+Looked Runner::check_buffer(const CollectiveCall& call, const char* what, const void* address,
+                            std::size_t bytes) const {
+  if (bytes == 0) return {};
   require(address != nullptr, name_of(call.kind), ": the ", what, " of ", bytes, " B is a null pointer");
   const std::size_t grain = std::min<std::size_t>(8, size_of(call.type));
   require(reinterpret_cast<std::uintptr_t>(address) % grain == 0, name_of(call.kind), ": the ", what, " at ", address,
@@ -31,6 +32,7 @@ void Runner::check_buffer(const CollectiveCall& call, const char* what, const vo
   const MemoryInfo info = look_at_buffer(*device_, address, bytes);
   require(info.kernel_access, name_of(call.kind), ": kernels cannot access the ", name_of(info.kind), " memory of the ",
           what, " at ", address, "; allocate it with onstream, or pin it");
+  return {address, info};
 }
 
 void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>& kept) {

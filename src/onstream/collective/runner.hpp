@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "onstream/collective/call.hpp"
+#include "onstream/collective/recent.hpp"
 #include "onstream/collective/room.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
@@ -37,8 +38,8 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Throws invalid_argument for a buffer that no collective of this call can take.
-  void check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
+  // What lies there. Throws invalid_argument for a buffer that no collective of this call can take.
+  Looked check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
 
   // Each takes the order's mutex; what is empty takes no place in the order.
   void enqueue(Order& order, Stream stream, const Prepared& work);

@@ -124,6 +124,9 @@ struct Destination {
   std::int64_t end() const { return landing->address + extent_of(landing->layout).end; }
 };
 
+// Or the largest number there is.
+std::uint64_t sum_or_most(std::uint64_t a, std::uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
+
 // In the order of their addresses.
 std::vector<Destination> destinations_in(const std::vector<Statement>& statements, int rank) {
   std::vector<Destination> all;
@@ -167,9 +170,9 @@ Overlaps find_overlaps(const std::vector<Statement>& statements, int rank) {
     std::uint64_t count = 0;
     for (std::int64_t end = all[first].end(); next < all.size() && (next == first || all[next].begin() < end); ++next) {
       end = std::max(end, all[next].end());
-      count += run_count(all[next].landing->layout);
+      count = sum_or_most(count, run_count(all[next].landing->layout));
     }
-    if (next - first > 1 && count > kMaxListedRuns) found.unlisted += count;
+    if (next - first > 1 && count > kMaxListedRuns) found.unlisted = sum_or_most(found.unlisted, count);
     if (next - first > 1 && count <= kMaxListedRuns) {
       std::vector<Run> runs;
       for (std::size_t i = first; i < next; ++i) {

@@ -14,7 +14,7 @@ void check_buffer(const Device& device, const MemoryInfo& info, const void* begi
     require(bytes <= left, "the buffer of ", bytes, " B at ", begin, " ends ", bytes - left,
             " B after its allocation of ", info.bytes, " B");
   } else if (info.kind == MemoryKind::host) {
-    // Its first page alone, as every message asks.
+    // Its first page alone, as every message asks, and every collective that is new.
     require(is_mapped(begin, 1), "nothing is mapped at ", begin, ": the buffer of ", bytes,
             " B was freed, or never was one");
   }
