@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 # For pytest: some files (tests/python/conftest.py), or tests, at once, if pytest-xdist is here: packages of PYTHON may
 # lack it.
 SOME_AT_ONCE = $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses auto --dist $(1))
-CPP_FILES = $(shell git ls-files '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h')
+CPP_FILES = git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h'
 
 .PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build package libmp setup setup-check python clean
 
@@ -65,13 +65,13 @@ libmp: build
 	@$(BIN)/python tools/build.py --build $(BUILD) --jobs $(JOBS) --cuda "$(CUDA)" --strict "$(STRICT)" --libmp
 
 lint: setup-check build
-	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
+	$(CPP_FILES) | xargs -0 $(BIN)/clang-format --dry-run -Werror
 	$(BIN)/ruff format --check python tests tools examples bench
 	$(BIN)/ruff check python tests tools examples bench
 	$(BIN)/mypy
 
 format: setup-check
-	$(BIN)/clang-format -i $(CPP_FILES)
+	$(CPP_FILES) | xargs -0 $(BIN)/clang-format -i
 	$(BIN)/ruff format python tests tools examples bench
 	$(BIN)/ruff check --fix python tests tools examples bench
 

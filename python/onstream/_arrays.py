@@ -318,8 +318,9 @@ def _numpy_span(array: np.ndarray[Any, Any], source: Any) -> Span:
     )
 
 
+@functools.lru_cache
 def _name_of(dtype: np.dtype[Any]) -> str:
-    """As torch calls it too, if torch has it."""
+    """As torch calls it too, if torch has it. numpy makes the name anew each time, which takes microseconds."""
     return dtype.name if dtype.isnative and dtype.names is None else str(dtype)
 
 

@@ -10,6 +10,9 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
+#include "onstream/collective/prepared.hpp"
+#include "onstream/collective/recent.hpp"
+#include "onstream/device/devices.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -164,6 +167,45 @@ CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
     CHECK(is_right([&] { team->run(lines, stream); }));
     CHECK(is_right(eager));
   });
+}
+
+CASE(what_is_kept_is_renewed_and_forgotten) {
+  using collective::Prepared;
+  const auto device = open_device("host", 0);
+  const auto memory = device->allocate(kBytes, MemoryKind::device);
+  const collective::Buffers buffers = {{{memory->data(), device->inspect(memory->data())}, {}}};
+  const auto made = [](int most, bool by_lines) {
+    Prepared work;
+    work.most = most;
+    work.by_lines = by_lines;
+    return std::make_shared<const Prepared>(work);
+  };
+  const auto call = [&](int root) { return collective::broadcast({memory->data(), nullptr, 8, {}}, root); };
+  collective::Recent recent;
+  const auto most_of = [&](int root) {
+    const auto work = recent.find(call(root), *device);
+    return work == nullptr ? 0 : work->most;
+  };
+  recent.renew(call(0), made(9, true));
+  recent.keep(call(0), buffers, made(9, false));
+  CHECK(most_of(0) == 0);
+  recent.keep(call(0), buffers, made(1, true));
+  CHECK(most_of(0) == 1 && most_of(1) == 0);
+  recent.renew(call(0), made(2, true));
+  CHECK(most_of(0) == 2);
+  collective::Buffers others = buffers;
+  ++others[0].info.id;
+  recent.keep(call(0), others, made(3, true));
+  CHECK(most_of(0) == 0);
+  for (int root = 0; root < 64; ++root) recent.keep(call(root), buffers, made(root + 1, true));
+  int kept = 0;
+  for (int root = 0; root < 64; ++root) {
+    CHECK(most_of(root) == 0 || most_of(root) == root + 1);
+    kept += most_of(root) != 0 ? 1 : 0;
+  }
+  CHECK(kept >= 8);
+  recent.forget();
+  for (int root = 0; root < 64; ++root) CHECK(most_of(root) == 0);
 }
 
 CASE(a_buffer_that_was_freed_is_refused_however_often_it_was_used) {

@@ -252,7 +252,9 @@ class Collective::Implementation {
                                                       std::shared_ptr<const collective::Prepared> before) {
     const int most = channel.room().of_next_call();
     if (before->most == most) return before;
-    return std::make_shared<const collective::Prepared>(prepare(channel, with_choice(call), most));
+    auto work = std::make_shared<const collective::Prepared>(prepare(channel, with_choice(call), most));
+    channel.recent.renew(call, work);
+    return work;
   }
 
   CollectiveCall with_algorithm(CollectiveCall call) const {

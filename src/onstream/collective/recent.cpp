@@ -69,6 +69,13 @@ void Recent::keep(const CollectiveCall& call, const Buffers& buffers, std::share
   std::swap(entries_[place_of(words)], entry);
 }
 
+void Recent::renew(const CollectiveCall& call, std::shared_ptr<const Prepared> work) noexcept {
+  const Words words = words_of(call);
+  const std::lock_guard lock(mutex_);
+  Entry& entry = entries_[place_of(words)];
+  if (entry.work != nullptr && entry.words == words) std::swap(entry.work, work);
+}
+
 void Recent::forget() noexcept {
   std::array<Entry, kEntries> gone;
   const std::lock_guard lock(mutex_);
