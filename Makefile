@@ -19,9 +19,6 @@ COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one 
 AS_BUILT := $(LAUNCHER) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
 	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(LAUNCHER),OFF,ON)"
 BIN := $(VENV)/bin
-# For pytest: some files (tests/python/conftest.py), or tests, at once, if pytest-xdist is here: packages of PYTHON may
-# lack it.
-SOME_AT_ONCE = $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses auto --dist $(1))
 CPP_FILES = git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h'
 
 .PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build package libmp setup setup-check python clean
@@ -39,8 +36,9 @@ help:
 demo: package
 	$(BIN)/onstream demo $(ARGS)
 
+# Some files at once (tests/python/conftest.py), if pytest-xdist is here (packages of PYTHON may lack it).
 test: build libmp
-	$(BIN)/python -m pytest tests/python -m "not install" $(call SOME_AT_ONCE,loadfile) $(ARGS)
+	$(BIN)/python -m pytest tests/python -m "not install" $$($(BIN)/python -c "import xdist" 2>/dev/null && echo --numprocesses auto --dist loadfile) $(ARGS)
 
 check: lint rules install-check sanitize
 
@@ -94,8 +92,8 @@ install-check: build
 sanitize: setup
 	@$(BIN)/python tools/build.py --build $(BUILD)-address --jobs $(JOBS) --cuda 0 --sanitize address,undefined
 	@$(BIN)/python tools/build.py --build $(BUILD)-thread --jobs $(JOBS) --cuda 0 --sanitize thread
-	ONSTREAM_BUILD=$(BUILD)-address $(BIN)/python -m pytest -q tests/python/test_native.py $(call SOME_AT_ONCE,load)
-	ONSTREAM_BUILD=$(BUILD)-thread $(BIN)/python -m pytest -q tests/python/test_native.py $(call SOME_AT_ONCE,load)
+	ONSTREAM_BUILD=$(BUILD)-address $(BIN)/python -m pytest -q tests/python/test_native.py
+	ONSTREAM_BUILD=$(BUILD)-thread $(BIN)/python -m pytest -q tests/python/test_native.py
 
 docs: build
 	$(BIN)/python tools/parameters_page.py > docs/parameters.md
