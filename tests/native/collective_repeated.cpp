@@ -152,7 +152,7 @@ CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
     CHECK(is_right(eager));
     CollectiveCall staged = lines;
     staged.algorithm = Algorithm::hierarchical;
-    all.run(staged, stream);
+    run(world, staged, &stream);
     CHECK(is_right(eager));
     world.device().begin_capture(stream);
     eager();
@@ -161,7 +161,7 @@ CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
     CHECK(is_right(eager));
     CollectiveCall aside = lines;
     aside.channel = 1;
-    all.run(aside, stream);
+    run(world, aside, &stream);
     CHECK(is_right(eager));
     const auto team = all.among(all.ranks());
     CHECK(is_right([&] { team->run(lines, stream); }));
