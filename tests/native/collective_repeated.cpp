@@ -169,7 +169,7 @@ CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
   });
 }
 
-CASE(what_is_kept_is_renewed_and_forgotten) {
+CASE(what_is_kept_is_replaced_and_forgotten) {
   using collective::Prepared;
   const auto device = open_device("host", 0);
   const auto memory = device->allocate(kBytes, MemoryKind::device);
@@ -186,12 +186,11 @@ CASE(what_is_kept_is_renewed_and_forgotten) {
     const auto work = recent.find(call(root), *device);
     return work == nullptr ? 0 : work->most;
   };
-  recent.renew(call(0), made(9, true));
   recent.keep(call(0), buffers, made(9, false));
   CHECK(most_of(0) == 0);
   recent.keep(call(0), buffers, made(1, true));
   CHECK(most_of(0) == 1 && most_of(1) == 0);
-  recent.renew(call(0), made(2, true));
+  recent.keep(call(0), buffers, made(2, true));
   CHECK(most_of(0) == 2);
   collective::Buffers others = buffers;
   ++others[0].info.id;

@@ -62,7 +62,7 @@ class Channel {
   void fail_with(const Channel& one, const Channel& other) {
     view_.kin[0] = one.view_.state;
     view_.kin[1] = other.view_.state;
-    recent.forget();  // what they came to has the view
+    recent.forget();  // it has copies of the view
   }
   std::unique_ptr<Copies> copies;  // of algorithm copy; a team's are made with it, the world's with their first call
   std::shared_ptr<Checking> checking;  // in the checking mode, from the start

@@ -252,9 +252,8 @@ class Collective::Implementation {
                                                       std::shared_ptr<const collective::Prepared> before) {
     const int most = channel.room().of_next_call();
     if (before->most == most) return before;
-    auto work = std::make_shared<const collective::Prepared>(prepare(channel, with_choice(call), most));
-    channel.recent.renew(call, work);
-    return work;
+    channel.recent.forget();
+    return std::make_shared<const collective::Prepared>(prepare(channel, with_choice(call), most));
   }
 
   CollectiveCall with_algorithm(CollectiveCall call) const {

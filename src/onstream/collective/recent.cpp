@@ -37,10 +37,10 @@ Recent::Words Recent::words_of(const CollectiveCall& call) {
 }
 
 std::size_t Recent::place_of(const Words& words) {
-  constexpr std::uint64_t kOdd = 0x9e3779b97f4a7c15;
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // Fibonacci hashing: Knuth, TAOCP volume 3, 6.4
   std::uint64_t mixed = 0;
   for (const std::uint64_t word : words) mixed = std::rotl(mixed, 9) ^ word;
-  return mixed * kOdd >> (64 - std::bit_width(kEntries - 1));
+  return mixed * kGolden >> (64 - std::bit_width(kEntries - 1));
 }
 
 std::shared_ptr<const Prepared> Recent::find(const CollectiveCall& call, const Device& device) const {
@@ -67,13 +67,6 @@ void Recent::keep(const CollectiveCall& call, const Buffers& buffers, std::share
   Entry entry{words, buffers, std::move(work)};
   const std::lock_guard lock(mutex_);
   std::swap(entries_[place_of(words)], entry);
-}
-
-void Recent::renew(const CollectiveCall& call, std::shared_ptr<const Prepared> work) noexcept {
-  const Words words = words_of(call);
-  const std::lock_guard lock(mutex_);
-  Entry& entry = entries_[place_of(words)];
-  if (entry.work != nullptr && entry.words == words) std::swap(entry.work, work);
 }
 
 void Recent::forget() noexcept {

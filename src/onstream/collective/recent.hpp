@@ -31,9 +31,7 @@ class Recent {
   std::shared_ptr<const Prepared> find(const CollectiveCall& call, const Device& device) const;
   // Forgets an older one for it, or does nothing if such work is not kept.
   void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept;
-  // A call that is among them, if nobody has forgotten it, comes to this now.
-  void renew(const CollectiveCall& call, std::shared_ptr<const Prepared> work) noexcept;
-  // All of them: the channel has changed.
+  // All of them: what they came to is of the past, as the channel's view or its blocks have changed.
   void forget() noexcept;
 
  private:
