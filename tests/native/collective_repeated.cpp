@@ -41,10 +41,10 @@ std::vector<unsigned char> doubles(const std::function<double(std::size_t)>& val
 double given(int rank, std::size_t i) { return static_cast<double>(rank + 1) * static_cast<double>(i + 2); }
 double sum(std::size_t i) { return 6 * static_cast<double>(i + 2); }
 constexpr double kBefore = -7;  // in the output
-// The bits of what each rank gives, as whole numbers.
+// The bits of what each rank gives, as whole numbers; their sum wraps around, as the collectives' does.
 double sum_of_words(std::size_t i) {
-  std::int64_t words = 0;
-  for (int rank = 0; rank < kRanks; ++rank) words += std::bit_cast<std::int64_t>(given(rank, i));
+  std::uint64_t words = 0;
+  for (int rank = 0; rank < kRanks; ++rank) words += std::bit_cast<std::uint64_t>(given(rank, i));
   return std::bit_cast<double>(words);
 }
 
