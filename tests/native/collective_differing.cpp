@@ -1,10 +1,12 @@
 // Small collectives whose ranks do not call the same: refused by name, long before the deadline. And what their flags
 // rest on: signatures that differ, and epochs that never come again while a line of theirs is left.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <thread>
 
 #include "check.hpp"
@@ -95,6 +97,47 @@ const Pair kPairs[] = {
      }},
 };
 
+// Of three ranks, in elements: rank 0 has `sent` for rank 2, which expects `expected`; all others agree. The parts lie
+// one behind the other, so that a longer one would end in the next.
+void expect_counts_refused(const std::string& device, std::size_t sent, std::size_t expected, bool in_place) {
+  constexpr int kSize = 3;
+  constexpr std::size_t kPart = 300;
+  Parameters parameters = quick(device);
+  parameters.timeout_s = 100;
+  const auto start = std::chrono::steady_clock::now();
+  run_ranks(kSize, parameters, [&](World& world) {
+    TestBuffer input(world, kSize * kPart);
+    TestBuffer output(world, kSize * kPart);
+    std::vector<unsigned char> before(kSize * kPart, 0xee);
+    output.write(before);
+    input.write(std::vector<unsigned char>(kSize * kPart, static_cast<unsigned char>(world.rank())));
+    CollectiveCall call = collective::all_to_all({input.data(), output.data(), kPart, ElementType::uint8});
+    call.kind = OpKind::all_to_all_v;
+    call.send_counts = call.receive_counts = {kPart, kPart, kPart};
+    call.send_offsets = call.receive_offsets = {0, kPart, 2 * kPart};
+    if (world.rank() == 0) call.send_counts[2] = sent;
+    if (world.rank() == 2) call.receive_counts[0] = expected;
+    if (in_place) {  // through the stage
+      call.output = input.data();
+      call.send_counts = call.receive_counts;
+      if (world.rank() == 0) call.send_counts[2] = call.receive_counts[2] = sent;
+      if (world.rank() == 2) call.send_counts[0] = expected;
+    }
+    try {
+      world.collective().run(call);
+      world.collective().run(barrier());
+    } catch (const Error&) {
+    }
+    const std::string story =
+        in_place ? " found that it expects " : concat(sent, " B to rank 2 found that it expects ", expected, " B");
+    CHECK_THROWS(world.check(), story);  // in place both ends find it
+    if (world.rank() != 2 || in_place) return;
+    const std::vector<unsigned char> after = output.read();
+    CHECK(std::ranges::equal(std::span(after).first(kPart), std::span(before).first(kPart)));  // rank 0's part
+  });
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(50));
+}
+
 }  // namespace
 
 CASE(small_ones_that_differ_are_refused_long_before_the_deadline) {
@@ -117,6 +160,16 @@ CASE(two_that_both_send_or_both_wait_are_told_too) {
     expect_refusal(
         2, device, [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 1)); },
         [](const Vector& v) { return by(Algorithm::lines, broadcast(v, 0)); });
+  }
+}
+
+CASE(counts_of_a_pair_that_differ_are_refused_before_anything_is_stored_there) {
+  for (const std::string& device : device_specs()) {
+    expect_counts_refused(device, 300, 8, false);
+    expect_counts_refused(device, 300, 0, false);
+    expect_counts_refused(device, 8, 300, false);
+    expect_counts_refused(device, 0, 300, false);
+    expect_counts_refused(device, 8, 300, true);
   }
 }
 

@@ -3,7 +3,8 @@
 // sends everything once only.
 //
 // Meetings and the stage are as in bulk_reduce.hpp. What a rank posts as its output for a peer is where that peer's
-// data goes.
+// data goes, and with it how many bytes it expects. Where a peer has another number of bytes for it, as can be in an
+// all_to_all_v, all fail before that peer stores anything there.
 #pragma once
 
 #include "onstream/collective/meeting.hpp"
@@ -101,7 +102,10 @@ struct BulkMove {
     for (std::uint32_t rank = 0; rank < view.size; ++rank) {
       if (rank != view.rank && portions[rank].send_bytes > longest) longest = portions[rank].send_bytes;
     }
-    if (meeting.open(session, at, longest, direct != 0)) {
+    const auto odd = [&](std::uint32_t peer, PostLine line, std::uint64_t word) {
+      return line == PostLine::input && kind == OpKind::all_to_all_v && word != portions[peer].send_bytes;
+    };
+    if (meeting.open(session, at, longest, direct != 0, odd) && agrees_on_counts(session, meeting)) {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
@@ -115,6 +119,20 @@ struct BulkMove {
   }
 
  private:
+  // All threads: false where a peer expects another number of bytes than this rank has for it.
+  template <class Group>
+  ONSTREAM_BODY bool agrees_on_counts(Session<Group>& session, const Meeting<Group>& meeting) const {
+    if (meeting.usual() || kind != OpKind::all_to_all_v) return true;
+    for (std::uint32_t peer = 0; peer < view.size; ++peer) {
+      if (peer == view.rank) continue;
+      const std::uint64_t expected = meeting.posted(peer, PostLine::input);
+      if (expected == portions[peer].send_bytes) continue;
+      session.lengths_differ(peer, portions[peer].send_bytes, expected);
+      return false;
+    }
+    return true;
+  }
+
   // This rank's own portion, where it comes from and goes to, beside so many bytes for peers.
   template <class Group>
   ONSTREAM_BODY CopiesBeside<Group> own_beside(const Group& group, std::uint64_t for_peers) const {

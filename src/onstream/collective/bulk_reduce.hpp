@@ -74,7 +74,7 @@ struct BulkReduce : BulkReduceWork {
   ONSTREAM_EITHER void operator()(const Group& group, const typename Meeting<Group>::Held& held) const {
     Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
-    const auto odd = [&](PostLine line, std::uint64_t address) {
+    const auto odd = [&](std::uint32_t, PostLine line, std::uint64_t address) {
       if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
       return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
     };

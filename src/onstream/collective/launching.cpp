@@ -409,6 +409,7 @@ class Preparing {
           static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.at) ? 1 : 0;
+    for (std::uint32_t peer = 0; peer < size_; ++peer) body.at[peer].input = body.portions[peer].receive_bytes;
     Launching out;
     out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
     return out;

@@ -1,7 +1,8 @@
 // How a bulk collective begins: every rank posts where its buffers are, for each peer, and sees what the others posted.
 //
-// A post is four lines: the input, the output, the factor of a premulsum, and what the poster calls: the signature of
-// its collective (Session::signature), plus 1 if all ranks can address both its buffers. Ranks that call something else
+// A post is four lines: the input (of a move, how many bytes the poster expects of the peer), the output, the factor of
+// a premulsum, and what the poster calls: the signature of its collective (Session::signature), plus 1 if all ranks can
+// address both its buffers. Ranks that call something else
 // than others all fail here, before anything is moved. Only if the 1 is there for everybody do kernels work from buffer
 // to buffer; else everybody takes the stage. The posts also say that the poster's kernel runs: what earlier work stored
 // in its buffers is seen by who has read them, and its output may be written.
@@ -15,7 +16,7 @@ namespace onstream::collective {
 // The ranks whose addresses a kernel's arguments carry: on a GPU few, so that arguments stay short.
 constexpr int kNear = 8;
 
-// What this rank tells one peer: where the peer finds its buffers. 0: it cannot.
+// What this rank tells one peer: where the peer finds its buffers, which counts where it can.
 struct Whereabouts {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
@@ -45,14 +46,14 @@ class Meeting {
       : group_(group), view_(view), held_(held) {}
   ONSTREAM_EITHER Meeting(const Group& group, const View& view) : Meeting(group, view, hold(group, view)) {}
 
-  // All threads, failed or not. `mine[peer]` is for that peer, and counts where `direct` says that each can address
-  // this rank's buffers. False: failed.
+  // All threads, failed or not. `mine[peer]` is for that peer; `direct` says that each can address this rank's buffers.
+  // False: failed.
   template <class Mine>
   ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct) {
-    return open(session, mine, factor, direct, [](PostLine, std::uint64_t) { return false; });
+    return open(session, mine, factor, direct, [](std::uint32_t, PostLine, std::uint64_t) { return false; });
   }
 
-  // `odd(line, word)` says of what peers post whether it is out of the ordinary: then usual() is false.
+  // `odd(peer, line, word)` says of what peers post whether it is out of the ordinary: then usual() is false.
   template <class Mine, class Odd>
   ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct,
                             const Odd& odd) {
@@ -67,8 +68,8 @@ class Meeting {
         if (!session.may_write(peer)) break;
         std::uint64_t word = signature | (direct ? 1 : 0);
         const auto line = static_cast<PostLine>(i % kLines);
-        if (line == PostLine::input) word = direct ? mine[peer].input : 0;
-        if (line == PostLine::output) word = direct ? mine[peer].output : 0;
+        if (line == PostLine::input) word = mine[peer].input;
+        if (line == PostLine::output) word = mine[peer].output;
         if (line == PostLine::factor) word = factor;
         const bool own = !kSerial<Group> && i == static_cast<std::uint32_t>(group_.rank());
         const std::uint64_t there = own ? held_.there : view_.parts[peer];
@@ -89,7 +90,7 @@ class Meeting {
       const std::uint64_t word = line_data(now);
       seen().words[i] = word;
       const auto which = static_cast<PostLine>(i % kLines);
-      unusual = unusual || (which == PostLine::call ? word != (signature | 1) : odd(which, word));
+      unusual = unusual || (which == PostLine::call ? word != (signature | 1) : odd(peer, which, word));
     }
     direct_ = direct;
     usual_ = !group_.sync_or(unusual || session.failed());  // all that most collectives need to know

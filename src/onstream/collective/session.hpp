@@ -136,7 +136,8 @@ class Session {
     return false;
   }
 
-  // The calling thread alone: the other end of an edge gives another number of bytes.
+  // The calling thread alone, or all of them: the other end of an edge, or of a pair of an all_to_all_v, gives another
+  // number of bytes.
   ONSTREAM_EITHER void lengths_differ(std::uint32_t peer, std::uint64_t mine, std::uint64_t theirs) {
     Fault fault = fault_about(peer);
     fault.lane = kEdgeFault;

@@ -28,7 +28,8 @@ struct Fault {
   std::uint64_t tell = 0;   // 1: the peer cannot know yet, its host is to be told
 };
 
-// The lane of a fault of a collective's edge whose ends give different lengths; `extra` is that of the other end.
+// The lane of a fault of a collective whose ends of an edge, or of a pair, give different lengths; `extra` is that of
+// the other end.
 constexpr std::uint64_t kEdgeFault = ~std::uint64_t{0};
 
 // Beside the op of a fault, a collective: what failed compared it with the other ranks' (parameter collective_check),
