@@ -118,10 +118,11 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
       const OwnStream stream(world);
       for (const Where where : places(world)) {
         for (const OpKind kind : kReductions) {
-          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 200'001, Algorithm::direct, where},
-                          &stream);
+          const std::size_t count = all_or_few(200'001, 60'001);
+          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, count, Algorithm::direct, where}, &stream);
         }
-        for (const OpKind kind : kMoves) check_move(world, kind, 1'500'001, Algorithm::direct, where, &stream);
+        const std::size_t bytes = all_or_few(1'500'001, 300'001);
+        for (const OpKind kind : kMoves) check_move(world, kind, bytes, Algorithm::direct, where, &stream);
       }
     });
   }

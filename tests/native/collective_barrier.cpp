@@ -16,8 +16,8 @@ using namespace onstream::test;
 
 namespace {
 
-constexpr std::size_t kRounds = 5;
-constexpr std::size_t kSlowBytes = 2 << 20;
+constexpr std::size_t kRounds = all_or_few(5, 2);
+constexpr std::size_t kSlowBytes = all_or_few(2 << 20, 128 << 10);
 
 // Rounds in which every rank stores a number in its own memory, meets, reads everybody's, meets.
 class Rounds {

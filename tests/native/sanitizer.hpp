@@ -1,8 +1,8 @@
-// What tests do otherwise under the thread sanitizer, and nowhere else.
+// What tests do otherwise under sanitizers, and nowhere else.
 //
-// There every access and every thread costs many times as much, and a race shows among three ranks as among nine. So a
-// test that runs the same code for many ranks, sizes or launches names a few that take every way through it. All other
-// builds, the address sanitizer's too, run all.
+// There every access and every thread costs many times as much, and what they look for shows among three ranks as among
+// nine. So a test that runs the same code for many ranks, sizes or launches names a few that take every way through it.
+// All other builds run all.
 #pragma once
 
 #include <utility>
@@ -14,10 +14,15 @@ constexpr bool kThreadSanitizer = true;
 #else
 constexpr bool kThreadSanitizer = false;
 #endif
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitizer = true;
+#else
+constexpr bool kSanitizer = false;
+#endif
 
 template <class T>
 constexpr T all_or_few(T all, T few) {
-  return kThreadSanitizer ? std::move(few) : std::move(all);
+  return kSanitizer ? std::move(few) : std::move(all);
 }
 
 // For a function that only computes, in memory that no other thread knows.

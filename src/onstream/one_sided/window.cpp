@@ -91,17 +91,22 @@ Window::Window(const Fabric& fabric, const Known& known) {
   needs_helper_ = known.here == 0;
 }
 
+void Window::check(bool good, const auto&... why) const {
+  if (good) return;
+  const std::string name = segment_ == nullptr ? "window" : concat("segment ", segment_->number());
+  fail(ErrorCode::invalid_argument, name, ": ", why...);
+}
+
 const Window::Part& Window::part(int rank) const {
-  require(rank >= 0 && rank < ranks(), "window: rank ", rank, " does not exist; this window has ranks 0 to ",
-          ranks() - 1);
+  check(rank >= 0 && rank < ranks(), "rank ", rank, " does not exist; there are ranks 0 to ", ranks() - 1);
   return parts_[static_cast<std::size_t>(rank)];
 }
 
 std::uint64_t Window::at(int rank, std::size_t offset, std::size_t bytes) const {
   const Part& whole = part(rank);
   if (segment_ != nullptr) static_cast<void>(segment_->address_at(rank));  // throws once the segment was freed
-  require(offset <= whole.bytes && bytes <= whole.bytes - offset, "window: ", bytes, " B at offset ", offset,
-          " are not within the ", whole.bytes, " B of rank ", rank, "'s part");
+  check(offset <= whole.bytes && bytes <= whole.bytes - offset, bytes, " B at offset ", offset, " are not within the ",
+        whole.bytes, " B of rank ", rank, "'s part");
   return (whole.here != 0 ? whole.here : whole.there) + offset;
 }
 

@@ -60,6 +60,8 @@ class Window {
     one_sided::LentId lent_id = one_sided::kByAddress;
   };
   const Part& part(int rank) const;
+  // Throws invalid_argument with whose parts these are and the joined words, unless `good`.
+  void check(bool good, const auto&... why) const;
 
   std::vector<Part> parts_;
   bool needs_helper_ = false;
