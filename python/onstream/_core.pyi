@@ -58,6 +58,11 @@ class Import:
     @property
     def device(self) -> tuple[int, int]: ...
 
+def address_of(array: object) -> int | None:
+    """
+    Where an array's elements begin; None if it exports no buffer, as numpy's of some types do not.
+    """
+
 def import_dlpack(array: object) -> Import:
     """Describes any object with __dlpack__."""
 
@@ -659,6 +664,11 @@ class Team:
     def run(self, call: CollectiveCall, arrays: object, stream: object | None, natural: tuple[int, bool] | None) -> None:
         """
         On a stream, or, with 'host', blocking. None: on the stream that this thread captures, on `natural`, or blocking.
+        """
+
+    def run_plain(self, kind: str, array: object | None, out: object | None, op: object | None, root: object | None, channel: object | None, algorithm: object | None, stream: object | None) -> bool:
+        """
+        Runs a call of contiguous host arrays of numbers. False, and nothing is done, where arrays or options need a closer look.
         """
 
     def meet(self) -> None:

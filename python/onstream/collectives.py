@@ -98,12 +98,16 @@ class Collectives:
         self, array: Any, *, root: int = 0, channel: int = 0, algorithm: str = "auto", stream: Any = None
     ) -> Any:
         """The root's array for all, in place. Returns the array."""
+        if self._run_plain("broadcast", array, None, "sum", root, channel, algorithm, stream):
+            return array
         span = self._span(array, writable=True)
         call = self._move("broadcast", span, span, span.nbytes, root, channel, algorithm)
         return self._run(call, (span,), stream, array)
 
     def all_gather(self, array: Any, out: Any, *, channel: int = 0, algorithm: str = "auto", stream: Any = None) -> Any:
         """The arrays of all ranks, one after the other, for every rank. Returns `out`."""
+        if self._run_plain("all_gather", array, out, "sum", 0, channel, algorithm, stream):
+            return out
         source, target = self._span(array), self._span(out, writable=True)
         self._check_size("all_gather", target, source.nbytes * self._members.size, "out")
         call = self._move("all_gather", source, target, source.nbytes, 0, channel, algorithm)
@@ -144,6 +148,9 @@ class Collectives:
         self, array: Any, out: Any = None, *, channel: int = 0, algorithm: str = "auto", stream: Any = None
     ) -> Any:
         """Part i of the array goes to rank i, and part i of `out` comes from there. Without `out` in place."""
+        result = array if out is None else out
+        if self._run_plain("all_to_all", array, out, "sum", 0, channel, algorithm, stream):
+            return result
         source = self._span(array, writable=out is None)
         target = source if out is None else self._span(out, writable=True)
         size = self._members.size
@@ -151,7 +158,7 @@ class Collectives:
             raise InvalidArgumentError(f"all_to_all: {source.size} elements cannot be dealt to {size} ranks")
         self._check_size("all_to_all", target, source.nbytes, "out")
         call = self._move("all_to_all", source, target, source.nbytes // size, 0, channel, algorithm)
-        return self._run(call, (source, target), stream, array if out is None else out)
+        return self._run(call, (source, target), stream, result)
 
     def all_gather_v(
         self, array: Any, out: Any, counts: Sequence[int], *, offsets: Sequence[int] | None = None, channel: int = 0,
@@ -219,6 +226,10 @@ class Collectives:
         self, kind: str, array: Any, out: Any, op: Op, factor: float, root: int, channel: int, algorithm: str,
         deterministic: bool, stream: Any,
     ) -> Any:  # fmt: skip
+        result = array if out is None else out
+        simple = kind != "reduce" and not deterministic
+        if simple and self._run_plain(kind, array, out, op, root, channel, algorithm, stream):
+            return result
         receives = kind != "reduce" or self._members.rank == root
         source = self._span(array, writable=out is None and receives)
         type_name = source.dtype if callable(op) else _type_of(source, array)
@@ -246,7 +257,7 @@ class Collectives:
                 call.set_factor(*_factors_of(factor, type_name))
         if deterministic:
             call.set_deterministic()
-        return self._run(call, (source, target), stream, array if out is None else out)
+        return self._run(call, (source, target), stream, result)
 
     def _span(self, array: Any, *, writable: bool = False) -> _arrays.Span:
         return contiguous_span(array, self._home, writable=writable)
@@ -267,7 +278,8 @@ class Collectives:
         call = _core.CollectiveCall(
             kind, 0 if source is None else source.address, 0 if target is None else target.address, count, type_name
         )
-        call.set_options(op, _arrays.integer_of(root, "root"), _arrays.integer_of(channel, "channel"), algorithm)
+        numbers = _arrays.integer_of(root, "root"), _arrays.integer_of(channel, "channel")
+        call.set_options(_arrays.text_of(op, "op"), *numbers, _arrays.text_of(algorithm, "algorithm"))
         return call
 
     def _move(
@@ -279,6 +291,12 @@ class Collectives:
 
     def _barrier_call(self, channel: int) -> _core.CollectiveCall:
         return self._call("barrier", None, None, 0, "uint8", 0, channel, "auto")
+
+    def _run_plain(
+        self, kind: str, array: Any, out: Any, op: Op, root: int, channel: int, algorithm: str, stream: Any
+    ) -> bool:  # fmt: skip
+        """Runs a call of plain host arrays, if it is one: most are, and reading arrays here costs them ten times as much."""
+        return self._members.run_plain(kind, array, out, op, root, channel, algorithm, stream)
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         run_call(self._members, call, [span for span in spans if span is not None], stream)

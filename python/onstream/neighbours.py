@@ -101,7 +101,7 @@ class Neighbourhood:
         self, kind: str, source: _arrays.Span, target: _arrays.Span, count: int, unit: Unit, algorithm: str
     ) -> _core.CollectiveCall:
         call = _core.CollectiveCall(kind, source.address, target.address, count, unit.type)
-        call.set_options("sum", 0, 0, algorithm)
+        call.set_options("sum", 0, 0, _arrays.text_of(algorithm, "algorithm"))
         return call
 
     def _run(self, call: _core.CollectiveCall, spans: Sequence[_arrays.Span], stream: Any, result: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from . import _arrays, _core
-from .collectives import Collectives
+from .collectives import Collectives, Op
 from .errors import InvalidArgumentError, UnsupportedError
 from .neighbours import Neighbourhood
 from .symmetric import SymmetricArray, atomic_bits, elements_of, told_bits
@@ -251,6 +251,11 @@ class PlanCollectives(Collectives):
         """A neighbourhood of the team, made at once as by World.neighbourhood(); its exchanges go into the plan."""
         hood = super().neighbourhood(grid, periodic=periodic, sources=sources, destinations=destinations)
         return PlanNeighbourhood(self._builder, hood)
+
+    def _run_plain(
+        self, kind: str, array: Any, out: Any, op: Op, root: int, channel: int, algorithm: str, stream: Any
+    ) -> bool:  # fmt: skip
+        return False  # it would run at once
 
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         self._builder._add(self._members, call, [span for span in spans if span is not None], stream)

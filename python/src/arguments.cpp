@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "onstream/base/text.hpp"
@@ -52,6 +53,25 @@ bool try_plain_buffer(nb::handle array, Access access, MessageBuffer& out) {
   return true;
 }
 
+// The elements of a format without a byte order, which is the machine's; nothing for those that are no numbers.
+std::optional<ElementType> element_of(const Py_buffer& view) {
+  const std::string_view format = view.format == nullptr ? "B" : view.format;
+  if (format == "e") return ElementType::float16;
+  if (format == "f") return ElementType::float32;
+  if (format == "d") return ElementType::float64;
+  if (format == "Zf") return ElementType::complex64;
+  if (format == "Zd") return ElementType::complex128;
+  constexpr std::string_view kIntegers = "bBhHiIlLqQ";
+  if (format.size() != 1 || kIntegers.find(format) == std::string_view::npos) return std::nullopt;
+  const bool has_sign = format[0] >= 'a';
+  switch (view.itemsize) {
+    case 1: return has_sign ? ElementType::int8 : ElementType::uint8;
+    case 2: return has_sign ? ElementType::int16 : ElementType::uint16;
+    case 4: return has_sign ? ElementType::int32 : ElementType::uint32;
+    default: return has_sign ? ElementType::int64 : ElementType::uint64;
+  }
+}
+
 // The default of arguments that a call cannot do without.
 bool is_missing(nb::handle value) { return value.ptr() == Py_Ellipsis; }
 
@@ -77,6 +97,21 @@ MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) 
   out.hold = Hold(nb::object(span[2]));
   out.natural = natural_from(nb::cast<NaturalArgument>(span[3]));
   return out;
+}
+
+std::optional<PlainElements> plain_elements(nb::handle array, Access access) {
+  if (PyBytes_Check(array.ptr()) != 0 || PyByteArray_Check(array.ptr()) != 0) return std::nullopt;
+  if (PyObject_CheckBuffer(array.ptr()) == 0 || may_have_mask(array)) return std::nullopt;
+  Py_buffer view;
+  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
+  if (PyObject_GetBuffer(array.ptr(), &view, flags) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const Hold hold(view);
+  const std::optional<ElementType> type = element_of(view);
+  if (!type) return std::nullopt;
+  return PlainElements{view.buf, static_cast<std::size_t>(view.len), static_cast<std::size_t>(view.itemsize), *type};
 }
 
 void CallForm::refuse(const std::string& why) const {

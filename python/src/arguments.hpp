@@ -8,6 +8,7 @@
 #include <string>
 
 #include "holds.hpp"
+#include "onstream/collective/types.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/message/message.hpp"
 #include "streams.hpp"
@@ -26,6 +27,19 @@ struct MessageBuffer {
 // The memory of a contiguous array. `world` is the Python World, for errors that name its device. Throws
 // invalid_argument or TypeError with the reason.
 MessageBuffer message_buffer(nanobind::handle array, Access access, nanobind::handle world);
+
+// A contiguous host buffer of elements that collectives know, whose numbers are in this machine's order.
+struct PlainElements {
+  void* address = nullptr;
+  std::size_t bytes = 0;
+  std::size_t item_bytes = 0;
+  ElementType type = ElementType::uint8;
+
+  std::size_t count() const { return bytes / item_bytes; }
+};
+
+// Nothing for any other array, and for bytes, which do not say what they are.
+std::optional<PlainElements> plain_elements(nanobind::handle array, Access access);
 
 // What a call of World takes, for errors: each throws a TypeError that names the argument and shows the form.
 struct CallForm {

@@ -2,11 +2,13 @@
 #include "blocks.hpp"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -45,6 +47,17 @@ Import import_dlpack(nb::handle array) {
   ReadOnlyArray read_only;
   if (nb::try_cast(array, read_only)) return {read_only, true};
   throw nb::type_error("the object's __dlpack__ gave nothing that onstream can read");
+}
+
+std::optional<std::uintptr_t> address_of(nb::handle array) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_STRIDES) != 0) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const auto address = reinterpret_cast<std::uintptr_t>(view.buf);
+  PyBuffer_Release(&view);
+  return address;
 }
 
 nb::ndarray<nb::numpy, std::uint8_t> bytes_view(nb::handle_t<Block> self) {
@@ -216,6 +229,8 @@ void bind_blocks(nb::module_& m) {
       .def_prop_ro("item_bytes", &Import::item_bytes)
       .def_ro("read_only", &Import::read_only)
       .def_prop_ro("device", [](const Import& i) { return std::pair(i.array.device_type(), i.array.device_id()); });
+  m.def("address_of", &address_of, nb::arg("array"),
+        "Where an array's elements begin; None if it exports no buffer, as numpy's of some types do not.");
   m.def("import_dlpack", &import_dlpack, nb::arg("array"), "Describes any object with __dlpack__.");
 }
 

@@ -58,11 +58,11 @@ const char* name_of(Algorithm algorithm) {
 }
 
 Algorithm algorithm_of(const std::string& name) {
-  std::string known;
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     if (name == kNames[i]) return static_cast<Algorithm>(i);
-    known += concat(i == 0 ? "" : ", ", kNames[i]);
   }
+  std::string known;
+  for (const char* const one : kNames) known += concat(known.empty() ? "" : ", ", one);
   fail(ErrorCode::invalid_argument, "there is no algorithm '", name, "' for collectives; there are ", known);
 }
 

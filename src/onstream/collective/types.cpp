@@ -46,20 +46,20 @@ const char* name_of(ReduceOp op) {
 }
 
 ElementType element_type_of(std::string_view name) {
-  std::string known;
   for (std::size_t i = 0; i < kTypes.size(); ++i) {
     if (name == kTypes[i].name) return static_cast<ElementType>(i);
-    known += concat(i == 0 ? "" : ", ", kTypes[i].name);
   }
+  std::string known;
+  for (const TypeRow& row : kTypes) known += concat(known.empty() ? "" : ", ", row.name);
   fail(ErrorCode::invalid_argument, "collectives know no elements of type '", name, "'; they know ", known);
 }
 
 ReduceOp reduce_op_of(std::string_view name) {
-  std::string known;
   for (std::size_t i = 0; i < kOps.size(); ++i) {
     if (name == kOps[i]) return static_cast<ReduceOp>(i);
-    known += concat(i == 0 ? "" : ", ", kOps[i]);
   }
+  std::string known;
+  for (const char* const op : kOps) known += concat(known.empty() ? "" : ", ", op);
   fail(ErrorCode::invalid_argument, "there is no reduction '", name, "'; there are ", known);
 }
 

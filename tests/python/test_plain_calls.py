@@ -1,0 +1,111 @@
+"""Collectives of plain host arrays, which the compiled module reads itself: the same as of all others, and refusals too."""
+
+from __future__ import annotations
+
+import array
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onstream as ons
+
+
+def on_threads(size: int, body: Callable[[ons.World], None]) -> None:
+    ons.run_threads(size, body, device="host", timeout_s=20)
+
+
+@pytest.mark.parametrize("code", "bBhHiIlLqQefdFD")
+def test_every_number_is_what_it_is_to_the_path_that_reads_all_arrays(code: str) -> None:
+    def body(world: ons.World) -> None:
+        mine = (np.arange(12) * 5 % 11 + world.rank).astype(code).reshape(3, 4)
+        for op in ["sum", "prod", "avg"]:
+            plain = world.all_reduce(mine.copy(), op=op)
+            read = world.all_reduce(mine.copy(), op=op, deterministic=True)  # no plain call has this option
+            assert plain.tobytes() == read.tobytes()
+            assert plain.dtype == mine.dtype
+        world.barrier()
+
+    on_threads(2, body)
+
+
+@pytest.mark.parametrize(
+    "copy", [np.array, lambda values: array.array("d", values), lambda values: memoryview(array.array("d", values))]
+)
+def test_all_that_exports_a_buffer_is_reduced(copy: Callable[[list[float]], Any]) -> None:
+    def body(world: ons.World) -> None:
+        out = copy([0.0] * 3)
+        assert world.all_reduce(copy([1.0, 2.0, 3.0]), out) is out
+        assert list(out) == [2.0, 4.0, 6.0]
+
+    on_threads(2, body)
+
+
+def test_arrays_of_a_file_of_no_elements_and_of_one_without_dimensions(tmp_path: Path) -> None:
+    def body(world: ons.World) -> None:
+        mapped = np.memmap(tmp_path / f"{world.rank}", dtype="f4", mode="w+", shape=(5,))
+        mapped[:] = 2
+        np.testing.assert_array_equal(world.all_reduce(mapped), np.full(5, 4, "f4"))
+        assert world.all_reduce(np.zeros((0, 3))).shape == (0, 3)
+        assert world.all_reduce(np.array(3)) == 6
+        gathered = np.zeros(2, "i8")
+        assert world.all_gather(np.array(world.rank), gathered) is gathered
+        np.testing.assert_array_equal(gathered, [0, 1])
+
+    on_threads(2, body)
+
+
+def read_only(values: np.ndarray) -> np.ndarray:
+    values.flags.writeable = False
+    return values
+
+
+WRONG: list[tuple[Callable[[ons.World], Any], str]] = [
+    (lambda w: w.all_reduce(np.ones(6)[::2]), "contiguous"),
+    (lambda w: w.all_reduce(np.asfortranarray(np.ones((2, 3)))), "contiguous"),
+    (lambda w: w.all_reduce(read_only(np.ones(3))), "read-only"),
+    (lambda w: w.all_reduce(np.ones(3), read_only(np.ones(3))), "read-only"),
+    (lambda w: w.all_reduce(np.ones(3, ">f8")), "cannot reduce elements of >f8"),
+    (lambda w: w.all_reduce(np.ones(3, "M8[s]")), "cannot reduce elements of datetime64"),
+    (lambda w: w.all_reduce(np.ones(3, "g")), "cannot reduce elements of"),
+    (lambda w: w.all_reduce(np.ones(3, "?")), "a sum of bools is no bool"),
+    (lambda w: w.all_reduce(bytearray(8)), "an untold type"),
+    (lambda w: w.all_reduce(np.ma.array([1.0, 2.0], mask=[True, False])), "mask"),
+    (lambda w: w.all_reduce(np.ones(3), np.ones(4)), "`out` has 32 bytes, but needs 24"),
+    (lambda w: w.all_reduce(np.ones(3), np.ones(3, "i8")), "the array is of float64, but `out` of int64"),
+    (lambda w: w.all_reduce(np.ones(3), op="plus"), "no reduction 'plus'"),
+    (lambda w: w.all_reduce(np.ones(3), algorithm="magic"), "no algorithm 'magic'"),
+    (lambda w: w.all_reduce(np.ones(3), channel=99), "channel 99 does not exist"),
+    (lambda w: w.all_reduce(np.ones(3), channel="x"), "channel is 'x' of type str"),
+    (lambda w: w.all_reduce(None), "cannot address a builtins.NoneType"),
+    (lambda w: w.all_reduce(np.ones(3), op=None), "op is None of type NoneType, but must be a string"),
+    (lambda w: w.all_reduce(np.ones(3), algorithm=3), "algorithm is 3 of type int, but must be a string"),
+    (lambda w: w.all_reduce(np.ones(3), channel=None), "channel is None"),
+    (lambda w: w.all_gather(np.ones(3), None), "cannot address a builtins.NoneType"),
+    (lambda w: w.all_gather(np.ones(3), np.ones(4)), "`out` has 32 bytes, but needs 24"),
+    (lambda w: w.broadcast(np.ones(3), root=1), "root 1 does not exist"),
+    (lambda w: w.broadcast(read_only(np.ones(3))), "read-only"),
+    (lambda w: w.all_to_all(np.ones(3), np.ones(2)), "`out` has 16 bytes, but needs 24"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), WRONG)
+def test_what_is_no_plain_call_is_refused_as_ever(call: Callable[[ons.World], Any], words: str) -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises((ons.Error, TypeError), match=words):
+            call(world)
+        assert world.all_reduce(np.array([1.0]))[0] == 1  # nothing is broken
+
+    on_threads(1, body)
+
+
+def test_elements_that_cannot_be_dealt_are_refused() -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(ons.InvalidArgumentError, match="cannot be dealt to 2 ranks"):
+            world.all_to_all(np.ones(3))
+        with pytest.raises(ons.InvalidArgumentError, match="cannot be dealt to 2 ranks"):
+            world.reduce_scatter(np.ones(3), np.ones(1))
+
+    on_threads(2, body)
