@@ -21,7 +21,7 @@ using namespace onstream::test;
 
 namespace {
 
-constexpr int kThreads = all_or_few(64, 8);
+constexpr int kThreads = all_or_few(64, 16);
 constexpr int kLaunches = all_or_few(4, 2);
 
 // A block of real threads.
