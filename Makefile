@@ -14,7 +14,7 @@ OUT ?= out/bench
 VENV := .venv
 LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 # As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it; without ccache the
-# sources of a folder as one, and as quickly as can be: None is no type, nothing of the host's is optimised.
+# sources of a folder as one, and nothing of the host's optimised (None is no type), as `make test` has the library so.
 COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
 AS_BUILT := $(LAUNCHER) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
 	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(LAUNCHER),OFF,ON)" \

@@ -196,6 +196,11 @@ class Collectives:
         send_at, receive_at = offsets_of(send, send_offsets, item), offsets_of(receive, receive_offsets, item)
         self._check_reach("all_to_all_v", source, send, send_at, "array")
         self._check_reach("all_to_all_v", target, receive, receive_at, "out")
+        mine = self._members.rank
+        if mine < min(len(send), len(receive)) and send[mine] != receive[mine]:
+            raise InvalidArgumentError(
+                f"all_to_all_v: this rank sends itself {send_counts[mine]} elements and expects {receive_counts[mine]}"
+            )
         unit = unit_of(self._members, (source, target), [*send, *send_at, *receive, *receive_at])
         call = self._call("all_to_all_v", source, target, 0, unit.type, 0, channel, "auto")
         call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))

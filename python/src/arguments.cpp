@@ -7,7 +7,6 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,20 +31,26 @@ bool holds_references(const char* format) {
   return false;
 }
 
-// Whether an array may have more to it than its buffer, such as numpy's masked arrays. Classes made in Python are;
-// built in ones, such as numpy's plain array, are not and need no look.
-bool may_have_mask(nb::handle array) {
-  return PyType_HasFeature(Py_TYPE(array.ptr()), Py_TPFLAGS_HEAPTYPE) != 0 && nb::hasattr(array, "mask");
+// Whether an array may have more to it than its buffer, such as numpy's masked arrays, and arrays of numba's that a GPU
+// works on. Classes made in Python may; built in ones, such as numpy's plain array, do not and need no look.
+bool may_have_more(nb::handle array) {
+  if (PyType_HasFeature(Py_TYPE(array.ptr()), Py_TPFLAGS_HEAPTYPE) == 0) return false;
+  return nb::hasattr(array, "mask") || nb::hasattr(array.type(), "__cuda_array_interface__") ||
+         nb::hasattr(array.type(), "local_span");
+}
+
+// A contiguous buffer that is all there is to the array.
+bool export_buffer(nb::handle array, Access access, Py_buffer& view) {
+  if (PyObject_CheckBuffer(array.ptr()) == 0 || may_have_more(array)) return false;
+  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
+  if (PyObject_GetBuffer(array.ptr(), &view, flags) == 0) return true;
+  PyErr_Clear();
+  return false;
 }
 
 bool try_plain_buffer(nb::handle array, Access access, MessageBuffer& out) {
-  if (PyObject_CheckBuffer(array.ptr()) == 0 || may_have_mask(array)) return false;
   Py_buffer view;
-  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(array.ptr(), &view, flags) != 0) {
-    PyErr_Clear();
-    return false;
-  }
+  if (!export_buffer(array, access, view)) return false;
   out.hold = Hold(view);
   if (holds_references(view.format)) return false;
   out.address = view.buf;
@@ -101,17 +106,13 @@ MessageBuffer message_buffer(nb::handle array, Access access, nb::handle world) 
 
 std::optional<PlainElements> plain_elements(nb::handle array, Access access) {
   if (PyBytes_Check(array.ptr()) != 0 || PyByteArray_Check(array.ptr()) != 0) return std::nullopt;
-  if (PyObject_CheckBuffer(array.ptr()) == 0 || may_have_mask(array)) return std::nullopt;
   Py_buffer view;
-  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(array.ptr(), &view, flags) != 0) {
-    PyErr_Clear();
-    return std::nullopt;
-  }
-  const Hold hold(view);
+  if (!export_buffer(array, access, view)) return std::nullopt;
+  Hold hold(view);
   const std::optional<ElementType> type = element_of(view);
   if (!type) return std::nullopt;
-  return PlainElements{view.buf, static_cast<std::size_t>(view.len), static_cast<std::size_t>(view.itemsize), *type};
+  return PlainElements{std::move(hold), view.buf, static_cast<std::size_t>(view.len),
+                       static_cast<std::size_t>(view.itemsize), *type};
 }
 
 void CallForm::refuse(const std::string& why) const {
@@ -154,8 +155,9 @@ MessageOptions CallForm::options(nb::handle lane, nb::handle path) const {
   if (!nb::isinstance<nb::str>(path)) {
     refuse(concat("path is ", told(path), ", but must be a string such as 'store'"));
   }
-  const char* text = nb::borrow<nb::str>(path).c_str();
-  if (std::strcmp(text, "auto") != 0) options.path = path_from(text);
+  std::string text;
+  if (!nb::try_cast(path, text)) refuse("path is no text");
+  if (text != "auto") options.path = path_from(text);
   return options;
 }
 

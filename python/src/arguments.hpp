@@ -30,6 +30,7 @@ MessageBuffer message_buffer(nanobind::handle array, Access access, nanobind::ha
 
 // A contiguous host buffer of elements that collectives know, whose numbers are in this machine's order.
 struct PlainElements {
+  Hold hold;
   void* address = nullptr;
   std::size_t bytes = 0;
   std::size_t item_bytes = 0;

@@ -5,8 +5,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <array>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -153,6 +153,9 @@ void abort_for_interrupt(World& world, const CollectiveCall& call) {
   world.abort(concat("rank ", world.rank(), " was interrupted in a collective ", name_of(call.kind)));
 }
 
+// Of a call's arrays.
+using Holds = std::array<Hold, 2>;
+
 template <class Self>
 void run_blocking(const Self& self, const CollectiveCall& call) {
   const auto world = self.state->open();
@@ -172,13 +175,18 @@ void run_blocking(const Self& self, const CollectiveCall& call) {
 }
 
 template <class Self>
-void run_call(const Self& self, const CollectiveCall& call, nb::object arrays, nb::handle stream,
+void run_call(const Self& self, const CollectiveCall& call, Holds holds, nb::handle stream,
               const std::optional<Natural>& natural) {
   const auto world = self.state->open();
   self.check_channel(call);
   const StreamChoice choice = choose_op_stream(stream, natural, self.state);
   if (!choice.stream) return run_blocking(self, call);
   const auto runner = self.runner();
+  const auto keep = [&] {
+    for (Hold& hold : holds) {
+      if (hold) self.state->keep(choice, std::move(hold));
+    }
+  };
   // Most calls enqueue and return; the first of a channel and those by copy wait for the other ranks' hosts.
   interruptible(
       [&] {
@@ -187,14 +195,14 @@ void run_call(const Self& self, const CollectiveCall& call, nb::object arrays, n
       },
       [&] {
         abort_for_interrupt(*world, call);
-        self.state->keep(choice, Hold(arrays));  // the call may have enqueued its work all the same
+        keep();  // the call may have enqueued its work all the same
       });
-  self.state->keep(choice, Hold(std::move(arrays)));
+  keep();
 }
 
 template <class Self>
 void run(const Self& self, const PyCall& call, nb::object arrays, nb::handle stream, const NaturalArgument& natural) {
-  run_call(self, call.call, std::move(arrays), stream, natural_from(natural));
+  run_call(self, call.call, {Hold(std::move(arrays))}, stream, natural_from(natural));
 }
 
 // Whether the ranks compare their calls before these run.
@@ -203,48 +211,54 @@ bool checks(const Self& self) {
   return self.state->open()->fabric()->parameters().collective_check == "on";
 }
 
+struct PlainCall {
+  CollectiveCall call;
+  Holds holds;
+};
+
 // A call of plain arrays as collectives.py would make it; nothing where that has something to say, or to find out.
-std::optional<CollectiveCall> plain_call(OpKind kind, nb::handle array, nb::handle out, std::size_t size) {
+std::optional<PlainCall> plain_call(OpKind kind, nb::handle array, nb::handle out, std::size_t size) {
   const bool in_place = out.is_none();
   if (in_place && (kind == OpKind::all_gather || kind == OpKind::reduce_scatter)) return std::nullopt;
-  const auto source = plain_elements(array, in_place ? Access::write : Access::read);
+  auto source = plain_elements(array, in_place ? Access::write : Access::read);
   if (!source) return std::nullopt;
-  const auto target = in_place ? source : plain_elements(out, Access::write);
-  if (!target) return std::nullopt;
+  auto beside = in_place ? std::nullopt : plain_elements(out, Access::write);
+  if (!in_place && !beside) return std::nullopt;
+  const PlainElements& target = in_place ? *source : *beside;
   CollectiveCall call;
   call.kind = kind;
   call.input = source->address;
-  call.output = target->address;
+  call.output = target.address;
   if (collective::has_op(kind)) {
     const std::size_t parts = kind == OpKind::reduce_scatter ? size : 1;
     call.type = source->type;
-    call.count = target->count();
-    if (target->type != source->type || target->bytes * parts != source->bytes) return std::nullopt;
-    return call;
+    call.count = target.count();
+    if (target.type != source->type || target.bytes * parts != source->bytes) return std::nullopt;
+  } else {
+    call.type = ElementType::uint8;
+    call.count = kind == OpKind::all_to_all ? source->bytes / size : source->bytes;
+    if (kind == OpKind::all_gather && target.bytes != source->bytes * size) return std::nullopt;
+    const bool dealt = target.bytes == source->bytes && source->count() % size == 0;
+    if (kind == OpKind::all_to_all && !dealt) return std::nullopt;
   }
-  call.type = ElementType::uint8;
-  call.count = source->bytes;
-  if (kind == OpKind::all_gather && target->bytes != source->bytes * size) return std::nullopt;
-  if (kind == OpKind::all_to_all) {
-    if (target->bytes != source->bytes || source->count() % size != 0) return std::nullopt;
-    call.count /= size;
-  }
-  return call;
+  return PlainCall{std::move(call), {std::move(source->hold), in_place ? Hold() : std::move(beside->hold)}};
 }
 
 // Runs what most calls are, of plain host arrays and without options, at a tenth of the cost. False: the caller reads
 // the arrays, which other calls and all refusals need.
 bool run_plain(const PyTeam& self, const std::string& kind, nb::handle array, nb::handle out, nb::handle op,
                nb::handle root, nb::handle channel, nb::handle algorithm, nb::handle stream) {
-  if (!nb::isinstance<nb::str>(op) || !nb::isinstance<nb::str>(algorithm) || checks(self)) return false;
-  const char* const reduction = nb::borrow<nb::str>(op).c_str();
-  if (std::strcmp(reduction, "premulsum") == 0) return false;
-  const auto size = static_cast<std::size_t>(self.runner()->size());
-  std::optional<CollectiveCall> call = plain_call(kind_from(kind), array, out, size);
-  if (!call || !nb::try_cast(root, call->root) || !nb::try_cast(channel, call->channel)) return false;
-  call->op = reduce_op_of(reduction);
-  call->algorithm = algorithm_of(nb::borrow<nb::str>(algorithm).c_str());
-  run_call(self, *call, nb::make_tuple(array, out), stream, std::nullopt);
+  std::string reduction;  // else a function
+  std::string wanted;
+  if (!nb::try_cast(op, reduction) || reduction == "premulsum" || !nb::try_cast(algorithm, wanted)) return false;
+  if (checks(self)) return false;
+  auto plain = plain_call(kind_from(kind), array, out, static_cast<std::size_t>(self.runner()->size()));
+  if (!plain) return false;
+  CollectiveCall& call = plain->call;
+  if (!nb::try_cast(root, call.root) || !nb::try_cast(channel, call.channel)) return false;
+  call.op = reduce_op_of(reduction);
+  call.algorithm = algorithm_of(wanted);
+  run_call(self, call, std::move(plain->holds), stream, std::nullopt);
   return true;
 }
 

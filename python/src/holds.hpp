@@ -20,6 +20,7 @@ class Hold {
   }
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
+  explicit operator bool() const { return view_.obj != nullptr || owner_.is_valid(); }
   ~Hold() {
     if (view_.obj != nullptr) PyBuffer_Release(&view_);
   }

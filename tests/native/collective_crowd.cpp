@@ -104,7 +104,7 @@ void with_crowd(int size, const Parameters& parameters, Grid grid, const Body& b
 }
 void with_crowds(int size, const Parameters& parameters, const Body& body) {
   const std::span<const Grid> all(kShapes);
-  for (const Grid grid : all_or_few(all, all.first(1))) with_crowd(size, parameters, grid, body);
+  for (const Grid grid : all_or_few(all, all.first(2))) with_crowd(size, parameters, grid, body);
 }
 // All shapes of with_crowds() among three ranks, and one shape among other numbers of them: four for a second round of
 // what halves, in blocks of two octets.

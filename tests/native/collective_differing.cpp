@@ -129,7 +129,7 @@ void expect_counts_refused(const std::string& device, std::size_t sent, std::siz
     } catch (const Error&) {
     }
     const std::string story =
-        in_place ? " found that it expects " : concat(sent, " B to rank 2 found that it expects ", expected, " B");
+        in_place ? " B of it; what one" : concat(sent, " B found that rank 2 expects ", expected, " B of it");
     CHECK_THROWS(world.check(), story);  // in place both ends find it
     if (world.rank() != 2 || in_place) return;
     const std::vector<unsigned char> after = output.read();

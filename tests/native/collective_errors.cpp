@@ -62,6 +62,9 @@ CASE(what_cannot_work_is_refused_with_its_values) {
     counts.send_counts = counts.receive_counts;
     counts.send_offsets = {4, 0};
     CHECK_THROWS(it.run(counts), "overlap");
+    CollectiveCall own = of_counts(buffer);
+    own.send_counts[static_cast<std::size_t>(world.rank())] = 3;
+    CHECK_THROWS(it.run(own), "this rank sends itself 3 elements and expects 4");
     CHECK_THROWS(it.run(all_reduce({buffer.data(), buffer.data(), 40, ElementType::int32})), "ends");
     CollectiveCall call = all_reduce(on(ElementType::int32));
     call.channel = 99;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,23 +18,51 @@ def on_threads(size: int, body: Callable[[ons.World], None]) -> None:
     ons.run_threads(size, body, device="host", timeout_s=20)
 
 
-@pytest.mark.parametrize("code", "bBhHiIlLqQefdFD")
-def test_every_number_is_what_it_is_to_the_path_that_reads_all_arrays(code: str) -> None:
+@pytest.fixture
+def plain_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is not plain fails."""
+
+    def refuse(array: Any, *_: Any, **__: Any) -> None:
+        raise AssertionError(f"{type(array)} was read by the path for all arrays")
+
+    monkeypatch.setattr("onstream.collectives.contiguous_span", refuse)
+
+
+OPS = ["sum", "prod", "avg"]
+
+
+def reductions(code: str, **options: Any) -> list[bytes]:
+    """Of two ranks, by each op."""
+    found: list[bytes] = []
+
     def body(world: ons.World) -> None:
         mine = (np.arange(12) * 5 % 11 + world.rank).astype(code).reshape(3, 4)
-        for op in ["sum", "prod", "avg"]:
-            plain = world.all_reduce(mine.copy(), op=op)
-            read = world.all_reduce(mine.copy(), op=op, deterministic=True)  # no plain call has this option
-            assert plain.tobytes() == read.tobytes()
-            assert plain.dtype == mine.dtype
-        world.barrier()
+        for op in OPS:
+            result = world.all_reduce(mine.copy(), op=op, **options)
+            assert result.dtype == mine.dtype
+            if world.rank == 0:
+                found.append(result.tobytes())
 
     on_threads(2, body)
+    return found
+
+
+@pytest.fixture
+def read(request: pytest.FixtureRequest) -> list[bytes]:
+    """The same by the path that reads all arrays: no plain call has this option."""
+    return reductions(request.getfixturevalue("code"), deterministic=True)
+
+
+@pytest.mark.parametrize("code", "bBhHiIlLqQefdFD")
+def test_every_number_is_what_it_is_to_the_path_for_all_arrays(code: str, read: list[bytes], plain_alone: None) -> None:
+    assert len(read) == len(OPS)
+    assert reductions(code) == read
 
 
 @pytest.mark.parametrize(
     "copy", [np.array, lambda values: array.array("d", values), lambda values: memoryview(array.array("d", values))]
 )
+@pytest.mark.usefixtures("plain_alone")
 def test_all_that_exports_a_buffer_is_reduced(copy: Callable[[list[float]], Any]) -> None:
     def body(world: ons.World) -> None:
         out = copy([0.0] * 3)
@@ -43,6 +72,7 @@ def test_all_that_exports_a_buffer_is_reduced(copy: Callable[[list[float]], Any]
     on_threads(2, body)
 
 
+@pytest.mark.usefixtures("plain_alone")
 def test_arrays_of_a_file_of_no_elements_and_of_one_without_dimensions(tmp_path: Path) -> None:
     def body(world: ons.World) -> None:
         mapped = np.memmap(tmp_path / f"{world.rank}", dtype="f4", mode="w+", shape=(5,))
@@ -55,6 +85,59 @@ def test_arrays_of_a_file_of_no_elements_and_of_one_without_dimensions(tmp_path:
         np.testing.assert_array_equal(gathered, [0, 1])
 
     on_threads(2, body)
+
+
+@pytest.mark.usefixtures("plain_alone")
+def test_streams_graphs_and_teams_take_plain_arrays() -> None:
+    def body(world: ons.World) -> None:
+        stream, one = world.stream(), np.ones(3)
+        world.all_reduce(one, stream=stream)
+        stream.synchronize()
+        with world.capture(stream) as graph:
+            world.all_reduce(one)
+        for _ in range(3):
+            graph.launch()
+        stream.synchronize()
+        np.testing.assert_array_equal(one, np.full(3, 16.0))
+        alone = world.team([world.rank])
+        np.testing.assert_array_equal(alone.all_reduce(one), np.full(3, 16.0))
+        part = np.zeros(1)
+        world.reduce_scatter(np.array([1.0, 2.0]), part)
+        assert part[0] == 2.0 * (1 + world.rank)
+        world.broadcast(part, root=1)
+        assert part[0] == 4
+        np.testing.assert_array_equal(world.all_to_all(np.array([0, 1]) + 2 * world.rank), [world.rank, 2 + world.rank])
+        np.testing.assert_array_equal(world.scan(np.array([1])), [1 + world.rank])
+
+    on_threads(2, body)
+
+
+@pytest.mark.usefixtures("plain_alone")
+def test_memory_stays_until_its_stream_has_passed_the_call() -> None:
+    def body(world: ons.World) -> None:
+        stream, mine, out = world.stream(), array.array("d", [1.0] * 1000), array.array("d", [0.0] * 1000)
+        view = memoryview(mine)
+        if world.rank == 1:
+            time.sleep(0.3)
+        world.all_reduce(view, out, stream=stream)
+        if world.rank == 0:
+            with pytest.raises(BufferError):
+                view.release()
+            with pytest.raises(BufferError):
+                out.append(1.0)
+        stream.synchronize()
+        assert out[999] == 2.0
+        view.release()
+        mine.append(1.0)
+        out.append(1.0)
+
+    on_threads(2, body)
+
+
+class OnGpu(np.ndarray):
+    """As numba's arrays that a GPU works on."""
+
+    __cuda_array_interface__ = {"mask": "is looked at first"}  # noqa: RUF012
 
 
 def read_only(values: np.ndarray) -> np.ndarray:
@@ -73,6 +156,12 @@ WRONG: list[tuple[Callable[[ons.World], Any], str]] = [
     (lambda w: w.all_reduce(np.ones(3, "?")), "a sum of bools is no bool"),
     (lambda w: w.all_reduce(bytearray(8)), "an untold type"),
     (lambda w: w.all_reduce(np.ma.array([1.0, 2.0], mask=[True, False])), "mask"),
+    (lambda w: w.all_reduce(np.ones(3).view(OnGpu)), "with a mask"),
+    (lambda w: w.all_reduce(np.ones(3), op="\udc80"), "op|surrogates|incompatible"),
+    (lambda w: w.all_reduce(np.ones(3), op="sum\0x"), "no reduction"),
+    (lambda w: w.all_reduce(np.ones(3), algorithm="\udc80"), "algorithm|surrogates|incompatible"),
+    (lambda w: w.send(np.ones(3), 0, path="\udc80"), "path is no text"),
+    (lambda w: w.all_to_all_v(np.ones(4), np.ones(2), [4], [2]), "sends itself 4 elements and expects 2"),
     (lambda w: w.all_reduce(np.ones(3), np.ones(4)), "`out` has 32 bytes, but needs 24"),
     (lambda w: w.all_reduce(np.ones(3), np.ones(3, "i8")), "the array is of float64, but `out` of int64"),
     (lambda w: w.all_reduce(np.ones(3), op="plus"), "no reduction 'plus'"),

@@ -80,7 +80,7 @@ struct BulkMove {
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;
-  Whereabouts at[kMost];
+  std::uint64_t outputs[kMost];  // where each peer finds the place of what it sends here
   Portion portions[kMost];
 
   template <class Group>
@@ -105,7 +105,7 @@ struct BulkMove {
     const auto odd = [&](std::uint32_t peer, PostLine line, std::uint64_t word) {
       return line == PostLine::input && kind == OpKind::all_to_all_v && word != portions[peer].send_bytes;
     };
-    if (meeting.open(session, at, longest, direct != 0, odd) && agrees_on_counts(session, meeting)) {
+    if (meeting.open(session, Told{*this}, longest, direct != 0, odd) && agrees_on_counts(session, meeting)) {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
@@ -119,6 +119,14 @@ struct BulkMove {
   }
 
  private:
+  // What this rank tells a peer: how many bytes it expects of it, and where they go if the peer can address that.
+  struct Told {
+    const BulkMove& move;
+    ONSTREAM_BODY Whereabouts operator[](std::uint32_t peer) const {
+      return {move.portions[peer].receive_bytes, move.direct != 0 ? move.outputs[peer] : 0};
+    }
+  };
+
   // All threads: false where a peer expects another number of bytes than this rank has for it.
   template <class Group>
   ONSTREAM_BODY bool agrees_on_counts(Session<Group>& session, const Meeting<Group>& meeting) const {

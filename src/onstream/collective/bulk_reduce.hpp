@@ -78,7 +78,7 @@ struct BulkReduce : BulkReduceWork {
       if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
       return line == PostLine::output && address != 0 && (address + out_offset) % kGpuPack != 0;
     };
-    if (meeting.open(session, at, factor, direct != 0, odd)) {
+    if (meeting.open(session, Known{at, direct != 0}, factor, direct != 0, odd)) {
       if (meeting.usual()) {
         run_usual(group, session, meeting);
       } else if (meeting.direct()) {

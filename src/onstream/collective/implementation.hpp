@@ -137,6 +137,7 @@ class Collective::Implementation {
     const std::size_t out = call.output_bytes(rank_, size());
     const collective::Buffers buffers = {runner_.check_buffer(call, "input", call.input, in),
                                          runner_.check_buffer(call, "output", call.output, out)};
+    check_own_part(call);
     check_overlap(call, in, out);
     if (collective::has_op(call.kind)) {
       require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
@@ -174,6 +175,14 @@ class Collective::Implementation {
       require(call.count == mine, "all_gather_v: this rank gives ", call.count, " elements, but receive_counts[", rank_,
               "] is ", mine);
     }
+  }
+
+  void check_own_part(const CollectiveCall& call) const {
+    if (call.kind != OpKind::all_to_all_v) return;
+    const std::size_t sent = call.send_counts[static_cast<std::size_t>(rank_)];
+    const std::size_t expected = call.receive_counts[static_cast<std::size_t>(rank_)];
+    require(sent == expected, name_of(call.kind), ": this rank sends itself ", sent, " elements and expects ",
+            expected);
   }
 
   // What comes from two ranks to one place would be whichever came last.

@@ -408,20 +408,19 @@ class Preparing {
       body.rounds =
           static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));
     }
-    body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.at) ? 1 : 0;
-    for (std::uint32_t peer = 0; peer < size_; ++peer) body.at[peer].input = body.portions[peer].receive_bytes;
+    body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
     Launching out;
     out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
     return out;
   }
 
-  bool expose_for_move(const Portion* portions, Whereabouts* at) {
+  bool expose_for_move(const Portion* portions, std::uint64_t* outputs) {
     for (std::uint32_t peer = 0; peer < size_; ++peer) {
       if (peer == rank_) continue;
       const bool from_all = call_.kind == OpKind::broadcast && !is_root();  // ranks forward to each other
       const std::size_t bytes = from_all ? bytes_ : portions[peer].receive_bytes;
       const std::byte* const address = bytes > 0 ? output_ + portions[peer].receive_offset : nullptr;
-      if (!expose(address, bytes, peer, at[peer].output)) return false;
+      if (!expose(address, bytes, peer, outputs[peer])) return false;
     }
     return true;
   }

@@ -2,10 +2,10 @@
 //
 // A post is four lines: the input (of a move, how many bytes the poster expects of the peer), the output, the factor of
 // a premulsum, and what the poster calls: the signature of its collective (Session::signature), plus 1 if all ranks can
-// address both its buffers. Ranks that call something else
-// than others all fail here, before anything is moved. Only if the 1 is there for everybody do kernels work from buffer
-// to buffer; else everybody takes the stage. The posts also say that the poster's kernel runs: what earlier work stored
-// in its buffers is seen by who has read them, and its output may be written.
+// address both its buffers. Ranks that call something else than others all fail here, before anything is moved. Only if
+// the 1 is there for everybody do kernels work from buffer to buffer; else everybody takes the stage. The posts also
+// say that the poster's kernel runs: what earlier work stored in its buffers is seen by who has read them, and its
+// output may be written.
 #pragma once
 
 #include "onstream/collective/packs.hpp"
@@ -16,10 +16,18 @@ namespace onstream::collective {
 // The ranks whose addresses a kernel's arguments carry: on a GPU few, so that arguments stay short.
 constexpr int kNear = 8;
 
-// What this rank tells one peer: where the peer finds its buffers, which counts where it can.
+// What this rank tells one peer: where the peer finds its buffers. 0: it cannot.
 struct Whereabouts {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
+};
+
+// Of a table that is filled, and as long as there are ranks, only where `direct` says that each can address the
+// buffers.
+struct Known {
+  const Whereabouts* at;
+  bool direct;
+  ONSTREAM_EITHER Whereabouts operator[](std::uint32_t peer) const { return direct ? at[peer] : Whereabouts{}; }
 };
 
 // A value, without the session that opens it: what calls are handed stays in registers, and so does the session.
@@ -46,8 +54,8 @@ class Meeting {
       : group_(group), view_(view), held_(held) {}
   ONSTREAM_EITHER Meeting(const Group& group, const View& view) : Meeting(group, view, hold(group, view)) {}
 
-  // All threads, failed or not. `mine[peer]` is for that peer; `direct` says that each can address this rank's buffers.
-  // False: failed.
+  // All threads, failed or not. `mine[peer]` has the words for that peer's lines of input and output; `direct` says
+  // that each can address this rank's buffers. False: failed.
   template <class Mine>
   ONSTREAM_EITHER bool open(Session<Group>& session, const Mine& mine, std::uint64_t factor, bool direct) {
     return open(session, mine, factor, direct, [](std::uint32_t, PostLine, std::uint64_t) { return false; });

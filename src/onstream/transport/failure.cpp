@@ -163,8 +163,8 @@ std::string describe(const FaultReport& fault) {
                       " receives that one lane may have outstanding; wait for some, or raise lane_receives");
       }
       if (fault.op == OpKind::all_to_all_v && fault.lane < 0) {
-        return concat(what, " to rank ", fault.peer, " found that it expects ", fault.extra,
-                      " B; what one rank sends to another is as much as that one receives");
+        return concat(what, " found that rank ", fault.peer, " expects ", fault.extra,
+                      " B of it; what one rank sends to another is as much as that one receives");
       }
       if (is_collective(fault.op) && fault.lane < 0) {
         return concat(what, " found that rank ", fault.peer, ", at the other end of the edge, gives ", fault.extra,
