@@ -17,26 +17,34 @@ namespace onstream::collective {
 namespace {
 
 // Of one device kind: what a collective costs at rest, and what a byte costs. Lines carry half flags. Wide lines on
-// cuda are measured between two GPUs, not yet among four.
+// cuda are measured between two GPUs, not yet among four; the host's between two ranks and among four on two cores,
+// where each rank that is waited for may have to be scheduled first.
 struct Costs {
   double lines_us;
   double line_round_us;  // what more rounds of lines, or more blocks, add before the bandwidth shows
   double wide_us;
-  double second_trip_us;  // of lines, wide or not
+  double second_trip_us;       // of lines, wide or not
+  double second_trip_peer_us;  // more for each other rank
   double bulk_us;
+  double bulk_peer_us;       // more for each other rank
   double line_bytes_per_us;  // of data out of one rank
   double wide_bytes_per_us;
   double bulk_bytes_per_us;
 };
 
 const Costs& costs_of(DeviceKind device) {
-  static constexpr Costs host{2.0, 0, 2.5, 0.6, 6.0, 700, 1200, 4000};
-  static constexpr Costs cuda{2.3, 1.0, 4.0, 1.5, 7.5, 165e3, 260e3, 370e3};
+  static constexpr Costs host{2.0, 0, 2.1, 0, 0.5, 2.2, 2.0, 370, 2200, 8000};
+  static constexpr Costs cuda{2.3, 1.0, 4.0, 1.5, 0, 7.5, 0, 165e3, 260e3, 370e3};
   return device == DeviceKind::host ? host : cuda;
 }
 
 // What one rank sends to one other.
 double message_bytes(const CollectiveCall& call) { return static_cast<double>(call.count * size_of(call.type)); }
+
+double second_trip(const Costs& costs, int size) {
+  return costs.second_trip_us + costs.second_trip_peer_us * (size - 1);
+}
+double bulk_base(const Costs& costs, int peers) { return costs.bulk_us + costs.bulk_peer_us * peers; }
 
 double line_base(const Costs& costs, double bytes) {
   constexpr double kOneRound = 8192;
@@ -72,7 +80,8 @@ std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine)
 double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine.device);
   const double part = message_bytes(call) / machine.size;
-  return line_base(costs, part) + costs.second_trip_us + 2 * part * (machine.size - 1) / costs.line_bytes_per_us;
+  return line_base(costs, part) + second_trip(costs, machine.size) +
+         2 * part * (machine.size - 1) / costs.line_bytes_per_us;
 }
 
 std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
@@ -98,7 +107,7 @@ double wide_cost(const CollectiveCall& call, const Machine& machine) {
   double base = costs.wide_us;
   if (call.kind == OpKind::all_reduce) {
     part = 2 * part / machine.size;
-    base += costs.second_trip_us;
+    base += second_trip(costs, machine.size);
   }
   return base + part * (machine.size - 1) / costs.wide_bytes_per_us;
 }
@@ -112,7 +121,7 @@ double direct_cost(const CollectiveCall& call, const Machine& machine) {
   double moved = bytes * (machine.size - 1);
   if (call.kind == OpKind::all_reduce || call.kind == OpKind::reduce) moved = 2 * moved / machine.size;
   if (call.kind == OpKind::broadcast) moved = bytes;
-  return costs.bulk_us + moved / costs.bulk_bytes_per_us;
+  return bulk_base(costs, machine.size - 1) + moved / costs.bulk_bytes_per_us;
 }
 
 // One after the other: the engines of a GPU share its links anyway.
@@ -150,7 +159,7 @@ double ring_cost(const CollectiveCall& call, const Machine& machine) {
     steps *= 2;
   }
   if (call.kind == OpKind::broadcast) moved = bytes;
-  return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
+  return bulk_base(costs, machine.size - 1) + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
 }
 
 std::string tree_why_not(const CollectiveCall& call, const Machine&) {
@@ -163,7 +172,7 @@ double tree_cost(const CollectiveCall& call, const Machine& machine) {
   const double levels = std::ceil(std::log2(machine.size));
   const double back = call.kind == OpKind::all_reduce ? 1 : 0;
   const double moved = (longer_sums(call) + back) * message_bytes(call);
-  return costs.bulk_us + levels * ((1 + back) * costs.lines_us + moved / costs.bulk_bytes_per_us);
+  return bulk_base(costs, machine.size - 1) + levels * ((1 + back) * costs.lines_us + moved / costs.bulk_bytes_per_us);
 }
 
 std::string halving_why_not(const CollectiveCall& call, const Machine&) {
@@ -180,7 +189,7 @@ double halving_cost(const CollectiveCall& call, const Machine& machine) {
   const double all = message_bytes(call) * (call.kind == OpKind::all_reduce ? 1 : machine.size);
   const double moved = (longer_sums(call) + back) * all * ((core - 1) / core + beyond);
   const double steps = (1 + back) * (std::log2(core) + beyond);
-  return costs.bulk_us + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
+  return bulk_base(costs, machine.size - 1) + steps * costs.lines_us + moved / costs.bulk_bytes_per_us;
 }
 
 // A stage of a hierarchical call, with what it will take.
@@ -237,7 +246,7 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
 
 std::size_t most_by_lines(DeviceKind device, int edges) {
   const Costs& costs = costs_of(device);
-  const double ahead_us = costs.bulk_us - costs.lines_us - costs.line_round_us;
+  const double ahead_us = bulk_base(costs, edges) - costs.lines_us - costs.line_round_us;
   return static_cast<std::size_t>(ahead_us / (1 / costs.line_bytes_per_us - 1 / costs.bulk_bytes_per_us) / edges);
 }
 
