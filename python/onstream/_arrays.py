@@ -212,6 +212,8 @@ def message_span(array: Any, writable: bool, world: _core.World) -> tuple[int, i
 def checked_span(array: Any, writable: bool, world: _core.World) -> Span:
     """The Span of an array that this world can use, as a destination if `writable`."""
     span = span_of(array)
+    if world.device == "host" and span.device != "host" and isinstance(array, np.ndarray):
+        span = _numpy_span(array, array)  # such as numba's mapped ones, which both sides reach
     if writable and not span.writable:
         raise InvalidArgumentError(
             f"the destination is read-only ({span.library} {type(array).__name__} of {span.nbytes} bytes); receive "

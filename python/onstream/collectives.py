@@ -197,7 +197,7 @@ class Collectives:
         self._check_reach("all_to_all_v", source, send, send_at, "array")
         self._check_reach("all_to_all_v", target, receive, receive_at, "out")
         mine = self._members.rank
-        if mine < min(len(send), len(receive)) and send[mine] != receive[mine]:
+        if 0 <= mine < min(len(send), len(receive)) and send[mine] != receive[mine]:
             raise InvalidArgumentError(
                 f"all_to_all_v: this rank sends itself {send_counts[mine]} elements and expects {receive_counts[mine]}"
             )

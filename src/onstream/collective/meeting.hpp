@@ -16,7 +16,8 @@ namespace onstream::collective {
 // The ranks whose addresses a kernel's arguments carry: on a GPU few, so that arguments stay short.
 constexpr int kNear = 8;
 
-// What this rank tells one peer: where the peer finds its buffers. 0: it cannot.
+// What this rank tells one peer: where the peer finds its buffers, 0 if it cannot or there is none; or, of a move, as
+// `input` how many bytes it expects.
 struct Whereabouts {
   std::uint64_t input = 0;
   std::uint64_t output = 0;
