@@ -2,6 +2,7 @@
 #include "onstream/transport/failure.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "check.hpp"
 #include "onstream/base/text.hpp"
@@ -222,6 +223,23 @@ CASE(a_ring_of_faults_that_ran_over_keeps_the_newest_in_order) {
     CHECK(news.size() == std::min(count, kFaultSlots));
     for (std::size_t i = 0; i < news.size(); ++i) CHECK(news[i].report.bytes == count - news.size() + i);
     CHECK(!board.has_news());
+  }
+}
+
+// Else a wait that ended by its peer's word would be taken for one that held.
+CASE(who_finds_the_word_of_any_peer_set_finds_the_world_failed) {
+  const auto device = open_device("host", 0);
+  OwnMemory own(device);
+  Launch launch;
+  launch.size = 1 << 16;  // so that there is time between the first word and the last
+  for (int round = 0; round < 10; ++round) {
+    Board board(*device, own, launch, Parameters{});
+    const std::uint64_t* const word = board.wait_view(0).abort;
+    std::thread failing([&] { board.set_abort(Cause::failure); });
+    while (HostGroup::load_acquire(word) == 0) std::this_thread::yield();
+    const bool failed = board.aborted();
+    failing.join();
+    CHECK(failed);
   }
 }
 

@@ -110,7 +110,11 @@ ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, 
                                       std::uint64_t start_ns, bool slept) {
   constexpr std::uint64_t kLeft = 1;
   const std::uint64_t left = (word & kPeerLeft) != 0 ? kLeft : 0;
-  if ((word & kWorldFailed) != 0 || (start_ns & left) != 0) return {Status::aborted, start_ns};
+  if ((word & kWorldFailed) != 0) {
+    group.fence();  // who finds one word set finds those set that were before it
+    return {Status::aborted, start_ns};
+  }
+  if ((start_ns & left) != 0) return {Status::aborted, start_ns};
   if (slept && group.interrupted()) return {Status::aborted, start_ns};
   if (left != 0) group.fence();
   const std::uint64_t now = group.now_ns() & ~kLeft;

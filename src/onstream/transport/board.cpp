@@ -48,14 +48,15 @@ WaitView Board::wait_view(int peer) const {
   return view;
 }
 
-// The world's own word last: who finds it set finds all set.
+// That of all peers together first, which aborted() looks at: a wait may end by any of them. The world's own last: who
+// finds it set finds all set.
 void Board::set_abort(Cause cause) {
   const std::uint64_t bits = kWorldFailed | (cause == Cause::deadline ? kDeadlinePassed : 0);
   for (int peer = -1; peer < size_; ++peer) add_bits(word(peer), bits);
   add_bits(view_.abort, bits);
 }
 
-bool Board::aborted() const { return HostGroup::load_acquire(view_.abort) != 0; }
+bool Board::aborted() const { return (HostGroup::load_acquire(word(-1)) & kWorldFailed) != 0; }
 
 void Board::set_left(int peer) {
   add_bits(word(peer), kPeerLeft);
