@@ -14,11 +14,10 @@ OUT ?= out/bench
 VENV := .venv
 LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 # As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it; without ccache the
-# sources of a folder as one, and nothing of the host's optimised (None is no type), as `make test` has the library so.
+# sources of a folder as one.
 COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
 AS_BUILT := $(LAUNCHER) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
-	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(LAUNCHER),OFF,ON)" \
-	$(if $(LAUNCHER),,SKBUILD_CMAKE_BUILD_TYPE=None)
+	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(LAUNCHER),OFF,ON)"
 BIN := $(VENV)/bin
 CPP_FILES = git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h'
 

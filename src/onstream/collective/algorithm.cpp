@@ -41,9 +41,7 @@ const Costs& costs_of(DeviceKind device) {
 // What one rank sends to one other.
 double message_bytes(const CollectiveCall& call) { return static_cast<double>(call.count * size_of(call.type)); }
 
-double second_trip(const Costs& costs, int size) {
-  return costs.second_trip_us + costs.second_trip_peer_us * (size - 1);
-}
+double second_trip(const Costs& costs, int peers) { return costs.second_trip_us + costs.second_trip_peer_us * peers; }
 double bulk_base(const Costs& costs, int peers) { return costs.bulk_us + costs.bulk_peer_us * peers; }
 
 double line_base(const Costs& costs, double bytes) {
@@ -80,7 +78,7 @@ std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine)
 double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
   const Costs& costs = costs_of(machine.device);
   const double part = message_bytes(call) / machine.size;
-  return line_base(costs, part) + second_trip(costs, machine.size) +
+  return line_base(costs, part) + second_trip(costs, machine.size - 1) +
          2 * part * (machine.size - 1) / costs.line_bytes_per_us;
 }
 
@@ -107,7 +105,7 @@ double wide_cost(const CollectiveCall& call, const Machine& machine) {
   double base = costs.wide_us;
   if (call.kind == OpKind::all_reduce) {
     part = 2 * part / machine.size;
-    base += second_trip(costs, machine.size);
+    base += second_trip(costs, machine.size - 1);
   }
   return base + part * (machine.size - 1) / costs.wide_bytes_per_us;
 }

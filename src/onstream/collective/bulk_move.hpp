@@ -80,7 +80,7 @@ struct BulkMove {
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;
-  std::uint64_t outputs[kMost];  // where each peer finds the place of what it sends here
+  std::uint64_t outputs[kMost] = {};  // where each peer finds the place of what it sends here
   Portion portions[kMost];
 
   template <class Group>

@@ -33,9 +33,11 @@ const char* name_of(Path path) {
 }
 
 Path path_from(const std::string& name) {
-  std::string names;
   for (const NamedPath& known : kPaths) {
     if (name == known.name) return known.path;
+  }
+  std::string names;
+  for (const NamedPath& known : kPaths) {
     if (known.path != Path::net) names += concat(names.empty() ? "" : ", ", known.name);
   }
   fail(ErrorCode::invalid_argument, "'", name, "' is no path; the paths are ", names);
