@@ -10,6 +10,7 @@
 #include "onstream/collective/channel.hpp"
 #include "onstream/collective/kernels.hpp"
 #include "onstream/collective/launching.hpp"
+#include "onstream/collective/lines.hpp"
 #include "onstream/collective/pass_move.hpp"
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
@@ -178,10 +179,10 @@ CASE(large_ones_take_several_flights_and_windows_and_fill_the_stage_many_times) 
   });
 }
 
-CASE(sums_are_fetched_where_that_is_asked_for) {
+CASE(sums_are_added_up_before_they_are_given_where_that_is_asked_for) {
   Parameters parameters = quick("host");
   for (const std::int64_t from : {0, 4000}) {
-    parameters.collective_fetch_bytes = from;
+    parameters.collective_halves_bytes = from;
     with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
       for (const std::size_t count : {1, 5, 999, 1000, 4099}) {
         check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct},

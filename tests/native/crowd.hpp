@@ -50,14 +50,17 @@ class Gathering {
 // What the threads of one block have in common. Octets of a last few threads are none.
 struct CrowdBlock {
   static constexpr int kOctet = 8;
+  static constexpr int kWarp = 32;
   static constexpr std::size_t kRoom = 16384;
 
   explicit CrowdBlock(int threads) : all(threads) {
     for (int i = 0; i < threads / kOctet; ++i) octets.emplace_back(kOctet);
+    for (int i = 0; i < threads; i += kWarp) warps.emplace_back(std::min(kWarp, threads - i));
   }
 
   Gathering all;
   std::deque<Gathering> octets;
+  std::deque<Gathering> warps;
   alignas(64) std::array<std::byte, kRoom> room;
 };
 
@@ -82,7 +85,10 @@ class CrowdGroup : public HostGroup {
     return room;
   }
 
-  bool all_of_octet(bool mine) const { return !octet().sync_or(lane(), !mine); }
+  bool any_of_warp(bool mine) const {
+    constexpr int kWarp = CrowdBlock::kWarp;
+    return together_->warps.at(static_cast<std::size_t>(rank_ / kWarp)).sync_or(rank_ % kWarp, mine);
+  }
   // As if in one access: the last word of the 128 bytes is the last to be stored, and the first to be loaded.
   void store_octet(Line* lines, Line mine) const {
     if (lane() != kLast) store_line(lines + lane(), mine);
@@ -133,6 +139,10 @@ class CrowdGroup : public HostGroup {
   }
   void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     copy(destination, source, bytes, 0, 1);
+  }
+  void copy_twice(void* destination, void* other, const void* source, std::size_t bytes) const {
+    copy_alone(destination, source, bytes);
+    copy_alone(other, source, bytes);
   }
 
  private:

@@ -14,11 +14,7 @@ namespace onstream::collective {
 
 // Copies to peers, and within this rank beside them: the link to the peers and this rank's memory are then busy at the
 // same time, where one after the other would cost the sum of both. It goes in cuts, and behind each one to a peer comes
-// as much of this rank's own as the cut was of `for_peers`, all that goes to peers; or what beside() says, if that is
-// 0.
-//
-// Cuts, and each block's range of a cut, depend on nothing but lengths and the number of blocks: who forwards what it
-// was sent has met with the same block of the sender alone.
+// as much of this rank's own as the cut was of `for_peers`, all that goes to peers.
 template <class Group>
 class CopiesBeside {
  public:
@@ -43,7 +39,6 @@ class CopiesBeside {
       if (left_ > 0) own(round_up(static_cast<std::uint64_t>(static_cast<float>(now) * own_for_each_)));
     }
   }
-  ONSTREAM_BODY void beside(std::uint64_t bytes) { own(bytes); }
   ONSTREAM_BODY void finish() { own(left_); }
 
  private:
@@ -75,7 +70,7 @@ struct BulkMove {
   std::byte* output = nullptr;
   std::uint64_t bytes = 0;   // for faults; of a broadcast, all
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
-  std::uint32_t rounds = 0;  // of a broadcast among more than two, else 0
+  std::uint64_t each = 0;    // of a broadcast among more than two, what a block sends at once; else 0
   std::uint32_t root = 0;
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
@@ -83,19 +78,12 @@ struct BulkMove {
   std::uint64_t outputs[kMost] = {};  // where each peer finds the place of what it sends here
   Portion portions[kMost];
 
-  template <class Group>
-  ONSTREAM_BODY typename Meeting<Group>::Held prepare(const Group& group) const {
-    return Meeting<Group>::hold(group, view);
-  }
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    (*this)(group, prepare(group));
-  }
-
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const typename Meeting<Group>::Held& held) const {
-    Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
+    const auto held = Meeting<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
     // The longest that this rank has, for the stage: its chunks are as many on every rank.
     std::uint64_t longest = 0;
@@ -109,13 +97,13 @@ struct BulkMove {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
-      } else if (rounds != 0) {
+      } else if (each != 0) {
         broadcast(group, session, meeting);
       } else {
         run_direct(group, session, meeting);
       }
     }
-    session.end(Session<Group>::Hears::everyone);
+    session.end();
   }
 
  private:
@@ -192,45 +180,54 @@ struct BulkMove {
     return moves && for_peers > 0 && own.send_bytes >= for_peers && own.send_bytes / 2 <= for_peers;
   }
 
-  // In rounds: the root sends every other rank its shard of the round, and each forwards that of the round before.
-  // Blocks begin with different peers, so that each rank's links carry something of everybody all the time; what the
-  // root copies to itself meanwhile, it copies in pieces of one length, as every block has its share of each.
+  // The root sends every other rank its shard, and each forwards that to the others. Each block has a segment of every
+  // shard and goes through it in steps: the root tells of each, and nobody waits for who forwards. Every other block
+  // begins with half a step: while some wait until what they stored has arrived, others then store. What the root keeps
+  // itself it stores with what it sends. The last that the session is asked for but its end, so that it works on a
+  // copy.
   template <class Group>
-  ONSTREAM_BODY void broadcast(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+  ONSTREAM_CALL void broadcast(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
     const std::uint32_t shards = view.size - 1;
     const std::uint32_t mine = (view.rank + view.size - root - 1) % view.size;
-    const bool is_root = view.rank == root;
-    const std::uint64_t pieces = std::uint64_t{rounds} * shards;
-    const std::uint64_t most = ((bytes + pieces - 1) / pieces + 15) / 16 * 16;
     const auto block = static_cast<std::uint32_t>(group.block());
-    CopiesBeside<Group> copies = own_beside(group, 0);
-    for (std::uint32_t round = 0; round < rounds + 1; ++round) {
-      if (is_root && round < rounds) {
+    const std::uint64_t shard = round_up((bytes + shards - 1) / shards);
+    const std::uint64_t segment = round_up((shard + group.blocks() - 1) / group.blocks());
+    const std::uint64_t end = least(segment * (block + 1), shard);
+    std::uint64_t step = block % 2 == 0 || segment <= each ? each : each / 2;
+    for (std::uint64_t from = segment * block; from < end; from += step, step = each) {
+      const std::uint64_t length = least(step, end - from);
+      if (view.rank == root) {
         for (std::uint32_t k = 0; k < shards; ++k) {
-          const std::uint32_t shard = (k + block) % shards;
-          const std::uint32_t peer = (root + 1 + shard) % view.size;
-          push(copies, meeting, peer, input, std::uint64_t{round} * shards + shard, most);
-          copies.beside(most);
+          const std::uint32_t number = (k + block) % shards;
+          send(group, meeting, (root + 1 + number) % view.size, number * shard + from, length);
         }
-      } else if (!is_root && round > 0) {
+        session.tell(session.others());
+      } else {
+        session.pass(1);
+        if (!session.await_told(only(root), session.step())) return;
         for (std::uint32_t k = 1; k < shards; ++k) {
           const std::uint32_t ahead = 1 + (k + block) % (shards - 1);
-          const std::uint32_t peer = (root + 1 + (mine + ahead) % shards) % view.size;
-          push(copies, meeting, peer, output, std::uint64_t{round - 1} * shards + mine, most);
+          send(group, meeting, (root + 1 + (mine + ahead) % shards) % view.size, mine * shard + from, length);
         }
       }
-      if (round == rounds - 1) copies.finish();
-      if (!session.meet()) return;
     }
+    session.meet();
   }
 
+  // Of a broadcast, what lies `place` bytes into it.
   template <class Group>
-  ONSTREAM_BODY void push(CopiesBeside<Group>& copies, const Meeting<Group>& meeting, std::uint32_t peer,
-                          const std::byte* from, std::uint64_t piece, std::uint64_t most) const {
-    const std::uint64_t place = piece * most;
+  ONSTREAM_BODY void send(const Group& group, const Meeting<Group>& meeting, std::uint32_t peer, std::uint64_t place,
+                          std::uint64_t length) const {
     if (place >= bytes) return;
-    auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output));
-    copies.to_peer(to + place, from + place, bytes - place < most ? bytes - place : most);
+    auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)) + place;
+    length = least(length, bytes - place);
+    if (view.rank != root) {
+      group.copy_alone(to, output + place, length);
+    } else if (output == input) {
+      group.copy_alone(to, input + place, length);
+    } else {
+      group.copy_twice(to, output + place, input + place, length);
+    }
   }
 
   // The last that the session is asked for but its end, so that it works on a copy. Chunk by chunk; block b has every
@@ -270,6 +267,7 @@ struct BulkMove {
   }
 
   ONSTREAM_BODY static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
+  ONSTREAM_BODY static std::uint64_t round_up(std::uint64_t bytes) { return (bytes + 127) / 128 * 128; }
 };
 
 }  // namespace onstream::collective

@@ -2,8 +2,8 @@
 // of the ranks, and stores the sum where it is wanted. all_reduce, reduce, reduce_scatter and scan differ in what a
 // share is and in who wants it.
 //
-// The largest all_reduce has its sums fetched instead: each rank stores its own at home, and loads those of the others
-// once they are there, for one more meeting: loads alone get more out of the links than loads and stores together
+// The largest all_reduce goes in two halves: each rank sums its share at home, and then gives the sums to one rank
+// after the other. Loads alone, and then stores alone, get more out of the links than both together
 // (docs/decisions/0010).
 //
 // Two meetings of all ranks: the posts at the beginning (meeting.hpp), and each block's with the same block of the
@@ -37,8 +37,8 @@ struct BulkReduceWork {
   std::uint64_t bytes = 0;  // of the whole vector; of one rank's part for Share::own
   Share share = Share::to_all;
   std::uint32_t root = 0;
-  std::uint32_t direct = 0;   // not 0: every peer can address both buffers
-  std::uint32_t fetches = 0;  // not 0: the sums of the others are fetched; an all_reduce
+  std::uint32_t direct = 0;  // not 0: every peer can address both buffers
+  std::uint32_t halves = 0;  // not 0: sums first, and then stores; an all_reduce
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
   std::uint64_t adds = 0;       // the ranks whose data this rank's sums are of
@@ -60,19 +60,12 @@ struct BulkReduce : BulkReduceWork {
   Factor factor = 0;
   Whereabouts at[kMost];
 
-  template <class Group>
-  ONSTREAM_EITHER typename Meeting<Group>::Held prepare(const Group& group) const {
-    return Meeting<Group>::hold(group, view);
-  }
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    (*this)(group, prepare(group));
-  }
-
-  template <class Group>
-  ONSTREAM_EITHER void operator()(const Group& group, const typename Meeting<Group>::Held& held) const {
-    Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
+    const auto held = Meeting<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
     Meeting<Group> meeting(group, view, held);
     const auto odd = [&](std::uint32_t, PostLine line, std::uint64_t address) {
       if (line == PostLine::input) return (address + in_offset) % kGpuPack != 0;
@@ -87,7 +80,7 @@ struct BulkReduce : BulkReduceWork {
         run_staged(group, session, meeting);
       }
     }
-    session.end(Session<Group>::Hears::everyone);
+    session.end();
   }
 
  private:
@@ -130,58 +123,68 @@ struct BulkReduce : BulkReduceWork {
     if constexpr (kSerial<Group> || !Sum::kAddsInPlace) {
       run_direct(group, session, meeting);
     } else {
-      using Sixteen = Pack<kGpuPack>;
       const std::uint64_t own =
           (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
       const bool plain = own % kGpuPack == 0 && adds != 0 && Sum::only_adds(op) && view.size <= kNear;
       if (!plain) return run_direct(group, session, meeting);
-      Piece piece = direct_piece();
-      if (fetches != 0) piece.wants = only(view.rank);
-      if (view.size == 2) {
-        add_up_few<2, 4, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
-      } else if (view.size <= 4) {
-        add_up_few<4, 2, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
+      if (halves != 0) {
+        sum_and_give(group, meeting);
       } else {
-        add_up_few<kNear, 1, Sixteen, Terms::plain>(group, meeting, piece, first_of(group), step_of(group));
-      }
-      if (fetches != 0) {
-        if (!session.meet()) return;  // this block's sums are there, on all ranks
-        fetch_sums(group, meeting);
+        add_plain(group, meeting, direct_piece(), first_of(group), step_of(group));
       }
       session.meet();
     }
   }
 
-  // What the same thread of the other ranks has stored at home, where it belongs here. The ranks begin with different
-  // peers. By lines, past caches that do not hear of other GPUs' stores.
+  // Of plain sums.
   template <class Group>
-  ONSTREAM_EITHER_CALL void fetch_sums(const Group& group, Meeting<Group> meeting) const {
-    static_assert(kGpuPack == sizeof(Line));
-    constexpr int kFlight = 8;
-    const std::uint64_t step = step_of(group);
+  ONSTREAM_EITHER void add_plain(const Group& group, const Meeting<Group>& meeting, const Piece& piece,
+                                 std::uint64_t begin, std::uint64_t step) const {
+    using Sixteen = Pack<kGpuPack>;
+    if (view.size == 2) {
+      add_up_few<2, 4, Sixteen, Terms::plain>(group, meeting, piece, begin, step);
+    } else if (view.size <= 4) {
+      add_up_few<4, 2, Sixteen, Terms::plain>(group, meeting, piece, begin, step);
+    } else {
+      add_up_few<kNear, 1, Sixteen, Terms::plain>(group, meeting, piece, begin, step);
+    }
+  }
+
+  // Each block gives what it has summed itself, so that no other one is waited for. What it stores at another rank's
+  // nobody else reads there, in place neither: it was this block that loaded it. The ranks begin with different peers.
+  template <class Group>
+  ONSTREAM_EITHER_CALL void sum_and_give(const Group& group, Meeting<Group> meeting) const {
+    const auto rank = static_cast<std::uint64_t>(group.rank());
+    const auto threads = static_cast<std::uint64_t>(group.size());
+    each_cut(group, [&](std::uint64_t from, std::uint64_t length) {
+      Piece piece = direct_piece();
+      piece.wants = only(view.rank);
+      piece.bytes = length;
+      piece.in_offset += from;
+      piece.out_offset += from;
+      add_plain(group, meeting, piece, rank, threads);
+    });
+    group.sync();
+    static_assert(kGpuPack == 16, "cuts are of whole packs");
+    const std::byte* const sums = output + out_offset;
     for (std::uint32_t k = 1; k < view.size; ++k) {
       const std::uint32_t peer = view.rank + k < view.size ? view.rank + k : view.rank + k - view.size;
-      const std::uint64_t begin = begin_of(peer, bytes);
-      const std::uint64_t length = begin_of(peer + 1, bytes) - begin;
-      const std::uint64_t packs = length / kGpuPack;
-      const auto* const from = reinterpret_cast<const Line*>(meeting.posted(peer, PostLine::output) + begin);
-      auto* const to = reinterpret_cast<Line*>(output + begin);
-      for (std::uint64_t index = first_of(group); index < packs; index += kFlight * step) {
-        Line flight[kFlight];
-        ONSTREAM_UNROLL
-        for (int i = 0; i < kFlight; ++i) {
-          if (index + i * step < packs) flight[i] = group.load_line(from + index + i * step);
-        }
-        ONSTREAM_UNROLL
-        for (int i = 0; i < kFlight; ++i) {
-          if (index + i * step < packs) to[index + i * step] = flight[i];
-        }
-      }
-      if (length % kGpuPack == 0 || first_of(group) != packs % step) continue;
-      const auto* const last = reinterpret_cast<const std::uint8_t*>(from + packs);
-      for (std::uint64_t i = 0; i < length % kGpuPack; ++i) {
-        reinterpret_cast<volatile std::uint8_t*>(to + packs)[i] = *const_cast<const volatile std::uint8_t*>(last + i);
-      }
+      auto* const theirs = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output) + out_offset);
+      each_cut(group,
+               [&](std::uint64_t from, std::uint64_t length) { group.copy_alone(theirs + from, sums + from, length); });
+    }
+  }
+  // The cuts of this rank's share that are this block's, as take(from, length).
+  template <class Group, class Take>
+  ONSTREAM_EITHER void each_cut(const Group& group, const Take& take) const {
+    const auto blocks = static_cast<std::uint64_t>(group.blocks());
+    constexpr std::uint64_t kLargest = 128 << 10;
+    constexpr std::uint64_t kSmallest = 4 << 10;
+    const std::uint64_t even = part_bytes / blocks / 2 / kSmallest * kSmallest;
+    const std::uint64_t cut = even < kSmallest ? kSmallest : even < kLargest ? even : kLargest;
+    for (std::uint64_t from = cut * static_cast<std::uint64_t>(group.block()); from < part_bytes;
+         from += cut * blocks) {
+      take(from, part_bytes - from < cut ? part_bytes - from : cut);
     }
   }
 

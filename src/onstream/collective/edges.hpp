@@ -54,12 +54,15 @@ struct MoveEdges {
   OutEdge out[kMost];
   InEdge in[kMost];
 
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    using Hears = typename Session<Group>::Hears;
-    Session<Group> session(group, view, {kind, bytes, signature});
+    const Hears hears = announces == 0 ? Hears::everyone : Hears::some;
+    const Early turn = Session<Group>::take_turn(group, view, signature, hears);
+    group.await_earlier();
+    Session<Group> session(group, view, {kind, bytes, signature}, turn);
     if (!session.failed()) run(group, session);
-    session.end(announces == 0 ? Hears::everyone : Hears::some);
+    session.end();
   }
 
  private:

@@ -4,6 +4,7 @@
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/convert.hpp"
 #include "onstream/collective/edges.hpp"
+#include "onstream/collective/lines.hpp"
 #include "onstream/collective/pass_move.hpp"
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/per_type.hpp"

@@ -9,6 +9,7 @@
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/kernels.hpp"
+#include "onstream/collective/lines.hpp"
 #include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/pass_move.hpp"
 #include "onstream/collective/pass_reduce.hpp"
@@ -316,7 +317,7 @@ class Preparing {
     body.adds = adds();
     body.factor = factor();
     // Between two ranks it takes longer (docs/decisions/0010).
-    body.fetches = call_.kind == OpKind::all_reduce && size_ > 2 && bytes_ >= fetch_bytes() ? 1 : 0;
+    body.halves = call_.kind == OpKind::all_reduce && size_ > 2 && bytes_ >= halves_bytes() ? 1 : 0;
     // A scan in place overwrites what higher ranks still read.
     const bool clobbers = body.share == Share::upward && call_.input == call_.output;
     body.direct = addresses_fit && !clobbers && expose_for_reduce(body.share, body.at) ? 1 : 0;
@@ -324,7 +325,7 @@ class Preparing {
     return body;
   }
 
-  std::size_t fetch_bytes() const { return static_cast<std::size_t>(fabric_.parameters().collective_fetch_bytes); }
+  std::size_t halves_bytes() const { return static_cast<std::size_t>(fabric_.parameters().collective_halves_bytes); }
 
   void set_part(BulkReduceWork& body, std::uint64_t deal) const {
     body.part_bytes = bytes_;
@@ -402,11 +403,10 @@ class Preparing {
     const int blocks = bulk_blocks(work);
     start(body, Algorithm::direct, blocks);
     if (call_.kind == OpKind::broadcast && size_ > 2) {  // with somebody to forward to
-      constexpr std::size_t kRoundBytes = 1 << 20;
-      constexpr std::size_t kMostRounds = 16;
-      const std::size_t shards = size_ - 1;
-      body.rounds =
-          static_cast<std::uint32_t>(std::clamp<std::size_t>(bytes_ / (shards * kRoundBytes), 1, kMostRounds));
+      constexpr std::size_t kStep = 16 << 10;
+      constexpr std::size_t kHostStep = 1 << 20;
+      const std::size_t segment = bytes_ / (size_ - 1) / static_cast<std::size_t>(blocks);
+      body.each = on_host_ ? std::max(kHostStep, segment / 16) : segment < 4 * kStep ? 2 * kStep : kStep;
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
     Launching out;

@@ -8,175 +8,9 @@
 // nobody. In place is fine: a unit is sent before the same thread overwrites it.
 #pragma once
 
-#include "onstream/collective/packs.hpp"
-#include "onstream/collective/session.hpp"
+#include "onstream/collective/line_work.hpp"
 
 namespace onstream::collective {
-
-// How many ranks' packs one thread has under way.
-constexpr int kAtOnce = 8;
-
-struct LineWork {
-  View view;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  std::uint64_t bytes = 0;      // that one rank sends to one other
-  std::uint64_t in_stride = 0;  // from what goes to one rank to what goes to the next; 0: all get the same
-  Flow flow = Flow::all;
-  std::uint32_t root = 0;
-  std::uint32_t grain = 1;
-  OpKind kind = OpKind::none;
-  OpKind named = OpKind::none;  // in faults
-  std::uint64_t signature = 0;  // call.hpp; in every flag
-
-  // Where everybody's slots for this rank's data are, before the parity is known. A table that never changes.
-  struct Held {
-    std::uint64_t parts[kAtOnce];
-    std::uint64_t here;  // this rank's own
-  };
-
-  template <class Group>
-  ONSTREAM_EITHER Held prepare(const Group&) const {
-    Held held;
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kAtOnce; ++k) {
-      held.parts[k] = view.parts[static_cast<std::uint32_t>(k) < view.size ? static_cast<std::uint32_t>(k) : 0];
-    }
-    held.here = view.parts[view.rank];
-    return held;
-  }
-
-  ONSTREAM_EITHER std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
-    return rank < static_cast<std::uint32_t>(kAtOnce) ? held.parts[k] : view.parts[rank];
-  }
-
- protected:
-  // For a Session, where only some hear from some: what this thread's peer announces, if this rank writes to it.
-  template <class Group>
-  ONSTREAM_EITHER const std::uint64_t* early_look(const Group& group, const Held& held) const {
-    const auto peer = static_cast<std::uint32_t>(group.rank());
-    if (flow == Flow::all || peer >= view.size || !has(receivers(flow, view.rank, view.size, root), peer)) {
-      return nullptr;
-    }
-    return Session<Group>::announcement_in(view, held.here, peer);
-  }
-  // Tells all others that this rank has started.
-  template <class Group>
-  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session, const Held& held) const {
-    if (group.block() != 0) return;
-    const auto mine = static_cast<std::uint32_t>(group.rank());
-    const auto threads = static_cast<std::uint32_t>(group.size());
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kAtOnce; ++k) {
-      const auto peer = static_cast<std::uint32_t>(k);
-      const bool tells = threads < static_cast<std::uint32_t>(kAtOnce) ? mine == 0 : mine == peer;
-      if (tells && peer < view.size && peer != view.rank) session.announce_to(held.parts[k], view.rank);
-    }
-    for (std::uint32_t peer = kAtOnce + mine; peer < view.size; peer += threads) {
-      if (peer != view.rank) session.announce_to(view.parts[peer], view.rank);
-    }
-  }
-
-  // What this rank has for each other, by load(peer).
-  template <int kRanks, int kBytes, class Load>
-  ONSTREAM_EITHER void fetch(Pack<kBytes> (&mine)[kRanks], const Load& load) const {
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kRanks; ++k) {
-      mine[k] = k > 0 && in_stride == 0 ? mine[0] : load(static_cast<std::uint32_t>(k));
-    }
-  }
-
-  // What arrived of all, and this rank's own, in the order of the ranks.
-  template <class Sum, int kRanks, int kBytes, class Op>
-  ONSTREAM_EITHER Pack<kBytes> sum_of_all(const Op& op, const Pack<kBytes>& own,
-                                          const Arriving<kBytes> (&arriving)[kRanks]) const {
-    Sum sum;
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kRanks; ++k) {
-      const Pack<kBytes> pack = static_cast<std::uint32_t>(k) == view.rank ? own : arriving[k].pack();
-      if (k == 0) {
-        sum.start(pack);
-      } else {
-        sum.take(op, pack);
-      }
-    }
-    return sum.finish(op, kRanks);
-  }
-
-  // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank.
-  template <int kBytes, class Group, class Load>
-  ONSTREAM_EITHER void send(const Group& group, Session<Group>& session, const Held& held, std::uint64_t to,
-                            std::uint64_t unit, const Load& load) const {
-    for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
-      ONSTREAM_UNROLL_FEW_BYTES
-      for (int k = 0; k < kAtOnce; ++k) {
-        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (peer >= view.size || !has(to, peer)) continue;
-        if (!session.may_write(peer)) return;
-        Line* const slot = session.slot(part_of(held, peer, k), view.rank);
-        send_pack<Group, kBytes>(group, slot, unit, load(peer), session.flag());
-      }
-    }
-  }
-
-  // Waits for one unit of the ranks [first, first + kCount) that are in `from`, and gives each to take(peer, pack), in
-  // order; `own` too if it is among them, without waiting. False: failed.
-  template <int kBytes, int kCount = kAtOnce, class Group, class Take>
-  ONSTREAM_EITHER bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
-                               std::uint64_t from, std::uint64_t unit, const Take& take) const {
-    Arriving<kBytes> arriving[kCount];
-    const auto awaited = [&](std::uint32_t peer) { return has_among<kCount>(from, peer); };
-    if (!await_packs(group, session, session.slot(here, first), first, unit, awaited, arriving)) return false;
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kCount; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
-    return true;
-  }
-
-  // The same two among so many ranks, all of which hear from all: the number is known to the compiler, and nothing else
-  // is asked. False: failed.
-  template <int kRanks, int kBytes, class Group, class Load>
-  ONSTREAM_EITHER bool send_to_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t unit,
-                                   const Load& load) const {
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kRanks; ++k) {
-      const std::uint32_t peer = static_cast<std::uint32_t>(k);
-      if (peer == view.rank) continue;
-      if (!session.may_write(peer)) return false;
-      Line* const slot = session.slot(held.parts[k], view.rank);
-      send_pack<Group, kBytes>(group, slot, unit, load(peer), session.flag());
-    }
-    return true;
-  }
-  template <int kRanks, int kBytes, class Group>
-  ONSTREAM_EITHER bool receive_from_all(const Group& group, Session<Group>& session, const Line* slots,
-                                        std::uint64_t unit, Arriving<kBytes> (&arriving)[kRanks]) const {
-    const auto awaited = [&](std::uint32_t peer) { return peer != view.rank; };
-    return await_packs(group, session, slots, 0, unit, awaited, arriving);
-  }
-
- private:
-  // Waits for one unit of those of kCount ranks, from `first` on, that awaited(peer) names; `slots` is the first's.
-  template <int kCount, int kBytes, class Group, class Awaited>
-  ONSTREAM_EITHER bool await_packs(const Group& group, Session<Group>& session, const Line* slots, std::uint32_t first,
-                                   std::uint64_t unit, const Awaited& awaited,
-                                   Arriving<kBytes> (&arriving)[kCount]) const {
-    const auto missing = [&] {
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kCount; ++k) {
-        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (awaited(peer)) arriving[k].look(group, slots + session.distance(k), unit);
-      }
-      std::uint64_t absent = 0;
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kCount; ++k) {
-        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-        if (awaited(peer) && !arriving[k].is_here(session.flag())) absent |= only(peer);
-      }
-      return absent;
-    };
-    return session.await_all(missing);
-  }
-};
 
 template <class Rule>
 struct ReduceLines : LineWork {
@@ -192,21 +26,16 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    (*this)(group, prepare(group));
-  }
-
-  template <class Group>
-  ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
     if constexpr (kTogether < kAtOnce) {
-      run(group, held);
+      run(group);
     } else if (flow == Flow::all && view.size == 2) {
-      run_all<2>(group, held);
+      begin_all<1>(group);
     } else if (flow == Flow::all && view.size == 4) {
-      run_all<4>(group, held);
+      begin_all<3>(group);
     } else if (flow == Flow::all && view.size == kAtOnce) {
-      run_all<kAtOnce>(group, held);
+      begin_all<kAtOnce - 1>(group);
     } else {
-      run(group, held);
+      run(group);
     }
   }
 
@@ -214,56 +43,91 @@ struct ReduceLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
     const std::uint64_t place = unit * kData;
-    const std::uint64_t left = Sum::within(bytes - place);
-    Pack<kUnit> pack = load_pack<Group, kUnit>(input + in_stride * peer + place, left, grain);
+    const std::uint64_t left = left_of(unit);
+    return given(load_pack<Group, kUnit>(input + in_stride * peer + place, left, grain), left);
+  }
+  // What this rank gives, of what it has.
+  ONSTREAM_EITHER Pack<kUnit> given(Pack<kUnit> pack, std::uint64_t left) const {
     if (Sum::scales(op)) pack = Sum::scaled(pack, factor);
     return Sum::filled(pack, left);
   }
 
   ONSTREAM_EITHER std::uint64_t units() const { return (bytes + kData - 1) / kData; }
+  ONSTREAM_EITHER std::uint64_t left_of(std::uint64_t unit) const { return Sum::within(bytes - unit * kData); }
 
   // all_reduce, reduce_scatter.
-  template <int kRanks, class Group>
-  ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {named, bytes, signature});
+  template <int kOthers, class Group>
+  ONSTREAM_EITHER void begin_all(const Group& group) const {
+    if (units() <= step_of(group)) {
+      run_all<kOthers, Units::one>(group);
+    } else {
+      run_all<kOthers, Units::several>(group);
+    }
+  }
+  template <int kOthers, Units kUnits, class Group>
+  ONSTREAM_EITHER void run_all(const Group& group) const {
+    const Early turn = take_turn(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, turn);
+    const auto places = places_of<kOthers>(group, input, in_stride, kData);
+    std::byte* const result = output + first_of(group) * kData;
     const std::uint64_t begin = first_of(group);
-    Pack<kUnit> mine[kRanks] = {};  // for each rank
-    if (begin < units()) fetch_unit<Group>(mine, begin);
-    if (!session.failed()) trade_all(group, session, held, mine, begin);
-    session.end(Session<Group>::Hears::everyone);
+    const std::uint64_t units = begin < this->units() ? this->units() : begin;
+    const bool plain = begin < units && is_plain<Group, kUnit>(left_of(begin), grain);
+    group.settle(turn.flags ^ ways.all() ^ places.all() ^ reinterpret_cast<std::uint64_t>(result) ^ units ^
+                 (plain ? 1 : 0));
+    group.await_earlier();
+    Packs<kOthers, kUnit> mine;
+    if (begin < units) fetch_given<Group>(mine, places, 0, begin, plain);
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    if (begin < units) trade_all<kUnits>(group, session, ways, places, result, mine, units, plain);
+    session.end();
   }
 
-  template <class Group, int kRanks>
-  ONSTREAM_EITHER void fetch_unit(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
-    this->fetch(mine, [&](std::uint32_t peer) { return load<Group>(unit, peer); });
+  template <class Group, int kOthers>
+  ONSTREAM_EITHER void fetch_given(Packs<kOthers, kUnit>& mine, const Places<kOthers, const std::byte>& places,
+                                   std::uint64_t ahead, std::uint64_t unit, bool plain) const {
+    const std::uint64_t left = left_of(unit);
+    this->template fetch<Group>(mine, places, ahead * kData, left, plain);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) mine.others[k] = given(mine.others[k], left);
   }
 
-  template <int kRanks, class Group>
-  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Held& held,
-                                 Pack<kUnit> (&mine)[kRanks], std::uint64_t begin) const {
+  template <Units kUnits, int kOthers, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                 const Places<kOthers, const std::byte>& places, std::byte* result,
+                                 Packs<kOthers, kUnit>& mine, std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
-    const std::uint64_t units = this->units();
-    for (std::uint64_t unit = begin; unit < units; unit += step) {
-      if (unit != begin) fetch_unit<Group>(mine, unit);
-      const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
-      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
-    }
-    const Line* const slots = session.slot(held.here, 0);
-    for (std::uint64_t unit = begin; unit < units; unit += step) {
-      // Again, while the others' are on their way: mine[rank] would have all of `mine` in memory.
-      const Pack<kUnit> own = load<Group>(unit, view.rank);
-      Arriving<kUnit> arriving[kRanks];
-      if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
-      store(group, unit, this->template sum_of_all<Sum>(op, own, arriving));
-    }
+    const std::uint64_t more = units - first_of(group);
+    if (!session.may_write_to_others()) return;
+    std::uint64_t ahead = 0;
+    do {
+      const std::uint64_t unit = first_of(group) + ahead;
+      if (ahead != 0) fetch_given<Group>(mine, places, ahead, unit, is_plain<Group, kUnit>(left_of(unit), grain));
+      this->send_to_others(group, ways, ahead, mine.others, session.flag());
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
+    ahead = 0;
+    do {
+      const std::uint64_t left = left_of(first_of(group) + ahead);
+      if constexpr (kUnits == Units::several) {
+        mine.own = load_pack<Group, kUnit>(places.own + ahead * kData, left, grain);
+        plain = is_plain<Group, kUnit>(left, grain);
+      }
+      mine.own = given(mine.own, left);
+      if (!this->receive_from_others(group, session, ways, ahead, mine.others)) return;
+      const Pack<kUnit> sum = this->template sum_of_all<Sum>(op, mine);
+      store_one<Group>(result + ahead * kData, sum, left, plain);
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
   }
 
   template <class Group>
-  ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {named, bytes, signature}, Session<Group>::Tells::data,
+  ONSTREAM_EITHER void run(const Group& group) const {
+    const Held held = begin(group);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
                            early_look(group, held));
     trade(group, session, held);
-    session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
+    session.end();
   }
 
   // Whatever the flow.
@@ -275,9 +139,9 @@ struct ReduceLines : LineWork {
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     if (!session.may_write_to(to)) return;
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
-    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
-      this->template send<kUnit>(group, session, held, to, unit,
-                                 [&](std::uint32_t peer) { return load<Group>(unit, peer); });
+    for (std::uint64_t unit = begin; unit < units; unit += step) {
+      const auto for_peer = [&](std::uint32_t peer) { return load<Group>(unit, peer); };
+      if (!this->template send<kUnit>(group, session, held, to, unit, for_peer)) return;
     }
     if (flow != Flow::all) this->announce(group, session, held);
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
@@ -314,19 +178,20 @@ struct TradeLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    (*this)(group, prepare(group));
-  }
-
-  template <class Group>
-  ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
     if (flow == Flow::all && view.size == 2) {
-      run_all<2>(group, held);
+      begin_all<1>(group);
     } else if (flow == Flow::all && view.size == 4) {
-      run_all<4>(group, held);
+      begin_all<3>(group);
     } else if (flow == Flow::all && view.size == kAtOnce) {
-      run_all<kAtOnce>(group, held);
+      begin_all<kAtOnce - 1>(group);
+    } else if (kind == OpKind::broadcast && view.size <= kAtOnce) {
+      if (view.rank == root) {
+        send_from_root(group);
+      } else {
+        take_from_root(group);
+      }
     } else {
-      run(group, held);
+      run(group);
     }
   }
 
@@ -342,56 +207,132 @@ struct TradeLines : LineWork {
   }
 
   // all_gather, all_to_all, barrier.
-  template <int kRanks, class Group>
-  ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
+  template <int kOthers, class Group>
+  ONSTREAM_EITHER void begin_all(const Group& group) const {
+    if (units() <= step_of(group)) {
+      run_all<kOthers, Units::one>(group);
+    } else {
+      run_all<kOthers, Units::several>(group);
+    }
+  }
+  template <int kOthers, Units kUnits, class Group>
+  ONSTREAM_EITHER void run_all(const Group& group) const {
+    const Early turn = take_turn(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, turn);
+    const auto sources = places_of<kOthers>(group, input, in_stride, kUnit);
+    const auto results = places_of<kOthers>(group, output, out_stride, kUnit);
     const std::uint64_t begin = first_of(group);
-    Pack<kUnit> mine[kRanks] = {};  // for each rank; on their way before the turn is asked for
-    if (begin < units()) fetch_unit<Group>(mine, begin);
-    Session<Group> session(group, view, {named, bytes, signature});
-    if (!session.failed()) trade_all(group, session, held, mine, begin);
-    session.end(Session<Group>::Hears::everyone);
+    const std::uint64_t units = begin < this->units() ? this->units() : begin;
+    const bool plain = begin < units && is_plain<Group, kUnit>(bytes - begin * kUnit, grain);
+    group.settle(turn.flags ^ ways.all() ^ sources.all() ^ results.all() ^ units ^ (plain ? 1 : 0));
+    group.await_earlier();
+    Packs<kOthers, kUnit> mine;
+    if (begin < units && bytes != 0) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
+    session.end();
   }
 
-  template <class Group, int kRanks>
-  ONSTREAM_EITHER void fetch_unit(Pack<kUnit> (&mine)[kRanks], std::uint64_t unit) const {
-    this->fetch(mine, [&](std::uint32_t peer) { return load<Group>(unit, peer); });
-  }
-
-  template <int kRanks, class Group>
-  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Held& held,
-                                 Pack<kUnit> (&mine)[kRanks], std::uint64_t begin) const {
+  template <Units kUnits, int kOthers, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                 const Places<kOthers, const std::byte>& sources,
+                                 const Places<kOthers, std::byte>& results, Packs<kOthers, kUnit>& mine,
+                                 std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
-    for (std::uint64_t unit = begin; unit < units(); unit += step) {
-      if (unit != begin) fetch_unit<Group>(mine, unit);
-      const auto for_peer = [&](std::uint32_t peer) { return mine[peer]; };
-      if (!send_to_all<kRanks, kUnit>(group, session, held, unit, for_peer)) return;
-      ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        if (keeps != 0 && static_cast<std::uint32_t>(k) == view.rank) store<Group>(unit, view.rank, mine[k]);
+    const std::uint64_t more = units - first_of(group);
+    if (!session.may_write_to_others()) return;
+    std::uint64_t ahead = 0;
+    do {
+      const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
+      if (ahead != 0) {
+        plain = is_plain<Group, kUnit>(left, grain);
+        fetch<Group>(mine, sources, ahead * kUnit, left, plain);
       }
-    }
-    const Line* const slots = session.slot(held.here, 0);
-    for (std::uint64_t unit = begin; unit < units(); unit += step) {
-      Arriving<kUnit> arriving[kRanks];
-      if (!receive_from_all(group, session, slots, unit, arriving)) return;
+      send_to_others(group, ways, ahead, mine.others, session.flag());
+      if (keeps != 0) store_one<Group>(results.own + ahead * kUnit, mine.own, left, plain);
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
+    ahead = 0;
+    do {
+      const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
+      if constexpr (kUnits == Units::several) plain = is_plain<Group, kUnit>(left, grain);
+      if (!receive_from_others(group, session, ways, ahead, mine.others)) return;
+      if (bytes == 0) return;
       ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        const std::uint32_t peer = static_cast<std::uint32_t>(k);
-        if (peer != view.rank) store<Group>(unit, peer, arriving[k].pack());
+      for (int k = 0; k < kOthers; ++k) {
+        store_one<Group>(results.others[k] + ahead * kUnit, mine.others[k], left, plain);
       }
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
+  }
+
+  // broadcast among few. Whether the root may send is mostly known before its turn begins.
+  template <class Group>
+  ONSTREAM_EITHER void send_from_root(const Group& group) const {
+    constexpr int kOthers = kAtOnce - 1;
+    const Early turn = take_turn(group);
+    const bool may_write = Session<Group>::may_write_early(group, view, turn);
+    Line* to[kOthers];
+    const std::uint64_t line = first_of(group);
+    const std::uint64_t slot = Session<Group>::slot_offset(view, turn, view.rank);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) {
+      to[k] = other(k) < view.size ? reinterpret_cast<Line*>(view.parts[other(k)] + slot) + line : nullptr;
     }
+    const std::byte* const from = input + line * kUnit;
+    const bool plain = line < units() && is_plain<Group, kUnit>(bytes - line * kUnit, grain);
+    group.settle(turn.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ (plain ? 1 : 0) ^
+                 (may_write ? 2 : 0));
+    group.await_earlier();
+    Pack<kUnit> own{};
+    if (plain) own = *reinterpret_cast<const Pack<kUnit>*>(from);
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    if (may_write || session.may_write_together()) {
+      for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
+        if (unit != line || !plain) own = load<Group>(unit, 0);
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kOthers; ++k) {
+          if (to[k] != nullptr) send_pack<Group, kUnit>(group, to[k], unit - line, own, session.flag());
+        }
+        if (keeps != 0) store<Group>(unit, view.rank, own);
+      }
+      announce_to_all(group, session);
+    }
+    session.end();
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER void take_from_root(const Group& group) const {
+    const Early turn = take_turn(group);
+    const std::uint64_t line = first_of(group);
+    const std::uint64_t slot = Session<Group>::slot_offset(view, turn, root);
+    const Ways<1> way{{nullptr}, {reinterpret_cast<const Line*>(view.parts[view.rank] + slot) + line}};
+    std::byte* const to = output + line * kUnit;
+    group.settle(turn.flags ^ way.all() ^ reinterpret_cast<std::uint64_t>(to));
+    group.await_earlier();
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    announce_to_all(group, session);
+    for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
+      const std::uint64_t left = bytes - unit * kUnit;
+      const bool plain = is_plain<Group, kUnit>(left, grain);
+      Pack<kUnit> pack[1];
+      if (!receive_from(group, session, way, unit - line, pack, [&](int) { return root; })) break;
+      store_one<Group>(to + (unit - line) * kUnit, pack[0], left, plain);
+    }
+    session.end();
   }
 
   // Whatever the flow.
   template <class Group>
-  ONSTREAM_EITHER void run(const Group& group, const Held& held) const {
+  ONSTREAM_EITHER void run(const Group& group) const {
+    const Held held = LineWork::begin(group);
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
-    Session<Group> session(group, view, {named, bytes, signature}, Session<Group>::Tells::data,
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
                            early_look(group, held));
     trade(group, session, held, own, begin);
-    session.end(flow == Flow::all ? Session<Group>::Hears::everyone : Session<Group>::Hears::some);
+    session.end();
   }
 
   // Whether all that get something of this rank get the same.
@@ -407,13 +348,14 @@ struct TradeLines : LineWork {
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
     if (!session.may_write_to(to)) return;
-    for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
+    for (std::uint64_t unit = begin; unit < units(); unit += step) {
       if (in_stride == 0) {
         if (unit != begin && has_one_for_all()) own = load<Group>(unit, 0);
-        send<kUnit>(group, session, held, to, unit, [&](std::uint32_t) { return own; });
+        if (!send<kUnit>(group, session, held, to, unit, [&](std::uint32_t) { return own; })) return;
         if (keeps != 0) store<Group>(unit, view.rank, own);
       } else {
-        send<kUnit>(group, session, held, to, unit, [&](std::uint32_t peer) { return load<Group>(unit, peer); });
+        const auto for_peer = [&](std::uint32_t peer) { return load<Group>(unit, peer); };
+        if (!send<kUnit>(group, session, held, to, unit, for_peer)) return;
         if (keeps != 0) store<Group>(unit, view.rank, load<Group>(unit, view.rank));
       }
     }

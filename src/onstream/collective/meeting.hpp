@@ -35,14 +35,20 @@ struct Known {
 template <class Group>
 class Meeting {
  public:
-  // Where a thread posts first, and where it looks: from a table that never changes.
+  // This block's turn; and where a thread posts first, and where it looks, from a table that never changes.
   struct Held {
+    Early turn;
     std::uint64_t there = 0;
     std::uint64_t here = 0;
   };
-  ONSTREAM_EITHER static Held hold(const Group& group, const View& view) {
+  // All threads, first.
+  ONSTREAM_EITHER static Held begin(const Group& group, const View& view, std::uint64_t signature) {
     const std::uint32_t peer = static_cast<std::uint32_t>(group.rank()) / kPostLines;
-    return {view.parts[peer < view.size ? peer : 0], view.parts[view.rank]};
+    const Early turn = Session<Group>::take_turn(group, view, signature, Hears::everyone);
+    const Held held{turn, view.parts[peer < view.size ? peer : 0], view.parts[view.rank]};
+    group.settle(turn.flags ^ held.there ^ held.here);
+    group.await_earlier();
+    return held;
   }
   // Whether this thread posts, for its session.
   ONSTREAM_EITHER static typename Session<Group>::Tells tells(const Group& group, const View& view) {
@@ -53,7 +59,6 @@ class Meeting {
 
   ONSTREAM_EITHER Meeting(const Group& group, const View& view, const Held& held)
       : group_(group), view_(view), held_(held) {}
-  ONSTREAM_EITHER Meeting(const Group& group, const View& view) : Meeting(group, view, hold(group, view)) {}
 
   // All threads, failed or not. `mine[peer]` has the words for that peer's lines of input and output; `direct` says
   // that each can address this rank's buffers. False: failed.
@@ -71,7 +76,7 @@ class Meeting {
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
     if (group_.block() == 0) {
-      for (std::uint32_t i = group_.rank(); i < all && !session.failed(); i += group_.size()) {
+      for (std::uint32_t i = group_.rank(); i < all; i += group_.size()) {
         const std::uint32_t peer = i / kLines;
         if (peer == view_.rank) continue;
         if (!session.may_write(peer)) break;

@@ -10,6 +10,7 @@
 
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/call.hpp"
+#include "onstream/collective/lines.hpp"
 #include "onstream/collective/two_shot.hpp"
 #include "onstream/device/kernel.hpp"
 

@@ -79,6 +79,12 @@ ONSTREAM_EITHER void store_words(Pack<16>* to, const Pack<16>& pack) {
   }
 }
 
+// Whether a pack is whole and may be accessed at once, on a GPU.
+template <class Group, int kBytes>
+ONSTREAM_EITHER bool is_plain(std::uint64_t left, std::uint32_t grain) {
+  return !kSerial<Group> && kBytes <= 16 && grain >= kBytes && left >= kBytes;
+}
+
 // What is beyond `left` bytes is zero.
 template <class Group, int kBytes>
 ONSTREAM_EITHER Pack<kBytes> load_pack(const std::byte* from, std::uint64_t left, std::uint32_t grain) {

@@ -10,10 +10,12 @@
 namespace onstream::collective {
 
 struct PassMove : PassWork {
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
-    Meeting<Group> meeting(group, view);
+    const auto held = Meeting<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
+    Meeting<Group> meeting(group, view, held);
     if (meeting.open(session, Addresses{*this}, 0, direct != 0)) {
       if (kind != OpKind::broadcast) {
         std::byte* const own = output + view.rank * bytes;
@@ -32,7 +34,7 @@ struct PassMove : PassWork {
         }
       }
     }
-    session.end(Session<Group>::Hears::everyone);
+    session.end();
   }
 
  private:

@@ -23,10 +23,12 @@ struct PassReduce : PassWork {
   ReduceOp op = ReduceOp::sum;
   Factor factor = 0;
 
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    Session<Group> session(group, view, {named, bytes, signature}, Meeting<Group>::tells(group, view));
-    Meeting<Group> meeting(group, view);
+    const auto held = Meeting<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
+    Meeting<Group> meeting(group, view, held);
     if (meeting.open(session, Addresses{*this}, factor, direct != 0)) {
       if (shape == Shape::tree) {
         climb(group, session, meeting);
@@ -36,7 +38,7 @@ struct PassReduce : PassWork {
         round(group, session, meeting);
       }
     }
-    session.end(Session<Group>::Hears::everyone);
+    session.end();
   }
 
  private:

@@ -14,41 +14,73 @@ namespace onstream::collective {
 template <class Group>
 class Session {
  public:
-  // Whether everybody hears from everybody in this collective, see view.hpp.
-  enum class Hears { everyone, some };
   // What this thread tells others first: its data, or where something is that earlier kernels stored, behind a fence.
   enum class Tells { data, addresses };
 
+  // All threads, first: takes this block's turn, and stores what the next collective shall find. The last warp does
+  // that, which lets the next kernel in. Then comes group.await_earlier(), and then a session.
+  ONSTREAM_EITHER static Early take_turn(const Group& group, const View& view, std::uint64_t signature, Hears hears) {
+    Turn* const turns = view.state->turns;
+    const std::uint64_t word = group.load_relaxed(&turns[group.block()].word);
+    constexpr std::uint64_t kNever = ~std::uint64_t{0};
+    group.sync_or(word == kNever);                            // every thread has read it, and not only asked for it
+    constexpr int kTurns = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
+    const int storing = group.size() < kWarp ? group.size() : kWarp;
+    const int mine = group.rank() - (group.size() - storing);
+    if (mine >= 0) {
+      const std::uint64_t next = turn_after(word, signature, hears);
+      const int blocks = group.blocks();
+      for (int i = mine; group.block() + i * blocks < kTurns; i += storing) {
+        group.store_relaxed(&turns[group.block() + i * blocks].word, next);
+      }
+      if constexpr (!kSerial<Group>) group.fence();
+    }
+    Early early;
+    early.word = word;
+    early.signature = signature ^ history_in_flags(word);
+    const Flag flag = flag_of(epoch_after(word), early.signature);
+    early.flags = static_cast<std::uint64_t>(flag.high) << 32 | flag.low;
+    return early;
+  }
+
   // `announcement` is where the peer of this thread's number announces its starts (LineWork::early_look), or null: the
-  // answer comes together with the turn, and may_write_to looks at it.
-  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Tells tells = Tells::data,
-                          const std::uint64_t* announcement = nullptr)
-      : group_(group), view_(view), name_(name) {
+  // answer comes early, and may_write_to looks at it.
+  ONSTREAM_EITHER Session(const Group& group, const View& view, const Name& name, Early early,
+                          Tells tells = Tells::data, const std::uint64_t* announcement = nullptr)
+      : group_(group), view_(view), name_(name), early_(early) {
+    if constexpr (!kSerial<Group>) {
+      if (group.size() - group.rank() <= kWarp) group.let_next_in();
+    }
     // Pairs with announce_to. No store leaves before the branch is taken that allows it: a GPU needs no order here.
     if (announcement != nullptr) {
       looked_ = true;
       announced_ = kSerial<Group> ? group.load_acquire(announcement) : group.load_relaxed(announcement);
     }
-    const Line turn = group.load_line(reinterpret_cast<const Line*>(&view.state->turns[group.block()]));
-    if (tells == Tells::addresses) group.fence();  // while the turn is on its way
-    word_ = turn.low;
-    failed_ = turn.high != 0;
-    signature_ = name.signature ^ history_in_flags(word_);
+    was_failed_ = group.load_relaxed(&view.state->turns[group.block()].failed);
+    if (tells == Tells::addresses) group.fence();
     // Its answer takes most of a microsecond; end() looks at it.
     if (watches()) running_ = group.exchange(&view.state->running, 1);
   }
 
-  ONSTREAM_EITHER bool failed() const { return failed_; }
-  ONSTREAM_EITHER std::uint64_t epoch() const { return (word_ % kHistory >> 1) + 1; }
+  // Here, or on this channel before. The answer to the latter takes a while; what is sent need not wait for it, as all
+  // ranks are told of a failure before the next collective begins, and nobody takes anything that they have not asked.
+  ONSTREAM_EITHER bool failed() const { return failed_ || was_failed_ != 0; }
+  ONSTREAM_EITHER std::uint64_t epoch() const { return epoch_after(early_.word); }
   // Of the call, and of all before it on this channel.
-  ONSTREAM_EITHER std::uint64_t signature() const { return signature_; }
-  ONSTREAM_EITHER Flag flag() const { return flag_of(epoch(), signature_); }
+  ONSTREAM_EITHER std::uint64_t signature() const { return early_.signature; }
+  ONSTREAM_EITHER Flag flag() const {
+    return {static_cast<std::uint32_t>(early_.flags), static_cast<std::uint32_t>(early_.flags >> 32)};
+  }
   ONSTREAM_EITHER std::uint32_t epoch_flag() const { return flag_of(epoch()); }  // of posts, which all calls read
   ONSTREAM_EITHER std::uint64_t parity() const { return epoch() & 1; }
 
-  // The slot in `part` that rank `from` writes.
+  // The slot in `part` that rank `from` writes; and how far into a part it lies, in bytes.
   ONSTREAM_EITHER Line* slot(std::uint64_t part, std::uint32_t from) const {
-    return reinterpret_cast<Line*>(part) + (parity() * view_.size + from) * view_.slot_lines;
+    return reinterpret_cast<Line*>(part + slot_offset(view_, early_, from));
+  }
+  ONSTREAM_EITHER static std::uint64_t slot_offset(const View& view, Early turn, std::uint32_t from) {
+    const std::uint64_t parity = epoch_after(turn.word) & 1;
+    return (parity * view.size + from) * view.slot_lines * sizeof(Line);
   }
   // From the slot of one rank to that of the k-th after it, in lines.
   ONSTREAM_EITHER std::uint64_t distance(int k) const {
@@ -61,10 +93,7 @@ class Session {
   ONSTREAM_EITHER std::uint64_t wide_distance(int k) const {
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(k)) * view_.wide_lines;
   }
-  ONSTREAM_EITHER std::uint64_t wide_flag() const {
-    const Flag both = flag();
-    return static_cast<std::uint64_t>(both.high) << 32 | both.low;
-  }
+  ONSTREAM_EITHER std::uint64_t wide_flag() const { return early_.flags; }
   ONSTREAM_EITHER Line* post(std::uint64_t part, std::uint32_t from) const {
     return reinterpret_cast<Line*>(part + view_.places.posts) + (parity() * view_.size + from) * kPostLines;
   }
@@ -85,8 +114,46 @@ class Session {
     return reinterpret_cast<std::uint64_t*>(part + view.places.started) + index;
   }
 
+  // Whether the slots and posts of all may be written, as all heard from all in the collective before.
+  ONSTREAM_EITHER bool may_write_all() const { return (early_.word & 1) != 0 || epoch() == 1; }
+  // The same, looking at all of them at once.
+  ONSTREAM_EITHER bool may_write_together() {
+    const auto absent = [&] { return not_started(group_, view_, early_); };
+    return await_ranks([&] { return absent() == 0; }, absent);
+  }
+  // The same of some collective before, by what the others have announced by now: before the turn begins.
+  ONSTREAM_EITHER static bool may_write_early(const Group& group, const View& view, Early turn) {
+    return (turn.word & 1) != 0 || epoch_after(turn.word) == 1 || not_started(group, view, turn) == 0;
+  }
+  // Of few ranks, those that have not announced yet what allows to write to them.
+  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const View& view, Early turn) {
+    constexpr int kFew = 8;
+    const std::uint64_t before = (epoch_after(turn.word) - 1) << 32;
+    std::uint64_t marks[kFew];
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kFew; ++k) {
+      const auto peer = static_cast<std::uint32_t>(k);
+      if (peer >= view.size || peer == view.rank) continue;
+      const auto* const said = announcement_in(view, view.parts[view.rank], peer);
+      marks[k] = kSerial<Group> ? group.load_acquire(said) : group.load_relaxed(said);
+    }
+    std::uint64_t absent = 0;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kFew; ++k) {
+      const auto peer = static_cast<std::uint32_t>(k);
+      if (peer < view.size && peer != view.rank && !reached(marks[k], before)) absent |= only(peer);
+    }
+    return absent;
+  }
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
-  ONSTREAM_EITHER bool may_write(std::uint32_t peer) { return (word_ & 1) != 0 || epoch() == 1 || await_start(peer); }
+  ONSTREAM_EITHER bool may_write(std::uint32_t peer) { return may_write_all() || await_start(peer); }
+  // The same of all others.
+  ONSTREAM_EITHER bool may_write_to_others() {
+    if (may_write_all()) return true;
+    const bool good = await_starts_of(*this);
+    failed_ = failed_ || !good;
+    return good;
+  }
   ONSTREAM_EITHER bool await_start(std::uint32_t peer) {
     const bool good = await_start_of(*this, peer);
     failed_ = failed_ || !good;
@@ -94,13 +161,13 @@ class Session {
   }
   // All threads: the same for several peers, each awaited by one thread. False: failed.
   ONSTREAM_EITHER bool may_write_to(std::uint64_t peers) {
-    if ((word_ & 1) != 0 || peers == 0) return !failed_;
+    if ((early_.word & 1) != 0 || peers == 0) return true;
     for (std::uint32_t peer = group_.rank(); peer < view_.size && !failed_; peer += group_.size()) {
       const bool known =
           looked_ && peer == static_cast<std::uint32_t>(group_.rank()) && reached(announced_, start_before());
       if (has(peers, peer) && !known) may_write(peer);
     }
-    word_ |= 1;
+    early_.word |= 1;
     return agree();
   }
 
@@ -114,20 +181,20 @@ class Session {
     return false;
   }
 
-  // The same for several at once; missing() says which ranks' doing is missing, as a set.
+  // The same for several at once; absent() says which ranks' doing was missing when ready() was asked, as a set.
+  template <class Ready, class Absent>
+  ONSTREAM_EITHER bool await_ranks(const Ready& ready, const Absent& absent) {
+    return await_as(Alone{}, ready, absent);
+  }
+  // The same where missing() says both.
   template <class Missing>
   ONSTREAM_EITHER bool await_all(const Missing& missing) {
-    return await_as(Alone{}, missing);
+    return await_missing(Alone{}, missing);
   }
-  // The same for the eight threads of an octet (group.hpp), each of which says what it misses: all succeed, or all
-  // fail.
+  // The same for all threads of a warp, each of which says what it misses: all succeed, or all fail.
   template <class Missing>
   ONSTREAM_EITHER bool await_together(const Missing& missing) {
-    if constexpr (kSerial<Group>) {
-      return await_all(missing);
-    } else {
-      return await_as(Octet<Group>{group_}, missing);
-    }
+    return await_missing(Warp<Group>{group_}, missing);
   }
 
   // All threads: `peer` calls another collective. False, for the caller to return.
@@ -149,7 +216,7 @@ class Session {
 
   // All threads: whether any of them failed.
   ONSTREAM_EITHER bool agree() {
-    if constexpr (!kSerial<Group>) failed_ = group_.sync_or(failed_);
+    failed_ = group_.sync_or(failed());
     return !failed_;
   }
 
@@ -157,47 +224,58 @@ class Session {
   ONSTREAM_EITHER void will_meet() { step_ = group_.load_relaxed(&view_.state->steps[group_.block()]); }
 
   // All threads: this block of every rank has come here, and what it stored before is seen behind. False: failed.
-  ONSTREAM_EITHER bool meet() { return meet(below(view_.size) & ~only(view_.rank)); }
+  ONSTREAM_EITHER bool meet() { return meet(others()); }
 
   // The same of some ranks, which meet this one. All ranks of the collective meet equally often.
   ONSTREAM_EITHER bool meet(std::uint64_t peers) {
-    ++step_;
-    failed_ = !meet_of(*this, peers);
-    return !failed_;
+    tell(peers);
+    return await_told(peers, step_);
   }
 
+  // The two halves of it, for who has something to do in between: that this block has come to its next step, behind
+  // what it stored before; and that the others have come to one. All ranks of the collective take as many steps.
+  ONSTREAM_EITHER void tell(std::uint64_t peers) { tell_of(*this, peers, ++step_); }
+  ONSTREAM_EITHER bool await_told(std::uint64_t peers, std::uint64_t step) {
+    failed_ = !await_told_of(*this, peers, step);
+    return !failed_;
+  }
+  // Those that this rank takes without telling anybody.
+  ONSTREAM_EITHER void pass(std::uint64_t steps) { step_ += steps; }
+  ONSTREAM_EITHER std::uint64_t step() const { return step_; }
+  ONSTREAM_EITHER std::uint64_t others() const { return below(view_.size) & ~only(view_.rank); }
+
   // All threads, last.
-  ONSTREAM_EITHER void end(Hears hears) {
+  ONSTREAM_EITHER void end() {
     if (watches() && running_ != 0) report_overlap(*this);
     const std::uint64_t past = epoch() % kCleanEvery;
     if (past < 2 && epoch() >= kCleanEvery) clean(*this);
-    group_.sync();  // every thread has read the turn
-    const std::uint64_t history = (word_ / kHistory * 0x9e35 ^ name_.signature >> 1) * kHistory;
-    const std::uint64_t word = history | epoch() << 1 | (hears == Hears::everyone ? 1 : 0);
-    constexpr int kTurns = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
-    const int blocks = group_.blocks();
-    for (int i = group_.rank(); group_.block() + i * blocks < kTurns; i += group_.size()) {
-      group_.store_relaxed(&view_.state->turns[group_.block() + i * blocks].word, word);
-    }
+    group_.sync();  // the block's part is done
     if (group_.block() == 0 && group_.rank() == 0) group_.store_relaxed(&view_.state->running, 0);
   }
 
  private:
+  static constexpr int kWarp = 32;
+
   // The thread that looks whether another collective of the channel runs.
   ONSTREAM_EITHER bool watches() const { return group_.block() == 0 && group_.rank() == group_.size() - 1; }
 
   template <class Who, class Missing>
-  ONSTREAM_EITHER bool await_as(const Who& who, const Missing& missing) {
+  ONSTREAM_EITHER bool await_missing(const Who& who, const Missing& missing) {
     std::uint64_t absent = 0;
-    const auto word = [&] { return words_of_all(*this, absent); };
     const auto ready = [&] {
       absent = missing();
       return absent == 0;
     };
+    return await_as(who, ready, [&] { return absent; });
+  }
+  template <class Who, class Ready, class Absent>
+  ONSTREAM_EITHER bool await_as(const Who& who, const Ready& ready, const Absent& absent) {
+    const auto word = [&] { return words_of_all(*this, absent()); };
     const Status status = wait_as(who, group_, view_.wait, word, ready);
-    if (status == Status::ok) return true;
+    if (status == Status::ok && who.all(!failed())) return true;
     failed_ = true;
-    if (absent != 0) give_up_among(*this, status, absent);  // else another of the octet says it
+    if (status == Status::ok) return false;                                                     // it had failed before
+    if (const std::uint64_t ranks = absent(); ranks != 0) give_up_among(*this, status, ranks);  // else another says it
     return false;
   }
 
@@ -205,7 +283,7 @@ class Session {
     return reinterpret_cast<std::uint64_t*>(view_.parts[rank] + view_.places.words) + group_.block() * view_.size;
   }
 
-  ONSTREAM_EITHER std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature_); }
+  ONSTREAM_EITHER std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature()); }
   // What a peer has announced once it has read what the parity of this epoch had before.
   ONSTREAM_EITHER std::uint64_t start_before() const { return (epoch() - 1) << 32; }
 
@@ -219,19 +297,29 @@ class Session {
     return self.await(peer, [&] { return reached(self.group_.load_acquire(announcement), before); });
   }
 
-  ONSTREAM_EITHER_CALL static bool meet_of(Session self, std::uint64_t peers) {
+  ONSTREAM_EITHER_CALL static bool await_starts_of(Session self) {
+    for (std::uint32_t peer = 0; peer < self.view_.size; ++peer) {
+      if (peer != self.view_.rank && !await_start_of(self, peer)) return false;
+    }
+    return true;
+  }
+
+  ONSTREAM_EITHER_CALL static void tell_of(Session self, std::uint64_t peers, std::uint64_t step) {
     const Group& group = self.group_;
     const View& view = self.view_;
     group.sync();
-    const std::uint64_t step = self.step_;
-    const auto* mine = self.words_of(view.rank);
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
       if (has(peers, peer)) group.store_release(self.words_of(peer) + view.rank, step);  // pairs with the acquire below
     }
+    if (group.rank() == 0) group.store_relaxed(&view.state->steps[group.block()], step);
+  }
+  ONSTREAM_EITHER_CALL static bool await_told_of(Session self, std::uint64_t peers, std::uint64_t step) {
+    const Group& group = self.group_;
+    const View& view = self.view_;
+    const auto* mine = self.words_of(view.rank);
     for (std::uint32_t peer = group.rank(); peer < view.size && !self.failed_; peer += group.size()) {
       if (has(peers, peer)) self.await(peer, [&] { return reached(group.load_acquire(mine + peer), step); });
     }
-    if (group.rank() == 0) group.store_relaxed(&view.state->steps[group.block()], step);
     return self.agree();
   }
 
@@ -259,7 +347,7 @@ class Session {
     const Line wide = self.view_.wide_lines == 0 ? Line{} : flags_of_wide(group, self.wide_slot(here, peer));
     if (is_other_call(wide, self.flag())) return true;
     const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
-    if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature_ >> 1) return true;
+    if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature() >> 1) return true;
     const std::uint64_t said = group.load_relaxed(self.announcement_of(peer));
     return said >> 32 == self.mark() >> 32 && said != self.mark();
   }
@@ -355,8 +443,8 @@ class Session {
   const Group& group_;
   const View& view_;
   Name name_;
-  std::uint64_t word_ = 0;
-  std::uint64_t signature_ = 0;
+  Early early_;
+  std::uint64_t was_failed_ = 0;
   std::uint64_t running_ = 0;
   bool looked_ = false;
   std::uint64_t announced_ = 0;  // by the peer of this thread's number, if it was looked at

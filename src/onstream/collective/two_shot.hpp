@@ -5,7 +5,7 @@
 // The first shot uses the front half of the slots, the second the back half.
 #pragma once
 
-#include "onstream/collective/lines.hpp"
+#include "onstream/collective/line_work.hpp"
 
 namespace onstream::collective {
 
@@ -21,67 +21,63 @@ struct TwoShotLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    (*this)(group, prepare(group));
-  }
-
-  template <class Group>
-  ONSTREAM_EITHER void operator()(const Group& group, const Held& held) const {
     if (view.size == 2) {
-      run_all<2>(group, held);
+      run_all<1>(group);
     } else if (view.size == 4) {
-      run_all<4>(group, held);
+      run_all<3>(group);
     } else if (view.size == kAtOnce) {
-      run_all<kAtOnce>(group, held);
+      run_all<kAtOnce - 1>(group);
     } else {
-      Session<Group> session(group, view, {named, bytes, signature});
-      if (!session.failed()) run(group, session, held);
-      session.end(Session<Group>::Hears::everyone);
+      const Held held = begin(group);
+      Session<Group> session(group, view, {named, bytes, signature}, held.turn);
+      run(group, session, held);
+      session.end();
     }
   }
 
  private:
   // Among so many ranks: the number is known to the compiler.
-  template <int kRanks, class Group>
-  ONSTREAM_EITHER void run_all(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {named, bytes, signature});
-    if (!session.failed()) trade_all<kRanks>(group, session, held);
-    session.end(Session<Group>::Hears::everyone);
+  template <int kOthers, class Group>
+  ONSTREAM_EITHER void run_all(const Group& group) const {
+    const Early turn = take_turn(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, turn);
+    group.settle(turn.flags ^ ways.all());
+    group.await_earlier();
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    if (session.may_write_to_others()) trade_all(group, session, ways);
+    session.end();
   }
 
-  template <int kRanks, class Group>
-  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Held& held) const {
+  template <int kOthers, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t begin = first_of(group);
-    const std::uint64_t each = ((bytes + kData - 1) / kData + kRanks - 1) / kRanks;
+    const std::uint64_t each = ((bytes + kData - 1) / kData + kOthers) / (kOthers + 1);
     const std::uint64_t back = view.slot_lines / 2 / kUnitLines;
-    const Line* const slots = session.slot(held.here, 0);
     for (std::uint64_t unit = begin; unit < each; unit += step) {
-      Pack<kUnit> parts[kRanks];  // of each rank; all are on their way before the first is sent
+      Pack<kUnit> parts[kOthers];  // all are on their way before the first is sent
       ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) parts[k] = load<Group>(static_cast<std::uint32_t>(k) * each + unit);
-      const auto part = [&](std::uint32_t peer) { return parts[peer]; };
-      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit, part)) return;
+      for (int k = 0; k < kOthers; ++k) parts[k] = load<Group>(other(k) * each + unit);
+      this->send_to_others(group, ways, unit - begin, parts, session.flag());
     }
     for (std::uint64_t unit = begin; unit < each; unit += step) {
       const std::uint64_t mine = view.rank * each + unit;
-      Pack<kUnit> result = load<Group>(mine);
-      Arriving<kUnit> arriving[kRanks];
-      if (!this->receive_from_all(group, session, slots, unit, arriving)) return;
-      if (Sum::kTakesAnything || mine * kData < bytes) {
-        result = this->template sum_of_all<Sum>(op, result, arriving);
-      }
-      const auto same = [&](std::uint32_t) { return result; };
-      if (!this->template send_to_all<kRanks, kUnit>(group, session, held, unit + back, same)) return;
+      Packs<kOthers, kUnit> all;
+      all.own = load<Group>(mine);
+      if (!this->receive_from_others(group, session, ways, unit - begin, all.others)) return;
+      Pack<kUnit> result = all.own;
+      if (Sum::kTakesAnything || mine * kData < bytes) result = this->template sum_of_all<Sum>(op, all);
+      Pack<kUnit> same[kOthers];
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k) same[k] = result;
+      this->send_to_others(group, ways, unit - begin + back, same, session.flag());
       store<Group>(mine, result);
     }
     for (std::uint64_t unit = begin; unit < each; unit += step) {
-      Arriving<kUnit> arriving[kRanks];
-      if (!this->receive_from_all(group, session, slots, unit + back, arriving)) return;
+      Pack<kUnit> sums[kOthers];
+      if (!this->receive_from_others(group, session, ways, unit - begin + back, sums)) return;
       ONSTREAM_UNROLL
-      for (int k = 0; k < kRanks; ++k) {
-        const std::uint32_t peer = static_cast<std::uint32_t>(k);
-        if (peer != view.rank) store<Group>(peer * each + unit, arriving[k].pack());
-      }
+      for (int k = 0; k < kOthers; ++k) store<Group>(other(k) * each + unit, sums[k]);
     }
   }
 
@@ -94,9 +90,9 @@ struct TwoShotLines : LineWork {
     const std::uint64_t back = view.slot_lines / 2;
     const std::uint64_t here = held.here;
     const std::uint64_t others = below(view.size) & ~only(view.rank);
-    for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {
-      send<kUnit>(group, session, held, others, unit,
-                  [&](std::uint32_t peer) { return load<Group>(peer * each + unit); });
+    for (std::uint64_t unit = begin; unit < each; unit += step) {
+      const auto for_peer = [&](std::uint32_t peer) { return load<Group>(peer * each + unit); };
+      if (!send<kUnit>(group, session, held, others, unit, for_peer)) return;
     }
     for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {
       const Pack<kUnit> own = load<Group>(view.rank * each + unit);
@@ -115,7 +111,8 @@ struct TwoShotLines : LineWork {
         if (!receive<kUnit>(group, session, here, first, others, unit, add)) return;
       }
       const Pack<kUnit> result = sums ? sum.finish(op, view.size) : own;
-      send<kUnit>(group, session, held, others, unit + back / kUnitLines, [&](std::uint32_t) { return result; });
+      const auto same = [&](std::uint32_t) { return result; };
+      if (!send<kUnit>(group, session, held, others, unit + back / kUnitLines, same)) return;
       store<Group>(view.rank * each + unit, result);
     }
     for (std::uint64_t unit = begin; unit < each && !session.failed(); unit += step) {

@@ -59,6 +59,17 @@ struct alignas(16) Turn {
   std::uint64_t failed = 0;  // not 0: a wait failed, nothing is moved any more
 };
 
+// Whether everybody hears from everybody in a collective.
+enum class Hears { everyone, some };
+
+// What a block knows of its turn before the stream's earlier work is over. That it is in memory by then, and the next
+// one's as soon as the next kernel may come, is what take_turn (session.hpp) sees to.
+struct Early {
+  std::uint64_t word = 0;
+  std::uint64_t signature = 0;  // of the call, and of all before it on this channel
+  std::uint64_t flags = 0;      // the two of a line, the lower one first
+};
+
 // A rank's own, in its device's memory.
 struct State {
   Turn turns[kMostBlocks];
@@ -149,6 +160,13 @@ ONSTREAM_BOTH std::uint64_t senders(Flow flow, std::uint32_t rank, std::uint32_t
     case Flow::from_root: return rank == root ? 0 : only(root);
     default: return below(rank);
   }
+}
+
+ONSTREAM_EITHER std::uint64_t epoch_after(std::uint64_t word) { return (word % kHistory >> 1) + 1; }
+// The word of a turn behind a collective.
+ONSTREAM_EITHER std::uint64_t turn_after(std::uint64_t word, std::uint64_t signature, Hears hears) {
+  const std::uint64_t history = (word / kHistory * 0x9e35 ^ signature >> 1) * kHistory;
+  return history | epoch_after(word) << 1 | (hears == Hears::everyone ? 1 : 0);
 }
 
 // The 16 bits of history in a turn's word, where they get into both words of a flag.

@@ -10,11 +10,12 @@
 // NVLink (NCCL's protocol LL128 counts on it too), and tests/native/wide_lines.cpp looks. Device::whole_lines_to says
 // where. Octets go in stripes: two wide lines of 240 bytes of data together, which keeps data aligned to 16 bytes.
 //
-// An octet has a stripe of everybody's data and needs no other one, so blocks meet nobody. In place is fine: a stripe
+// An octet has a stripe of everybody's data and needs no other one, so blocks meet nobody. The octets of a warp go on
+// together: who has no stripe any more looks on. In place is fine: a stripe
 // is sent before the same threads overwrite it.
 #pragma once
 
-#include "onstream/collective/lines.hpp"
+#include "onstream/collective/line_work.hpp"
 
 namespace onstream::collective {
 
@@ -124,27 +125,36 @@ struct WideWork : LineWork {
   template <class Group>
   ONSTREAM_BODY Slice<Group> load_slice(const Group& group, const std::byte* data, std::uint64_t begin,
                                         std::uint64_t stripe) const {
-    if (kSerial<Group> || !is_plain(begin, stripe)) return load_ragged(group, data, begin, stripe);
+    const std::uint64_t left = left_of(begin, stripe * kStripeData);
+    if (kSerial<Group> || !is_packs(left)) return load_ragged(group, data, begin, stripe);
     const std::byte* const from = data + stripe * kStripeData;
     Slice<Group> slice{};
     ONSTREAM_UNROLL
     for (int i = 0; i < Slice<Group>::kPacks; ++i) {
       using One = Pack<Slice<Group>::kBytes>;
-      if (Slice<Group>::has(group, i))
-        slice.packs[i] = *reinterpret_cast<const One*>(from + Slice<Group>::place(group, i));
+      const std::uint64_t place = Slice<Group>::place(group, i);
+      if (Slice<Group>::has(group, i) && place < left) slice.packs[i] = *reinterpret_cast<const One*>(from + place);
     }
     return slice;
   }
   template <class Group>
   ONSTREAM_BODY void store_slice(const Group& group, std::byte* data, std::uint64_t begin, std::uint64_t stripe,
                                  const Slice<Group>& slice) const {
-    if (kSerial<Group> || !is_plain(begin, stripe)) return store_ragged(group, data, begin, stripe, slice);
+    const std::uint64_t left = left_of(begin, stripe * kStripeData);
+    if (kSerial<Group> || !is_packs(left)) return store_ragged(group, data, begin, stripe, slice);
     std::byte* const to = data + stripe * kStripeData;
     ONSTREAM_UNROLL
     for (int i = 0; i < Slice<Group>::kPacks; ++i) {
       using One = Pack<Slice<Group>::kBytes>;
-      if (Slice<Group>::has(group, i)) *reinterpret_cast<One*>(to + Slice<Group>::place(group, i)) = slice.packs[i];
+      const std::uint64_t place = Slice<Group>::place(group, i);
+      if (Slice<Group>::has(group, i) && place < left) *reinterpret_cast<One*>(to + place) = slice.packs[i];
     }
+  }
+
+  // Whether an octet of this warp has a stripe left, of which `next` is this one's.
+  template <class Group>
+  ONSTREAM_BODY bool goes_on(const Group& group, std::uint64_t next) const {
+    return group.any_of_warp(next < stripes);
   }
 
   // The ranks are dealt with kRanks at a time; with kAll they are so many, and the compiler knows.
@@ -195,24 +205,25 @@ struct WideWork : LineWork {
   template <int kRanks, bool kAll, class Group, class Store>
   ONSTREAM_BODY void take_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t back,
                               const Store& store) const {
-    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
+    for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += stripe_step(group)) {
+      const bool mine = next < stripes;
+      const std::uint64_t stripe = mine ? next : stripes - 1;
       for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
         ArrivingSlice<Group> arriving[kRanks];
         if (!receive_slices<kRanks, kAll>(group, session, held, first, stripe + back, arriving)) return;
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
           const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-          if (peer == view.rank || peer >= ranks<kRanks, kAll>()) continue;
+          if (!mine || peer == view.rank || peer >= ranks<kRanks, kAll>()) continue;
           store(peer, stripe, arriving[k].slice(group));
         }
       }
     }
   }
 
-  // Whether a stripe is whole, and its packs at multiples of 16.
-  ONSTREAM_BODY bool is_plain(std::uint64_t begin, std::uint64_t stripe) const {
-    const std::uint64_t end = (stripe + 1) * kStripeData;
-    return grain == 16 && end <= part && begin + end <= whole;
+  // Whether the packs of a stripe, of which `left` bytes are there or more, lie at multiples of 16 bytes and are whole.
+  ONSTREAM_BODY bool is_packs(std::uint64_t left) const {
+    return grain == 16 && (left >= kStripeData || left % 16 == 0);
   }
   // Of a part that begins at `begin`, the bytes from `place` on.
   ONSTREAM_BODY std::uint64_t left_of(std::uint64_t begin, std::uint64_t place) const {
@@ -249,11 +260,9 @@ struct WideWork : LineWork {
 
   // Calls trade.operator()<kRanks, kAll>(session) for the number of ranks.
   template <class Group, class Trade>
-  ONSTREAM_BODY void run(const Group& group, const Trade& trade) const {
-    Session<Group> session(group, view, {named, bytes, signature});
-    bool good = session.may_write_to(below(view.size) & ~only(view.rank));
-    if constexpr (!kSerial<Group>) good = group.all_of_octet(good);  // a failed turn some may have seen, and some not
-    if (good) {
+  ONSTREAM_BODY void run(const Group& group, const Held& held, const Trade& trade) const {
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn);
+    if (session.may_write_to(below(view.size) & ~only(view.rank))) {
       constexpr int kTogether = 4;  // slices of more would not stay in registers
       if (view.size == kTogether) {
         trade.template operator()<kTogether, true>(session);
@@ -261,7 +270,7 @@ struct WideWork : LineWork {
         trade.template operator()<kTogether, false>(session);
       }
     }
-    session.end(Session<Group>::Hears::everyone);
+    session.end();
   }
 };
 
@@ -272,12 +281,8 @@ struct ReduceWide : WideWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    (*this)(group, prepare(group));
-  }
-
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
-    run(group, [&]<int kRanks, bool kAll>(Session<Group>& session) {
+    const Held held = begin(group);
+    run(group, held, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       if (!first_shot<kRanks, kAll>(group, session, held)) return;
       if (!has_second_shot()) return;
       const auto keep = [&](std::uint32_t peer, std::uint64_t stripe, const Slice<Group>& sum) {
@@ -318,7 +323,9 @@ struct ReduceWide : WideWork {
   ONSTREAM_BODY bool first_shot(const Group& group, Session<Group>& session, const Held& held) const {
     using Sum = Accumulator<Rule, Slice<Group>::kBytes>;
     const std::uint64_t step = stripe_step(group);
-    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += step) {
+    for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += step) {
+      const bool mine = next < stripes;
+      const std::uint64_t stripe = mine ? next : stripes - 1;
       for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
         Slice<Group> parts[kRanks] = {};  // all on their way before the first is sent
         ONSTREAM_UNROLL
@@ -330,10 +337,13 @@ struct ReduceWide : WideWork {
           ONSTREAM_UNROLL
           for (int k = 0; k < kRanks; ++k) scale(parts[k]);
         }
-        this->template send_slices<kRanks, kAll>(group, session, held, first, stripe, parts);
+        group.sync_warp();
+        if (mine) this->template send_slices<kRanks, kAll>(group, session, held, first, stripe, parts);
       }
     }
-    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += step) {
+    for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += step) {
+      const bool mine = next < stripes;
+      const std::uint64_t stripe = mine ? next : stripes - 1;
       Slice<Group> own = load(group, view.rank, stripe);
       if (Sum::scales(op)) scale(own);
       Sum sums[Slice<Group>::kPacks];
@@ -358,6 +368,8 @@ struct ReduceWide : WideWork {
       Slice<Group> result[1];
       ONSTREAM_UNROLL
       for (int i = 0; i < Slice<Group>::kPacks; ++i) result[0].packs[i] = sums[i].finish(op, ranks<kRanks, kAll>());
+      group.sync_warp();
+      if (!mine) continue;
       for (std::uint32_t first = 0; has_second_shot() && first < ranks<kRanks, kAll>(); first += kRanks) {
         this->template send_slices<kRanks, kAll>(group, session, held, first, stripe + back(), result);
       }
@@ -373,13 +385,9 @@ struct TradeWide : WideWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    (*this)(group, prepare(group));
-  }
-
-  template <class Group>
-  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+    const Held held = begin(group);
     if (flow == Flow::from_root) return run_from_root(group, held);
-    run(group, [&]<int kRanks, bool kAll>(Session<Group>& session) {
+    run(group, held, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       send_all<kRanks, kAll>(group, session, held);
       const auto keep = [&](std::uint32_t peer, std::uint64_t stripe, const Slice<Group>& data) {
         store(group, peer, stripe, data);
@@ -402,28 +410,31 @@ struct TradeWide : WideWork {
   // broadcast.
   template <class Group>
   ONSTREAM_BODY void run_from_root(const Group& group, const Held& held) const {
-    Session<Group> session(group, view, {named, bytes, signature}, Session<Group>::Tells::data,
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
                            early_look(group, held));
-    bool good = session.may_write_to(receivers(flow, view.rank, view.size, root));
-    if constexpr (!kSerial<Group>) good = group.all_of_octet(good);
+    const bool good = session.may_write_to(receivers(flow, view.rank, view.size, root));
     if (good && view.rank == root) send_all<1, false>(group, session, held);
     if (good) announce(group, session, held);
     if (good && view.rank != root) take_from_root(group, session, held);
-    session.end(Session<Group>::Hears::some);
+    session.end();
   }
 
   template <class Group>
   ONSTREAM_BODY void take_from_root(const Group& group, Session<Group>& session, const Held& held) const {
-    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
+    for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += stripe_step(group)) {
+      const bool mine = next < stripes;
+      const std::uint64_t stripe = mine ? next : stripes - 1;
       ArrivingSlice<Group> arriving[1];
       if (!this->template receive_slices<1, false>(group, session, held, root, stripe, arriving)) return;
-      store(group, root, stripe, arriving[0].slice(group));
+      if (mine) store(group, root, stripe, arriving[0].slice(group));
     }
   }
 
   template <int kRanks, bool kAll, class Group>
   ONSTREAM_BODY void send_all(const Group& group, Session<Group>& session, const Held& held) const {
-    for (std::uint64_t stripe = first_stripe(group); stripe < stripes; stripe += stripe_step(group)) {
+    for (std::uint64_t next = first_stripe(group); goes_on(group, next); next += stripe_step(group)) {
+      const bool mine = next < stripes;
+      const std::uint64_t stripe = mine ? next : stripes - 1;
       for (std::uint32_t first = 0; first < ranks<kRanks, kAll>(); first += kRanks) {
         Slice<Group> parts[kRanks] = {};  // all on their way before the first is sent
         ONSTREAM_UNROLL
@@ -435,10 +446,11 @@ struct TradeWide : WideWork {
             parts[k] = load(group, peer, stripe);
           }
         }
-        this->template send_slices<kRanks, kAll>(group, session, held, first, stripe, parts);
+        group.sync_warp();
+        if (mine) this->template send_slices<kRanks, kAll>(group, session, held, first, stripe, parts);
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          if (keeps != 0 && first + static_cast<std::uint32_t>(k) == view.rank) {
+          if (mine && keeps != 0 && first + static_cast<std::uint32_t>(k) == view.rank) {
             store(group, view.rank, stripe, parts[k]);
           }
         }

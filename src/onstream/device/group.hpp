@@ -15,18 +15,24 @@
 //   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
 //   store_octet(lines, mine), load_octet(lines)   of aligned 128 bytes, each of an octet - eight neighbouring threads,
 //     all of which come here - its own 16, in one access: who sees one of them sees all, where
-//     Device::whole_lines_to says so
-//   all_of_octet(bool)   whether all of them say so. The host's group, which is an octet by itself, has none of these
+//     Device::whole_lines_to says so. Behind sync_warp() or any_of_warp(): what branched before may still be apart
+//   sync_warp(), any_of_warp(bool)   all threads of this warp come together; whether any says so. The host's group is
+//     its own warp, and has no octets
 //   store_beside(word, value, data)   stores both words of an aligned 16 bytes: who sees the value in `word` sees the
 //     data in the other one too
 //   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
 //   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
 //     sees the other
+//   await_earlier()   all that the stream did before is over, and seen
+//   let_next_in()     of a warp: the stream's next kernel may take its place, and wait likewise. The first warp of a
+//     block that says so speaks for the block
 //   early(value)   the word or address, computed here and not where it is used, which a compiler may put behind a wait
+//   settle(all)    what this is made of, by exclusive or, is computed before what comes next; of addresses and words
 //   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it was away)
 //   interrupted()   whether this thread shall give its wait up; asked when it was away
 //   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
 //   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
+//   copy_twice(destination, other, source, bytes)   the same to two places
 //
 // The host's group alone has carry(), which copies where an address may be foreign and says how that went (kForeign),
 // and stores lines that are seen in the order in which it stores them (kStoresInOrder).
@@ -96,6 +102,8 @@ class HostGroup {
 
   void sync() const {}
   bool sync_or(bool mine) const { return mine; }
+  void sync_warp() const {}
+  bool any_of_warp(bool mine) const { return mine; }
   template <class Make>
   static auto of_first(const Make& make) {
     return make();
@@ -193,6 +201,11 @@ class HostGroup {
     return value;
   }
 
+  static void settle(std::uint64_t) {}
+
+  static void await_earlier() {}  // a stream of the host is one thread
+  static void let_next_in() {}
+
   static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   static void fence_all() { std::atomic_thread_fence(std::memory_order_seq_cst); }
   static std::uint64_t now_ns() { return onstream::now_ns(); }
@@ -234,6 +247,10 @@ class HostGroup {
   }
   void copy_alone(void* destination, const void* source, std::size_t bytes) const {
     std::memcpy(destination, source, bytes);
+  }
+  void copy_twice(void* destination, void* other, const void* source, std::size_t bytes) const {
+    copy_alone(destination, source, bytes);
+    copy_alone(other, source, bytes);
   }
   static Status carry(void* destination, const void* source, std::size_t bytes) {
     if (is_foreign(destination) || is_foreign(source)) return copy_foreign(destination, source, bytes);

@@ -122,15 +122,15 @@ ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, 
   return {now - start > view.timeout_ns ? Status::timeout : Status::ok, start | left};
 }
 
-// Who waits for one thing: a thread by itself, or the eight of an octet, which all come, succeed together when all are
-// ready, and give up together when one does. One that left alone would leave seven in a vote that never ends.
+// Who waits for one thing: a thread by itself, or a warp, all of which comes, succeeds together when all are ready, and
+// gives up together when one does. One that left alone would leave the others in a vote that never ends.
 struct Alone {
   ONSTREAM_EITHER bool all(bool mine) const { return mine; }
 };
 template <class Group>
-struct Octet {
+struct Warp {
   const Group& group;
-  ONSTREAM_EITHER bool all(bool mine) const { return group.all_of_octet(mine); }
+  ONSTREAM_EITHER bool all(bool mine) const { return !group.any_of_warp(!mine); }
 };
 
 // Abort words lie across PCIe, so they are looked at (by `word()`) once in kAbortEvery rounds, and in every round in

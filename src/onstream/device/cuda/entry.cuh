@@ -18,31 +18,28 @@ __device__ __forceinline__ void fetch_arguments(const Body& body) {
   asm volatile("{ .reg .pred never; setp.eq.u32 never, %0, 0xffffffff; @never nanosleep.u32 0; }" ::"r"(all));
 }
 
-__device__ __forceinline__ void await_earlier_work() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");               // all earlier work of the stream is done and visible
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");  // the next kernel may take its place, wait likewise
-#endif
-}
-
 // Launched with programmatic stream serialisation: the kernel may be placed while its predecessor still runs, which
 // hides a launch (0.3 us measured in a captured ping-pong), and waits before it touches anything (CUDA Programming
 // Guide, "Programmatic Dependent Launch and Synchronization").
 //
 // A body with a member prepare(group) reads there what no kernel changes, before that wait, and gets it back as its
-// second argument.
+// second argument. One with a member kBegins waits itself (collective/session.hpp).
 template <class Body>
 __global__ void __launch_bounds__(kMaxThreads) cuda_entry(const __grid_constant__ Body body) {
   const CudaGroup group;
 #if __CUDA_ARCH__ >= 900
   fetch_arguments(body);
 #endif
-  if constexpr (requires { body.prepare(group); }) {
+  if constexpr (requires { Body::kBegins; }) {
+    body(group);
+  } else if constexpr (requires { body.prepare(group); }) {
     const auto prepared = body.prepare(group);
-    await_earlier_work();
+    group.await_earlier();
+    group.let_next_in();
     body(group, prepared);
   } else {
-    await_earlier_work();
+    group.await_earlier();
+    group.let_next_in();
     body(group);
   }
 }

@@ -129,17 +129,12 @@ class CudaGroup {
     asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" ::"l"(line), "l"(value.low), "l"(value.high) : "memory");
   }
 
-  // A warp's access of 16 bytes a thread goes by octets, each of which is one packet where it is 128 bytes in a row.
-  // The threads come together before: what branched may still be apart, and one access needs them all.
-  ONSTREAM_BODY static Line load_octet(const Line* lines) {
-    __syncwarp(octet_mask());
-    return load_line(lines + threadIdx.x % 8);
-  }
-  ONSTREAM_BODY static void store_octet(Line* lines, Line mine) {
-    __syncwarp(octet_mask());
-    store_line(lines + threadIdx.x % 8, mine);
-  }
-  ONSTREAM_BODY static bool all_of_octet(bool mine) { return __all_sync(octet_mask(), mine ? 1 : 0) != 0; }
+  // A warp's access of 16 bytes a thread goes by octets, each of which is one packet where it is 128 bytes in a row. By
+  // whole warps: octets that wait for each other alone would make four of every instruction.
+  ONSTREAM_BODY static Line load_octet(const Line* lines) { return load_line(lines + threadIdx.x % 8); }
+  ONSTREAM_BODY static void store_octet(Line* lines, Line mine) { store_line(lines + threadIdx.x % 8, mine); }
+  ONSTREAM_BODY static void sync_warp() { __syncwarp(); }
+  ONSTREAM_BODY static bool any_of_warp(bool mine) { return __any_sync(~0u, mine ? 1 : 0) != 0; }
 
   // One access of 128 bits, not two of 64.
   ONSTREAM_BODY static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
@@ -155,6 +150,22 @@ class CudaGroup {
     static_assert(sizeof(Word) == sizeof(std::uint64_t));
     asm volatile("" : "+l"(value));
     return value;
+  }
+  // An instruction that uses them and does nothing.
+  ONSTREAM_BODY static void settle(std::uint64_t all) {
+    asm volatile("{ .reg .pred never; setp.eq.u64 never, %0, -1; @never nanosleep.u32 0; }" ::"l"(all));
+  }
+
+  ONSTREAM_BODY static void await_earlier() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+  }
+  ONSTREAM_BODY static void let_next_in() {
+    __syncwarp();
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
   }
 
   // Acquire-release is what passing messages needs; a sequentially consistent fence costs more.
@@ -188,6 +199,34 @@ class CudaGroup {
                           std::uint32_t parts) const {
     share(destination, source, bytes, static_cast<std::size_t>(part) * size() + rank(),
           static_cast<std::size_t>(parts) * size());
+  }
+
+  // What is loaded once is stored twice, where all lies at multiples of 16 bytes.
+  ONSTREAM_BODY void copy_twice(void* destination, void* other, const void* source, std::size_t bytes) const {
+    const std::uintptr_t all = reinterpret_cast<std::uintptr_t>(destination) | reinterpret_cast<std::uintptr_t>(other) |
+                               reinterpret_cast<std::uintptr_t>(source) | bytes;
+    if (all % sizeof(uint4) != 0) {
+      copy_alone(destination, source, bytes);
+      copy_alone(other, source, bytes);
+      return;
+    }
+    const auto* from = static_cast<const uint4*>(source);
+    const std::size_t count = bytes / sizeof(uint4);
+    for (std::size_t first = rank(); first < count; first += std::size_t{kFlightWords} * size()) {
+      uint4 held[kFlightWords];
+#pragma unroll
+      for (int k = 0; k < kFlightWords; ++k) {
+        const std::size_t at = first + std::size_t{k} * size();
+        if (at < count) held[k] = __ldcg(from + at);
+      }
+#pragma unroll
+      for (int k = 0; k < kFlightWords; ++k) {
+        const std::size_t at = first + std::size_t{k} * size();
+        if (at >= count) break;
+        static_cast<uint4*>(destination)[at] = held[k];
+        static_cast<uint4*>(other)[at] = held[k];
+      }
+    }
   }
 
   // A copy in two steps, for when the source is known before the destination: what the threads load first is on its way
@@ -233,8 +272,6 @@ class CudaGroup {
     __syncthreads();
     return room;
   }
-
-  ONSTREAM_BODY static unsigned octet_mask() { return 0xffu << (threadIdx.x & 24u); }
 
   // This thread's 16-byte words in the first flights of a part. Few instructions: they run between two trips to memory.
   struct Words {
