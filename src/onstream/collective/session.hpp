@@ -49,7 +49,7 @@ class Session {
                           Tells tells = Tells::data, const std::uint64_t* announcement = nullptr)
       : group_(group), view_(view), name_(name), early_(early) {
     if constexpr (!kSerial<Group>) {
-      if (group.size() - group.rank() <= kWarp) group.let_next_in();
+      if (is_of_last_warp(group)) group.let_next_in();
     }
     // Pairs with announce_to. No store leaves before the branch is taken that allows it: a GPU needs no order here.
     if (announcement != nullptr) {

@@ -284,6 +284,13 @@ class HostGroup {
   int blocks_;
 };
 
+// Whether this thread is of its block's last warp, which lets the next kernel in where a body does that itself.
+template <class Group>
+ONSTREAM_EITHER bool is_of_last_warp(const Group& group) {
+  constexpr int kWarp = 32;
+  return group.size() - group.rank() <= kWarp;
+}
+
 // The host launcher of a body: its blocks one after the other.
 template <class Body>
 void host_entry(const void* body, int blocks) {
