@@ -216,12 +216,12 @@ class CudaGroup {
       uint4 held[kFlightWords];
 #pragma unroll
       for (int k = 0; k < kFlightWords; ++k) {
-        const std::size_t at = first + std::size_t{k} * size();
+        const std::size_t at = first + static_cast<std::size_t>(k) * size();
         if (at < count) held[k] = __ldcg(from + at);
       }
 #pragma unroll
       for (int k = 0; k < kFlightWords; ++k) {
-        const std::size_t at = first + std::size_t{k} * size();
+        const std::size_t at = first + static_cast<std::size_t>(k) * size();
         if (at >= count) break;
         static_cast<uint4*>(destination)[at] = held[k];
         static_cast<uint4*>(other)[at] = held[k];
