@@ -1,6 +1,11 @@
 // Collectives that fail while they are enqueued: what is on the stream by then ends, and is kept as long.
+#include <barrier>
+#include <chrono>
 #include <memory>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "check.hpp"
 #include "collective_cases.hpp"
@@ -75,6 +80,59 @@ CASE(a_capture_that_fails_half_way_counts_in_the_room_of_its_channel) {
     const auto third = enter();
     CHECK(third->of_next_call() == 13);  // of the 26 that those 40 leave
   });
+}
+
+namespace {
+
+void sleep_on_stream(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(2500)); }
+
+}  // namespace
+
+// Rank 2 comes late, when the others have failed, and finds what they had sent before they knew.
+CASE(nobody_writes_to_buffers_of_ranks_whose_collective_before_has_failed) {
+  constexpr std::size_t kCount = 1 << 16;
+  constexpr std::size_t kBytes = 3 * kCount * sizeof(std::int32_t);
+  const std::vector<unsigned char> untouched(kBytes, 0xee);
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 1;
+    std::barrier late_one(3);
+    run_ranks(3, parameters, [&](World& world) {
+      TestBuffer in(world, kBytes);
+      in.write(std::vector<unsigned char>(kBytes, 1));
+      std::vector<std::unique_ptr<TestBuffer>> outs;
+      std::vector<CollectiveCall> calls;
+      const auto add = [&](CollectiveCall call, Algorithm algorithm) {
+        call.algorithm = algorithm;
+        calls.push_back(call);
+      };
+      const auto out = [&] {
+        outs.push_back(std::make_unique<TestBuffer>(world, kBytes));
+        outs.back()->write(untouched);
+        return outs.back()->data();
+      };
+      const auto type = ElementType::int32;
+      add(collective::all_reduce({in.data(), out(), kCount, type}), Algorithm::direct);
+      add(collective::all_reduce({in.data(), out(), 64, type}), Algorithm::two_shot);
+      add(collective::all_gather({in.data(), out(), 64, type}), Algorithm::lines);
+      add(collective::all_gather({in.data(), out(), kCount, type}), Algorithm::direct);
+      add(collective::broadcast({in.data(), out(), 64, type}, 0), Algorithm::lines);
+      if (device == "host") add(collective::all_gather({in.data(), out(), 64, type}), Algorithm::wide);
+      add(collective::all_gather({in.data(), out(), kCount, type}), Algorithm::ring);
+      CollectiveCall first = collective::all_reduce({in.data(), in.data(), 4, type});
+      first.algorithm = Algorithm::lines;
+      const OwnStream stream(world);
+      world.collective().run(first, stream);
+      world.synchronize(stream);
+      if (world.rank() == 2) world.device().call(sleep_on_stream, nullptr, stream);
+      world.collective().run(first, stream);
+      for (const CollectiveCall& call : calls) world.collective().run(call, stream);
+      CHECK_THROWS(world.synchronize(stream), "rank 2");
+      world.device().synchronize(stream);
+      late_one.arrive_and_wait();
+      for (std::size_t i = 0; i < outs.size() && world.rank() != 2; ++i) CHECK(outs[i]->read() == untouched);
+    });
+  }
 }
 
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

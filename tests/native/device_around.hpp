@@ -61,6 +61,7 @@ class DeviceAround : public Device {
   void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) override {
     inner_->launch(kernel, arguments, bytes, grid, stream);
   }
+  Behind behind(Stream stream, bool captured) const override { return inner_->behind(stream, captured); }
   void call(void (*function)(void*), void* argument, Stream stream) override {
     inner_->call(function, argument, stream);
   }

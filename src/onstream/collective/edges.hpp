@@ -61,7 +61,7 @@ struct MoveEdges {
     const Early turn = Session<Group>::take_turn(group, view, signature, hears);
     group.await_earlier();
     Session<Group> session(group, view, {kind, bytes, signature}, turn);
-    if (!session.failed()) run(group, session);
+    if (session.agree()) run(group, session);
     session.end();
   }
 

@@ -224,6 +224,7 @@ class Preparing {
     out.kernel = &kernel.kernel;
     out.bytes.resize(kernel.bytes);
     out.grid = grid;
+    out.see_view(like);  // the functor's body begins as this one
     kernel.make(like, call_.own_state.empty() ? nullptr : call_.own_state.data(), out.bytes.data());
     return out;
   }

@@ -1,12 +1,14 @@
 // From a call to a kernel's arguments.
 #pragma once
 
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 #include <vector>
 
 #include "onstream/collective/call.hpp"
 #include "onstream/collective/channel.hpp"
+#include "onstream/collective/view.hpp"
 #include "onstream/device/kernel.hpp"
 
 namespace onstream::collective {
@@ -20,10 +22,29 @@ struct Launching {
     bytes.resize(sizeof(Body));
     std::memcpy(bytes.data(), &body, sizeof(Body));
     grid = how_many;
+    see_view(body);
+  }
+  // The body has a view that its kernel takes its turn by.
+  template <class Body>
+  void see_view(const Body& body) {
+    if constexpr (requires { body.view; }) {
+      view_at = reinterpret_cast<const std::byte*>(&body.view) - reinterpret_cast<const std::byte*>(&body);
+    }
+  }
+  bool takes_turn() const { return view_at >= 0; }
+  // The arguments of a kernel that takes it late (view.hpp).
+  std::vector<std::byte> late() const {
+    std::vector<std::byte> out = bytes;
+    View view;
+    std::memcpy(&view, out.data() + view_at, sizeof view);
+    view.late = 1;
+    std::memcpy(out.data() + view_at, &view, sizeof view);
+    return out;
   }
   const Kernel* kernel = nullptr;
   std::vector<std::byte> bytes;
   Grid grid;
+  std::ptrdiff_t view_at = -1;  // of a View among the bytes; -1: there is none
 };
 
 // The call names an algorithm that can do it (algorithm.hpp); its kernel has `most` blocks at most, as on every rank.

@@ -98,7 +98,7 @@ struct ReduceLines : LineWork {
                                  Packs<kOthers, kUnit>& mine, std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t more = units - first_of(group);
-    if (!session.may_write_to_others()) return;
+    if (session.failed() || !session.may_write_to_others()) return;
     std::uint64_t ahead = 0;
     do {
       const std::uint64_t unit = first_of(group) + ahead;
@@ -137,7 +137,7 @@ struct ReduceLines : LineWork {
     const std::uint64_t step = step_of(group);
     const std::uint64_t units = this->units();
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
-    if (!session.may_write_to(to)) return;
+    if (session.failed() || !session.may_write_to(to)) return;
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
     for (std::uint64_t unit = begin; unit < units; unit += step) {
       const auto for_peer = [&](std::uint32_t peer) { return load<Group>(unit, peer); };
@@ -240,6 +240,7 @@ struct TradeLines : LineWork {
                                  std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t more = units - first_of(group);
+    if (bytes != 0 && session.failed()) return;  // a barrier has not waited for data, and asks behind its lines
     if (!session.may_write_to_others()) return;
     std::uint64_t ahead = 0;
     do {
@@ -252,6 +253,7 @@ struct TradeLines : LineWork {
       if (keeps != 0) store_one<Group>(results.own + ahead * kUnit, mine.own, left, plain);
       ahead += step;
     } while (kUnits == Units::several && ahead < more);
+    if (session.failed()) return;
     ahead = 0;
     do {
       const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
@@ -271,7 +273,7 @@ struct TradeLines : LineWork {
   ONSTREAM_EITHER void send_from_root(const Group& group) const {
     constexpr int kOthers = kAtOnce - 1;
     const Early turn = take_turn(group);
-    const bool may_write = Session<Group>::may_write_early(group, view, turn);
+    const bool may_write = Session<Group>::template may_write_early<kAtOnce>(group, view, turn);
     Line* to[kOthers];
     const std::uint64_t line = first_of(group);
     const std::uint64_t slot = Session<Group>::slot_offset(view, turn, view.rank);
@@ -287,7 +289,7 @@ struct TradeLines : LineWork {
     Pack<kUnit> own{};
     if (plain) own = *reinterpret_cast<const Pack<kUnit>*>(from);
     Session<Group> session(group, view, {named, bytes, signature}, turn);
-    if (may_write || session.may_write_together()) {
+    if (!session.failed() && (may_write || session.template may_write_together<kAtOnce>())) {
       for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
         if (unit != line || !plain) own = load<Group>(unit, 0);
         ONSTREAM_UNROLL
@@ -347,7 +349,7 @@ struct TradeLines : LineWork {
     const std::uint64_t step = step_of(group);
     const std::uint64_t to = receivers(flow, view.rank, view.size, root);
     const std::uint64_t from = senders(flow, view.rank, view.size, root);
-    if (!session.may_write_to(to)) return;
+    if (session.failed() || !session.may_write_to(to)) return;
     for (std::uint64_t unit = begin; unit < units(); unit += step) {
       if (in_stride == 0) {
         if (unit != begin && has_one_for_all()) own = load<Group>(unit, 0);

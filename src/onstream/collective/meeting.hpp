@@ -76,7 +76,7 @@ class Meeting {
     constexpr std::uint32_t kLines = kPostLines;
     const std::uint32_t all = view_.size * kLines;
     if (group_.block() == 0) {
-      for (std::uint32_t i = group_.rank(); i < all; i += group_.size()) {
+      for (std::uint32_t i = group_.rank(); i < all && !session.failed(); i += group_.size()) {
         const std::uint32_t peer = i / kLines;
         if (peer == view_.rank) continue;
         if (!session.may_write(peer)) break;

@@ -29,6 +29,8 @@ struct Order {
   std::shared_ptr<Room::Part> room;    // told of what graphs keep
   std::shared_ptr<Event> newest;       // behind the newest eager collective
   void* last_stream = nullptr;         // where that was enqueued
+  Stream turn_stream;                  // where the newest of all was, captured or not,
+  Behind behind;                       // and what came behind it there
 };
 
 class Runner {
@@ -54,6 +56,7 @@ class Runner {
  private:
   void enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
   bool runs_here(const Order& order, const Prepared& work) const;
+  bool follows(const Order& order, Stream stream, bool captured) const;
   void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
   void note_captured(const Order& order, Stream stream, const Prepared& work);
 

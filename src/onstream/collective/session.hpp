@@ -20,17 +20,17 @@ class Session {
   // All threads, first: takes this block's turn, and stores what the next collective shall find. The last warp does
   // that, which lets the next kernel in. Then comes group.await_earlier(), and then a session.
   ONSTREAM_EITHER static Early take_turn(const Group& group, const View& view, std::uint64_t signature, Hears hears) {
+    if (view.late != 0) group.await_earlier();
     Turn* const turns = view.state->turns;
     const std::uint64_t word = group.load_relaxed(&turns[group.block()].word);
     constexpr std::uint64_t kNever = ~std::uint64_t{0};
     group.sync_or(word == kNever);                            // every thread has read it, and not only asked for it
     constexpr int kTurns = kSerial<Group> ? 1 : kMostBlocks;  // a kernel of the host has one block
-    const int storing = group.size() < kWarp ? group.size() : kWarp;
-    const int mine = group.rank() - (group.size() - storing);
-    if (mine >= 0) {
+    const int first = (group.size() - 1) / kWarpThreads * kWarpThreads;
+    if (is_of_last_warp(group)) {
       const std::uint64_t next = turn_after(word, signature, hears);
       const int blocks = group.blocks();
-      for (int i = mine; group.block() + i * blocks < kTurns; i += storing) {
+      for (int i = group.rank() - first; group.block() + i * blocks < kTurns; i += group.size() - first) {
         group.store_relaxed(&turns[group.block() + i * blocks].word, next);
       }
       if constexpr (!kSerial<Group>) group.fence();
@@ -62,8 +62,7 @@ class Session {
     if (watches()) running_ = group.exchange(&view.state->running, 1);
   }
 
-  // Here, or on this channel before. The answer to the latter takes a while; what is sent need not wait for it, as all
-  // ranks are told of a failure before the next collective begins, and nobody takes anything that they have not asked.
+  // Here, or on this channel before, which takes a load to know: on its way beside that of the data.
   ONSTREAM_EITHER bool failed() const { return failed_ || was_failed_ != 0; }
   ONSTREAM_EITHER std::uint64_t epoch() const { return epoch_after(early_.word); }
   // Of the call, and of all before it on this channel.
@@ -116,34 +115,15 @@ class Session {
 
   // Whether the slots and posts of all may be written, as all heard from all in the collective before.
   ONSTREAM_EITHER bool may_write_all() const { return (early_.word & 1) != 0 || epoch() == 1; }
-  // The same, looking at all of them at once.
+  // The same among up to kMost ranks, looking at all of them at once; and by what they have announced by now, before
+  // the turn begins.
+  template <int kMost>
   ONSTREAM_EITHER bool may_write_together() {
-    const auto absent = [&] { return not_started(group_, view_, early_); };
-    return await_ranks([&] { return absent() == 0; }, absent);
+    return await_all([&] { return not_started<kMost>(group_, view_, early_); });
   }
-  // The same of some collective before, by what the others have announced by now: before the turn begins.
+  template <int kMost>
   ONSTREAM_EITHER static bool may_write_early(const Group& group, const View& view, Early turn) {
-    return (turn.word & 1) != 0 || epoch_after(turn.word) == 1 || not_started(group, view, turn) == 0;
-  }
-  // Of few ranks, those that have not announced yet what allows to write to them.
-  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const View& view, Early turn) {
-    constexpr int kFew = 8;
-    const std::uint64_t before = (epoch_after(turn.word) - 1) << 32;
-    std::uint64_t marks[kFew];
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kFew; ++k) {
-      const auto peer = static_cast<std::uint32_t>(k);
-      if (peer >= view.size || peer == view.rank) continue;
-      const auto* const said = announcement_in(view, view.parts[view.rank], peer);
-      marks[k] = kSerial<Group> ? group.load_acquire(said) : group.load_relaxed(said);
-    }
-    std::uint64_t absent = 0;
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kFew; ++k) {
-      const auto peer = static_cast<std::uint32_t>(k);
-      if (peer < view.size && peer != view.rank && !reached(marks[k], before)) absent |= only(peer);
-    }
-    return absent;
+    return (turn.word & 1) != 0 || epoch_after(turn.word) == 1 || not_started<kMost>(group, view, turn) == 0;
   }
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
   ONSTREAM_EITHER bool may_write(std::uint32_t peer) { return may_write_all() || await_start(peer); }
@@ -254,7 +234,26 @@ class Session {
   }
 
  private:
-  static constexpr int kWarp = 32;
+  // Those that have not announced yet what allows to write to them.
+  template <int kMost>
+  ONSTREAM_EITHER static std::uint64_t not_started(const Group& group, const View& view, Early turn) {
+    const std::uint64_t before = (epoch_after(turn.word) - 1) << 32;
+    std::uint64_t marks[kMost] = {};
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kMost; ++k) {
+      const auto peer = static_cast<std::uint32_t>(k);
+      if (peer >= view.size || peer == view.rank) continue;
+      const auto* const said = announcement_in(view, view.parts[view.rank], peer);
+      marks[k] = kSerial<Group> ? group.load_acquire(said) : group.load_relaxed(said);
+    }
+    std::uint64_t absent = 0;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kMost; ++k) {
+      const auto peer = static_cast<std::uint32_t>(k);
+      if (peer < view.size && peer != view.rank && !reached(marks[k], before)) absent |= only(peer);
+    }
+    return absent;
+  }
 
   // The thread that looks whether another collective of the channel runs.
   ONSTREAM_EITHER bool watches() const { return group_.block() == 0 && group_.rank() == group_.size() - 1; }

@@ -30,7 +30,7 @@ struct TwoShotLines : LineWork {
     } else {
       const Held held = begin(group);
       Session<Group> session(group, view, {named, bytes, signature}, held.turn);
-      run(group, session, held);
+      if (!session.failed()) run(group, session, held);
       session.end();
     }
   }
@@ -44,7 +44,7 @@ struct TwoShotLines : LineWork {
     group.settle(turn.flags ^ ways.all());
     group.await_earlier();
     Session<Group> session(group, view, {named, bytes, signature}, turn);
-    if (session.may_write_to_others()) trade_all(group, session, ways);
+    if (!session.failed() && session.may_write_to_others()) trade_all(group, session, ways);
     session.end();
   }
 

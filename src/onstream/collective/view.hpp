@@ -51,8 +51,8 @@ enum class PostLine : int { input, output, factor, call };
 template <class Group>
 constexpr bool kSerial = Group::kForeign;
 
-// Of one block. Loaded in one access.
-struct alignas(16) Turn {
+// Of one block.
+struct Turn {
   // Epochs that are over, times 2; plus 1 if everybody heard from everybody in the last one; and from kHistory on what
   // was called in all of them.
   std::uint64_t word = 0;
@@ -116,6 +116,7 @@ struct View {
   std::uint32_t slot_lines = 0;  // of one slot
   std::uint32_t wide_lines = 0;  // of one slot of wide lines, in lines of 16 bytes: whole stripes (wide.hpp)
   std::uint32_t channel = 0;
+  std::uint32_t late = 0;  // not 0: the turn is taken behind all earlier work of the stream (runner.cpp)
   std::uint64_t stage_bytes = 0;
   Places places;
   const std::int32_t* worlds = nullptr;  // each rank's number in the world

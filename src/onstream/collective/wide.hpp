@@ -177,10 +177,11 @@ struct WideWork : LineWork {
     }
   }
 
-  // All of an octet: waits for a stripe of the ranks from `first` on, but not this one. False: failed.
+  // All of a warp: waits for a stripe of the ranks from `first` on, but not this one. False: failed.
   template <int kRanks, bool kAll, class Group>
   ONSTREAM_BODY bool receive_slices(const Group& group, Session<Group>& session, const Held& held, std::uint32_t first,
                                     std::uint64_t stripe, ArrivingSlice<Group> (&arriving)[kRanks]) const {
+    group.sync_warp();
     const Line* const slots = session.wide_slot(held.here, first);
     const auto awaited = [&](std::uint32_t peer) { return peer != view.rank && peer < ranks<kRanks, kAll>(); };
     const auto missing = [&] {
@@ -200,7 +201,7 @@ struct WideWork : LineWork {
     return session.await_together(missing);
   }
 
-  // All of an octet: gives each stripe of the others' that arrives `back` stripes behind its place to
+  // All of a warp: gives each stripe of the others' that arrives `back` stripes behind its place to
   // store(peer, stripe, slice).
   template <int kRanks, bool kAll, class Group, class Store>
   ONSTREAM_BODY void take_all(const Group& group, Session<Group>& session, const Held& held, std::uint64_t back,
@@ -262,7 +263,7 @@ struct WideWork : LineWork {
   template <class Group, class Trade>
   ONSTREAM_BODY void run(const Group& group, const Held& held, const Trade& trade) const {
     Session<Group> session(group, view, {named, bytes, signature}, held.turn);
-    if (session.may_write_to(below(view.size) & ~only(view.rank))) {
+    if (session.agree() && session.may_write_to(below(view.size) & ~only(view.rank))) {
       constexpr int kTogether = 4;  // slices of more would not stay in registers
       if (view.size == kTogether) {
         trade.template operator()<kTogether, true>(session);
@@ -412,7 +413,7 @@ struct TradeWide : WideWork {
   ONSTREAM_BODY void run_from_root(const Group& group, const Held& held) const {
     Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
                            early_look(group, held));
-    const bool good = session.may_write_to(receivers(flow, view.rank, view.size, root));
+    const bool good = session.agree() && session.may_write_to(receivers(flow, view.rank, view.size, root));
     if (good && view.rank == root) send_all<1, false>(group, session, held);
     if (good) announce(group, session, held);
     if (good && view.rank != root) take_from_root(group, session, held);

@@ -184,6 +184,14 @@ class Attachment {
   virtual std::uint64_t base() const = 0;  // added to an address of that process: what kernels here name it by
 };
 
+// What a stream's next work comes behind, for who asks whether kernels were launched here since: those of this library
+// let the next one in before they end (cuda/entry.cuh). Host devices start nothing before what is in front has ended.
+struct Behind {
+  std::uint64_t launches = 0;  // how many kernels there were, on this stream or one that is counted with it
+  std::uint64_t capture = 0;   // which capture the stream is in, a number that never comes again; 0: none
+  bool joins = false;          // a capture: behind work of several streams
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -261,6 +269,7 @@ class Device {
   virtual void copy(void* destination, const void* source, std::size_t bytes, Stream stream) = 0;
   // Enqueues a kernel. `arguments` (a trivially copyable struct) is copied before the call returns.
   virtual void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) = 0;
+  virtual Behind behind(Stream, bool /*captured*/) const { return {}; }  // its next work
   // Enqueues a host function; it must not call onstream or the driver.
   virtual void call(void (*function)(void*), void* argument, Stream stream) = 0;
   // Enqueues operations on words, in this order; no thread block and no host thread takes part. A wait looks at no

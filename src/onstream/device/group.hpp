@@ -285,10 +285,10 @@ class HostGroup {
 };
 
 // Whether this thread is of its block's last warp, which lets the next kernel in where a body does that itself.
+constexpr int kWarpThreads = 32;
 template <class Group>
 ONSTREAM_EITHER bool is_of_last_warp(const Group& group) {
-  constexpr int kWarp = 32;
-  return group.size() - group.rank() <= kWarp;
+  return group.rank() / kWarpThreads == (group.size() - 1) / kWarpThreads;
 }
 
 // The host launcher of a body: its blocks one after the other.

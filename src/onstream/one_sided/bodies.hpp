@@ -7,25 +7,13 @@
 
 namespace onstream::one_sided {
 
-// One block; a thread or more a member, and a warp more: the last one counts, before earlier work is over, and lets the
-// next barrier in, which finds its number then.
+// One block; a thread or more a member.
 struct Barrier {
-  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
-
   TeamView team;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const std::uint64_t mine = group.load_relaxed(team.number) + 1;
-    group.sync_or(mine == 0);  // every thread has read it, and not only asked for it
-    const bool counts = is_of_last_warp(group);
-    if (counts && group.rank() + 1 == group.size()) {
-      group.store_relaxed(team.number, mine);
-      group.fence();
-    }
-    group.await_earlier();
-    if (counts) group.let_next_in();
-    (void)team.meet(group, mine);  // what does not end well has left a fault
+    (void)team.barrier(group);  // what does not end well has left a fault
   }
 };
 

@@ -420,14 +420,6 @@ struct TeamView {
   ONSTREAM_BODY Status barrier(const Scope& scope) const {
     scope.sync();  // what the scope's other threads did before is told by the releases too; the last barrier is over
     const std::uint64_t mine = scope.load_relaxed(number) + 1;
-    const Status status = meet(scope, mine);
-    if (scope.rank() == 0) scope.store_relaxed(number, mine);
-    return status;
-  }
-
-  // Barrier number `mine`, for who counts by itself.
-  template <class Scope>
-  ONSTREAM_BODY Status meet(const Scope& scope, std::uint64_t mine) const {
     // A GPU fences while that number is on its way; the host's release costs nothing. Either pairs with await().
     if constexpr (!kOnHost<Scope>) scope.fence();
     for (int i = scope.rank(); i < size; i += scope.size()) {
@@ -437,7 +429,9 @@ struct TeamView {
     for (int i = scope.rank(); i < size && status == Status::ok; i += scope.size()) {
       if (i != rank) status = await(scope, i, mine);
     }
-    if (!scope.sync_or(status != Status::ok)) return Status::ok;
+    const bool failed = scope.sync_or(status != Status::ok);
+    if (scope.rank() == 0) scope.store_relaxed(number, mine);
+    if (!failed) return Status::ok;
     return scope.sync_or(status == Status::timeout) ? Status::timeout : Status::aborted;
   }
 

@@ -144,7 +144,7 @@ TeamView Team::view() const { return kernel_; }
 void Team::barrier(Stream stream) {
   one_sided_.fabric().check([&] { return concat("a barrier of ", size(), " ranks"); });
   constexpr int kWarp = 32;
-  const int threads = std::min((size() + kWarp - 1) / kWarp * kWarp + kWarp, kMaxThreads);
+  const int threads = std::clamp((size() + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
   launch(one_sided_.device(), one_sided::barrier_kernel(), one_sided::Barrier{stream_}, {1, threads}, stream);
   if (one_sided_.note(stream) == Noted::captured) one_sided_.device().retain(stream, shared_from_this());
 }

@@ -187,6 +187,7 @@ class CudaDevice final : public Device {
   std::string timeout_hint() const override;
   void copy(void* destination, const void* source, std::size_t bytes, Stream stream) override;
   void launch(const Kernel& kernel, const void* arguments, std::size_t bytes, Grid grid, Stream stream) override;
+  Behind behind(Stream stream, bool captured) const override;
   void call(void (*function)(void*), void* argument, Stream stream) override;
   void operate(std::span<const WordOp> ops, Stream stream) override;
 
@@ -348,9 +349,32 @@ void CudaDevice::launch(const Kernel& kernel, const void* arguments, std::size_t
   config.hStream = handle_of(stream);
   config.attrs = &early;
   config.numAttrs = gpu_.capability() >= 90 ? 1 : 0;
+  gpu_.launches(handle_of(stream)).fetch_add(1, std::memory_order_relaxed);
   check(driver().launch_kernel(&config, gpu_.function_of(kernel), parameters, nullptr), "launching kernel ",
         kernel.name, " (", bytes, " B of arguments, ", grid.blocks, " blocks of ", grid.threads, " threads) on GPU ",
         gpu_.ordinal());
+}
+
+Behind CudaDevice::behind(Stream stream, bool captured) const {
+  Behind out;
+  out.launches = gpu_.launches(handle_of(stream)).load(std::memory_order_relaxed);
+  if (!captured) return out;
+  const Current current(gpu_);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  const cudaGraphNode_t* nodes = nullptr;
+  std::size_t count = 0;
+#if CUDART_VERSION >= 13000
+  const cudaGraphEdgeData* edges = nullptr;
+  check(cudaStreamGetCaptureInfo(handle_of(stream), &status, &id, nullptr, &nodes, &edges, &count), "asking GPU ",
+        gpu_.ordinal(), " what a captured stream depends on");
+#else
+  check(cudaStreamGetCaptureInfo_v2(handle_of(stream), &status, &id, nullptr, &nodes, &count), "asking GPU ",
+        gpu_.ordinal(), " what a captured stream depends on");
+#endif
+  out.capture = id;
+  out.joins = count > 1;
+  return out;
 }
 
 void CudaDevice::call(void (*function)(void*), void* argument, Stream stream) {

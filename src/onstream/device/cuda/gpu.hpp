@@ -7,6 +7,8 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -63,6 +65,11 @@ class Gpu {
   };
   Managed& managed() { return managed_; }
   Captures& captures() { return captures_; }
+  // Kernels that were launched on a stream. Few counters for all: some streams share one.
+  std::atomic<std::uint64_t>& launches(cudaStream_t stream) {
+    constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15;  // Fibonacci hashing: Knuth, TAOCP volume 3, 6.4
+    return launches_[reinterpret_cast<std::uintptr_t>(stream) * kGolden >> 54];
+  }
 
   // On a stream of its own, never behind anybody's work, and finished when the call returns: sets memory to zero; makes
   // a graph resident, on `idle` if that is a stream.
@@ -119,6 +126,7 @@ class Gpu {
   Functions functions_;
 
   Managed managed_;
+  std::array<std::atomic<std::uint64_t>, 1024> launches_{};
   Captures captures_;
   mutable std::mutex mutex_;  // guards what follows
   std::set<int> peers_;

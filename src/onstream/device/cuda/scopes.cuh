@@ -19,6 +19,11 @@ class CudaScope : public CudaGroup {
     share(destination, source, bytes, static_cast<std::size_t>(scope.rank()), static_cast<std::size_t>(scope.size()));
   }
 
+  ONSTREAM_BODY void copy_twice(void* destination, void* other, const void* source, std::size_t bytes) const {
+    copy_alone(destination, source, bytes);
+    copy_alone(other, source, bytes);
+  }
+
   // As all blocks of the grid together.
   ONSTREAM_BODY void copy(void* destination, const void* source, std::size_t bytes) const {
     const auto& scope = static_cast<const Scope&>(*this);
