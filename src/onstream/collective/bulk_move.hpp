@@ -12,6 +12,12 @@
 
 namespace onstream::collective {
 
+// Blocks get whole units: their copies begin where packets do.
+ONSTREAM_BOTH std::uint64_t whole_units(std::uint64_t bytes) {
+  constexpr std::uint64_t kUnit = 128;
+  return (bytes + kUnit - 1) / kUnit * kUnit;
+}
+
 // Copies to peers, and within this rank beside them: the link to the peers and this rank's memory are then busy at the
 // same time, where one after the other would cost the sum of both. It goes in cuts, and behind each one to a peer comes
 // as much of this rank's own as the cut was of `for_peers`, all that goes to peers.
@@ -31,21 +37,18 @@ class CopiesBeside {
     const std::uint64_t most = kBlockBytes * blocks;
     for (std::uint64_t at = 0; at < bytes; at += most) {
       const std::uint64_t now = bytes - at < most ? bytes - at : most;
-      const std::uint64_t each = round_up((now + blocks - 1) / blocks);
+      const std::uint64_t each = whole_units((now + blocks - 1) / blocks);
       const std::uint64_t begin = each * static_cast<std::uint64_t>(group_.block());
       if (begin < now) {
         group_.copy_alone(to + at + begin, from + at + begin, now - begin < each ? now - begin : each);
       }
-      if (left_ > 0) own(round_up(static_cast<std::uint64_t>(static_cast<float>(now) * own_for_each_)));
+      if (left_ > 0) own(whole_units(static_cast<std::uint64_t>(static_cast<float>(now) * own_for_each_)));
     }
   }
   ONSTREAM_BODY void finish() { own(left_); }
 
  private:
   static constexpr std::uint64_t kBlockBytes = 1 << 18;  // of a cut
-  static constexpr std::uint64_t kUnit = 128;
-
-  ONSTREAM_BODY static std::uint64_t round_up(std::uint64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
   ONSTREAM_BODY void own(std::uint64_t most) {
     const std::uint64_t now = most < left_ ? most : left_;
@@ -190,8 +193,8 @@ struct BulkMove {
     const std::uint32_t shards = view.size - 1;
     const std::uint32_t mine = (view.rank + view.size - root - 1) % view.size;
     const auto block = static_cast<std::uint32_t>(group.block());
-    const std::uint64_t shard = round_up((bytes + shards - 1) / shards);
-    const std::uint64_t segment = round_up((shard + group.blocks() - 1) / group.blocks());
+    const std::uint64_t shard = whole_units((bytes + shards - 1) / shards);
+    const std::uint64_t segment = whole_units((shard + group.blocks() - 1) / group.blocks());
     const std::uint64_t end = least(segment * (block + 1), shard);
     std::uint64_t step = block % 2 == 0 || segment <= each ? each : each / 2;
     for (std::uint64_t from = segment * block; from < end; from += step, step = each) {
@@ -267,7 +270,6 @@ struct BulkMove {
   }
 
   ONSTREAM_BODY static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
-  ONSTREAM_BODY static std::uint64_t round_up(std::uint64_t bytes) { return (bytes + 127) / 128 * 128; }
 };
 
 }  // namespace onstream::collective

@@ -245,8 +245,8 @@ class Preparing {
   }
 
   // Blocks of few threads, as long as there may be more of them: every instruction is issued for every warp. One warp
-  // more than has units: its last thread asks whether another collective runs (Session::watches), and nobody else shall
-  // wait for the answer.
+  // more than has units: it stores the next turn, and its last thread asks whether another collective runs
+  // (Session::watches); nobody else shall wait for that.
   Grid line_grid(std::size_t bytes, int unit) const {
     return grid_for((bytes + static_cast<std::size_t>(unit) - 1) / static_cast<std::size_t>(unit));
   }
@@ -407,6 +407,7 @@ class Preparing {
       constexpr std::size_t kStep = 16 << 10;
       constexpr std::size_t kHostStep = 1 << 20;
       const std::size_t segment = bytes_ / (size_ - 1) / static_cast<std::size_t>(blocks);
+      // Of small ones a block has but one step, as each takes a trip to tell of.
       body.each = on_host_ ? std::max(kHostStep, segment / 16) : segment < 4 * kStep ? 2 * kStep : kStep;
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;

@@ -67,24 +67,7 @@ struct LineWork {
   }
   // Tells all others that this rank has started.
   template <class Group>
-  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session, const Held& held) const {
-    if (group.block() != 0) return;
-    const auto mine = static_cast<std::uint32_t>(group.rank());
-    const auto threads = static_cast<std::uint32_t>(group.size());
-    ONSTREAM_UNROLL
-    for (int k = 0; k < kAtOnce; ++k) {
-      const auto peer = static_cast<std::uint32_t>(k);
-      const bool tells = threads < static_cast<std::uint32_t>(kAtOnce) ? mine == 0 : mine == peer;
-      if (tells && peer < view.size && peer != view.rank) session.announce_to(held.parts[k], view.rank);
-    }
-    for (std::uint32_t peer = kAtOnce + mine; peer < view.size; peer += threads) {
-      if (peer != view.rank) session.announce_to(view.parts[peer], view.rank);
-    }
-  }
-
-  // The same where nothing is held.
-  template <class Group>
-  ONSTREAM_EITHER void announce_to_all(const Group& group, const Session<Group>& session) const {
+  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session) const {
     if (group.block() != 0) return;
     for (std::uint32_t peer = group.rank(); peer < view.size; peer += group.size()) {
       if (peer != view.rank) session.announce_to(view.parts[peer], view.rank);

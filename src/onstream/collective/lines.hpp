@@ -143,7 +143,7 @@ struct ReduceLines : LineWork {
       const auto for_peer = [&](std::uint32_t peer) { return load<Group>(unit, peer); };
       if (!this->template send<kUnit>(group, session, held, to, unit, for_peer)) return;
     }
-    if (flow != Flow::all) this->announce(group, session, held);
+    if (flow != Flow::all) this->announce(group, session);
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
       Sum sum;
       bool begun = false;
@@ -298,7 +298,7 @@ struct TradeLines : LineWork {
         }
         if (keeps != 0) store<Group>(unit, view.rank, own);
       }
-      announce_to_all(group, session);
+      announce(group, session);
     }
     session.end();
   }
@@ -313,7 +313,7 @@ struct TradeLines : LineWork {
     group.settle(turn.flags ^ way.all() ^ reinterpret_cast<std::uint64_t>(to));
     group.await_earlier();
     Session<Group> session(group, view, {named, bytes, signature}, turn);
-    announce_to_all(group, session);
+    announce(group, session);
     for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
       const std::uint64_t left = bytes - unit * kUnit;
       const bool plain = is_plain<Group, kUnit>(left, grain);
@@ -361,7 +361,7 @@ struct TradeLines : LineWork {
         if (keeps != 0) store<Group>(unit, view.rank, load<Group>(unit, view.rank));
       }
     }
-    if (flow != Flow::all) announce(group, session, held);
+    if (flow != Flow::all) announce(group, session);
     if (from == 0) return;
     for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
       const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {

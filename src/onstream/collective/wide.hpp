@@ -11,8 +11,8 @@
 // where. Octets go in stripes: two wide lines of 240 bytes of data together, which keeps data aligned to 16 bytes.
 //
 // An octet has a stripe of everybody's data and needs no other one, so blocks meet nobody. The octets of a warp go on
-// together: who has no stripe any more looks on. In place is fine: a stripe
-// is sent before the same threads overwrite it.
+// together: who has no stripe any more looks on. In place is fine: a stripe is sent before the same threads overwrite
+// it.
 #pragma once
 
 #include "onstream/collective/line_work.hpp"
@@ -415,7 +415,7 @@ struct TradeWide : WideWork {
                            early_look(group, held));
     const bool good = session.agree() && session.may_write_to(receivers(flow, view.rank, view.size, root));
     if (good && view.rank == root) send_all<1, false>(group, session, held);
-    if (good) announce(group, session, held);
+    if (good) announce(group, session);
     if (good && view.rank != root) take_from_root(group, session, held);
     session.end();
   }

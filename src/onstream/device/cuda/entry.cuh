@@ -19,11 +19,12 @@ __device__ __forceinline__ void fetch_arguments(const Body& body) {
 }
 
 // Launched with programmatic stream serialisation: the kernel may be placed while its predecessor still runs, which
-// hides a launch (0.3 us measured in a captured ping-pong), and waits before it touches anything (CUDA Programming
-// Guide, "Programmatic Dependent Launch and Synchronization").
+// hides a launch (0.3 us measured in a captured ping-pong), and waits before it touches what others may change (CUDA
+// Programming Guide, "Programmatic Dependent Launch and Synchronization").
 //
 // A body with a member prepare(group) reads there what no kernel changes, before that wait, and gets it back as its
-// second argument. One with a member kBegins waits itself (collective/session.hpp).
+// second argument. One with a member kBegins waits itself: a collective's (collective/session.hpp), which reads and
+// stores before that what only its stream's kernels hand on to each other.
 template <class Body>
 __global__ void __launch_bounds__(kMaxThreads) cuda_entry(const __grid_constant__ Body body) {
   const CudaGroup group;
