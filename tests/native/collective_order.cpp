@@ -1,8 +1,12 @@
 // Collectives in their order: captured and replayed among eager ones, on several streams and channels, of teams.
-#include "onstream/collective/collective.hpp"
+#include <chrono>
+#include <thread>
 
 #include "check.hpp"
 #include "collective_ways.hpp"
+#include "onstream/collective/collective.hpp"
+#include "onstream/one_sided/batch.hpp"
+#include "onstream/one_sided/one_sided.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -199,6 +203,57 @@ CASE(streams_may_take_turns_on_one_channel) {
     std::vector<unsigned char> bytes;
     append(bytes, expected);
     CHECK(values.read() == bytes);
+  });
+}
+
+// Two graphs of one channel, in an order that a word alone says: the second one's collective is placed on a GPU while
+// the kernel in front of it waits for that word, and takes its turn behind the first one's all the same.
+CASE(captured_collectives_of_one_channel_follow_words) {
+  on_all_devices_in_pairs(2, [](World& world) {
+    const TestBuffer word(world, 8);
+    TestBuffer first(world, 8);
+    TestBuffer second(world, 8);
+    const auto bytes_of = [](std::int64_t value) {
+      std::vector<unsigned char> bytes;
+      append(bytes, value);
+      return bytes;
+    };
+    first.write(bytes_of(1 + world.rank()));
+    second.write(bytes_of(10 + 10 * world.rank()));
+    const OwnStream tells(world);
+    const OwnStream listens(world);
+    const auto sum_on = [&](const TestBuffer& values, Stream stream) {
+      CollectiveCall call = all_reduce({values.data(), values.data(), 1, ElementType::int64});
+      call.algorithm = Algorithm::lines;
+      world.collective().run(call, stream);
+    };
+    Device& device = world.device();
+    device.begin_capture(tells);
+    sum_on(first, tells);
+    Batch tell(world.one_sided());
+    tell.store(word.data(), 1, 8);
+    world.one_sided().run(tell, tells);
+    const auto graph = device.end_capture(tells);
+    device.begin_capture(listens);
+    sum_on(second, listens);  // so that the next is not the first of its capture
+    Batch listen(world.one_sided());
+    listen.wait(word.data(), {Compare::eq, 1, 8, Sign::unsigned_word});
+    listen.store(word.data(), 0, 8);
+    world.one_sided().run(listen, listens);
+    sum_on(second, listens);
+    const auto behind = device.end_capture(listens);
+    std::int64_t expected = 1;
+    for (int i = 0; i < 10; ++i) {
+      device.launch(behind, listens);
+      world.barrier();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      device.launch(graph, tells);
+      world.synchronize(listens);
+      world.synchronize(tells);
+      expected *= 2;
+    }
+    CHECK(first.read() == bytes_of(3 * expected / 2));
+    CHECK(second.read() == bytes_of(30 * expected * expected / 2));
   });
 }
 
