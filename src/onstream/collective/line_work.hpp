@@ -114,8 +114,34 @@ struct LineWork {
     return number < view.rank ? number : number + 1;
   }
 
-  // Whether some threads have more units than one.
+  // Calls run.operator()<kOthers>() for as many others as there are. False: there is no code for so many, or not all
+  // hear from all.
+  template <class Run>
+  ONSTREAM_EITHER bool among_few(const Run& run) const {
+    if (flow != Flow::all) return false;
+    if (view.size == 2) {
+      run.template operator()<1>();
+    } else if (view.size == 4) {
+      run.template operator()<3>();
+    } else if (view.size == kAtOnce) {
+      run.template operator()<kAtOnce - 1>();
+    } else {
+      return false;
+    }
+    return true;
+  }
+  // The same of so many units, with whether some threads have more than one.
   enum class Units { one, several };
+  template <class Group, class Run>
+  ONSTREAM_EITHER bool among_few(const Group& group, std::uint64_t units, const Run& run) const {
+    return among_few([&]<int kOthers>() {
+      if (units <= step_of(group)) {
+        run.template operator()<kOthers, Units::one>();
+      } else {
+        run.template operator()<kOthers, Units::several>();
+      }
+    });
+  }
 
   // For group.settle().
   template <class T, int kCount>

@@ -26,17 +26,11 @@ struct ReduceLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    if constexpr (kTogether < kAtOnce) {
-      run(group);
-    } else if (flow == Flow::all && view.size == 2) {
-      begin_all<1>(group);
-    } else if (flow == Flow::all && view.size == 4) {
-      begin_all<3>(group);
-    } else if (flow == Flow::all && view.size == kAtOnce) {
-      begin_all<kAtOnce - 1>(group);
-    } else {
-      run(group);
+    if constexpr (kTogether == kAtOnce) {
+      const auto all = [&]<int kOthers, Units kUnits>() { run_all<kOthers, kUnits>(group); };
+      if (this->among_few(group, units(), all)) return;
     }
+    run(group);
   }
 
  private:
@@ -56,14 +50,6 @@ struct ReduceLines : LineWork {
   ONSTREAM_EITHER std::uint64_t left_of(std::uint64_t unit) const { return Sum::within(bytes - unit * kData); }
 
   // all_reduce, reduce_scatter.
-  template <int kOthers, class Group>
-  ONSTREAM_EITHER void begin_all(const Group& group) const {
-    if (units() <= step_of(group)) {
-      run_all<kOthers, Units::one>(group);
-    } else {
-      run_all<kOthers, Units::several>(group);
-    }
-  }
   template <int kOthers, Units kUnits, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
     const Early turn = take_turn(group);
@@ -178,13 +164,9 @@ struct TradeLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    if (flow == Flow::all && view.size == 2) {
-      begin_all<1>(group);
-    } else if (flow == Flow::all && view.size == 4) {
-      begin_all<3>(group);
-    } else if (flow == Flow::all && view.size == kAtOnce) {
-      begin_all<kAtOnce - 1>(group);
-    } else if (kind == OpKind::broadcast && view.size <= kAtOnce) {
+    const auto all = [&]<int kOthers, Units kUnits>() { run_all<kOthers, kUnits>(group); };
+    if (among_few(group, units(), all)) return;
+    if (kind == OpKind::broadcast && view.size <= kAtOnce) {
       if (view.rank == root) {
         send_from_root(group);
       } else {
@@ -207,14 +189,6 @@ struct TradeLines : LineWork {
   }
 
   // all_gather, all_to_all, barrier.
-  template <int kOthers, class Group>
-  ONSTREAM_EITHER void begin_all(const Group& group) const {
-    if (units() <= step_of(group)) {
-      run_all<kOthers, Units::one>(group);
-    } else {
-      run_all<kOthers, Units::several>(group);
-    }
-  }
   template <int kOthers, Units kUnits, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
     const Early turn = take_turn(group);

@@ -21,18 +21,11 @@ struct TwoShotLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
-    if (view.size == 2) {
-      run_all<1>(group);
-    } else if (view.size == 4) {
-      run_all<3>(group);
-    } else if (view.size == kAtOnce) {
-      run_all<kAtOnce - 1>(group);
-    } else {
-      const Held held = begin(group);
-      Session<Group> session(group, view, {named, bytes, signature}, held.turn);
-      if (!session.failed()) run(group, session, held);
-      session.end();
-    }
+    if (this->among_few([&]<int kOthers>() { run_all<kOthers>(group); })) return;
+    const Held held = begin(group);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn);
+    if (!session.failed()) run(group, session, held);
+    session.end();
   }
 
  private:
@@ -89,7 +82,7 @@ struct TwoShotLines : LineWork {
     const std::uint64_t each = (units + view.size - 1) / view.size;
     const std::uint64_t back = view.slot_lines / 2;
     const std::uint64_t here = held.here;
-    const std::uint64_t others = below(view.size) & ~only(view.rank);
+    const std::uint64_t others = session.others();
     for (std::uint64_t unit = begin; unit < each; unit += step) {
       const auto for_peer = [&](std::uint32_t peer) { return load<Group>(peer * each + unit); };
       if (!send<kUnit>(group, session, held, others, unit, for_peer)) return;

@@ -263,7 +263,7 @@ struct WideWork : LineWork {
   template <class Group, class Trade>
   ONSTREAM_BODY void run(const Group& group, const Held& held, const Trade& trade) const {
     Session<Group> session(group, view, {named, bytes, signature}, held.turn);
-    if (session.agree() && session.may_write_to(below(view.size) & ~only(view.rank))) {
+    if (session.agree() && session.may_write_to(session.others())) {
       constexpr int kTogether = 4;  // slices of more would not stay in registers
       if (view.size == kTogether) {
         trade.template operator()<kTogether, true>(session);

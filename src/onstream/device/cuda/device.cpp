@@ -104,16 +104,19 @@ class CudaGraph final : public Graph {
 struct UnderCapture {
   cudaGraph_t graph = nullptr;
   unsigned long long id = 0;  // of the capture, never again in this process
+  std::size_t behind = 0;     // nodes that the stream's next work comes behind
 };
 UnderCapture under_capture(cudaStream_t stream, const Gpu& gpu) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   UnderCapture found;
+  const cudaGraphNode_t* nodes = nullptr;
 #if CUDART_VERSION >= 13000
-  check(cudaStreamGetCaptureInfo(stream, &status, &found.id, &found.graph), "asking GPU ", gpu.ordinal(),
-        " which graph a stream is captured into");
+  const cudaGraphEdgeData* edges = nullptr;  // asked for, as edges that say something may not be left out
+  check(cudaStreamGetCaptureInfo(stream, &status, &found.id, &found.graph, &nodes, &edges, &found.behind),
+        "asking GPU ", gpu.ordinal(), " which graph a stream is captured into");
 #else
-  check(cudaStreamGetCaptureInfo_v2(stream, &status, &found.id, &found.graph), "asking GPU ", gpu.ordinal(),
-        " which graph a stream is captured into");
+  check(cudaStreamGetCaptureInfo_v2(stream, &status, &found.id, &found.graph, &nodes, &found.behind), "asking GPU ",
+        gpu.ordinal(), " which graph a stream is captured into");
 #endif
   return status == cudaStreamCaptureStatusActive ? found : UnderCapture();
 }
@@ -360,20 +363,9 @@ Behind CudaDevice::behind(Stream stream, bool captured) const {
   out.launches = gpu_.launches(handle_of(stream)).load(std::memory_order_relaxed);
   if (!captured) return out;
   const Current current(gpu_);
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  const cudaGraphNode_t* nodes = nullptr;
-  std::size_t count = 0;
-#if CUDART_VERSION >= 13000
-  const cudaGraphEdgeData* edges = nullptr;
-  check(cudaStreamGetCaptureInfo(handle_of(stream), &status, &id, nullptr, &nodes, &edges, &count), "asking GPU ",
-        gpu_.ordinal(), " what a captured stream depends on");
-#else
-  check(cudaStreamGetCaptureInfo_v2(handle_of(stream), &status, &id, nullptr, &nodes, &count), "asking GPU ",
-        gpu_.ordinal(), " what a captured stream depends on");
-#endif
-  out.capture = id;
-  out.joins = count > 1;
+  const UnderCapture capture = under_capture(handle_of(stream), gpu_);
+  out.capture = capture.id;
+  out.joins = capture.behind > 1;
   return out;
 }
 
