@@ -12,13 +12,14 @@ STRICT ?=
 ARGS ?=
 OUT ?= out/bench
 VENV := .venv
-LAUNCHER := $(if $(shell command -v ccache),CMAKE_CXX_COMPILER_LAUNCHER=ccache CMAKE_CUDA_COMPILER_LAUNCHER=ccache)
-# As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it; without ccache the
-# sources of a folder as one.
-COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
-AS_BUILT := $(LAUNCHER) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
-	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(LAUNCHER),OFF,ON)"
 BIN := $(VENV)/bin
+COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
+# As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it.
+CCACHE := $(shell command -v ccache)
+LAUNCHER = $(or $(CCACHE),$(wildcard $(CURDIR)/$(BIN)/ccache))
+AS_BUILT = $(if $(LAUNCHER),CMAKE_CXX_COMPILER_LAUNCHER=$(LAUNCHER) CMAKE_CUDA_COMPILER_LAUNCHER=$(LAUNCHER)) \
+	$(if $(CCACHE),,CCACHE_DIR=$(CURDIR)/$(VENV)/ccache) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
+	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(CCACHE),OFF,ON)"
 CPP_FILES = git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h'
 
 .PHONY: help demo test check format lint rules install-check sanitize docs gpu-check gpu-bench build package libmp setup setup-check python clean

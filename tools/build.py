@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = Path(sys.prefix)
 # For trees that only tests use. -O1: they run long enough to be worth it, and it compiles in half of the time of -O2.
 # The sources of a folder are compiled as one, in half of the time again.
-QUICK = ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -g1", "-DCMAKE_UNITY_BUILD=ON"]
+QUICK = ["-DCMAKE_BUILD_TYPE=Quick", "-DCMAKE_CXX_FLAGS_QUICK=-O1 -g1", "-DONSTREAM_ONCE=ON"]
 
 # What the demo and a user's programs need of a tree, and `cmake --install` installs.
 PACKAGE = ["onstream", "_core"]
@@ -87,11 +87,12 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
         if architectures:
             options.append("-DONSTREAM_CUDA_ARCHITECTURES=" + ";".join(architectures))
     options.append(f"-DONSTREAM_STRICT={'ON' if arguments.strict == '1' else 'OFF'}")
-    once = ["-DONSTREAM_ONCE=ON"]
-    if shutil.which("ccache"):  # it knows sources, and neither folders of them nor precompiled headers
+    # The machine's own ccache knows source by source what was compiled at any time; that of .venv, what another tree of
+    # ours has just compiled.
+    once = [] if shutil.which("ccache") else ["-DONSTREAM_ONCE=ON"]
+    if ccache := shutil.which("ccache") or shutil.which(VENV / "bin" / "ccache"):
         languages = ["CXX", "CUDA"] if nvcc else ["CXX"]
-        options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in languages]
-        once = []
+        options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER={ccache}" for language in languages]
     if arguments.libmp:
         parts = [f"-DONSTREAM_{part}=OFF" for part in ("PYTHON", "TESTS", "BENCH")]
         return [*options, *QUICK, *parts]
@@ -122,6 +123,8 @@ def build(arguments: argparse.Namespace) -> None:
         run(command, "configuring")
         stamp.write_text(wanted)
     environment = dict(os.environ, NINJA_STATUS="[%f/%t] ")
+    if not shutil.which("ccache"):
+        environment.setdefault("CCACHE_DIR", str(VENV / "ccache"))
     targets = PACKAGE if arguments.package else []
     run([tool("ninja"), "-C", str(folder), "-j", str(arguments.jobs), *targets], "building", environment)
 

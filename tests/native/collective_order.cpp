@@ -211,6 +211,7 @@ CASE(streams_may_take_turns_on_one_channel) {
 CASE(captured_collectives_of_one_channel_follow_words) {
   on_all_devices_in_pairs(2, [](World& world) {
     const TestBuffer word(world, 8);
+    TestBuffer begun(world, 8, MemoryKind::pinned);
     TestBuffer first(world, 8);
     TestBuffer second(world, 8);
     const auto bytes_of = [](std::int64_t value) {
@@ -237,6 +238,7 @@ CASE(captured_collectives_of_one_channel_follow_words) {
     device.begin_capture(listens);
     sum_on(second, listens);  // so that the next is not the first of its capture
     Batch listen(world.one_sided());
+    listen.store(begun.data(), 1, 8);
     listen.wait(word.data(), {Compare::eq, 1, 8, Sign::unsigned_word});
     listen.store(word.data(), 0, 8);
     world.one_sided().run(listen, listens);
@@ -245,8 +247,9 @@ CASE(captured_collectives_of_one_channel_follow_words) {
     std::int64_t expected = 1;
     for (int i = 0; i < 10; ++i) {
       device.launch(behind, listens);
-      world.barrier();
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      CHECK(world.one_sided().wait(begun.data(), {Compare::eq, 1, 8, Sign::unsigned_word}) == Status::ok);
+      begun.write(bytes_of(0));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // then all of it that can be placed is
       device.launch(graph, tells);
       world.synchronize(listens);
       world.synchronize(tells);

@@ -286,10 +286,12 @@ class HostGroup {
 
 // Whether this thread is of its block's last warp, which lets the next kernel in where a body does that itself.
 constexpr int kWarpThreads = 32;
+ONSTREAM_EITHER_BEGIN
 template <class Group>
 ONSTREAM_EITHER bool is_of_last_warp(const Group& group) {
   return group.rank() / kWarpThreads == (group.size() - 1) / kWarpThreads;
 }
+ONSTREAM_EITHER_END
 
 // The host launcher of a body: its blocks one after the other.
 template <class Body>
