@@ -2,6 +2,7 @@
 #include "onstream/one_sided/team.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -84,6 +85,71 @@ CASE(a_captured_barrier_means_the_same_at_every_replay) {
       world.synchronize(stream);
     });
   }
+}
+
+// Two graphs with barriers of one team, in an order that words alone say: the last barrier is placed on a GPU while the
+// kernel in front of it waits, and is the third all the same.
+CASE(captured_barriers_of_one_team_follow_words) {
+  on_all_devices_over_gpus(2, [](World& world) {
+    constexpr std::uint64_t kRounds = 10;
+    const auto segment = world.segment(8);
+    TestBuffer word(world, 8);
+    TestBuffer begun(world, 8, MemoryKind::pinned);
+    TestBuffer gate(world, 8, MemoryKind::pinned);
+    TestBuffer number(world, 8);
+    const TestBuffer got(world, 8);
+    const auto set = [](TestBuffer& buffer, std::uint64_t value) {
+      std::vector<unsigned char> bytes(sizeof value);
+      std::memcpy(bytes.data(), &value, sizeof value);
+      buffer.write(bytes);
+    };
+    for (TestBuffer* const buffer : {&word, &begun, &gate}) set(*buffer, 0);
+    const auto team = world.team();
+    const OwnStream tells(world);
+    const OwnStream listens(world);
+    Device& device = world.device();
+    OneSided& one_sided = world.one_sided();
+    const Until is_set{Compare::eq, 1, 8, Sign::unsigned_word};
+
+    device.begin_capture(tells);
+    team->barrier(tells);
+    Batch tell(one_sided);
+    tell.store(word.data(), 1, 8);
+    one_sided.run(tell, tells);
+    const auto second = device.end_capture(tells);
+
+    device.begin_capture(listens);
+    team->barrier(listens);
+    Batch listen(one_sided);
+    listen.store(begun.data(), 1, 8);
+    listen.wait(word.data(), is_set);
+    listen.store(word.data(), 0, 8);
+    listen.wait(gate.data(), is_set);
+    listen.put(one_sided.symmetric(segment->local(), world.rank()), number.data(), 8);
+    one_sided.run(listen, listens);
+    team->barrier(listens);
+    one_sided.get(got.data(), one_sided.symmetric(segment->local(), 1 - world.rank()), 8, listens);
+    const auto first_and_third = device.end_capture(listens);
+
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      set(number, 10 * round + static_cast<std::uint64_t>(world.rank()));
+      device.launch(first_and_third, listens);
+      CHECK(one_sided.wait(begun.data(), is_set) == Status::ok);
+      set(begun, 0);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));  // then all of it that can be placed is
+      device.launch(second, tells);
+      // One rank's number comes late, when the other one has long come to the third barrier.
+      if (round % 2 == static_cast<std::uint64_t>(world.rank())) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      set(gate, 1);
+      world.synchronize(listens);
+      world.synchronize(tells);
+      set(gate, 0);
+      CHECK(read(world, got.data()) == 10 * round + static_cast<std::uint64_t>(1 - world.rank()));
+      world.barrier();  // nobody stores its next number before the other has read this one
+    }
+  });
 }
 
 // Whoever replays a barrier when its world is gone must not hang, nor touch memory that went with it.

@@ -51,29 +51,19 @@ void Runner::note_captured(const Order& order, Stream stream, const Prepared& wo
   for (const void* buffer : work.buffers) fabric_->guard(stream, buffer);
 }
 
-// Whether nothing lies between the order's newest collective and the next on this stream. A kernel of ours in between
-// may wait for what comes behind another collective of the order, on another stream or GPU, and lets the next kernel in
-// meanwhile: that one then takes its turn late. A kernel of the program lets nobody in before it has ended.
-bool Runner::follows(const Order& order, Stream stream, bool captured) const {
-  const Behind now = device_->behind(stream, captured);
-  return order.turn_stream.handle == stream.handle && !now.joins && now.launches == order.behind.launches &&
-         now.capture == order.behind.capture;
-}
-
 void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
   const bool captured = device_->capturing(stream);
   if (!captured && order.newest != nullptr && order.last_stream != stream.handle) device_->wait(stream, order.newest);
   const auto note_it = [&] { captured ? note_captured(order, stream, work) : note(order, stream, work.kept); };
   try {
     if (work.copies) work.copies->engine->enqueue(*device_, work.copies->work, stream);
-    bool late = !follows(order, stream, captured);
+    bool late = !order.last_turn.is_in_front(*device_, stream, captured);
     work.for_each_kernel([&](const Launching& one) {
       const std::vector<std::byte> bytes = late && one.takes_turn() ? one.late() : std::vector<std::byte>();
       device_->launch(*one.kernel, bytes.empty() ? one.bytes.data() : bytes.data(), one.bytes.size(), one.grid, stream);
       late = late && !one.takes_turn();
     });
-    order.turn_stream = stream;
-    order.behind = device_->behind(stream, captured);
+    order.last_turn.set(*device_, stream, captured);
   } catch (...) {
     note_it();  // what came before the part that failed is on the stream
     throw;

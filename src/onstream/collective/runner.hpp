@@ -14,6 +14,7 @@
 #include "onstream/collective/call.hpp"
 #include "onstream/collective/recent.hpp"
 #include "onstream/collective/room.hpp"
+#include "onstream/device/last_turn.hpp"
 #include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/plan/planned_call.hpp"
@@ -29,8 +30,7 @@ struct Order {
   std::shared_ptr<Room::Part> room;    // told of what graphs keep
   std::shared_ptr<Event> newest;       // behind the newest eager collective
   void* last_stream = nullptr;         // where that was enqueued
-  Stream turn_stream;                  // where the newest of all was, captured or not,
-  Behind behind;                       // and what came behind it there
+  LastTurn last_turn;                  // of the newest of all, captured or not
 };
 
 class Runner {
@@ -56,7 +56,6 @@ class Runner {
  private:
   void enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
   bool runs_here(const Order& order, const Prepared& work) const;
-  bool follows(const Order& order, Stream stream, bool captured) const;
   void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
   void note_captured(const Order& order, Stream stream, const Prepared& work);
 

@@ -7,13 +7,29 @@
 
 namespace onstream::one_sided {
 
-// One block; a thread or more a member.
+// One block; a thread or more a member. It takes the barrier's number, and leaves the next one's, before earlier work
+// has ended, unless it is told to be late (device/last_turn.hpp). What earlier work stored needs no fence: when
+// await_earlier() returns it has been performed, and this kernel stores nothing but flags.
 struct Barrier {
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
+
   TeamView team;
+  std::uint32_t late = 0;
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    (void)team.barrier(group);  // what does not end well has left a fault
+    if (late != 0) group.await_earlier();
+    const std::uint64_t mine = group.load_relaxed(team.number) + 1;
+    group.sync_or(mine == 0);  // every thread has read it, and not only asked for it
+    const bool lets_in = is_of_last_warp(group);
+    if (lets_in) {
+      if (group.rank() == group.size() - 1) group.store_relaxed(team.number, mine);
+      group.fence();
+    }
+    group.settle(mine);
+    group.await_earlier();
+    if (lets_in) group.let_next_in();
+    (void)team.meet(group, mine);  // what does not end well has left a fault
   }
 };
 

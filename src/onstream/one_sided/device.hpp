@@ -422,6 +422,14 @@ struct TeamView {
     const std::uint64_t mine = scope.load_relaxed(number) + 1;
     // A GPU fences while that number is on its way; the host's release costs nothing. Either pairs with await().
     if constexpr (!kOnHost<Scope>) scope.fence();
+    const Status status = meet(scope, mine);
+    if (scope.rank() == 0) scope.store_relaxed(number, mine);
+    return status;
+  }
+
+  // The same as barrier number `mine`, who has counted it. On a GPU what the scope stored before is not told.
+  template <class Scope>
+  ONSTREAM_BODY Status meet(const Scope& scope, std::uint64_t mine) const {
     for (int i = scope.rank(); i < size; i += scope.size()) {
       if (i != rank) tell(scope, flag_at(i), mine);
     }
@@ -429,9 +437,7 @@ struct TeamView {
     for (int i = scope.rank(); i < size && status == Status::ok; i += scope.size()) {
       if (i != rank) status = await(scope, i, mine);
     }
-    const bool failed = scope.sync_or(status != Status::ok);
-    if (scope.rank() == 0) scope.store_relaxed(number, mine);
-    if (!failed) return Status::ok;
+    if (!scope.sync_or(status != Status::ok)) return Status::ok;
     return scope.sync_or(status == Status::timeout) ? Status::timeout : Status::aborted;
   }
 

@@ -145,8 +145,15 @@ void Team::barrier(Stream stream) {
   one_sided_.fabric().check([&] { return concat("a barrier of ", size(), " ranks"); });
   constexpr int kWarp = 32;
   const int threads = std::clamp((size() + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
-  launch(one_sided_.device(), one_sided::barrier_kernel(), one_sided::Barrier{stream_}, {1, threads}, stream);
-  if (one_sided_.note(stream) == Noted::captured) one_sided_.device().retain(stream, shared_from_this());
+  Device& device = one_sided_.device();
+  const bool captured = device.capturing(stream);
+  {
+    const std::lock_guard lock(barriers_);
+    const std::uint32_t late = last_barrier_.is_in_front(device, stream, captured) ? 0 : 1;
+    launch(device, one_sided::barrier_kernel(), one_sided::Barrier{stream_, late}, {1, threads}, stream);
+    last_barrier_.set(device, stream, captured);
+  }
+  if (one_sided_.note(stream) == Noted::captured) device.retain(stream, shared_from_this());
 }
 
 Status Team::meet() {

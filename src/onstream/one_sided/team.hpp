@@ -12,12 +12,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "onstream/device/device.hpp"
+#include "onstream/device/last_turn.hpp"
 #include "onstream/one_sided/device.hpp"
 
 namespace onstream {
@@ -82,6 +83,8 @@ class Team : public std::enable_shared_from_this<Team> {
   TeamView stream_;  // flags that kernels touch
   TeamView kernel_;  // likewise, for the program's own
   std::vector<std::shared_ptr<Memory>> tables_;
+  std::mutex barriers_;    // held while one of a stream is enqueued
+  LastTurn last_barrier_;  // of a stream
 };
 
 }  // namespace onstream
