@@ -26,10 +26,11 @@ struct Barrier {
       if (group.rank() == group.size() - 1) group.store_relaxed(team.number, mine);
       group.fence();
     }
-    group.settle(mine);
+    std::uint64_t* const first = team.first_flag(group);
+    group.settle(mine ^ reinterpret_cast<std::uint64_t>(first));
     group.await_earlier();
     if (lets_in) group.let_next_in();
-    (void)team.meet(group, mine);  // what does not end well has left a fault
+    (void)team.meet(group, mine, first);  // what does not end well has left a fault
   }
 };
 

@@ -422,15 +422,17 @@ struct TeamView {
     const std::uint64_t mine = scope.load_relaxed(number) + 1;
     // A GPU fences while that number is on its way; the host's release costs nothing. Either pairs with await().
     if constexpr (!kOnHost<Scope>) scope.fence();
-    const Status status = meet(scope, mine);
+    const Status status = meet(scope, mine, first_flag(scope));
     if (scope.rank() == 0) scope.store_relaxed(number, mine);
     return status;
   }
 
-  // The same as barrier number `mine`, who has counted it. On a GPU what the scope stored before is not told.
+  // The same as barrier number `mine`, for who has counted it. On a GPU what the scope stored before is not told.
+  // `first` is first_flag().
   template <class Scope>
-  ONSTREAM_BODY Status meet(const Scope& scope, std::uint64_t mine) const {
-    for (int i = scope.rank(); i < size; i += scope.size()) {
+  ONSTREAM_BODY Status meet(const Scope& scope, std::uint64_t mine, std::uint64_t* first) const {
+    if (first != nullptr) tell(scope, first, mine);
+    for (int i = scope.rank() + scope.size(); i < size; i += scope.size()) {
       if (i != rank) tell(scope, flag_at(i), mine);
     }
     Status status = Status::ok;
@@ -439,6 +441,12 @@ struct TeamView {
     }
     if (!scope.sync_or(status != Status::ok)) return Status::ok;
     return scope.sync_or(status == Status::timeout) ? Status::timeout : Status::aborted;
+  }
+
+  // Where this thread tells the first member that it tells, or null.
+  template <class Scope>
+  ONSTREAM_BODY std::uint64_t* first_flag(const Scope& scope) const {
+    return scope.rank() < size && scope.rank() != rank ? flag_at(scope.rank()) : nullptr;
   }
 
  private:
