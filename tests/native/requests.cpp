@@ -12,8 +12,8 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/device/disposal.hpp"
 #include "onstream/device/uses.hpp"
-#include "onstream/message/copy_thread.hpp"
 #include "onstream/plan/slots.hpp"
+#include "onstream/transport/copy_thread.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

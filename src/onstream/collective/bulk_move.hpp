@@ -1,6 +1,7 @@
 // Large moves: each rank stores what it has straight into the others' buffers. all_gather, all_to_all, gather, scatter
 // and those with a count for every rank are one list of portions; broadcast goes by way of all ranks, so that the root
-// sends everything once only.
+// sends everything once only. What two ranks have for each other may go by the copy engine, whose slot the first block
+// asks.
 //
 // Meetings and the stage are as in bulk_reduce.hpp. What a rank posts as its output for a peer is where that peer's
 // data goes, and with it how many bytes it expects. Where a peer has another number of bytes for it, as can be in an
@@ -9,6 +10,7 @@
 
 #include "onstream/collective/meeting.hpp"
 #include "onstream/collective/portions.hpp"
+#include "onstream/device/copy_slot.hpp"
 
 namespace onstream::collective {
 
@@ -78,6 +80,7 @@ struct BulkMove {
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;
+  Copier copier;                      // between two ranks
   std::uint64_t outputs[kMost] = {};  // where each peer finds the place of what it sends here
   Portion portions[kMost];
 
@@ -155,7 +158,11 @@ struct BulkMove {
              portion.send_bytes);
       }
     };
-    if (copies_as_much(for_peers) && group.blocks() > 1) {
+    if (copier.slot != nullptr) {
+      const std::uint32_t peer = 1 - view.rank;
+      auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output));
+      if (!move_by_engine(group, session, to, portions[peer])) return;
+    } else if (copies_as_much(for_peers) && group.blocks() > 1) {
       const auto part = static_cast<std::uint32_t>(group.block()) / 2;
       const auto owners = static_cast<std::uint32_t>(group.blocks()) / 2;
       const std::uint32_t pushers = static_cast<std::uint32_t>(group.blocks()) - owners;
@@ -173,6 +180,22 @@ struct BulkMove {
       copies.finish();
     }
     session.meet();
+  }
+
+  // The engine starts late, so the kernel sends the lead; and what the rank keeps. False: failed.
+  template <class Group>
+  ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session, std::byte* to,
+                                    const Portion& portion) const {
+    const std::byte* const from = input + portion.send_offset;
+    const bool speaks = group.block() == 0 && group.rank() == 0;
+    std::uint64_t request = 0;
+    if (speaks) request = copier.ask(group, reinterpret_cast<std::uint64_t>(to), from, portion.send_bytes);
+    group.copy(to, from, copier.lead);
+    const Portion& own = portions[view.rank];
+    std::byte* const kept = output + own.receive_offset;
+    if (kept != input + own.send_offset) group.copy(kept, input + own.send_offset, own.send_bytes);
+    if (speaks) session.await(view.rank, [&] { return copier.is_done(group, request); });
+    return session.agree();
   }
 
   // Whether this rank copies about as much to itself as to all peers, as of two ranks each does: then every other block

@@ -362,7 +362,7 @@ class Collective::Implementation {
       const auto own = std::make_shared<const collective::OwnReduction>(fabric_, asked, rank_, size());
       work = prepare_by_algorithm(channel, with_choice(own->move()), most);
       work.add(own->reduction(channel.view()));
-      work.kept = own;
+      work.keep(own);
     } else {
       work = prepare_by_algorithm(channel, asked, most);
     }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <string>
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/bulk_move.hpp"
@@ -15,6 +16,7 @@
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
 #include "onstream/collective/wide.hpp"
+#include "onstream/transport/copy_thread.hpp"
 
 namespace onstream::collective {
 
@@ -412,8 +414,23 @@ class Preparing {
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
     Launching out;
+    if (body.direct != 0 && body.each == 0 && size_ == 2) {
+      auto slot = engine_slot(body.portions[1 - rank_].send_bytes);
+      body.copier = slot.copier();
+      out.kept = slot.share();
+    }
     out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
     return out;
+  }
+
+  // What the copy engine sends of so many bytes, behind a lead that the kernel sends; a slot of none if it does not.
+  CopyThread::Lease engine_slot(std::uint64_t bytes) const {
+    constexpr std::uint64_t kMin = std::uint64_t{128} << 20;
+    constexpr std::uint64_t kAligned = 128;
+    const std::string& engine = fabric_.parameters().collective_engine;
+    if (engine == "off" || bytes == 0 || (engine == "auto" && (on_host_ || bytes < kMin))) return {};
+    const auto most = static_cast<std::uint64_t>(fabric_.parameters().copy_lead_bytes);
+    return fabric_.copies().take(std::min(most, bytes / 4) / kAligned * kAligned);
   }
 
   bool expose_for_move(const Portion* portions, std::uint64_t* outputs) {

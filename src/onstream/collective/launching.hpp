@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -44,7 +45,8 @@ struct Launching {
   const Kernel* kernel = nullptr;
   std::vector<std::byte> bytes;
   Grid grid;
-  std::ptrdiff_t view_at = -1;  // of a View among the bytes; -1: there is none
+  std::ptrdiff_t view_at = -1;       // of a View among the bytes; -1: there is none
+  std::shared_ptr<const void> kept;  // until it is done
 };
 
 // The call names an algorithm that can do it (algorithm.hpp); its kernel has `most` blocks at most, as on every rank.

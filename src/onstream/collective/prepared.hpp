@@ -30,11 +30,17 @@ struct Prepared {
   // Behind what there is; nothing if it is no kernel.
   void add(Launching next) {
     if (next.kernel == nullptr) return;
+    keep(next.kept);
     if (kernel.kernel == nullptr) {
       kernel = std::move(next);
     } else {
       others.push_back(std::move(next));
     }
+  }
+  void keep(std::shared_ptr<const void> more) {
+    using Both = std::array<std::shared_ptr<const void>, 2>;
+    if (more != nullptr && kept != nullptr) more = std::make_shared<const Both>(Both{std::move(kept), std::move(more)});
+    if (more != nullptr) kept = std::move(more);
   }
   int kernels() const { return (kernel.kernel == nullptr ? 0 : 1) + static_cast<int>(others.size()); }
   // Of its largest kernel.

@@ -2,7 +2,7 @@
 // once; its wait is in await_send.hpp). Protocol and memory: lane.hpp.
 #pragma once
 
-#include "onstream/lane/copy_slot.hpp"
+#include "onstream/device/copy_slot.hpp"
 #include "onstream/lane/lender.hpp"
 #include "onstream/lane/packed.hpp"
 #include "onstream/lane/spread.hpp"

@@ -126,7 +126,7 @@ bool Messages::Implementation::side_by_side(const Kernel& kernel, std::span<cons
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto& [source, bytes, peer, options] = out[i];
     body.send[i] = send_body(to[i], bytes, view(peer, options.lane), lane::Completion::ordered);
-    if (to[i].copy_engine) leases[i] = copies_.take(to[i].copy_lead);
+    if (to[i].copy_engine) leases[i] = fabric_->copies().take(to[i].copy_lead);
     body.send[i].copier = leases[i].copier();
     if (to[i].prefetch) prefetch(source, bytes, stream);
   }

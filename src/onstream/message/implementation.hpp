@@ -10,7 +10,6 @@
 #include "onstream/device/uses.hpp"
 #include "onstream/lane/many.hpp"
 #include "onstream/lane/recv.hpp"
-#include "onstream/message/copy_thread.hpp"
 #include "onstream/message/grids.hpp"
 #include "onstream/message/host_copy.hpp"
 #include "onstream/message/message.hpp"
@@ -183,7 +182,6 @@ class Messages::Implementation {
   Grids grids_;
   HostCopies host_copies_;
   StreamPool streams_;
-  CopyThread copies_;
   Outstanding outstanding_;
   std::size_t small_copy_bytes_;
   Uses uses_;

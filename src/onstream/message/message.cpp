@@ -48,7 +48,6 @@ Messages::Implementation::Implementation(std::shared_ptr<Fabric> fabric)
       grids_(*fabric_),
       host_copies_(*device_, grids_),
       streams_(device_),
-      copies_(device_, [fabric = fabric_.get()](const std::string& why) { fabric->abort(why); }),
       outstanding_(static_cast<std::size_t>(fabric_->size() * ground_->lanes.count()),
                    static_cast<std::size_t>(fabric_->parameters().lane_receives)),
       small_copy_bytes_(static_cast<std::size_t>(fabric_->parameters().small_copy_bytes)),

@@ -11,7 +11,7 @@ void Messages::Implementation::send(const Outgoing& message, Stream stream) {
   lane::Send body =
       send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
   CopyThread::Lease lease;
-  if (route.copy_engine) lease = copies_.take(route.copy_lead);
+  if (route.copy_engine) lease = fabric_->copies().take(route.copy_lead);
   body.copier = lease.copier();
   if (route.prefetch) prefetch(message.source, message.bytes, stream);
   if (route.copy_first) host_copies_.fill(*route.bounce, message.source, message.bytes, stream);

@@ -65,7 +65,7 @@ bool Messages::Implementation::exchange(const Outgoing& out, const Incoming& in,
   body.receive = receive_body(from, in.bytes, view(in.peer, in.options.lane));
   pass_posted(in.peer, in.options, stream);
   CopyThread::Lease lease;
-  if (to.copy_engine) lease = copies_.take(to.copy_lead);
+  if (to.copy_engine) lease = fabric_->copies().take(to.copy_lead);
   body.send.copier = lease.copier();
   if (to.prefetch) prefetch(out.source, out.bytes, stream);
   if (from.prefetch) prefetch(in.destination, in.bytes, stream);

@@ -148,8 +148,8 @@ class Fabric::Implementation {
     });
   }
 
-  // The watch's thread uses the mesh, and the mesh's thread runs this object's handlers: they end first. What a graph
-  // replays from now on ends at once.
+  // The watch's thread and that for copies use the mesh, and the mesh's thread runs this object's handlers: they end
+  // first. What a graph replays from now on ends at once.
   ~Implementation() {
     try {
       look_at_board();  // peers hear what they cannot know before the goodbye
@@ -157,6 +157,7 @@ class Fabric::Implementation {
       log(LogLevel::error, "at the end of the world: ", error.what());
     }
     watch_->mute();
+    copies_.reset();
     mesh_owner_.reset();
     board_->set_abort(Cause::failure);
   }
@@ -419,6 +420,8 @@ class Fabric::Implementation {
   Mesh& mesh_;
   Reach reach_;
   std::shared_ptr<Watch> watch_;
+  std::unique_ptr<CopyThread> copies_ = std::make_unique<CopyThread>(
+      device_, [this](const std::string& why) { abort("aborted: " + why, Cause::failure, Logged::now); });
   std::shared_ptr<std::atomic<std::size_t>> device_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   int block_limit_ = 1;
   bool whole_lines_ = false;
@@ -496,6 +499,7 @@ const std::shared_ptr<OwnMemory>& Fabric::own_memory() const { return implementa
 void Fabric::set_ahead(const Ahead& ahead) { implementation_->ahead_ = ahead; }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
+CopyThread& Fabric::copies() const { return *implementation_->copies_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
   try {

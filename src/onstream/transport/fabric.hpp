@@ -24,6 +24,7 @@
 #include "onstream/device/own_memory.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/device/wait.hpp"
+#include "onstream/transport/copy_thread.hpp"
 #include "onstream/transport/failure.hpp"
 #include "onstream/transport/reach_statistics.hpp"
 #include "onstream/transport/watch.hpp"
@@ -141,6 +142,9 @@ class Fabric {
   // Waits that streams make themselves get a deadline, and an end when the world fails or ends. Who keeps them keeps
   // it; that does not keep the world.
   std::shared_ptr<Watch> watch() const;
+
+  // Where kernels ask for the copy engine.
+  CopyThread& copies() const;
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
   void abort(const std::string& reason, Cause cause = Cause::failure, Logged logged = Logged::now);

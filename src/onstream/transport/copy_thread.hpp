@@ -1,7 +1,8 @@
-// The copy thread: runs transfers that kernels ask for on the copy engine (path copy). It uses no SM but the one
-// waiting warp of the asking op. Started by the first op that takes this path; one a world.
+// The copy thread: runs transfers that kernels ask for on the copy engine (messages by path copy, large moves of two
+// ranks). It uses no SM but the one waiting warp of the asking op. Started by the first op that asks; one a world.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -11,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "onstream/device/copy_slot.hpp"
 #include "onstream/device/device.hpp"
-#include "onstream/lane/copy_slot.hpp"
 
 namespace onstream {
 
@@ -42,6 +43,12 @@ class CopyThread {
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
     const Copier& copier() const { return copier_; }
+    // For an op that may be enqueued any number of times, each behind the one before: the slot is its own while
+    // anybody has the handle, which may outlive the thread.
+    std::shared_ptr<const void> share() {
+      CopyThread* const thread = std::exchange(thread_, nullptr);
+      return thread == nullptr ? nullptr : thread->share(copier_);
+    }
     // The op was enqueued on `stream`: the slot serves another one once this one has passed, and that of a captured op
     // once its graph is over.
     void give_back(Stream stream) {
@@ -54,6 +61,7 @@ class CopyThread {
   };
   // For an op to be enqueued now, whose kernel writes the first `lead` bytes itself.
   Lease take(std::uint64_t lead);
+  std::uint64_t served() const { return served_.load(std::memory_order_relaxed); }  // transfers so far
 
  private:
   struct Page;  // the memory of several slots and of their answers
@@ -61,7 +69,7 @@ class CopyThread {
     std::mutex mutex;
     std::vector<const CopySlot*> slots;
   };
-  struct OfGraph;
+  struct Shared;
   struct Entry {
     Copier copier;
     std::uint64_t issued = 0;
@@ -69,6 +77,7 @@ class CopyThread {
     bool in_use = false;
     std::shared_ptr<Page> page;
   };
+  std::shared_ptr<const void> share(const Copier& copier);
   void give_back(const Copier& copier, Stream stream);
   void release(const Copier& copier);
   Entry& entry_of(const Copier& copier);  // with the mutex held
@@ -81,10 +90,11 @@ class CopyThread {
   std::function<void(const std::string&)> on_failure_;
   std::mutex mutex_;
   std::vector<Entry> entries_;
-  std::shared_ptr<Freed> freed_ = std::make_shared<Freed>();  // by graphs, which may outlive this object
+  std::shared_ptr<Freed> freed_ = std::make_shared<Freed>();  // of handles, which may outlive this object
   Stream stream_;
   std::thread thread_;
   std::condition_variable news_;  // an op that will ask is on its way
+  std::atomic<std::uint64_t> served_ = 0;
   bool expecting_ = false;
   bool stopping_ = false;
 };

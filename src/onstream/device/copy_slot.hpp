@@ -19,7 +19,7 @@ struct alignas(64) CopySlot {
 };
 
 // A slot as its op knows it. Requests come one at a time, so the number of the last one done is that of the last asked.
-// Both methods are for one thread.
+// Its methods are for one thread.
 struct Copier {
   CopySlot* slot = nullptr;  // null: no copy engine
   std::uint64_t* done = nullptr;
@@ -37,8 +37,12 @@ struct Copier {
     return number;
   }
   template <class Group>
+  ONSTREAM_BODY bool is_done(const Group& group, std::uint64_t number) const {
+    return group.load_acquire(done) >= number;
+  }
+  template <class Group>
   ONSTREAM_BODY Status await(const Group& group, const WaitView& wait, std::uint64_t number) const {
-    return wait_for_self(group, wait, [&] { return group.load_acquire(done) >= number; });
+    return wait_for_self(group, wait, [&] { return is_done(group, number); });
   }
 };
 

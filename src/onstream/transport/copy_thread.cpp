@@ -1,4 +1,4 @@
-#include "onstream/message/copy_thread.hpp"
+#include "onstream/transport/copy_thread.hpp"
 
 #include <sys/prctl.h>
 
@@ -31,9 +31,9 @@ struct CopyThread::Page {
   std::shared_ptr<Memory> answers;
 };
 
-// What a graph keeps.
-struct CopyThread::OfGraph {
-  ~OfGraph() {
+// The right to a slot, of a graph or of an op that is enqueued several times.
+struct CopyThread::Shared {
+  ~Shared() {
     const std::lock_guard lock(freed->mutex);
     freed->slots.push_back(slot);
   }
@@ -96,12 +96,17 @@ void CopyThread::add_page() {
   for (std::size_t i = 0; i < kSlots; ++i) entries_.push_back({page->copier(i), 0, nullptr, false, page});
 }
 
+std::shared_ptr<const void> CopyThread::share(const Copier& copier) {
+  const std::lock_guard lock(mutex_);
+  return std::shared_ptr<const Shared>(new Shared{entry_of(copier).page, freed_, copier.slot});
+}
+
 void CopyThread::give_back(const Copier& copier, Stream stream) {
   auto event = device_->point(stream);
   const std::lock_guard lock(mutex_);
   Entry& entry = entry_of(copier);
   if (event == nullptr) {
-    device_->retain(stream, std::shared_ptr<const OfGraph>(new OfGraph{entry.page, freed_, copier.slot}));
+    device_->retain(stream, std::shared_ptr<const Shared>(new Shared{entry.page, freed_, copier.slot}));
   } else {
     entry.retired = std::move(event);
     entry.in_use = false;
@@ -125,6 +130,7 @@ bool CopyThread::serve(Entry& entry) {
   device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&slot.destination)),
                 reinterpret_cast<const void*>(HostGroup::load_relaxed(&slot.source)),
                 HostGroup::load_relaxed(&slot.bytes), stream_);
+  served_.fetch_add(1, std::memory_order_relaxed);  // before anybody hears of it
   const WordOp answer{WordAct::write, sizeof(std::uint64_t), entry.copier.done, entry.issued};
   device_->operate({&answer, 1}, stream_);
   return true;
