@@ -16,9 +16,9 @@ BIN := $(VENV)/bin
 COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
 # As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it.
 CCACHE := $(shell command -v ccache)
-LAUNCHER = $(or $(CCACHE),$(wildcard $(CURDIR)/$(BIN)/ccache))
-AS_BUILT = $(if $(LAUNCHER),CMAKE_CXX_COMPILER_LAUNCHER=$(LAUNCHER) CMAKE_CUDA_COMPILER_LAUNCHER=$(LAUNCHER)) \
-	$(if $(CCACHE),,CCACHE_DIR=$(CURDIR)/$(VENV)/ccache) CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
+LAUNCHER = $(or $(CCACHE),$(if $(wildcard $(BIN)/ccache),$(CURDIR)/$(BIN)/ccache))
+AS_BUILT = $(if $(LAUNCHER),CMAKE_CXX_COMPILER_LAUNCHER="$(LAUNCHER)" CMAKE_CUDA_COMPILER_LAUNCHER="$(LAUNCHER)") \
+	$(if $(CCACHE),,CCACHE_DIR="$${CCACHE_DIR:-$(CURDIR)/$(VENV)/ccache}") CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \
 	SKBUILD_CMAKE_DEFINE="ONSTREAM_STRICT=$(if $(filter 1,$(STRICT)),ON,OFF);ONSTREAM_ONCE=$(if $(CCACHE),OFF,ON)"
 CPP_FILES = git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h'
 

@@ -28,6 +28,7 @@ from typing import NoReturn
 
 TOOLS = Path(__file__).resolve().parent
 GROUPS = ["build", "run", "test"]
+DISPENSABLE = ["quick"]
 
 # Import names, for Pythons whose own packages are used. The first list is needed to build and test at all.
 CORE_MODULES = ["nanobind", "numpy", "pytest"]
@@ -193,7 +194,7 @@ def link_cuda_libraries(venv):
 def stamp_of(groups, offline, venv):
     """What a venv was made for. Its programs name its own place, so it does not survive being moved."""
     digest = hashlib.sha256()
-    for group in groups:
+    for group in [*groups, *DISPENSABLE]:
         digest.update((TOOLS / ("requirements-%s.txt" % group)).read_bytes())
     python = [os.path.realpath(sys.executable), sys.prefix, sys.version]
     return {"python": python, "venv": str(venv), "offline": offline, "groups": groups, "pins": digest.hexdigest()}
@@ -245,6 +246,8 @@ def main():
             if old or arguments.check:
                 stop(why, "Connect to a network with PyPI or a mirror of it, and run again.")
             use_own_packages(venv, why)
+        elif install(venv, DISPENSABLE):
+            print("onstream: ccache could not be installed, so some is compiled twice.", flush=True)
         link_cuda_libraries(venv)
     stamp_file.write_text(json.dumps(wanted))
 

@@ -121,7 +121,7 @@ void let_a_graph_go(Device& device, Stream stream, const std::function<void()>& 
 CASE(the_slot_of_a_captured_copy_comes_back_with_its_graph) {
   on_all_devices(1, [](World& world) {
     const OwnStream own(world);
-    CopyThread copies(world.fabric()->device(), [](const std::string&) {});
+    CopyThread copies(world.fabric()->device(), [](const std::string&) {}, [] { return false; });
     const CopySlot* captured = nullptr;
     const auto capture = [&] {
       CopyThread::Lease lease = copies.take(0);
@@ -140,7 +140,7 @@ CASE(the_slot_of_a_captured_copy_comes_back_with_its_graph) {
 CASE(the_slot_of_a_copy_that_was_not_enqueued_serves_the_next) {
   on_all_devices(1, [](World& world) {
     const OwnStream own(world);
-    CopyThread copies(world.fabric()->device(), [](const std::string&) {});
+    CopyThread copies(world.fabric()->device(), [](const std::string&) {}, [] { return false; });
     const CopySlot* first = nullptr;
     for (int i = 0; i < 3; ++i) {
       const CopyThread::Lease lease = copies.take(0);  // and the launch throws

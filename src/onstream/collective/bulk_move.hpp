@@ -193,8 +193,12 @@ struct BulkMove {
     group.copy(to, from, copier.lead);
     const Portion& own = portions[view.rank];
     std::byte* const kept = output + own.receive_offset;
-    if (kept != input + own.send_offset) group.copy(kept, input + own.send_offset, own.send_bytes);
-    if (speaks) session.await(view.rank, [&] { return copier.is_done(group, request); });
+    if (own.send_bytes > 0 && kept != input + own.send_offset) {
+      group.copy(kept, input + own.send_offset, own.send_bytes);
+    }
+    if (speaks && !session.await(view.rank, [&] { return copier.is_done(group, request); })) {
+      copier.outlast(group, view.wait, request);
+    }
     return session.agree();
   }
 

@@ -428,7 +428,7 @@ class Preparing {
     constexpr std::uint64_t kMin = std::uint64_t{128} << 20;
     constexpr std::uint64_t kAligned = 128;
     const std::string& engine = fabric_.parameters().collective_engine;
-    if (engine == "off" || bytes == 0 || (engine == "auto" && (on_host_ || bytes < kMin))) return {};
+    if (engine == "off" || bytes == 0 || (engine == "large" && (on_host_ || bytes < kMin))) return {};
     const auto most = static_cast<std::uint64_t>(fabric_.parameters().copy_lead_bytes);
     return fabric_.copies().take(std::min(most, bytes / 4) / kAligned * kAligned);
   }

@@ -181,6 +181,12 @@ struct TradeLines : LineWork {
   // Nothing to move is still told (a barrier).
   ONSTREAM_EITHER std::uint64_t units() const { return bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit; }
 
+  // A barrier tells of what earlier work stored.
+  template <class Group>
+  ONSTREAM_EITHER typename Session<Group>::Tells tells() const {
+    return bytes == 0 && !kSerial<Group> ? Session<Group>::Tells::addresses : Session<Group>::Tells::data;
+  }
+
   template <class Group>
   ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
     const std::uint64_t place = unit * kUnit;
@@ -202,7 +208,7 @@ struct TradeLines : LineWork {
     group.await_earlier();
     Packs<kOthers, kUnit> mine;
     if (begin < units && bytes != 0) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
-    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    Session<Group> session(group, view, {named, bytes, signature}, turn, tells<Group>());
     if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
     session.end();
   }
@@ -305,8 +311,7 @@ struct TradeLines : LineWork {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
-                           early_look(group, held));
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, tells<Group>(), early_look(group, held));
     trade(group, session, held, own, begin);
     session.end();
   }

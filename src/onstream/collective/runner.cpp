@@ -63,7 +63,7 @@ void Runner::enqueue_next(Order& order, Stream stream, const Prepared& work) {
       device_->launch(*one.kernel, bytes.empty() ? one.bytes.data() : bytes.data(), one.bytes.size(), one.grid, stream);
       late = late && !one.takes_turn();
     });
-    order.last_turn.set(*device_, stream, captured);
+    order.last_turn.set(*device_, stream, captured, work.kernels());
   } catch (...) {
     note_it();  // what came before the part that failed is on the stream
     throw;

@@ -14,7 +14,8 @@ namespace onstream::collective {
 template <class Group>
 class Session {
  public:
-  // What this thread tells others first: its data, or where something is that earlier kernels stored, behind a fence.
+  // What this thread tells others first: its data; or where something is that earlier kernels stored, or that they have
+  // stored it, behind a fence.
   enum class Tells { data, addresses };
 
   // All threads, first: takes this block's turn, and stores what the next collective shall find. The last warp does

@@ -42,7 +42,19 @@ struct Copier {
   }
   template <class Group>
   ONSTREAM_BODY Status await(const Group& group, const WaitView& wait, std::uint64_t number) const {
-    return wait_for_self(group, wait, [&] { return is_done(group, number); });
+    const Status status = wait_for_self(group, wait, [&] { return is_done(group, number); });
+    if (status != Status::ok) outlast(group, wait, number);
+    return status;
+  }
+  // Of a request whose wait was given up: until the engine touches that memory no more, which is soon if the thread
+  // lives.
+  template <class Group>
+  ONSTREAM_CALL void outlast(const Group& group, const WaitView& wait, std::uint64_t number) const {
+    constexpr std::uint64_t kMostNs = 2'000'000'000;
+    const std::uint64_t begin = group.now_ns();
+    for (std::uint32_t round = 0; !is_done(group, number) && group.now_ns() - begin < kMostNs; ++round) {
+      group.pause(round, wait.spins);
+    }
   }
 };
 

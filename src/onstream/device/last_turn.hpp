@@ -8,24 +8,28 @@ namespace onstream {
 
 class LastTurn {
  public:
-  // Whether nothing of ours lies between the newest one and the next on this stream. A kernel of ours in between may
-  // wait for what comes behind another one of the order, on another stream or GPU, and lets the next kernel in
-  // meanwhile: that one then takes its turn late. A kernel of the program lets nobody in before it has ended.
-  bool is_in_front(const Device& device, Stream stream, bool captured) const {
-    const Behind now = device.behind(stream, captured);
-    return stream_.handle == stream.handle && !now.joins && now.launches == behind_.launches &&
-           now.capture == behind_.capture;
+  // Before the next one is enqueued: whether nothing of ours lies between the newest one and it. A kernel of ours in
+  // between may wait for what comes behind another one of the order, on another stream or GPU, and lets the next kernel
+  // in meanwhile: that one then takes its turn late. A kernel of the program lets nobody in before it has ended.
+  bool is_in_front(const Device& device, Stream stream, bool captured) {
+    before_ = device.behind(stream, captured);
+    return known_ && stream_.handle == stream.handle && !before_.joins && before_.launches == behind_.launches &&
+           before_.capture == behind_.capture;
   }
 
-  // The newest one has just been enqueued.
-  void set(const Device& device, Stream stream, bool captured) {
+  // It has been, as so many kernels; if it has not, whatever comes next is late. What another thread has launched on
+  // the stream meanwhile may lie behind it.
+  void set(const Device& device, Stream stream, bool captured, int kernels) {
     stream_ = stream;
     behind_ = device.behind(stream, captured);
+    known_ = behind_.launches - before_.launches <= static_cast<std::uint64_t>(kernels);
   }
 
  private:
   Stream stream_;
+  Behind before_;
   Behind behind_;
+  bool known_ = false;
 };
 
 }  // namespace onstream

@@ -8,8 +8,7 @@
 namespace onstream::one_sided {
 
 // One block; a thread or more a member. It takes the barrier's number, and leaves the next one's, before earlier work
-// has ended, unless it is told to be late (device/last_turn.hpp). What earlier work stored needs no fence: when
-// await_earlier() returns it has been performed, and this kernel stores nothing but flags.
+// has ended, unless it is told to be late (device/last_turn.hpp).
 struct Barrier {
   static constexpr bool kBegins = true;  // device/cuda/entry.cuh
 
@@ -30,6 +29,7 @@ struct Barrier {
     group.settle(mine ^ reinterpret_cast<std::uint64_t>(first));
     group.await_earlier();
     if (lets_in) group.let_next_in();
+    if (first != nullptr) group.fence();  // what earlier work stored comes before the flags
     (void)team.meet(group, mine, first);  // what does not end well has left a fault
   }
 };

@@ -151,7 +151,7 @@ void Team::barrier(Stream stream) {
     const std::lock_guard lock(barriers_);
     const std::uint32_t late = last_barrier_.is_in_front(device, stream, captured) ? 0 : 1;
     launch(device, one_sided::barrier_kernel(), one_sided::Barrier{stream_, late}, {1, threads}, stream);
-    last_barrier_.set(device, stream, captured);
+    last_barrier_.set(device, stream, captured, 1);
   }
   if (one_sided_.note(stream) == Noted::captured) device.retain(stream, shared_from_this());
 }

@@ -55,25 +55,15 @@ CopyThread::~CopyThread() {
 }
 
 CopyThread::Lease CopyThread::take(std::uint64_t lead) {
-  const std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) {
-    stream_ = device_->create_stream();
-    thread_ = quiet_thread([this] {
-      try {
-        serve();
-      } catch (const std::exception& error) {
-        on_failure_(error.what());
-      }
-    });
-  }
-  take_back();
-  const auto is_free = [](const Entry& entry) {
-    return !entry.in_use && (entry.retired == nullptr || ended(*entry.retired));
-  };
-  auto entry = std::ranges::find_if(entries_, is_free);
-  if (entry == entries_.end()) {
-    add_page();
-    entry = entries_.end() - kSlots;
+  std::unique_lock lock(mutex_);
+  start();
+  Entry* entry = free_entry();
+  while (entry == nullptr) {
+    lock.unlock();
+    const auto page = std::make_shared<Page>(*device_);  // may wait for the GPU, and the thread must not
+    lock.lock();
+    add(page);
+    entry = free_entry();
   }
   entry->in_use = true;
   expecting_ = true;
@@ -81,6 +71,32 @@ CopyThread::Lease CopyThread::take(std::uint64_t lead) {
   Copier copier = entry->copier;
   copier.lead = lead;
   return {*this, copier};
+}
+
+void CopyThread::start() {
+  if (thread_.joinable()) return;
+  stream_ = device_->create_stream();
+  thread_ = quiet_thread([this] {
+    try {
+      serve();
+    } catch (const std::exception& error) {
+      on_failure_(error.what());
+    }
+  });
+}
+
+CopyThread::Entry* CopyThread::free_entry() {
+  take_back();
+  const auto is_free = [](const Entry& entry) {
+    return !entry.in_use && (entry.retired == nullptr || ended(*entry.retired));
+  };
+  const auto entry = std::ranges::find_if(entries_, is_free);
+  return entry == entries_.end() ? nullptr : &*entry;
+}
+
+std::size_t CopyThread::slots() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
 }
 
 void CopyThread::take_back() {
@@ -91,8 +107,7 @@ void CopyThread::take_back() {
   freed_->slots.clear();
 }
 
-void CopyThread::add_page() {
-  const auto page = std::make_shared<Page>(*device_);
+void CopyThread::add(const std::shared_ptr<Page>& page) {
   for (std::size_t i = 0; i < kSlots; ++i) entries_.push_back({page->copier(i), 0, nullptr, false, page});
 }
 
@@ -127,9 +142,11 @@ bool CopyThread::serve(Entry& entry) {
   const CopySlot& slot = *entry.copier.slot;
   if (HostGroup::load_acquire(&slot.asked) == entry.issued) return false;
   entry.issued += 1;
-  device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&slot.destination)),
-                reinterpret_cast<const void*>(HostGroup::load_relaxed(&slot.source)),
-                HostGroup::load_relaxed(&slot.bytes), stream_);
+  if (!has_failed_()) {
+    device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&slot.destination)),
+                  reinterpret_cast<const void*>(HostGroup::load_relaxed(&slot.source)),
+                  HostGroup::load_relaxed(&slot.bytes), stream_);
+  }
   served_.fetch_add(1, std::memory_order_relaxed);  // before anybody hears of it
   const WordOp answer{WordAct::write, sizeof(std::uint64_t), entry.copier.done, entry.issued};
   device_->operate({&answer, 1}, stream_);

@@ -19,9 +19,11 @@ namespace onstream {
 
 class CopyThread {
  public:
-  // `on_failure` is called in the thread if a transfer cannot be made; the thread then ends.
-  CopyThread(std::shared_ptr<Device> device, std::function<void(const std::string&)> on_failure)
-      : device_(std::move(device)), on_failure_(std::move(on_failure)) {}
+  // `on_failure` is called in the thread if a transfer cannot be made; the thread then ends. Once `has_failed` says so
+  // requests are answered, and nothing is moved.
+  CopyThread(std::shared_ptr<Device> device, std::function<void(const std::string&)> on_failure,
+             std::function<bool()> has_failed)
+      : device_(std::move(device)), on_failure_(std::move(on_failure)), has_failed_(std::move(has_failed)) {}
   ~CopyThread();
   CopyThread(const CopyThread&) = delete;
   CopyThread& operator=(const CopyThread&) = delete;
@@ -61,6 +63,7 @@ class CopyThread {
   };
   // For an op to be enqueued now, whose kernel writes the first `lead` bytes itself.
   Lease take(std::uint64_t lead);
+  std::size_t slots() const;                                                        // in use or not
   std::uint64_t served() const { return served_.load(std::memory_order_relaxed); }  // transfers so far
 
  private:
@@ -80,15 +83,18 @@ class CopyThread {
   std::shared_ptr<const void> share(const Copier& copier);
   void give_back(const Copier& copier, Stream stream);
   void release(const Copier& copier);
-  Entry& entry_of(const Copier& copier);  // with the mutex held
-  void add_page();
+  Entry& entry_of(const Copier& copier);        // with the mutex held
+  void start();                                 // with the mutex held
+  Entry* free_entry();                          // likewise; null: there is none
+  void add(const std::shared_ptr<Page>& page);  // likewise
   void take_back();
   void serve();
   bool serve(Entry& entry);
 
   std::shared_ptr<Device> device_;
   std::function<void(const std::string&)> on_failure_;
-  std::mutex mutex_;
+  std::function<bool()> has_failed_;
+  mutable std::mutex mutex_;
   std::vector<Entry> entries_;
   std::shared_ptr<Freed> freed_ = std::make_shared<Freed>();  // of handles, which may outlive this object
   Stream stream_;
