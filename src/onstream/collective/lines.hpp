@@ -181,10 +181,11 @@ struct TradeLines : LineWork {
   // Nothing to move is still told (a barrier).
   ONSTREAM_EITHER std::uint64_t units() const { return bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit; }
 
-  // A barrier tells of what earlier work stored.
+  // A barrier tells of what earlier work stored, in the thread that has its only unit.
   template <class Group>
-  ONSTREAM_EITHER typename Session<Group>::Tells tells() const {
-    return bytes == 0 && !kSerial<Group> ? Session<Group>::Tells::addresses : Session<Group>::Tells::data;
+  ONSTREAM_EITHER typename Session<Group>::Tells tells(std::uint64_t unit) const {
+    using Tells = typename Session<Group>::Tells;
+    return bytes == 0 && unit < units() && !kSerial<Group> ? Tells::addresses : Tells::data;
   }
 
   template <class Group>
@@ -208,7 +209,7 @@ struct TradeLines : LineWork {
     group.await_earlier();
     Packs<kOthers, kUnit> mine;
     if (begin < units && bytes != 0) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
-    Session<Group> session(group, view, {named, bytes, signature}, turn, tells<Group>());
+    Session<Group> session(group, view, {named, bytes, signature}, turn, tells<Group>(begin));
     if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
     session.end();
   }
@@ -311,7 +312,8 @@ struct TradeLines : LineWork {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, tells<Group>(), early_look(group, held));
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, tells<Group>(begin),
+                           early_look(group, held));
     trade(group, session, held, own, begin);
     session.end();
   }
