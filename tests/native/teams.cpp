@@ -93,22 +93,22 @@ CASE(captured_barriers_of_one_team_follow_words) {
   on_all_devices_over_gpus(2, [](World& world) {
     constexpr std::uint64_t kRounds = 10;
     const auto segment = world.segment(8);
-    TestBuffer word(world, 8);
-    TestBuffer begun(world, 8, MemoryKind::pinned);
-    TestBuffer gate(world, 8, MemoryKind::pinned);
-    TestBuffer number(world, 8);
+    const TestBuffer word(world, 8);
+    const TestBuffer begun(world, 8, MemoryKind::pinned);
+    const TestBuffer gate(world, 8, MemoryKind::pinned);
+    const TestBuffer number(world, 8);
     const TestBuffer got(world, 8);
-    const auto set = [](TestBuffer& buffer, std::uint64_t value) {
-      std::vector<unsigned char> bytes(sizeof value);
-      std::memcpy(bytes.data(), &value, sizeof value);
-      buffer.write(bytes);
+    OneSided& one_sided = world.one_sided();
+    const auto set = [&](const TestBuffer& buffer, std::uint64_t value) {  // as words are that somebody waits for
+      Batch batch(one_sided);
+      batch.store(buffer.data(), value, 8);
+      one_sided.run(batch);
     };
-    for (TestBuffer* const buffer : {&word, &begun, &gate}) set(*buffer, 0);
+    for (const TestBuffer* const buffer : {&word, &begun, &gate}) set(*buffer, 0);
     const auto team = world.team();
     const OwnStream tells(world);
     const OwnStream listens(world);
     Device& device = world.device();
-    OneSided& one_sided = world.one_sided();
     const Until is_set{Compare::eq, 1, 8, Sign::unsigned_word};
 
     device.begin_capture(tells);
