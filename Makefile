@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 COMPILER := $(shell for one in $${CXX%% *} c++ g++ clang++; do command -v $$one && break; done)
 # As tools/build.py compiles, so that ccache knows the library again when `pip install .` compiles it.
-CCACHE := $(shell command -v ccache)
+CCACHE := $(filter-out $(CURDIR)/$(BIN)/%,$(shell command -v ccache))
 LAUNCHER = $(or $(CCACHE),$(if $(wildcard $(BIN)/ccache),$(CURDIR)/$(BIN)/ccache))
 AS_BUILT = $(if $(LAUNCHER),CMAKE_CXX_COMPILER_LAUNCHER="$(LAUNCHER)" CMAKE_CUDA_COMPILER_LAUNCHER="$(LAUNCHER)") \
 	$(if $(CCACHE),,CCACHE_DIR="$${CCACHE_DIR:-$(CURDIR)/$(VENV)/ccache}") CXX="$${CXX:-$(COMPILER)}" CUDAHOSTCXX=$(COMPILER) \

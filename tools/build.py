@@ -49,6 +49,12 @@ def cuda_compiler(wanted: str) -> str | None:
     return found
 
 
+def machine_ccache() -> str | None:
+    """That of the machine, none in a shell where .venv is activated, which has one too."""
+    found = shutil.which("ccache")
+    return None if found is None or Path(found).is_relative_to(VENV) else found
+
+
 def gpu_architectures() -> list[str]:
     """The compute capabilities of the GPUs of this machine, none if there are none."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
@@ -89,8 +95,8 @@ def configure_options(arguments: argparse.Namespace) -> list[str]:
     options.append(f"-DONSTREAM_STRICT={'ON' if arguments.strict == '1' else 'OFF'}")
     # The machine's own ccache knows source by source what was compiled at any time; that of .venv, what another tree of
     # ours has just compiled.
-    once = [] if shutil.which("ccache") else ["-DONSTREAM_ONCE=ON"]
-    if ccache := shutil.which("ccache") or shutil.which(VENV / "bin" / "ccache"):
+    once = [] if machine_ccache() else ["-DONSTREAM_ONCE=ON"]
+    if ccache := machine_ccache() or shutil.which(VENV / "bin" / "ccache"):
         languages = ["CXX", "CUDA"] if nvcc else ["CXX"]
         options += [f"-DCMAKE_{language}_COMPILER_LAUNCHER={ccache}" for language in languages]
     if arguments.libmp:
@@ -123,7 +129,7 @@ def build(arguments: argparse.Namespace) -> None:
         run(command, "configuring")
         stamp.write_text(wanted)
     environment = dict(os.environ, NINJA_STATUS="[%f/%t] ")
-    if not shutil.which("ccache"):
+    if not machine_ccache():
         environment.setdefault("CCACHE_DIR", str(VENV / "ccache"))
     targets = PACKAGE if arguments.package else []
     run([tool("ninja"), "-C", str(folder), "-j", str(arguments.jobs), *targets], "building", environment)

@@ -118,14 +118,11 @@ std::shared_ptr<const void> CopyThread::share(const Copier& copier) {
 
 void CopyThread::give_back(const Copier& copier, Stream stream) {
   auto event = device_->point(stream);
+  if (event == nullptr) return device_->retain(stream, share(copier));
   const std::lock_guard lock(mutex_);
   Entry& entry = entry_of(copier);
-  if (event == nullptr) {
-    device_->retain(stream, std::shared_ptr<const Shared>(new Shared{entry.page, freed_, copier.slot}));
-  } else {
-    entry.retired = std::move(event);
-    entry.in_use = false;
-  }
+  entry.retired = std::move(event);
+  entry.in_use = false;
 }
 
 void CopyThread::release(const Copier& copier) {
