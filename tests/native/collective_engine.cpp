@@ -1,4 +1,4 @@
-// Moves of two ranks whose bytes for each other the copy engine takes, beside a kernel (parameter collective_engine).
+// Collectives whose bytes for peers the copy engine takes, beside a kernel (parameter collective_engine).
 #include <memory>
 #include <vector>
 
@@ -26,36 +26,100 @@ std::uint64_t served(World& world) { return world.fabric()->copies().served(); }
 
 }  // namespace
 
-CASE(moves_of_two_ranks_are_right_by_the_engine) {
+CASE(moves_are_right_by_the_engine) {
   const Coverage coverage;
-  on_all_devices_by_engine(2, "on", [](World& world) {
-    const OwnStream stream(world);
-    for (const std::size_t bytes : {1, 511, 60'001, all_or_few(3'000'001, 300'001)}) {
-      for (const OpKind kind : kMoves) {
-        const std::uint64_t before = served(world);
-        check_move(world, kind, bytes, Algorithm::direct, Where::reachable, &stream);
-        const bool sends = kind == OpKind::all_gather || kind == OpKind::all_to_all ||
-                           (kind == OpKind::gather) == (world.rank() == 0);  // the root is the other one
-        CHECK((served(world) > before) == sends);
+  for (const int size : {2, 3, 5, 8}) {
+    on_all_devices_by_engine(size, "on", [](World& world) {
+      const OwnStream stream(world);
+      const bool several = world.size() > 2;
+      for (const std::size_t bytes : {1, 511, all_or_few(300'001, 60'001)}) {
+        for (const OpKind kind : kMoves) {
+          const std::uint64_t before = served(world);
+          check_move(world, kind, bytes, Algorithm::direct, Where::reachable, &stream);
+          const bool is_root = world.rank() == world.size() - 1;
+          bool sends = kind == OpKind::all_gather || kind == OpKind::all_to_all || (kind == OpKind::gather) != is_root;
+          if (kind == OpKind::broadcast && several) sends = false;  // ranks forward to each other
+          CHECK((served(world) > before) == sends);
+        }
+        check_counts(world, bytes, Algorithm::direct, Where::reachable, &stream);
       }
-      check_counts(world, bytes, Algorithm::direct, Where::reachable, &stream);
-    }
-  });
+    });
+  }
   constexpr Algorithm kDirect[] = {Algorithm::direct};
   coverage.check(kMoves, kDirect);
   coverage.check(kCounted, kDirect);
 }
 
-CASE(moves_by_the_engine_are_captured_and_replayed_and_parts_of_plans) {
-  on_all_devices_by_engine(2, "on", [](World& world) {
+// In place the others' data is loaded; else it is pushed, if everybody's part is equally long.
+CASE(sums_are_right_by_the_engine) {
+  for (int ranks = 2; ranks <= 8; ++ranks) {
+    on_all_devices_by_engine(ranks, "on", [](World& world) {
+      const OwnStream stream(world);
+      const auto size = static_cast<std::size_t>(world.size());
+      const auto check = [&](ElementType type, std::size_t count) {
+        const std::uint64_t before = served(world);
+        check_reduction(world, {OpKind::all_reduce, type, ReduceOp::sum, count, Algorithm::direct}, &stream);
+        return served(world) - before;
+      };
+      const std::uint64_t gives = size - 1;
+      const std::uint64_t pushes_and_gives = 2 * (collective::kChunks + size - 2);
+      for (const std::size_t packs : {1, 5, all_or_few(1000, 100)}) {
+        CHECK(check(ElementType::int32, size * packs * 256) == pushes_and_gives + gives);
+        CHECK(check(ElementType::float16, size * packs * 256) == pushes_and_gives + gives);
+      }
+      CHECK(check(ElementType::float64, size * 8192) == pushes_and_gives + gives);
+      CHECK(check(ElementType::float32, size * 8192 + 3) == gives + gives);
+      CHECK(check(ElementType::int64, 5) == gives + gives);  // a rank may have nothing to sum
+      check_reduction(world, {OpKind::all_reduce, ElementType::float32, ReduceOp::avg, 4096, Algorithm::direct},
+                      &stream);
+      check_reduction(world, {OpKind::reduce_scatter, ElementType::float32, ReduceOp::sum, 99, Algorithm::direct},
+                      &stream);
+    });
+  }
+}
+
+// Ranks may differ in that: then all load.
+CASE(sums_by_the_engine_where_one_rank_works_in_place) {
+  on_all_devices_by_engine(3, "on", [](World& world) {
+    constexpr std::size_t kCount = 3 * 4096;
     const OwnStream stream(world);
-    const std::uint64_t before = served(world);
-    for (const OpKind kind : {OpKind::all_gather, OpKind::all_to_all}) {
-      check_move(world, kind, 70'001, Algorithm::direct, Where::reachable, Replayed{stream});
-      check_move(world, kind, 70'001, Algorithm::direct, Where::reachable, Planned{stream});
+    const auto of = [](int rank) { return input_of(ElementType::int32, ReduceOp::sum, rank, kCount); };
+    const auto expected = result_of(ElementType::int32, ReduceOp::sum, 0, 3, 0, kCount);
+    for (int in_place = 0; in_place < 3; ++in_place) {
+      TestBuffer in(world, 4 * kCount);
+      TestBuffer out(world, 4 * kCount);
+      in.write(of(world.rank()));
+      const bool mine = in_place == world.rank();
+      CollectiveCall call =
+          collective::all_reduce({in.data(), mine ? in.data() : out.data(), kCount, ElementType::int32}, ReduceOp::sum);
+      call.algorithm = Algorithm::direct;
+      const std::uint64_t before = served(world);
+      world.collective().run(call, stream);
+      world.synchronize(stream);
+      CHECK((mine ? in : out).read() == expected);
+      CHECK(served(world) == before + 2);
+      world.barrier();
     }
-    CHECK(served(world) >= before + 2 * 2 * 4);
   });
+}
+
+CASE(what_the_engine_takes_is_captured_and_replayed_and_part_of_plans) {
+  for (const int ranks : {2, 4}) {
+    on_all_devices_by_engine(ranks, "on", [](World& world) {
+      const OwnStream stream(world);
+      const std::uint64_t before = served(world);
+      const std::size_t count = 4096 * static_cast<std::size_t>(world.size());
+      const Reduction sum{OpKind::all_reduce, ElementType::float32, ReduceOp::sum, count, Algorithm::direct};
+      for (const OpKind kind : {OpKind::all_gather, OpKind::all_to_all}) {
+        check_move(world, kind, 70'001, Algorithm::direct, Where::reachable, Replayed{stream});
+        check_move(world, kind, 70'001, Algorithm::direct, Where::reachable, Planned{stream});
+      }
+      check_reduction(world, sum, Replayed{stream});
+      check_reduction(world, sum, Planned{stream});
+      const auto size = static_cast<std::uint64_t>(world.size());
+      CHECK(served(world) >= before + 2 * 4 * (size - 1) + 2 * 4 * (2 * size + 4));
+    });
+  }
 }
 
 // Who waits for the engine and gives up ends when it touches no memory any more: what is asked for then is not moved.
@@ -112,7 +176,7 @@ CASE(slots_of_the_engine_outlive_their_team_and_serve_again) {
   });
 }
 
-// Not unless it is asked for: of few bytes, of more ranks, or where it is off.
+// Not unless it is asked for: of few bytes, of many ranks, or where it is off.
 CASE(the_engine_moves_nothing_else) {
   const auto counts_none = [](World& world) {
     TestBuffer in(world, 60'000 * static_cast<std::size_t>(world.size()));
@@ -124,7 +188,7 @@ CASE(the_engine_moves_nothing_else) {
     world.synchronize(stream);
     CHECK(served(world) == 0);
   };
-  on_all_devices_by_engine(3, "on", counts_none);
+  on_all_devices_by_engine(9, "on", counts_none);
   on_all_devices_by_engine(2, "large", counts_none);
   on_all_devices_by_engine(2, "off", counts_none);
 }

@@ -1,7 +1,7 @@
 // Large moves: each rank stores what it has straight into the others' buffers. all_gather, all_to_all, gather, scatter
 // and those with a count for every rank are one list of portions; broadcast goes by way of all ranks, so that the root
-// sends everything once only. What two ranks have for each other may go by the copy engine, whose slot the first block
-// asks.
+// sends everything once only. But of a broadcast among more than two, the copy engine may send what goes to peers: the
+// first block asks for it, peer by peer.
 //
 // Meetings and the stage are as in bulk_reduce.hpp. What a rank posts as its output for a peer is where that peer's
 // data goes, and with it how many bytes it expects. Where a peer has another number of bytes for it, as can be in an
@@ -80,7 +80,7 @@ struct BulkMove {
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
   std::uint64_t signature = 0;
-  Copier copier;                      // between two ranks
+  Copier copier;
   std::uint64_t outputs[kMost] = {};  // where each peer finds the place of what it sends here
   Portion portions[kMost];
 
@@ -159,9 +159,7 @@ struct BulkMove {
       }
     };
     if (copier.slot != nullptr) {
-      const std::uint32_t peer = 1 - view.rank;
-      auto* const to = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output));
-      if (!move_by_engine(group, session, to, portions[peer])) return;
+      if (!move_by_engine(group, session, meeting)) return;
     } else if (copies_as_much(for_peers) && group.blocks() > 1) {
       const auto part = static_cast<std::uint32_t>(group.block()) / 2;
       const auto owners = static_cast<std::uint32_t>(group.blocks()) / 2;
@@ -182,22 +180,34 @@ struct BulkMove {
     session.meet();
   }
 
-  // The engine starts late, so the kernel sends the lead; and what the rank keeps. False: failed.
+  // The engine sends to one peer after the other: by turns it is slower (docs/decisions/0010). It starts late, so that
+  // the kernel sends the lead, the first peer's; and what the rank keeps. False: failed.
   template <class Group>
-  ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session, std::byte* to,
-                                    const Portion& portion) const {
-    const std::byte* const from = input + portion.send_offset;
+  ONSTREAM_BODY bool move_by_engine(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
     const bool speaks = group.block() == 0 && group.rank() == 0;
-    std::uint64_t request = 0;
-    if (speaks) request = copier.ask(group, reinterpret_cast<std::uint64_t>(to), from, portion.send_bytes);
-    group.copy(to, from, copier.lead);
+    std::uint64_t number = speaks ? copier.last_number(group) : 0;
+    std::byte* first = nullptr;
+    const std::byte* first_from = nullptr;
+    for (std::uint32_t k = 1; k < view.size; ++k) {
+      const std::uint32_t peer = (view.rank + k) % view.size;
+      if (portions[peer].send_bytes == 0) continue;
+      const std::uint64_t to = meeting.posted(peer, PostLine::output);
+      const std::byte* const from = input + portions[peer].send_offset;
+      const std::uint64_t lead = first == nullptr ? copier.lead : 0;
+      if (speaks) copier.ask(group, ++number, to + lead, from + lead, portions[peer].send_bytes - lead);
+      if (first == nullptr) {
+        first = reinterpret_cast<std::byte*>(to);
+        first_from = from;
+      }
+    }
+    group.copy(first, first_from, copier.lead);
     const Portion& own = portions[view.rank];
     std::byte* const kept = output + own.receive_offset;
     if (own.send_bytes > 0 && kept != input + own.send_offset) {
       group.copy(kept, input + own.send_offset, own.send_bytes);
     }
-    if (speaks && !session.await(view.rank, [&] { return copier.is_done(group, request); })) {
-      copier.outlast(group, view.wait, request);
+    if (speaks && !session.await(view.rank, [&] { return copier.is_done(group, number); })) {
+      copier.outlast(group, view.wait, number);
     }
     return session.agree();
   }

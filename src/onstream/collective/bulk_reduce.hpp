@@ -4,13 +4,14 @@
 //
 // The largest all_reduce goes in two halves: each rank sums its share at home, and then gives the sums to one rank
 // after the other. Loads alone, and then stores alone, get more out of the links than both together
-// (docs/decisions/0010).
+// (docs/decisions/0010). The copy engine gets even more out of them, if it is asked for (engine_sums.hpp).
 //
 // Two meetings of all ranks: the posts at the beginning (meeting.hpp), and each block's with the same block of the
 // other ranks at the end, after which buffers are their owners' again. Where some rank cannot address some buffer, the
 // data goes through everybody's stage in chunks, with two meetings each; the sums are the same, bit by bit.
 #pragma once
 
+#include "onstream/collective/engine_sums.hpp"
 #include "onstream/collective/meeting.hpp"
 
 namespace onstream::collective {
@@ -47,6 +48,7 @@ struct BulkReduceWork {
   std::uint64_t in_offset = 0;
   std::uint64_t out_offset = 0;
   std::uint64_t part_bytes = 0;
+  Copier copier;  // of sums of an all_reduce that go by the copy engine
 };
 
 template <class Rule, int kMost>
@@ -90,8 +92,8 @@ struct BulkReduce : BulkReduceWork {
   // registers then goes to memory and back.
   enum class Terms { plain, scaled };
 
-  // Buffers of the ranks, or their stages.
-  enum class Place { buffers, stages };
+  // Buffers of the ranks, or their stages; or this rank's buffers, in whose output is what the others have pushed.
+  enum class Place { buffers, stages, pushed };
 
   // Where a share's data is on each rank, and where its sum goes.
   struct Piece {
@@ -120,13 +122,18 @@ struct BulkReduce : BulkReduceWork {
   // Whole packs in every buffer: nothing is asked that the posts have not said.
   template <class Group>
   ONSTREAM_EITHER void run_usual(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
-    if constexpr (kSerial<Group> || !Sum::kAddsInPlace) {
+    const std::uint64_t own =
+        (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
+    const bool whole = own % kGpuPack == 0;
+    if constexpr (kSerial<Group>) {
+      if (!whole || copier.slot == nullptr) return run_direct(group, session, meeting);
+      sum_by_engine(group, session, meeting);
+    } else if constexpr (!Sum::kAddsInPlace) {
       run_direct(group, session, meeting);
     } else {
-      const std::uint64_t own =
-          (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
-      const bool plain = own % kGpuPack == 0 && adds != 0 && Sum::only_adds(op) && view.size <= kNear;
+      const bool plain = whole && adds != 0 && Sum::only_adds(op) && view.size <= kNear;
       if (!plain) return run_direct(group, session, meeting);
+      if (copier.slot != nullptr) return sum_by_engine(group, session, meeting);
       if (halves != 0) {
         sum_and_give(group, meeting);
       } else {
@@ -174,6 +181,44 @@ struct BulkReduce : BulkReduceWork {
                [&](std::uint64_t from, std::uint64_t length) { group.copy_alone(theirs + from, sums + from, length); });
     }
   }
+  // By the copy engine. The last that the session is asked for but its end, so that it works on a copy.
+  template <class Group>
+  ONSTREAM_EITHER_CALL void sum_by_engine(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
+    const bool pushed = out_of_place(meeting) && bytes % (view.size * kDeal) == 0;
+    EngineSums<Group> engine(group, view, copier, meeting, {input, output, out_offset, part_bytes, pushed},
+                             session.epoch());
+    engine.push();
+    bool good = true;
+    for (std::uint32_t chunk = 0; chunk < engine.chunks() && good; ++chunk) {
+      good = engine.await(session, chunk);
+      if (!good) break;
+      Piece piece = direct_piece();
+      piece.wants = only(view.rank);
+      piece.bytes = engine.bytes_of(chunk);
+      piece.in_offset += engine.begin_of(chunk);
+      piece.out_offset += engine.begin_of(chunk);
+      if (pushed) piece.from = Place::pushed;
+      if constexpr (kSerial<Group>) {
+        add_up_serial(group, meeting, piece);
+      } else {
+        add_plain(group, meeting, piece, first_of(group), step_of(group));
+      }
+      engine.added(chunk);
+    }
+    if (!good || !engine.finish(session)) return engine.outlast();
+    session.meet();
+  }
+  // Of all ranks, which find the same.
+  template <class Group>
+  ONSTREAM_EITHER bool out_of_place(const Meeting<Group>& meeting) const {
+    bool all = input != output;
+    for (std::uint32_t peer = 0; peer < view.size; ++peer) {
+      if (peer == view.rank) continue;
+      all = all && meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
+    }
+    return all;
+  }
+
   // The cuts of this rank's share that are this block's, as take(from, length).
   template <class Group, class Take>
   ONSTREAM_EITHER void each_cut(const Group& group, const Take& take) const {
@@ -243,6 +288,9 @@ struct BulkReduce : BulkReduceWork {
   ONSTREAM_EITHER std::uint64_t source(const Meeting<Group>& meeting, const Piece& piece, std::uint32_t rank) const {
     if (piece.from == Place::stages) return meeting.stage(rank) + piece.in_offset;
     if (rank == view.rank) return reinterpret_cast<std::uint64_t>(input) + piece.in_offset;
+    if (piece.from == Place::pushed) {
+      return reinterpret_cast<std::uint64_t>(output) + rank * part_bytes + piece.in_offset - in_offset;
+    }
     return meeting.posted(rank, PostLine::input) + piece.in_offset;
   }
   template <class Group>

@@ -306,7 +306,13 @@ class Preparing {
     Launching out;
     with_rule([&]<class Rule>() {
       const Reach reach = kMost == kNear ? Reach::near : Reach::far;
-      out.set(bulk_reduce_kernel(call_.type, reach), bulk_body<Rule, kMost>(addresses_fit, blocks), bulk_grid(blocks));
+      auto body = bulk_body<Rule, kMost>(addresses_fit, blocks);
+      if (body.direct != 0) {
+        CopyThread::Lease lease = engine_for_sums();
+        body.copier = lease.copier();
+        out.kept = lease.share();
+      }
+      out.set(bulk_reduce_kernel(call_.type, reach), body, bulk_grid(blocks));
     });
     return out;
   }
@@ -414,23 +420,45 @@ class Preparing {
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
     Launching out;
-    if (body.direct != 0 && body.each == 0 && size_ == 2) {
-      auto slot = engine_slot(body.portions[1 - rank_].send_bytes);
-      body.copier = slot.copier();
-      out.kept = slot.share();
+    if (body.direct != 0 && body.each == 0) {
+      CopyThread::Lease lease = engine_for_move(body.portions);
+      body.copier = lease.copier();
+      out.kept = lease.share();
     }
     out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
     return out;
   }
 
-  // What the copy engine sends of so many bytes, behind a lead that the kernel sends; a slot of none if it does not.
-  CopyThread::Lease engine_slot(std::uint64_t bytes) const {
-    constexpr std::uint64_t kMin = std::uint64_t{128} << 20;
-    constexpr std::uint64_t kAligned = 128;
+  // Whether large pieces, of so many bytes at least, go to peers by the copy engine.
+  bool by_engine(std::uint64_t bytes) const {
+    constexpr std::uint64_t kMin = std::uint64_t{64} << 20;
     const std::string& engine = fabric_.parameters().collective_engine;
-    if (engine == "off" || bytes == 0 || (engine == "large" && (on_host_ || bytes < kMin))) return {};
+    if (size_ > static_cast<std::uint32_t>(kNear) || bytes == 0) return false;
+    return engine == "on" || (engine == "large" && !on_host_ && bytes >= kMin);
+  }
+
+  // A slot of none if it does not. The kernel sends the first peer's lead.
+  CopyThread::Lease engine_for_move(const Portion* portions) const {
+    constexpr std::uint64_t kAligned = 128;
+    std::uint64_t first = 0;
+    std::uint64_t sum = 0;
+    std::uint64_t pieces = 0;
+    for (std::uint32_t k = 1; k < size_; ++k) {
+      const std::uint64_t bytes = portions[(rank_ + k) % size_].send_bytes;
+      if (bytes == 0) continue;
+      if (first == 0) first = bytes;
+      sum += bytes;
+      ++pieces;
+    }
+    if (pieces == 0 || !by_engine(sum / pieces)) return {};
     const auto most = static_cast<std::uint64_t>(fabric_.parameters().copy_lead_bytes);
-    return fabric_.copies().take(std::min(most, bytes / 4) / kAligned * kAligned);
+    return fabric_.copies().take(std::min(most, first / 4) / kAligned * kAligned);
+  }
+
+  // Likewise of sums. All ranks find the same, if they can address all buffers.
+  CopyThread::Lease engine_for_sums() const {
+    const bool sums = call_.kind == OpKind::all_reduce && call_.op == ReduceOp::sum && call_.own == nullptr;
+    return sums && by_engine(bytes_ / size_) ? fabric_.copies().take(0) : CopyThread::Lease();
   }
 
   bool expose_for_move(const Portion* portions, std::uint64_t* outputs) {

@@ -35,6 +35,7 @@ namespace onstream::collective {
 constexpr int kMostRanks = 64;    // of a team: sets of ranks are words
 constexpr int kMostBlocks = 128;  // of a kernel
 constexpr int kPostLines = 4;
+constexpr int kChunks = 4;         // of a rank's share of sums that travel by the copy engine
 constexpr int kFlagCallBits = 12;  // of a flag, the lowest; that one is always set, so that no flag is 0
 constexpr std::uint64_t kHistory = std::uint64_t{1} << 48;
 constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 19;
@@ -73,9 +74,10 @@ struct Early {
 // A rank's own, in its device's memory.
 struct State {
   Turn turns[kMostBlocks];
-  std::uint64_t steps[kMostBlocks];  // meetings (Session::meet) that a block has had with the same block of all ranks
-  std::uint64_t running = 0;         // not 0 while a collective of this channel runs
-  std::uint64_t cleaned = 0;         // blocks that have come to the clearing
+  std::uint64_t steps[kMostBlocks];    // meetings (Session::meet) that a block has had with the same block of all ranks
+  std::uint64_t running = 0;           // not 0 while a collective of this channel runs
+  std::uint64_t cleaned = 0;           // blocks that have come to the clearing
+  std::uint64_t summed[kChunks] = {};  // blocks that have added up their part of a chunk (engine_sums.hpp)
 };
 
 // Of wide lines: in a slot of so many lines of 16 bytes; for so much data; and for one rank's part of a vector.
@@ -90,6 +92,7 @@ struct Places {
   std::uint64_t posts = 0;
   std::uint64_t words = 0;    // of Session::meet: one a block and rank
   std::uint64_t started = 0;  // one a rank: the epoch and 32 bits of the signature
+  std::uint64_t chunks = 0;   // two a rank, of engine_sums.hpp
   std::uint64_t wide = 0;     // slots of wide lines
   std::uint64_t stage = 0;
   std::uint64_t bytes = 0;  // of all
@@ -101,7 +104,8 @@ inline Places places_of(int size, std::uint64_t slot_lines, std::uint64_t wide_l
   places.posts = 2 * ranks * slot_lines * sizeof(Line);
   places.words = places.posts + 2 * ranks * kPostLines * sizeof(Line);
   places.started = places.words + kMostBlocks * ranks * sizeof(std::uint64_t);
-  places.wide = (places.started + ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
+  places.chunks = places.started + ranks * sizeof(std::uint64_t);
+  places.wide = (places.chunks + 2 * ranks * sizeof(std::uint64_t) + 127) / 128 * 128;
   places.stage = places.wide + 2 * ranks * wide_lines * sizeof(Line);
   places.bytes = places.stage + stage_bytes;
   return places;

@@ -1,10 +1,11 @@
-// A copy slot: how a kernel asks the host's copy thread for a transfer by the copy engine, and learns that it is done.
+// A copy slot: how a kernel asks the host's copy thread for transfers by the copy engine, and learns that they are done.
 //
-// The request lies in pinned host memory, where the thread looks; the answer in device memory, where the kernel waits,
-// written by the copy thread's stream behind the copy. One op owns a slot; its count grows with every use, so a
-// captured op asks again at each replay.
+// Requests lie in pinned host memory, where the thread looks; the answer, how many are done, in device memory, where the
+// kernel waits, written by the copy thread's stream behind each copy. One op owns a slot; its count grows with every
+// use, so a captured op asks again at each replay.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "onstream/device/wait.hpp"
@@ -12,28 +13,44 @@
 namespace onstream {
 
 struct alignas(64) CopySlot {
-  std::uint64_t asked = 0;  // release/acquire: the fields below are whole
-  std::uint64_t destination = 0;
-  std::uint64_t source = 0;
-  std::uint64_t bytes = 0;
+  static constexpr std::uint64_t kDepth = 32;  // as many may be under way
+  struct Request {
+    std::uint64_t destination = 0;
+    std::uint64_t source = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::uint64_t asked = 0;  // release/acquire: the requests up to that number are whole
+  Request requests[kDepth];
 };
 
-// A slot as its op knows it. Requests come one at a time, so the number of the last one done is that of the last asked.
-// Its methods are for one thread.
+// A slot as its op knows it. Copies are made in the order of their requests, which are numbered from 1 on; between two
+// runs of the op all that were asked are done. Its methods are for one thread.
 struct Copier {
   CopySlot* slot = nullptr;  // null: no copy engine
   std::uint64_t* done = nullptr;
   std::uint64_t lead = 0;  // the first bytes, which kernels write while the copy engine starts
 
-  // What is to be copied must be in memory before (stream order does that). Returns the request's number.
+  // As an op begins.
+  template <class Group>
+  ONSTREAM_BODY std::uint64_t last_number(const Group& group) const {
+    return group.load_relaxed(done);
+  }
+  // What is to be copied must be in memory before (stream order does that). `number` is the one after the last.
+  template <class Group>
+  ONSTREAM_BODY void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
+                         std::uint64_t bytes) const {
+    CopySlot::Request& request = slot->requests[number % CopySlot::kDepth];
+    group.store_relaxed(&request.destination, destination);
+    group.store_relaxed(&request.source, reinterpret_cast<std::uint64_t>(source));
+    group.store_relaxed(&request.bytes, bytes);
+    group.store_release(&slot->asked, number);  // pairs with CopyThread::serve
+  }
+  // For the only transfer of an op: all but its lead. Returns the request's number.
   template <class Group>
   ONSTREAM_BODY std::uint64_t ask(const Group& group, std::uint64_t destination, const void* source,
                                   std::uint64_t bytes) const {
-    const std::uint64_t number = group.load_relaxed(done) + 1;
-    group.store_relaxed(&slot->destination, destination + lead);
-    group.store_relaxed(&slot->source, reinterpret_cast<std::uint64_t>(source) + lead);
-    group.store_relaxed(&slot->bytes, bytes - lead);
-    group.store_release(&slot->asked, number);  // pairs with CopyThread::serve
+    const std::uint64_t number = last_number(group) + 1;
+    ask(group, number, destination + lead, static_cast<const std::byte*>(source) + lead, bytes - lead);
     return number;
   }
   template <class Group>

@@ -134,19 +134,23 @@ CopyThread::Entry& CopyThread::entry_of(const Copier& copier) {
   return *std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
 }
 
-// True if there was a request. The answer follows the copy in its stream: nobody has to look when it is done.
+// True if there was a request. The answer follows each copy in its stream: nobody has to look when it is done.
 bool CopyThread::serve(Entry& entry) {
   const CopySlot& slot = *entry.copier.slot;
-  if (HostGroup::load_acquire(&slot.asked) == entry.issued) return false;
-  entry.issued += 1;
-  if (!has_failed_()) {
-    device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&slot.destination)),
-                  reinterpret_cast<const void*>(HostGroup::load_relaxed(&slot.source)),
-                  HostGroup::load_relaxed(&slot.bytes), stream_);
+  const std::uint64_t asked = HostGroup::load_acquire(&slot.asked);
+  if (asked == entry.issued) return false;
+  while (entry.issued != asked) {
+    entry.issued += 1;
+    const CopySlot::Request& request = slot.requests[entry.issued % CopySlot::kDepth];
+    if (!has_failed_()) {
+      device_->copy(reinterpret_cast<void*>(HostGroup::load_relaxed(&request.destination)),
+                    reinterpret_cast<const void*>(HostGroup::load_relaxed(&request.source)),
+                    HostGroup::load_relaxed(&request.bytes), stream_);
+    }
+    served_.fetch_add(1, std::memory_order_relaxed);  // before anybody hears of it
+    const WordOp answer{WordAct::write, sizeof(std::uint64_t), entry.copier.done, entry.issued};
+    device_->operate({&answer, 1}, stream_);
   }
-  served_.fetch_add(1, std::memory_order_relaxed);  // before anybody hears of it
-  const WordOp answer{WordAct::write, sizeof(std::uint64_t), entry.copier.done, entry.issued};
-  device_->operate({&answer, 1}, stream_);
   return true;
 }
 

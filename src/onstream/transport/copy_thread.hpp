@@ -1,5 +1,5 @@
-// The copy thread: runs transfers that kernels ask for on the copy engine (messages by path copy, large moves of two
-// ranks). It uses no SM but the one waiting warp of the asking op. Started by the first op that asks; one a world.
+// The copy thread: runs transfers that kernels ask for on the copy engine (messages by path copy, large collectives).
+// It uses no SM but those of the asking op, which waits. Started by the first op that asks; one a world.
 #pragma once
 
 #include <atomic>
