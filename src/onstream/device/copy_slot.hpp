@@ -10,6 +10,7 @@
 
 #include "onstream/device/wait.hpp"
 
+ONSTREAM_EITHER_BEGIN
 namespace onstream {
 
 struct alignas(64) CopySlot {
@@ -32,12 +33,12 @@ struct Copier {
 
   // As an op begins.
   template <class Group>
-  ONSTREAM_BODY std::uint64_t last_number(const Group& group) const {
+  ONSTREAM_EITHER std::uint64_t last_number(const Group& group) const {
     return group.load_relaxed(done);
   }
   // What is to be copied must be in memory before (stream order does that). `number` is the one after the last.
   template <class Group>
-  ONSTREAM_BODY void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
+  ONSTREAM_EITHER void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
                          std::uint64_t bytes) const {
     CopySlot::Request& request = slot->requests[number % CopySlot::kDepth];
     group.store_relaxed(&request.destination, destination);
@@ -47,18 +48,18 @@ struct Copier {
   }
   // For the only transfer of an op: all but its lead. Returns the request's number.
   template <class Group>
-  ONSTREAM_BODY std::uint64_t ask(const Group& group, std::uint64_t destination, const void* source,
+  ONSTREAM_EITHER std::uint64_t ask(const Group& group, std::uint64_t destination, const void* source,
                                   std::uint64_t bytes) const {
     const std::uint64_t number = last_number(group) + 1;
     ask(group, number, destination + lead, static_cast<const std::byte*>(source) + lead, bytes - lead);
     return number;
   }
   template <class Group>
-  ONSTREAM_BODY bool is_done(const Group& group, std::uint64_t number) const {
+  ONSTREAM_EITHER bool is_done(const Group& group, std::uint64_t number) const {
     return group.load_acquire(done) >= number;
   }
   template <class Group>
-  ONSTREAM_BODY Status await(const Group& group, const WaitView& wait, std::uint64_t number) const {
+  ONSTREAM_EITHER Status await(const Group& group, const WaitView& wait, std::uint64_t number) const {
     const Status status = wait_for_self(group, wait, [&] { return is_done(group, number); });
     if (status != Status::ok) outlast(group, wait, number);
     return status;
@@ -66,7 +67,7 @@ struct Copier {
   // Of a request whose wait was given up: until the engine touches that memory no more, which is soon if the thread
   // lives.
   template <class Group>
-  ONSTREAM_CALL void outlast(const Group& group, const WaitView& wait, std::uint64_t number) const {
+  ONSTREAM_EITHER_CALL void outlast(const Group& group, const WaitView& wait, std::uint64_t number) const {
     constexpr std::uint64_t kMostNs = 2'000'000'000;
     const std::uint64_t begin = group.now_ns();
     for (std::uint32_t round = 0; !is_done(group, number) && group.now_ns() - begin < kMostNs; ++round) {
@@ -76,3 +77,4 @@ struct Copier {
 };
 
 }  // namespace onstream
+ONSTREAM_EITHER_END
