@@ -1,8 +1,9 @@
-// A copy slot: how a kernel asks the host's copy thread for transfers by the copy engine, and learns that they are done.
+// A copy slot: how a kernel asks the host's copy thread for transfers by the copy engine, and learns that they are
+// done.
 //
-// Requests lie in pinned host memory, where the thread looks; the answer, how many are done, in device memory, where the
-// kernel waits, written by the copy thread's stream behind each copy. One op owns a slot; its count grows with every
-// use, so a captured op asks again at each replay.
+// Requests lie in pinned host memory, where the thread looks; the answer, how many are done, in device memory, where
+// the kernel waits, written by the copy thread's stream behind each copy. One op owns a slot; its count grows with
+// every use, so a captured op asks again at each replay.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,7 @@ struct Copier {
   // What is to be copied must be in memory before (stream order does that). `number` is the one after the last.
   template <class Group>
   ONSTREAM_EITHER void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
-                         std::uint64_t bytes) const {
+                           std::uint64_t bytes) const {
     CopySlot::Request& request = slot->requests[number % CopySlot::kDepth];
     group.store_relaxed(&request.destination, destination);
     group.store_relaxed(&request.source, reinterpret_cast<std::uint64_t>(source));
@@ -49,7 +50,7 @@ struct Copier {
   // For the only transfer of an op: all but its lead. Returns the request's number.
   template <class Group>
   ONSTREAM_EITHER std::uint64_t ask(const Group& group, std::uint64_t destination, const void* source,
-                                  std::uint64_t bytes) const {
+                                    std::uint64_t bytes) const {
     const std::uint64_t number = last_number(group) + 1;
     ask(group, number, destination + lead, static_cast<const std::byte*>(source) + lead, bytes - lead);
     return number;
