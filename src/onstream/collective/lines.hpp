@@ -113,7 +113,7 @@ struct ReduceLines : LineWork {
     Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
                            early_look(group, held));
     trade(group, session, held);
-    session.end(flow != Flow::all);
+    session.end();
   }
 
   // Whatever the flow.
@@ -185,7 +185,7 @@ struct TradeLines : LineWork {
   template <class Group>
   ONSTREAM_EITHER typename Session<Group>::Tells tells(std::uint64_t unit) const {
     using Tells = typename Session<Group>::Tells;
-    return bytes == 0 && unit < units() && !kSerial<Group> ? Tells::arrival : Tells::data;
+    return bytes == 0 && unit < units() && !kSerial<Group> ? Tells::addresses : Tells::data;
   }
 
   template <class Group>
@@ -302,7 +302,7 @@ struct TradeLines : LineWork {
       if (!receive_from(group, session, way, unit - line, pack, [&](int) { return root; })) break;
       store_one<Group>(to + (unit - line) * kUnit, pack[0], left, plain);
     }
-    session.end(true);
+    session.end();
   }
 
   // Whatever the flow.
@@ -315,7 +315,7 @@ struct TradeLines : LineWork {
     Session<Group> session(group, view, {named, bytes, signature}, held.turn, tells<Group>(begin),
                            early_look(group, held));
     trade(group, session, held, own, begin);
-    session.end(flow != Flow::all);
+    session.end();
   }
 
   // Whether all that get something of this rank get the same.

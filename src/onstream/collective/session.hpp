@@ -14,9 +14,9 @@ namespace onstream::collective {
 template <class Group>
 class Session {
  public:
-  // What this thread tells others first: its data; or, behind a fence, where something is that earlier kernels stored,
-  // or that they have stored it.
-  enum class Tells { data, addresses, arrival };
+  // What this thread tells others first: its data; or where something is that earlier kernels stored, or that they have
+  // stored it, behind a fence.
+  enum class Tells { data, addresses };
 
   // All threads, first: takes this block's turn, and stores what the next collective shall find. The last warp does
   // that, which lets the next kernel in. Then comes group.await_earlier(), and then a session.
@@ -57,7 +57,6 @@ class Session {
       looked_ = true;
       announced_ = kSerial<Group> ? group.load_acquire(announcement) : group.load_relaxed(announcement);
     }
-    if (tells == Tells::arrival) group.fence();  // before a load that it would wait for
     was_failed_ = group.load_relaxed(&view.state->turns[group.block()].failed);
     if (tells == Tells::addresses) group.fence();
     // Its answer takes most of a microsecond; end() looks at it.
@@ -101,7 +100,14 @@ class Session {
 
   // For collectives in which some hear from some only: tells another rank that this one has started, which it keeps
   // under number `index`.
-  ONSTREAM_EITHER void announce_to(std::uint64_t part, std::uint32_t index) const { announce(part, index, mark()); }
+  ONSTREAM_EITHER void announce_to(std::uint64_t part, std::uint32_t index) const {
+    std::uint64_t* const word = announcement_in(view_, part, index);
+    if constexpr (kSerial<Group>) {
+      group_.store_release(word, mark());  // pairs with await_start_of and the constructor's look
+    } else {
+      group_.store_relaxed(word, mark());  // all reads of earlier epochs were over when this kernel began
+    }
+  }
 
   // Where a rank with this part finds what is announced to it under number `index`.
   ONSTREAM_EITHER static std::uint64_t* announcement_in(const View& view, std::uint64_t part, std::uint32_t index) {
@@ -219,18 +225,12 @@ class Session {
   ONSTREAM_EITHER std::uint64_t step() const { return step_; }
   ONSTREAM_EITHER std::uint64_t others() const { return below(view_.size) & ~only(view_.rank); }
 
-  // All threads, last. `announces`: for collectives in which some hear from some only, the others are told that this
-  // rank is through, as its next one's start would tell them; where one block knows.
-  ONSTREAM_EITHER void end(bool announces = false) {
+  // All threads, last.
+  ONSTREAM_EITHER void end() {
     if (watches() && running_ != 0) report_overlap(*this);
     const std::uint64_t past = epoch() % kCleanEvery;
     if (past < 2 && epoch() >= kCleanEvery) clean(*this);
     group_.sync();  // the block's part is done
-    if (announces && group_.blocks() == 1 && !failed()) {
-      for (std::uint32_t peer = group_.rank(); peer < view_.size; peer += group_.size()) {
-        if (peer != view_.rank) announce(view_.parts[peer], view_.rank, start_of_unknown_next());
-      }
-    }
     if (group_.block() == 0 && group_.rank() == 0) group_.store_relaxed(&view_.state->running, 0);
   }
 
@@ -283,18 +283,7 @@ class Session {
     return reinterpret_cast<std::uint64_t*>(view_.parts[rank] + view_.places.words) + group_.block() * view_.size;
   }
 
-  ONSTREAM_EITHER void announce(std::uint64_t part, std::uint32_t index, std::uint64_t what) const {
-    std::uint64_t* const word = announcement_in(view_, part, index);
-    if constexpr (kSerial<Group>) {
-      group_.store_release(word, what);  // pairs with await_start_of and the constructor's look
-    } else {
-      group_.store_relaxed(word, what);  // the reads of earlier epochs, and at the end of this one, are over
-    }
-  }
-
   ONSTREAM_EITHER std::uint64_t mark() const { return epoch() << 32 | static_cast<std::uint32_t>(signature()); }
-  // Of the next epoch, whose signature is not known yet.
-  ONSTREAM_EITHER std::uint64_t start_of_unknown_next() const { return (epoch() + 1) << 32; }
   // What a peer has announced once it has read what the parity of this epoch had before.
   ONSTREAM_EITHER std::uint64_t start_before() const { return (epoch() - 1) << 32; }
 
@@ -360,7 +349,7 @@ class Session {
     const Line call = group.load_line(self.post(here, peer) + static_cast<int>(PostLine::call));
     if (has_flag(call, self.epoch_flag()) && line_data(call) >> 1 != self.signature() >> 1) return true;
     const std::uint64_t said = group.load_relaxed(self.announcement_of(peer));
-    return said >> 32 == self.mark() >> 32 && static_cast<std::uint32_t>(said) != 0 && said != self.mark();
+    return said >> 32 == self.mark() >> 32 && said != self.mark();
   }
 
   // Those of the first wide line of a slot, as a line has them.

@@ -11,8 +11,8 @@
 // rank is, and a stage for data of buffers that peers cannot address.
 //
 // Who may write a slot in epoch e? Its reader must be through with e - 2, so it must have started e - 1. If everybody
-// heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, or
-// those of e - 2 their end, and the writer of e waits for the announcement.
+// heard from everybody in e - 1, that is known. If not (a broadcast), the kernels of e - 1 announced their start, and
+// the writer of e waits for the announcement.
 //
 // A flag is the epoch's low 20 bits, 11 bits of the call's signature and a one. The two words of a line carry different
 // bits of the signature: the lines of another call are never taken for this one's, and who waits in vain sees in the
