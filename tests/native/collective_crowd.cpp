@@ -196,6 +196,31 @@ CASE(sums_are_added_up_before_they_are_given_where_that_is_asked_for) {
   }
 }
 
+// Pushed where everybody's part is equally long, else loaded.
+CASE(sums_and_moves_by_the_copy_engine_are_right_in_any_number_of_blocks) {
+  Parameters parameters = quick("host");
+  parameters.collective_engine = "on";
+  with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
+    const auto size = static_cast<std::size_t>(world.size());
+    for (const std::size_t count : {std::size_t{5}, 8 * size, 1024 * size, 1024 * size + 1}) {
+      check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct}, &crowd);
+    }
+    check_reduction(world, {OpKind::all_reduce, ElementType::float16, ReduceOp::sum, 512 * size, Algorithm::direct},
+                    &crowd);
+    for (const OpKind kind : kMoves) check_move(world, kind, 6001, Algorithm::direct, Where::reachable, &crowd);
+  });
+}
+
+CASE(broadcasts_go_from_rank_to_rank_where_that_is_asked_for) {
+  Parameters parameters = quick("host");
+  parameters.collective_chain_bytes = 3000;
+  with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
+    for (const std::size_t bytes : {2999, 3000, 60'001, 200'000}) {
+      check_move(world, OpKind::broadcast, bytes, Algorithm::direct, Where::reachable, &crowd);
+    }
+  });
+}
+
 CASE(collectives_of_every_algorithm_follow_each_other_by_turns) {
   with_crowds(3, quick("host"), [](World& world, const Crowd& crowd) {
     for (int round = 0; round < 4; ++round) {

@@ -2,9 +2,9 @@
 //
 // What each rank has for another's share is pushed to that rank's output, where that share's sums of its own come in
 // the end; the owner adds it all up, at home, and the sums are given to the others. The engine sends to one peer after
-// the other, as it is slower by turns (docs/decisions/0010); so that it never waits for sums, the last of what is
-// pushed and the first of what is given go in chunks. Where a rank works in place there is no room to push to, and the
-// kernel loads the others' data.
+// the other, as it is slower by turns (docs/decisions/0010). What is pushed last and what is given first goes in
+// chunks, so that one is added up while another travels. Where a rank works in place there is no room to push to, and
+// the kernel loads the others' data.
 //
 // Block 0 speaks for its rank: it asks the engine, and tells the others what has been pushed. The block that is last
 // with a chunk tells of its sums. No block but 0 waits for another of its own kernel.
@@ -53,9 +53,9 @@ class EngineSums {
       const std::uint32_t peer = peer_after(k);
       const std::byte* const from = part_.input + peer * part_.bytes;
       if (k + 1 < view_.size) {
-        ask(peer, from, 0, part_.bytes);
+        ask(peer, from, 0, part_.bytes, false);
       } else {
-        for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) ask(peer, from, begin_of(chunk), bytes_of(chunk));
+        for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) ask(peer, from, begin_of(chunk), bytes_of(chunk), true);
       }
     }
     pushes_ = number_;
@@ -105,8 +105,10 @@ class EngineSums {
   }
 
   // Of a failed one, last: until the engine is through.
-  ONSTREAM_EITHER void outlast() const {
-    if (speaks()) copier_.outlast(group_, view_.wait, number_);
+  ONSTREAM_EITHER void outlast() {
+    if (!speaks()) return;
+    ask(view_.rank, part_.input, 0, 0, true);
+    copier_.outlast(group_, view_.wait, number_);
   }
 
  private:
@@ -121,9 +123,10 @@ class EngineSums {
   }
 
   // For this rank's part of the peer's output, both of what is pushed and of sums.
-  ONSTREAM_EITHER void ask(std::uint32_t peer, const std::byte* from, std::uint64_t begin, std::uint64_t bytes) {
+  ONSTREAM_EITHER void ask(std::uint32_t peer, const std::byte* from, std::uint64_t begin, std::uint64_t bytes,
+                           bool answered) {
     const std::uint64_t to = meeting_.posted(peer, PostLine::output) + part_.begin;
-    copier_.ask(group_, ++number_, to + begin, from + begin, bytes);
+    copier_.ask(group_, ++number_, to + begin, from + begin, bytes, answered);
   }
 
   // Asks for what can be given: its sums are there, and the peer has added up what was pushed to their place. Returns
@@ -137,7 +140,7 @@ class EngineSums {
       if (!has_told(Word::summed, chunk, view_.rank)) return only(view_.rank);
       if (part_.pushed && !has_told(Word::summed, chunk, peer)) return only(peer);
       const std::byte* const sums = part_.output + part_.begin;
-      ask(peer, sums, first ? begin_of(chunk) : 0, first ? bytes_of(chunk) : part_.bytes);
+      ask(peer, sums, first ? begin_of(chunk) : 0, first ? bytes_of(chunk) : part_.bytes, given_ + 1 == all);
     }
     return 0;
   }

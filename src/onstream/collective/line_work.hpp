@@ -29,7 +29,8 @@ struct LineWork {
   struct Held {
     Early turn;
     std::uint64_t parts[kAtOnce];
-    std::uint64_t here;  // this rank's own
+    std::uint64_t here;   // this rank's own
+    std::uint64_t there;  // of the rank of this thread's number, see announce
   };
 
  protected:
@@ -48,6 +49,7 @@ struct LineWork {
       held.parts[k] = view.parts[static_cast<std::uint32_t>(k) < view.size ? static_cast<std::uint32_t>(k) : 0];
     }
     held.here = view.parts[view.rank];
+    held.there = part_to_announce_to(group);
     group.await_earlier();
     return held;
   }
@@ -65,12 +67,19 @@ struct LineWork {
     }
     return Session<Group>::announcement_in(view, held.here, peer);
   }
-  // Tells all others that this rank has started.
+  // Tells all others that this rank has started. `there` is looked up before the turn begins, as the thread that
+  // announces may be one that waits for data.
   template <class Group>
-  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session) const {
+  ONSTREAM_EITHER std::uint64_t part_to_announce_to(const Group& group) const {
+    const auto peer = static_cast<std::uint32_t>(group.rank());
+    return view.parts[peer < view.size ? peer : 0];
+  }
+  template <class Group>
+  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session, std::uint64_t there) const {
     if (group.block() != 0) return;
     for (std::uint32_t peer = group.rank(); peer < view.size; peer += group.size()) {
-      if (peer != view.rank) session.announce_to(view.parts[peer], view.rank);
+      if (peer == view.rank) continue;
+      session.announce_to(peer == static_cast<std::uint32_t>(group.rank()) ? there : view.parts[peer], view.rank);
     }
   }
 

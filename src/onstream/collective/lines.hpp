@@ -129,7 +129,7 @@ struct ReduceLines : LineWork {
       const auto for_peer = [&](std::uint32_t peer) { return load<Group>(unit, peer); };
       if (!this->template send<kUnit>(group, session, held, to, unit, for_peer)) return;
     }
-    if (flow != Flow::all) this->announce(group, session);
+    if (flow != Flow::all) this->announce(group, session, held.there);
     for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
       Sum sum;
       bool begun = false;
@@ -264,7 +264,8 @@ struct TradeLines : LineWork {
     }
     const std::byte* const from = input + line * kUnit;
     const bool plain = line < units() && is_plain<Group, kUnit>(bytes - line * kUnit, grain);
-    group.settle(turn.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ (plain ? 1 : 0) ^
+    const std::uint64_t there = part_to_announce_to(group);
+    group.settle(turn.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ there ^ (plain ? 1 : 0) ^
                  (may_write ? 2 : 0));
     group.await_earlier();
     Pack<kUnit> own{};
@@ -279,7 +280,7 @@ struct TradeLines : LineWork {
         }
         if (keeps != 0) store<Group>(unit, view.rank, own);
       }
-      announce(group, session);
+      announce(group, session, there);
     }
     session.end();
   }
@@ -291,10 +292,11 @@ struct TradeLines : LineWork {
     const std::uint64_t slot = Session<Group>::slot_offset(view, turn, root);
     const Ways<1> way{{nullptr}, {reinterpret_cast<const Line*>(view.parts[view.rank] + slot) + line}};
     std::byte* const to = output + line * kUnit;
-    group.settle(turn.flags ^ way.all() ^ reinterpret_cast<std::uint64_t>(to));
+    const std::uint64_t there = part_to_announce_to(group);
+    group.settle(turn.flags ^ way.all() ^ reinterpret_cast<std::uint64_t>(to) ^ there);
     group.await_earlier();
     Session<Group> session(group, view, {named, bytes, signature}, turn);
-    announce(group, session);
+    announce(group, session, there);
     for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
       const std::uint64_t left = bytes - unit * kUnit;
       const bool plain = is_plain<Group, kUnit>(left, grain);
@@ -342,7 +344,7 @@ struct TradeLines : LineWork {
         if (keeps != 0) store<Group>(unit, view.rank, load<Group>(unit, view.rank));
       }
     }
-    if (flow != Flow::all) announce(group, session);
+    if (flow != Flow::all) announce(group, session, held.there);
     if (from == 0) return;
     for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
       const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {

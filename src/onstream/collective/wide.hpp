@@ -415,7 +415,7 @@ struct TradeWide : WideWork {
                            early_look(group, held));
     const bool good = session.agree() && session.may_write_to(receivers(flow, view.rank, view.size, root));
     if (good && view.rank == root) send_all<1, false>(group, session, held);
-    if (good) announce(group, session);
+    if (good) announce(group, session, held.there);
     if (good && view.rank != root) take_from_root(group, session, held);
     session.end();
   }

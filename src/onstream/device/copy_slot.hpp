@@ -2,7 +2,7 @@
 // done.
 //
 // Requests lie in pinned host memory, where the thread looks; the answer, how many are done, in device memory, where
-// the kernel waits, written by the copy thread's stream behind each copy. One op owns a slot; its count grows with
+// the kernel waits, written by the copy thread's stream behind them. One op owns a slot; its count grows with
 // every use, so a captured op asks again at each replay.
 #pragma once
 
@@ -20,13 +20,14 @@ struct alignas(64) CopySlot {
     std::uint64_t destination = 0;
     std::uint64_t source = 0;
     std::uint64_t bytes = 0;
+    std::uint64_t answered = 0;  // not 0: it is said when it is done, and with it all before it
   };
   std::uint64_t asked = 0;  // release/acquire: the requests up to that number are whole
   Request requests[kDepth];
 };
 
-// A slot as its op knows it. Copies are made in the order of their requests, which are numbered from 1 on; between two
-// runs of the op all that were asked are done. Its methods are for one thread.
+// A slot as its op knows it. Copies are made in the order of their requests, which are numbered from 1 on; the last one
+// of an op's run is answered, and awaited. Its methods are for one thread.
 struct Copier {
   CopySlot* slot = nullptr;  // null: no copy engine
   std::uint64_t* done = nullptr;
@@ -37,14 +38,16 @@ struct Copier {
   ONSTREAM_EITHER std::uint64_t last_number(const Group& group) const {
     return group.load_relaxed(done);
   }
-  // What is to be copied must be in memory before (stream order does that). `number` is the one after the last.
+  // What is to be copied must be in memory before (stream order does that). `number` is the one after the last. An
+  // answer costs the engine a few microseconds.
   template <class Group>
   ONSTREAM_EITHER void ask(const Group& group, std::uint64_t number, std::uint64_t destination, const void* source,
-                           std::uint64_t bytes) const {
+                           std::uint64_t bytes, bool answered) const {
     CopySlot::Request& request = slot->requests[number % CopySlot::kDepth];
     group.store_relaxed(&request.destination, destination);
     group.store_relaxed(&request.source, reinterpret_cast<std::uint64_t>(source));
     group.store_relaxed(&request.bytes, bytes);
+    group.store_relaxed(&request.answered, std::uint64_t{answered});
     group.store_release(&slot->asked, number);  // pairs with CopyThread::serve
   }
   // For the only transfer of an op: all but its lead. Returns the request's number.
@@ -52,7 +55,7 @@ struct Copier {
   ONSTREAM_EITHER std::uint64_t ask(const Group& group, std::uint64_t destination, const void* source,
                                     std::uint64_t bytes) const {
     const std::uint64_t number = last_number(group) + 1;
-    ask(group, number, destination + lead, static_cast<const std::byte*>(source) + lead, bytes - lead);
+    ask(group, number, destination + lead, static_cast<const std::byte*>(source) + lead, bytes - lead, true);
     return number;
   }
   template <class Group>

@@ -134,7 +134,7 @@ CopyThread::Entry& CopyThread::entry_of(const Copier& copier) {
   return *std::ranges::find_if(entries_, [&copier](const Entry& one) { return one.copier.slot == copier.slot; });
 }
 
-// True if there was a request. The answer follows each copy in its stream: nobody has to look when it is done.
+// True if there was a request. The answer follows the copy in its stream: nobody has to look when it is done.
 bool CopyThread::serve(Entry& entry) {
   const CopySlot& slot = *entry.copier.slot;
   const std::uint64_t asked = HostGroup::load_acquire(&slot.asked);
@@ -148,6 +148,7 @@ bool CopyThread::serve(Entry& entry) {
                     HostGroup::load_relaxed(&request.bytes), stream_);
     }
     served_.fetch_add(1, std::memory_order_relaxed);  // before anybody hears of it
+    if (HostGroup::load_relaxed(&request.answered) == 0) continue;
     const WordOp answer{WordAct::write, sizeof(std::uint64_t), entry.copier.done, entry.issued};
     device_->operate({&answer, 1}, stream_);
   }
