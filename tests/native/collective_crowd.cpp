@@ -211,16 +211,6 @@ CASE(sums_and_moves_by_the_copy_engine_are_right_in_any_number_of_blocks) {
   });
 }
 
-CASE(broadcasts_go_from_rank_to_rank_where_that_is_asked_for) {
-  Parameters parameters = quick("host");
-  parameters.collective_chain_bytes = 3000;
-  with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
-    for (const std::size_t bytes : {2999, 3000, 60'001, 200'000}) {
-      check_move(world, OpKind::broadcast, bytes, Algorithm::direct, Where::reachable, &crowd);
-    }
-  });
-}
-
 CASE(collectives_of_every_algorithm_follow_each_other_by_turns) {
   with_crowds(3, quick("host"), [](World& world, const Crowd& crowd) {
     for (int round = 0; round < 4; ++round) {

@@ -1,6 +1,6 @@
 // Large moves: each rank stores what it has straight into the others' buffers. all_gather, all_to_all, gather, scatter
-// and those with a count for every rank are one list of portions; broadcast goes by way of all ranks, or from rank to
-// rank, so that the root sends everything once only. But of a broadcast among more than two, the copy engine may send
+// and those with a count for every rank are one list of portions; broadcast goes by way of all ranks, so that the root
+// sends everything once only. But of a broadcast among more than two, the copy engine may send
 // what goes to peers: the first block asks for it, peer by peer.
 //
 // Meetings and the stage are as in bulk_reduce.hpp. What a rank posts as its output for a peer is where that peer's
@@ -76,7 +76,6 @@ struct BulkMove {
   std::uint64_t bytes = 0;   // for faults; of a broadcast, all
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
   std::uint64_t each = 0;    // of a broadcast among more than two, what a block sends at once; else 0
-  std::uint32_t chain = 0;   // not 0: that goes from rank to rank
   std::uint32_t root = 0;
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
@@ -104,8 +103,6 @@ struct BulkMove {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
-      } else if (chain != 0) {
-        pass_on(group, session, meeting);
       } else if (each != 0) {
         broadcast(group, session, meeting);
       } else {
@@ -254,27 +251,6 @@ struct BulkMove {
           const std::uint32_t ahead = 1 + (k + block) % (shards - 1);
           send(group, meeting, (root + 1 + (mine + ahead) % shards) % view.size, mine * shard + from, length);
         }
-      }
-    }
-    session.meet();
-  }
-
-  // The same from rank to rank, for the largest: who stores to one peer alone stores fastest (docs/decisions/0010).
-  template <class Group>
-  ONSTREAM_CALL void pass_on(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
-    const std::uint32_t next = (view.rank + 1) % view.size;
-    const std::uint32_t before = (view.rank + view.size - 1) % view.size;
-    const auto block = static_cast<std::uint32_t>(group.block());
-    const std::uint64_t segment = whole_units((bytes + group.blocks() - 1) / group.blocks());
-    const std::uint64_t end = least(segment * (block + 1), bytes);
-    std::uint64_t step = block % 2 == 0 || segment <= each ? each : each / 2;
-    for (std::uint64_t from = segment * block; from < end; from += step, step = each) {
-      if (view.rank != root && !session.await_told(only(before), session.step() + 1)) return;
-      if (next == root) {
-        session.pass(1);
-      } else {
-        send(group, meeting, next, from, least(step, end - from));
-        session.tell(only(next));
       }
     }
     session.meet();

@@ -411,7 +411,13 @@ class Preparing {
     if (is_v(call_.kind)) work = kEnough;
     const int blocks = bulk_blocks(work);
     start(body, Algorithm::direct, blocks);
-    if (call_.kind == OpKind::broadcast && size_ > 2) set_steps(body, blocks);  // with somebody to forward to
+    if (call_.kind == OpKind::broadcast && size_ > 2) {  // with somebody to forward to
+      constexpr std::size_t kStep = 16 << 10;
+      constexpr std::size_t kHostStep = 1 << 20;
+      const std::size_t segment = bytes_ / (size_ - 1) / static_cast<std::size_t>(blocks);
+      // Of small ones a block has but one step, as each takes a trip to tell of.
+      body.each = on_host_ ? std::max(kHostStep, segment / 16) : segment < 4 * kStep ? 2 * kStep : kStep;
+    }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
     Launching out;
     if (body.direct != 0 && body.each == 0) {
@@ -421,17 +427,6 @@ class Preparing {
     }
     out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
     return out;
-  }
-
-  template <int kMost>
-  void set_steps(BulkMove<kMost>& body, int blocks) const {
-    constexpr std::size_t kStep = 16 << 10;
-    constexpr std::size_t kHostStep = 1 << 20;
-    body.chain = bytes_ >= static_cast<std::size_t>(fabric_.parameters().collective_chain_bytes) ? 1 : 0;
-    const std::size_t segment = bytes_ / (body.chain != 0 ? 1 : size_ - 1) / static_cast<std::size_t>(blocks);
-    // Of small ones a block has but one step, as each takes a trip to tell of; and a chain sends to one peer a step.
-    const bool longer = body.chain != 0 || segment < 4 * kStep;
-    body.each = on_host_ ? std::max(kHostStep, segment / 16) : longer ? 2 * kStep : kStep;
   }
 
   // Whether large pieces, of so many bytes at least, go to peers by the copy engine.

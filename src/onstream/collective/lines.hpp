@@ -249,12 +249,11 @@ struct TradeLines : LineWork {
     } while (kUnits == Units::several && ahead < more);
   }
 
-  // broadcast among few. Whether the root may send is mostly known before its turn begins.
+  // broadcast among few. Whether the root may send is asked beside the load of its data.
   template <class Group>
   ONSTREAM_EITHER void send_from_root(const Group& group) const {
     constexpr int kOthers = kAtOnce - 1;
     const Early turn = take_turn(group);
-    const bool may_write = Session<Group>::template may_write_early<kAtOnce>(group, view, turn);
     Line* to[kOthers];
     const std::uint64_t line = first_of(group);
     const std::uint64_t slot = Session<Group>::slot_offset(view, turn, view.rank);
@@ -265,12 +264,12 @@ struct TradeLines : LineWork {
     const std::byte* const from = input + line * kUnit;
     const bool plain = line < units() && is_plain<Group, kUnit>(bytes - line * kUnit, grain);
     const std::uint64_t there = part_to_announce_to(group);
-    group.settle(turn.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ there ^ (plain ? 1 : 0) ^
-                 (may_write ? 2 : 0));
+    group.settle(turn.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ there ^ (plain ? 1 : 0));
     group.await_earlier();
     Pack<kUnit> own{};
     if (plain) own = *reinterpret_cast<const Pack<kUnit>*>(from);
     Session<Group> session(group, view, {named, bytes, signature}, turn);
+    const bool may_write = session.template may_write_now<kAtOnce>();
     if (!session.failed() && (may_write || session.template may_write_together<kAtOnce>())) {
       for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
         if (unit != line || !plain) own = load<Group>(unit, 0);

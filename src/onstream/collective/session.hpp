@@ -116,15 +116,14 @@ class Session {
 
   // Whether the slots and posts of all may be written, as all heard from all in the collective before.
   ONSTREAM_EITHER bool may_write_all() const { return (early_.word & 1) != 0 || epoch() == 1; }
-  // The same among up to kMost ranks, looking at all of them at once; and by what they have announced by now, before
-  // the turn begins.
+  // The same among up to kMost ranks, looking at all of them at once: by what they have announced by now, and waiting.
+  template <int kMost>
+  ONSTREAM_EITHER bool may_write_now() const {
+    return may_write_all() || not_started<kMost>(group_, view_, early_) == 0;
+  }
   template <int kMost>
   ONSTREAM_EITHER bool may_write_together() {
     return await_all([&] { return not_started<kMost>(group_, view_, early_); });
-  }
-  template <int kMost>
-  ONSTREAM_EITHER static bool may_write_early(const Group& group, const View& view, Early turn) {
-    return (turn.word & 1) != 0 || epoch_after(turn.word) == 1 || not_started<kMost>(group, view, turn) == 0;
   }
   // Waits until the slot and the post in `peer`'s part may be written. The calling thread alone.
   ONSTREAM_EITHER bool may_write(std::uint32_t peer) { return may_write_all() || await_start(peer); }
