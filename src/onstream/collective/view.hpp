@@ -35,7 +35,7 @@ namespace onstream::collective {
 constexpr int kMostRanks = 64;    // of a team: sets of ranks are words
 constexpr int kMostBlocks = 128;  // of a kernel
 constexpr int kPostLines = 4;
-constexpr int kChunks = 2;         // of a rank's share of sums that travel by the copy engine
+constexpr int kChunks = 4;         // of a rank's share of sums that travel by the copy engine
 constexpr int kFlagCallBits = 12;  // of a flag, the lowest; that one is always set, so that no flag is 0
 constexpr std::uint64_t kHistory = std::uint64_t{1} << 48;
 constexpr std::uint64_t kCleanEvery = std::uint64_t{1} << 19;
