@@ -167,7 +167,7 @@ def test_a_python_without_torch_is_named_with_its_last_word(monkeypatch: pytest.
 
 def test_vs_knows_the_peers_of_the_collectives() -> None:
     assert collective.names_from("auto", "cuda")[:2] == ("nccl", "nvshmem")
-    assert set(collective.names_from("auto", "cuda")) >= {"nccl", "nvshmem", "nccl-plain", "torch"}
+    assert set(collective.names_from("auto", "cuda")) >= {"nccl", "nvshmem", "nccl-plain", "torch", "engine"}
     assert "torch" not in collective.names_from("auto", "host")
     assert collective.names_from("torch,nvshmem", "cuda") == ("nvshmem", "torch")
     assert collective.names_from("none", "cuda") == ()

@@ -2,7 +2,8 @@
 
 bench/collective.cpp runs onstream, NCCL (`nccl`: with its symmetric windows where it has them; `nccl-plain`: without
 registration) and NVSHMEM; bench/torch_collectives.py runs PyTorch's symmetric memory, bench/mpi_collectives.c MPI between
-hosts. What a peer cannot capture is measured eagerly, and its row says so. Programs alternate, round by round. `bytes` is what NCCL's
+hosts. `engine` is onstream itself where the copy engine moves what is large. What a peer cannot capture is measured
+eagerly, and its row says so. Programs alternate, round by round. `bytes` is what NCCL's
 tests print: the vector of all_reduce, reduce, broadcast and scan; all that a rank gathers, scatters or exchanges of the
 others. Bus bandwidth is NCCL's too: comparable with a link's, whatever the number of ranks. `wrong` counts the elements that
 were not the expected ones, in whichever round there were most; "-": of such a case nothing is looked at, as of a barrier.
@@ -36,9 +37,16 @@ NVSHMEM_TYPES = ("float32", "float64", "int64", "int32", "uint8", "bfloat16", "f
 TORCH_KINDS = {"all_reduce": ("float32", "bfloat16"), "all_gather": ("float32", "bfloat16", "float64", "int64")}
 MPI_TYPES = ("float32", "float64", "int32", "int64", "uint8")
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "scan")
-TITLES = {**peers.TITLES, "nccl-plain": "NCCL, not registered", "torch": "PyTorch symmetric memory"}
+TITLES = {
+    **peers.TITLES,
+    "engine": "onstream, collective_engine=large",
+    "nccl-plain": "NCCL, not registered",
+    "torch": "PyTorch symmetric memory",
+}
 PEERS = ("nccl", "nccl-plain", "nvshmem", "torch", *mpi.MPIS)
-OWN_PEERS = ("nccl-plain", "torch")  # of the collectives alone
+OWN_PEERS = ("engine", "nccl-plain", "torch")  # of the collectives alone
+ENGINE_KINDS = ("all_reduce", "all_to_all", "all_gather", "gather", "scatter")
+ENGINE_LEAST = 64 * MIB  # for each rank, as src/onstream/collective/launching.cpp has it
 DEFAULT_SIZES = {
     "host": (8, KIB, 64 * KIB, MIB),
     "cuda": (8, 64, KIB, 32 * KIB, 256 * KIB, MIB, 2 * MIB, 16 * MIB, 256 * MIB, GIB),
@@ -196,11 +204,7 @@ def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     settings = wanted.resolved()
     where = environment.collect()
     cases = cases_of(settings)
-    program = programs.native("bench_collective")
-    options = ("--device", settings.device, "--memory", settings.memory)
-    own = Program("bench_collective", programs.as_ranks(program, settings.ranks, options))
-    words = ("--set", f"collective_algorithm={settings.algorithm}")
-    contenders = [Contender("onstream", own, cases, words)]
+    contenders = [_own("onstream", settings, cases)]
     missing: dict[str, str] = {}
     for name in settings.vs:
         try:
@@ -244,6 +248,20 @@ def measure(wanted: Settings, say: Say = lambda _line: None) -> dict[str, Any]:
     }
     result["verdicts"] = judge(result)
     return result
+
+
+def _own(name: str, settings: Settings, cases: list[Case], *parameters: str) -> Contender:
+    options = ("--device", settings.device, "--memory", settings.memory)
+    program = Program(
+        "bench_collective", programs.as_ranks(programs.native("bench_collective"), settings.ranks, options)
+    )
+    words = [("--set", parameter) for parameter in (f"collective_algorithm={settings.algorithm}", *parameters)]
+    return Contender(name, program, cases, tuple(word for pair in words for word in pair))
+
+
+def _engine(name: str, settings: Settings, cases: list[Case]) -> Contender:
+    chosen = [case for case in cases if case.kind in ENGINE_KINDS and case.bytes >= ENGINE_LEAST * settings.ranks]
+    return _own(name, settings, _some(name, chosen), "collective_engine=large")
 
 
 def _peer(name: str, settings: Settings, cases: list[Case]) -> Contender:
@@ -325,6 +343,7 @@ def _free_port() -> int:
 
 
 _BETWEEN_GPUS: dict[str, Callable[[str, Settings, list[Case]], Contender]] = {
+    "engine": _engine,
     "nccl": _nccl,
     "nccl-plain": _nccl,
     "nvshmem": _nvshmem,
@@ -427,4 +446,4 @@ def _rows_of(result: dict[str, Any], bar: Bar) -> tuple[list[dict[str, Any]], li
         row for row in result["rows"] if (row["kind"], row["type"], row["bytes"]) == (bar.kind, bar.type, bar.bytes)
     ]
     ours = [row for row in alike if row["who"] == "onstream" and row["submission"] == bar.submission]
-    return ours, [row for row in alike if row["who"] != "onstream"]
+    return ours, [row for row in alike if row["who"] not in ("onstream", "engine")]

@@ -371,8 +371,8 @@ def collective_command(
     vs: Annotated[
         str,
         typer.Option(
-            help="Peers in the same run: of nccl, nccl-plain, nvshmem, torch, mpi, openmpi, mpich; auto: all; none. "
-            "Default: auto; with --quick none."
+            help="Peers in the same run: of nccl, nccl-plain, nvshmem, torch, mpi, openmpi, mpich, and engine (onstream with "
+            "collective_engine=large); auto: all; none. Default: auto; with --quick none."
         ),
     ] = "",
     rounds: Rounds = 3,
