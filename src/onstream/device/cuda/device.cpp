@@ -320,10 +320,11 @@ std::string CudaDevice::timeout_hint() const {
   if (cudaDeviceGetLimit(&stack_bytes, cudaLimitStackSize) != cudaSuccess) forget_error();
   const char* loading =
       mode == CU_MODULE_LAZY_LOADING ? "to load it (CUDA_MODULE_LOADING=EAGER loads it earlier), or " : "";
-  return concat("CUDA may wait for all running kernels to end before it first launches a kernel, ", loading,
-                "to make room if it needs more than ", stack_bytes,
-                " B of stack or calls malloc; and before it makes a graph executable, if a thread of this process does. If a "
-                "rank did that beside a wait, launch such a kernel once, and make all ranks' graphs, before");
+  return concat(
+      "CUDA may wait for all running kernels to end before it first launches a kernel, ", loading,
+      "to make room if it needs more than ", stack_bytes,
+      " B of stack or calls malloc; and before it makes a graph executable, if a thread of this process does. If a "
+      "rank did that beside a wait, launch such a kernel once, and make all ranks' graphs, before");
 }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream stream) {
