@@ -117,8 +117,7 @@ CASE(a_captured_barrier_by_each_algorithm_orders_what_is_around_it_at_every_repl
     for (const CollectiveCall& barrier : barriers(world)) {
       world.device().begin_capture(stream);
       rounds.enqueue(barrier);
-      const auto graph = world.device().end_capture(stream);
-      world.barrier();  // which may wait for running kernels, as of ranks that go on (docs/decisions/0005)
+      const auto graph = end_capture_of_all(world, stream);
       for (std::uint64_t turn = 0; turn < 4; ++turn) {
         rounds.write_numbers(turn);
         if (turn == 2) {

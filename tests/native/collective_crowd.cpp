@@ -15,6 +15,7 @@
 #include "onstream/collective/pass_reduce.hpp"
 #include "onstream/collective/two_shot.hpp"
 #include "onstream/collective/wide.hpp"
+#include "onstream/transport/copy_thread.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -196,14 +197,17 @@ CASE(sums_are_added_up_before_they_are_given_where_that_is_asked_for) {
   }
 }
 
-// Pushed where everybody's part is equally long, else loaded.
+// Sums where everybody's part is equally long.
 CASE(sums_and_moves_by_the_copy_engine_are_right_in_any_number_of_blocks) {
   Parameters parameters = quick("host");
   parameters.collective_engine = "on";
   with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
     const auto size = static_cast<std::size_t>(world.size());
+    const CopyThread& copies = world.fabric()->copies();
     for (const std::size_t count : {std::size_t{5}, 8 * size, 1024 * size, 1024 * size + 1}) {
+      const std::uint64_t before = copies.served();
       check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, Algorithm::direct}, &crowd);
+      CHECK((copies.served() > before) == (count % (4 * size) == 0));
     }
     check_reduction(world, {OpKind::all_reduce, ElementType::float16, ReduceOp::sum, 512 * size, Algorithm::direct},
                     &crowd);

@@ -43,7 +43,7 @@ CASE(captured_collectives_mean_the_same_at_every_replay_among_eager_ones) {
     }
     all.run(broadcast({values.data(), values.data(), kCount, ElementType::int64}, 1), stream);
     all.run(barrier(), stream);
-    const auto graph = world.device().end_capture(stream);
+    const auto graph = end_capture_of_all(world, stream);
     constexpr int kReplays = 3;
     std::int64_t expected = 4;
     for (int i = 0; i < kReplays; ++i) {
@@ -88,7 +88,7 @@ CASE(in_the_checking_mode_what_is_captured_is_compared_once_and_replayed) {
       counts.receive_counts = {kCount, kCount, kCount};
       counts.receive_offsets = {2 * kCount, 0, kCount};
       it.run(counts, stream);
-      const auto graph = world.device().end_capture(stream);
+      const auto graph = end_capture_of_all(world, stream);
       std::vector<std::vector<unsigned char>> gathered;
       for (const int rank : {1, 2, 0}) gathered.push_back(input_of(ElementType::int32, ReduceOp::sum, rank, kCount));
       for (int i = 0; i < 3; ++i) {
@@ -128,7 +128,7 @@ CASE(captured_moves_mean_the_same_at_every_replay_among_eager_ones) {
                                       by(broadcast({traded.data(), told.data(), kBytes}, 1))};
       world.device().begin_capture(stream);
       for (const CollectiveCall& call : calls) it.run(call, stream);
-      const auto graph = world.device().end_capture(stream);
+      const auto graph = end_capture_of_all(world, stream);
       for (unsigned round = 0; round < 4; ++round) {
         const auto of = [&](std::size_t rank) { return pattern(kBytes, 10 * round + static_cast<unsigned>(rank)); };
         mine.write(of(static_cast<std::size_t>(world.rank())));

@@ -239,7 +239,7 @@ CASE(captured_functors_mean_the_same_at_every_replay) {
       call.algorithm = algorithm;
       world.collective().run(call, stream);
     }
-    const auto graph = world.device().end_capture(stream);
+    const auto graph = end_capture_of_all(world, stream);
     constexpr int kReplays = 3;
     for (int i = 0; i < kReplays; ++i) world.device().launch(graph, stream);
     world.synchronize(stream);

@@ -155,7 +155,7 @@ CASE(a_call_means_the_same_before_and_behind_stages_captures_and_new_channels) {
     CHECK(is_right(eager));
     world.device().begin_capture(stream);
     eager();
-    const auto graph = world.device().end_capture(stream);
+    const auto graph = end_capture_of_all(world, stream);
     CHECK(is_right([&] { world.device().launch(graph, stream); }));
     CHECK(is_right(eager));
     CollectiveCall aside = lines;

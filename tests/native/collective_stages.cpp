@@ -72,7 +72,7 @@ CASE(the_first_call_may_be_captured_and_means_the_same_at_every_replay) {
     const CollectiveCall call = in_stages(all_reduce({values.data(), values.data(), kCount, ElementType::int64}));
     world.device().begin_capture(stream);
     world.collective().run(call, stream);
-    const auto graph = world.device().end_capture(stream);
+    const auto graph = end_capture_of_all(world, stream);
     std::int64_t expected = 1;
     for (int i = 0; i < 5; ++i, expected *= 4) {
       if (i == 2) {

@@ -69,8 +69,7 @@ inline void run(World& world, const CollectiveCall& call, const Replayed& how) {
   Device& device = world.device();
   device.begin_capture(how.stream);
   world.collective().run(call, how.stream);
-  const auto graph = device.end_capture(how.stream);
-  world.barrier();  // which may wait for running kernels, as of ranks that go on (docs/decisions/0005)
+  const auto graph = end_capture_of_all(world, how.stream);
   const auto replay = [&] { device.launch(graph, how.stream); };
   const auto eager = [&] { world.collective().run(call, how.stream); };
   run_by_each(world, call, how.stream, {replay, eager, replay, replay});
@@ -88,8 +87,7 @@ inline void run(World& world, const CollectiveCall& call, const Planned& how) {
   Device& device = world.device();
   device.begin_capture(how.stream);
   launch();
-  const auto graph = device.end_capture(how.stream);
-  world.barrier();
+  const auto graph = end_capture_of_all(world, how.stream);
   const auto eager = [&] { world.collective().run(call, how.stream); };
   run_by_each(world, call, how.stream, {launch, eager, launch, [&] { device.launch(graph, how.stream); }});
 }

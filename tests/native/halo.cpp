@@ -259,7 +259,7 @@ CASE(a_captured_halo_replays_like_an_eager_one) {
     const OwnStream stream(world);
     world.device().begin_capture(stream);
     plan->launch(stream);
-    const auto graph = world.device().end_capture(stream);
+    const auto graph = end_capture_of_all(world, stream);
     for (int step = 0; step < 12; ++step) {
       array.write(local_array(problem, world.rank(), step, When::before));
       if ((step + world.rank()) % 2 == 0) {

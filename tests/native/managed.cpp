@@ -84,7 +84,7 @@ CASE(the_cpu_fills_and_reads_what_plans_carry_also_captured) {
     const auto plan = builder.build();
     device.begin_capture(stream);
     plan->launch(stream);
-    const auto graph = device.end_capture(stream);
+    const auto graph = end_capture_of_all(world, stream);
     for (int turn = 0; turn < 4; ++turn) {
       fill(out, seed_of(world.rank(), turn));
       if (turn % 2 == 0) {

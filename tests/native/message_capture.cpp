@@ -140,7 +140,7 @@ CASE(captured_messages_replay_mixed_with_eager_ones) {
       };
       world.device().begin_capture(own);
       for (int i = 0; i < 3; ++i) ping_pong();
-      const auto graph = world.device().end_capture(own);
+      const auto graph = end_capture_of_all(world, own);
       for (unsigned round = 0; round < 20; ++round) {
         if (world.rank() == 0) buffer.write(pattern(bytes, round));
         if (round % 3 == 1) {
@@ -166,7 +166,7 @@ CASE(captured_requests_replay) {
     const auto got = world.irecv(in.data(), 20000, peer, {}, own);
     world.wait(got, own);
     world.wait(sent, own);
-    const auto graph = world.device().end_capture(own);
+    const auto graph = end_capture_of_all(world, own);
     for (unsigned round = 0; round < 10; ++round) {
       out.write(pattern(20000, round * 2 + static_cast<unsigned>(world.rank())));
       world.device().launch(graph, own);
@@ -194,7 +194,7 @@ CASE(a_captured_wait_on_another_branch_follows_its_op) {
     device.copy(copy.data(), in.data(), kBytes, branch);
     world.wait(sent, branch);
     device.wait(own, device.record(branch));
-    const auto graph = device.end_capture(own);
+    const auto graph = end_capture_of_all(world, own);
     for (unsigned round = 0; round < 20; ++round) {
       out.write(pattern(kBytes, round * 2 + static_cast<unsigned>(world.rank())));
       device.launch(graph, own);
@@ -212,7 +212,7 @@ CASE(a_captured_request_is_not_waited_for_by_the_host) {
     TestBuffer buffer(world, 64);
     world.device().begin_capture(own);
     const auto request = world.isend(buffer.data(), 64, 0, {}, own);
-    const auto graph = world.device().end_capture(own);
+    const auto graph = end_capture_of_all(world, own);
     CHECK_THROWS((void)world.wait(request), "part of a graph");
     CHECK_THROWS((void)world.test(request), "part of a graph");
   });

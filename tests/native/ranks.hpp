@@ -214,4 +214,12 @@ inline std::vector<unsigned char> pattern(std::size_t bytes, unsigned seed) {
   return values;
 }
 
+// Of all ranks: while a kernel of one that has launched its graph waits, CUDA may not make another one's
+// (docs/decisions/0005).
+inline std::shared_ptr<Graph> end_capture_of_all(World& world, Stream stream) {
+  std::shared_ptr<Graph> graph = world.device().end_capture(stream);
+  world.barrier();
+  return graph;
+}
+
 }  // namespace onstream::test

@@ -1,7 +1,7 @@
 // Large moves: each rank stores what it has straight into the others' buffers. all_gather, all_to_all, gather, scatter
 // and those with a count for every rank are one list of portions; broadcast goes by way of all ranks, so that the root
-// sends everything once only. But of a broadcast among more than two, the copy engine may send
-// what goes to peers: the first block asks for it, peer by peer.
+// sends everything once only. But for a broadcast among more than two, the copy engine may send what goes to peers: the
+// first block asks for it, peer by peer.
 //
 // Meetings and the stage are as in bulk_reduce.hpp. What a rank posts as its output for a peer is where that peer's
 // data goes, and with it how many bytes it expects. Where a peer has another number of bytes for it, as can be in an
@@ -208,7 +208,7 @@ struct BulkMove {
     if (own.send_bytes > 0 && kept != input + own.send_offset) {
       group.copy(kept, input + own.send_offset, own.send_bytes);
     }
-    if (speaks && !session.await(view.rank, [&] { return copier.is_done(group, number); })) {
+    if (speaks && !session.await(view.rank, [&] { return copier.is_done(group, view.wait, number); })) {
       copier.outlast(group, view.wait, number);
     }
     return session.agree();

@@ -126,14 +126,14 @@ struct BulkReduce : BulkReduceWork {
         (reinterpret_cast<std::uint64_t>(input) + in_offset) | (reinterpret_cast<std::uint64_t>(output) + out_offset);
     const bool whole = own % kGpuPack == 0;
     if constexpr (kSerial<Group>) {
-      if (!whole || copier.slot == nullptr) return run_direct(group, session, meeting);
+      if (!whole || !go_by_engine(meeting)) return run_direct(group, session, meeting);
       sum_by_engine(group, session, meeting);
     } else if constexpr (!Sum::kAddsInPlace) {
       run_direct(group, session, meeting);
     } else {
       const bool plain = whole && adds != 0 && Sum::only_adds(op) && view.size <= kNear;
       if (!plain) return run_direct(group, session, meeting);
-      if (copier.slot != nullptr) return sum_by_engine(group, session, meeting);
+      if (go_by_engine(meeting)) return sum_by_engine(group, session, meeting);
       if (halves != 0) {
         sum_and_give(group, meeting);
       } else {
@@ -184,20 +184,16 @@ struct BulkReduce : BulkReduceWork {
   // By the copy engine. The last that the session is asked for but its end, so that it works on a copy.
   template <class Group>
   ONSTREAM_EITHER_CALL void sum_by_engine(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
-    const bool pushed = out_of_place(meeting) && bytes % (view.size * kDeal) == 0;
-    EngineSums<Group> engine(group, view, copier, meeting, {input, output, out_offset, part_bytes, pushed},
-                             session.epoch());
+    EngineSums<Group> engine(group, view, copier, meeting, {input, output, out_offset, part_bytes}, session.epoch());
     engine.push();
-    bool good = true;
-    for (std::uint32_t chunk = 0; chunk < engine.chunks() && good; ++chunk) {
-      good = engine.await(session, chunk);
-      if (!good) break;
+    for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+      if (!engine.await(session, chunk)) return engine.outlast();
       Piece piece = direct_piece();
+      piece.from = Place::pushed;
       piece.wants = only(view.rank);
       piece.bytes = engine.bytes_of(chunk);
       piece.in_offset += engine.begin_of(chunk);
       piece.out_offset += engine.begin_of(chunk);
-      if (pushed) piece.from = Place::pushed;
       if constexpr (kSerial<Group>) {
         add_up_serial(group, meeting, piece);
       } else {
@@ -205,16 +201,17 @@ struct BulkReduce : BulkReduceWork {
       }
       engine.added(chunk);
     }
-    if (!good || !engine.finish(session)) return engine.outlast();
+    if (!engine.finish(session)) return engine.outlast();
     session.meet();
   }
-  // Of all ranks, which find the same.
+
+  // Whether sums go that way, of buffers in which whole packs lie. All ranks find the same: that everybody works out of
+  // place, and has an equally long share.
   template <class Group>
-  ONSTREAM_EITHER bool out_of_place(const Meeting<Group>& meeting) const {
-    bool all = input != output;
-    for (std::uint32_t peer = 0; peer < view.size; ++peer) {
-      if (peer == view.rank) continue;
-      all = all && meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
+  ONSTREAM_EITHER bool go_by_engine(const Meeting<Group>& meeting) const {
+    bool all = copier.slot != nullptr && input != output && bytes % (view.size * kDeal) == 0;
+    for (std::uint32_t peer = 0; peer < view.size && all; ++peer) {
+      if (peer != view.rank) all = meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
     }
     return all;
   }

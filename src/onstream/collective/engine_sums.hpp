@@ -18,14 +18,12 @@ namespace onstream::collective {
 template <class Group>
 class EngineSums {
  public:
-  // Of vectors that lie in these buffers, the part that this rank adds up. If the others' data is `pushed`, all parts
-  // are equally long.
+  // Of vectors that lie in these buffers, the part that this rank adds up. All parts are equally long.
   struct Part {
     const std::byte* input;
     std::byte* output;
     std::uint64_t begin;
     std::uint64_t bytes;
-    bool pushed;
   };
 
   ONSTREAM_EITHER EngineSums(const Group& group, const View& view, const Copier& copier, const Meeting<Group>& meeting,
@@ -36,10 +34,8 @@ class EngineSums {
         meeting_(meeting),
         part_(part),
         epoch_(epoch),
-        chunks_(part.pushed ? kChunks : 1),
-        chunk_bytes_(part.pushed ? (part.bytes + kChunks * kUnit - 1) / (kChunks * kUnit) * kUnit : part.bytes) {}
+        chunk_bytes_((part.bytes + kChunks * kUnit - 1) / (kChunks * kUnit) * kUnit) {}
 
-  ONSTREAM_EITHER std::uint32_t chunks() const { return chunks_; }
   // Where a chunk begins in the part, and how long it is; later ones of few bytes have none.
   ONSTREAM_EITHER std::uint64_t begin_of(std::uint32_t chunk) const { return least(chunk * chunk_bytes_, part_.bytes); }
   ONSTREAM_EITHER std::uint64_t bytes_of(std::uint32_t chunk) const { return begin_of(chunk + 1) - begin_of(chunk); }
@@ -48,7 +44,6 @@ class EngineSums {
   ONSTREAM_EITHER void push() {
     if (!speaks()) return;
     number_ = copier_.last_number(group_);
-    if (!part_.pushed) return;
     for (std::uint32_t k = 1; k < view_.size; ++k) {
       const std::uint32_t peer = peer_after(k);
       const std::byte* const from = part_.input + peer * part_.bytes;
@@ -61,14 +56,13 @@ class EngineSums {
     pushes_ = number_;
   }
 
-  // All threads: this chunk is here from everybody, if it comes here at all. False: failed.
+  // All threads: this chunk is here from everybody. False: failed.
   ONSTREAM_EITHER bool await(Session<Group>& session, std::uint32_t chunk) {
-    if (!part_.pushed) return !session.failed();
     if (speaks()) {
       const std::uint64_t behind = pushes_ - (kChunks - 1 - chunk);
       const bool gone = session.await(view_.rank, [&] {
         static_cast<void>(give());
-        return copier_.is_done(group_, behind);
+        return copier_.is_done(group_, view_.wait, behind);
       });
       if (gone) tell(Word::pushed, chunk, session.others());
     }
@@ -87,7 +81,7 @@ class EngineSums {
     if (group_.add(count, 1) + 1 != static_cast<std::uint64_t>(group_.blocks())) return;
     group_.store_relaxed(count, 0);
     group_.fence();  // what the others had stored is seen by who is told
-    tell(Word::summed, chunk, part_.pushed ? below(view_.size) : only(view_.rank));
+    tell(Word::summed, chunk, below(view_.size));
   }
 
   // All threads, behind all chunks: the others have this rank's sums. False: failed.
@@ -96,7 +90,7 @@ class EngineSums {
       std::uint64_t absent = 0;
       const auto all_given = [&] {
         absent = give();
-        if (absent == 0 && !copier_.is_done(group_, number_)) absent = only(view_.rank);
+        if (absent == 0 && !copier_.is_done(group_, view_.wait, number_)) absent = only(view_.rank);
         return absent == 0;
       };
       session.await_ranks(all_given, [&] { return absent; });
@@ -107,13 +101,14 @@ class EngineSums {
   // Of a failed one, last: until the engine is through.
   ONSTREAM_EITHER void outlast() {
     if (!speaks()) return;
-    ask(view_.rank, part_.input, 0, 0, true);
+    copier_.ask(group_, ++number_, 0, part_.input, 0, true);
     copier_.outlast(group_, view_.wait, number_);
   }
 
  private:
   enum class Word : std::uint32_t { pushed, summed };
   static constexpr std::uint64_t kUnit = 128;
+  static_assert(2 * (kChunks + kNear - 2) + 1 <= CopySlot::kDepth, "an op's requests, and the last of a failed one");
 
   ONSTREAM_EITHER static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
   ONSTREAM_EITHER bool speaks() const { return group_.block() == 0 && group_.rank() == 0; }
@@ -132,13 +127,13 @@ class EngineSums {
   // Asks for what can be given: its sums are there, and the peer has added up what was pushed to their place. Returns
   // the ranks that the next one waits for, none if all is given.
   ONSTREAM_EITHER std::uint64_t give() {
-    const std::uint32_t all = chunks_ + view_.size - 2;  // the first peer's chunks, and all of it to every other
+    const std::uint32_t all = kChunks + view_.size - 2;  // the first peer's chunks, and all of it to every other
     for (; given_ < all; ++given_) {
-      const bool first = given_ < chunks_;
-      const std::uint32_t chunk = first ? given_ : chunks_ - 1;
-      const std::uint32_t peer = peer_after(first ? 1 : given_ - chunks_ + 2);
+      const bool first = given_ < kChunks;
+      const std::uint32_t chunk = first ? given_ : kChunks - 1;
+      const std::uint32_t peer = peer_after(first ? 1 : given_ - kChunks + 2);
       if (!has_told(Word::summed, chunk, view_.rank)) return only(view_.rank);
-      if (part_.pushed && !has_told(Word::summed, chunk, peer)) return only(peer);
+      if (!has_told(Word::summed, chunk, peer)) return only(peer);
       const std::byte* const sums = part_.output + part_.begin;
       ask(peer, sums, first ? begin_of(chunk) : 0, first ? bytes_of(chunk) : part_.bytes, given_ + 1 == all);
     }
@@ -166,7 +161,6 @@ class EngineSums {
   const Meeting<Group>& meeting_;
   Part part_;
   std::uint64_t epoch_;
-  std::uint32_t chunks_;
   std::uint64_t chunk_bytes_;
   // Of who speaks:
   std::uint64_t number_ = 0;  // of the last request

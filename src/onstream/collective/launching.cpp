@@ -308,7 +308,7 @@ class Preparing {
       const Reach reach = kMost == kNear ? Reach::near : Reach::far;
       auto body = bulk_body<Rule, kMost>(addresses_fit, blocks);
       if (body.direct != 0) {
-        CopyThread::Lease lease = engine_for_sums();
+        CopyThread::Lease lease = engine_for_sums<Rule>();
         body.copier = lease.copier();
         out.kept = lease.share();
       }
@@ -429,16 +429,16 @@ class Preparing {
     return out;
   }
 
-  // Whether large pieces, of so many bytes at least, go to peers by the copy engine.
-  bool by_engine(std::uint64_t bytes) const {
-    constexpr std::uint64_t kMin = std::uint64_t{64} << 20;
+  // Whether the engine takes pieces of so many bytes for each peer, where it is faster from `least` on.
+  bool by_engine(std::uint64_t bytes, std::uint64_t least) const {
     const std::string& engine = fabric_.parameters().collective_engine;
     if (size_ > static_cast<std::uint32_t>(kNear) || bytes == 0) return false;
-    return engine == "on" || (engine == "large" && !on_host_ && bytes >= kMin);
+    return engine == "on" || (engine == "large" && !on_host_ && bytes >= least);
   }
 
   // A slot of none if it does not. The kernel sends the first peer's lead.
   CopyThread::Lease engine_for_move(const Portion* portions) const {
+    constexpr std::uint64_t kLeast = std::uint64_t{64} << 20;
     constexpr std::uint64_t kAligned = 128;
     std::uint64_t first = 0;
     std::uint64_t sum = 0;
@@ -450,15 +450,20 @@ class Preparing {
       sum += bytes;
       ++pieces;
     }
-    if (pieces == 0 || !by_engine(sum / pieces)) return {};
+    if (pieces == 0 || !by_engine(sum / pieces, kLeast)) return {};
     const auto most = static_cast<std::uint64_t>(fabric_.parameters().copy_lead_bytes);
     return fabric_.copies().take(std::min(most, first / 4) / kAligned * kAligned);
   }
 
-  // Likewise of sums. All ranks find the same, if they can address all buffers.
+  // Likewise of sums by Rule. All ranks find the same, if they can address all buffers.
+  template <class Rule>
   CopyThread::Lease engine_for_sums() const {
-    const bool sums = call_.kind == OpKind::all_reduce && call_.op == ReduceOp::sum && call_.own == nullptr;
-    return sums && by_engine(bytes_ / size_) ? fabric_.copies().take(0) : CopyThread::Lease();
+    const std::uint64_t least = std::uint64_t{size_ == 2 ? 64u : 128u} << 20;  // docs/decisions/0010
+    const bool has_kernel = on_host_ || Accumulator<Rule, bulk_pack_for(sizeof(typename Rule::Element))>::kAddsInPlace;
+    const bool sums = call_.kind == OpKind::all_reduce && call_.op == ReduceOp::sum && call_.input != call_.output;
+    const bool evenly = bytes_ % (size_ * deal_for(sizeof(typename Rule::Element))) == 0;
+    if (!has_kernel || !sums || !evenly || !by_engine(bytes_ / size_, least)) return {};
+    return fabric_.copies().take(0);
   }
 
   bool expose_for_move(const Portion* portions, std::uint64_t* outputs) {

@@ -58,13 +58,15 @@ struct Copier {
     ask(group, number, destination + lead, static_cast<const std::byte*>(source) + lead, bytes - lead, true);
     return number;
   }
+  // Whether it has been copied: in a world that has failed requests are answered all the same. `wait` has the word that
+  // says so, which is stored before anything is answered that way.
   template <class Group>
-  ONSTREAM_EITHER bool is_done(const Group& group, std::uint64_t number) const {
-    return group.load_acquire(done) >= number;
+  ONSTREAM_EITHER bool is_done(const Group& group, const WaitView& wait, std::uint64_t number) const {
+    return is_answered(group, number) && (group.load_relaxed(wait.abort) & kWorldFailed) == 0;
   }
   template <class Group>
   ONSTREAM_EITHER Status await(const Group& group, const WaitView& wait, std::uint64_t number) const {
-    const Status status = wait_for_self(group, wait, [&] { return is_done(group, number); });
+    const Status status = wait_for_self(group, wait, [&] { return is_done(group, wait, number); });
     if (status != Status::ok) outlast(group, wait, number);
     return status;
   }
@@ -74,9 +76,15 @@ struct Copier {
   ONSTREAM_EITHER_CALL void outlast(const Group& group, const WaitView& wait, std::uint64_t number) const {
     constexpr std::uint64_t kMostNs = 2'000'000'000;
     const std::uint64_t begin = group.now_ns();
-    for (std::uint32_t round = 0; !is_done(group, number) && group.now_ns() - begin < kMostNs; ++round) {
+    for (std::uint32_t round = 0; !is_answered(group, number) && group.now_ns() - begin < kMostNs; ++round) {
       group.pause(round, wait.spins);
     }
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_EITHER bool is_answered(const Group& group, std::uint64_t number) const {
+    return group.load_acquire(done) >= number;
   }
 };
 

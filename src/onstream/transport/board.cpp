@@ -57,6 +57,7 @@ void Board::set_abort(Cause cause) {
 }
 
 bool Board::aborted() const { return (HostGroup::load_acquire(word(-1)) & kWorldFailed) != 0; }
+bool Board::all_aborted() const { return (HostGroup::load_acquire(view_.abort) & kWorldFailed) != 0; }
 
 void Board::set_left(int peer) {
   add_bits(word(peer), kPeerLeft);

@@ -25,6 +25,7 @@ class Board {
   WaitView wait_view(int peer) const;
   void set_abort(Cause cause);
   bool aborted() const;
+  bool all_aborted() const;  // every abort word says so
   // After the last of what the peer did here is visible.
   void set_left(int peer);
   bool has_left(int peer) const;

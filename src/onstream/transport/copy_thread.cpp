@@ -138,8 +138,8 @@ CopyThread::Entry& CopyThread::entry_of(const Copier& copier) {
 bool CopyThread::serve(Entry& entry) {
   const CopySlot& slot = *entry.copier.slot;
   const std::uint64_t asked = HostGroup::load_acquire(&slot.asked);
-  if (asked == entry.issued) return false;
-  while (entry.issued != asked) {
+  if (asked <= entry.issued) return false;
+  while (entry.issued < asked) {
     entry.issued += 1;
     const CopySlot::Request& request = slot.requests[entry.issued % CopySlot::kDepth];
     if (!has_failed_()) {

@@ -20,7 +20,7 @@ namespace onstream {
 class CopyThread {
  public:
   // `on_failure` is called in the thread if a transfer cannot be made; the thread then ends. Once `has_failed` says so
-  // requests are answered, and nothing is moved.
+  // requests are answered, and nothing is moved: by then every abort word has to say that the world has failed.
   CopyThread(std::shared_ptr<Device> device, std::function<void(const std::string&)> on_failure,
              std::function<bool()> has_failed)
       : device_(std::move(device)), on_failure_(std::move(on_failure)), has_failed_(std::move(has_failed)) {}

@@ -422,7 +422,7 @@ class Fabric::Implementation {
   std::shared_ptr<Watch> watch_;
   std::unique_ptr<CopyThread> copies_ = std::make_unique<CopyThread>(
       device_, [this](const std::string& why) { abort("aborted: " + why, Cause::failure, Logged::now); },
-      [this] { return board_->aborted(); });
+      [this] { return board_->all_aborted(); });
   std::shared_ptr<std::atomic<std::size_t>> device_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   int block_limit_ = 1;
   bool whole_lines_ = false;
