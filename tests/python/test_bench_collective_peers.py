@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -163,6 +163,34 @@ def test_a_python_without_torch_is_named_with_its_last_word(monkeypatch: pytest.
         peers.find_torch()
     monkeypatch.setenv("PYTHONPATH", str(STAND_INS))
     assert peers.find_torch() == sys.executable
+
+
+def test_the_copy_engine_is_measured_where_it_makes_a_difference() -> None:
+    def takes(kind: str, size: int, ranks: int, element: str = "float32") -> bool:
+        return collective.by_engine(collective.Case(kind, element, "captured", size, 1, 1), ranks)
+
+    mib = 1 << 20
+    assert takes("all_to_all", 256 * mib, 4)
+    assert not takes("all_to_all", 255 * mib, 4)
+    assert takes("all_reduce", 512 * mib, 4)
+    assert not takes("all_reduce", 256 * mib, 4)
+    assert takes("all_reduce", 128 * mib, 2)
+    assert not takes("all_reduce", 1024 * mib, 4, "uint8")
+    assert takes("broadcast", 64 * mib, 2)
+    assert not takes("broadcast", 1024 * mib, 4)
+    assert not takes("reduce_scatter", 1024 * mib, 4)
+
+
+def test_the_copy_engine_is_no_peer_in_verdicts() -> None:
+    def row(who: str, median_s: float) -> dict[str, object]:
+        case = collective.Case("all_gather", "float32", "captured", 1 << 30, 1, 1)
+        return {"who": who, **asdict(case), "median_s": median_s, "bus_bytes_per_s": 1.0}
+
+    result = {"device": "NVIDIA H200", "device_kind": "cuda", "ranks": 4}
+    rows = [row("onstream", 2e-3), row("engine", 1e-3), row("nccl", 2.5e-3)]
+    [verdict] = collective.judge({**result, "rows": rows})
+    assert verdict["against"] == "nccl"
+    assert verdict["holds"]
 
 
 def test_vs_knows_the_peers_of_the_collectives() -> None:

@@ -45,8 +45,8 @@ TITLES = {
 }
 PEERS = ("nccl", "nccl-plain", "nvshmem", "torch", *mpi.MPIS)
 OWN_PEERS = ("engine", "nccl-plain", "torch")  # of the collectives alone
-ENGINE_KINDS = ("all_reduce", "all_to_all", "all_gather", "gather", "scatter")
-ENGINE_LEAST = 64 * MIB  # for each rank, as src/onstream/collective/launching.cpp has it
+ENGINE_MOVES = ("all_to_all", "all_gather", "gather", "scatter")
+ENGINE_LEAST = 64 * MIB
 DEFAULT_SIZES = {
     "host": (8, KIB, 64 * KIB, MIB),
     "cuda": (8, 64, KIB, 32 * KIB, 256 * KIB, MIB, 2 * MIB, 16 * MIB, 256 * MIB, GIB),
@@ -260,8 +260,23 @@ def _own(name: str, settings: Settings, cases: list[Case], *parameters: str) -> 
 
 
 def _engine(name: str, settings: Settings, cases: list[Case]) -> Contender:
-    chosen = [case for case in cases if case.kind in ENGINE_KINDS and case.bytes >= ENGINE_LEAST * settings.ranks]
+    if settings.algorithm not in ("auto", "direct"):
+        raise PeerMissing(
+            f"the copy engine works beside algorithm direct alone, and {settings.algorithm} was asked for"
+        )
+    chosen = [case for case in cases if by_engine(case, settings.ranks)]
     return _own(name, settings, _some(name, chosen), "collective_engine=large")
+
+
+def by_engine(case: Case, ranks: int) -> bool:
+    """Whether collective_engine=large makes a difference, as src/onstream/collective/launching.cpp has it."""
+    each = case.bytes // ranks
+    if case.kind == "all_reduce":
+        narrow = case.type in ("int8", "uint8") or case.type.startswith("float8")
+        return not narrow and each >= (1 if ranks == 2 else 2) * ENGINE_LEAST
+    if case.kind == "broadcast":
+        return ranks == 2 and case.bytes >= ENGINE_LEAST
+    return case.kind in ENGINE_MOVES and each >= ENGINE_LEAST
 
 
 def _peer(name: str, settings: Settings, cases: list[Case]) -> Contender:

@@ -27,8 +27,10 @@ class Room {
  public:
   // How the blocks of one kernel depend on each other.
   enum class Blocks : std::int32_t {
-    in_order,  // each needs those of its own number on the other ranks, and block 0: part of a kernel gets on
-    all        // on all of them: a kernel gets on when all of it is placed
+    // Each needs those of its own number on the other ranks, and block 0, which may stay until all are through
+    // (engine_sums.hpp): with two places a kernel gets on.
+    in_order,
+    all  // on all of them: a kernel gets on when all of it is placed
   };
 
   // A channel's. Calls of one channel are prepared in the same order on every rank.
