@@ -67,8 +67,7 @@ std::string why_not_replayed(World& world, const Pair& pair, Form form, Stream s
   } catch (const Error& error) {
     why_not = error.what();
   }
-  const auto graph = world.device().end_capture(stream);
-  world.barrier();  // nobody leaves while the other still asks
+  const auto graph = end_capture_of_all(world, stream);  // and nobody leaves while the other still asks
   if (!why_not.empty()) return why_not;
   for (unsigned round = 0; round < 5; ++round) {
     const auto of = [&](int rank) { return pattern(pair.bytes, round * 2 + static_cast<unsigned>(rank)); };

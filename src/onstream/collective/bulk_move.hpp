@@ -307,8 +307,6 @@ struct BulkMove {
       if (!session.meet()) return;
     }
   }
-
-  ONSTREAM_BODY static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
 };
 
 }  // namespace onstream::collective

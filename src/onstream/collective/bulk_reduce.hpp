@@ -119,6 +119,16 @@ struct BulkReduce : BulkReduceWork {
     return piece;
   }
 
+  // So much of it, which this rank alone wants for now.
+  ONSTREAM_EITHER Piece piece_for_home(std::uint64_t from, std::uint64_t length) const {
+    Piece piece = direct_piece();
+    piece.wants = only(view.rank);
+    piece.bytes = length;
+    piece.in_offset += from;
+    piece.out_offset += from;
+    return piece;
+  }
+
   // Whole packs in every buffer: nothing is asked that the posts have not said.
   template <class Group>
   ONSTREAM_EITHER void run_usual(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
@@ -164,23 +174,19 @@ struct BulkReduce : BulkReduceWork {
     const auto rank = static_cast<std::uint64_t>(group.rank());
     const auto threads = static_cast<std::uint64_t>(group.size());
     each_cut(group, [&](std::uint64_t from, std::uint64_t length) {
-      Piece piece = direct_piece();
-      piece.wants = only(view.rank);
-      piece.bytes = length;
-      piece.in_offset += from;
-      piece.out_offset += from;
-      add_plain(group, meeting, piece, rank, threads);
+      add_plain(group, meeting, piece_for_home(from, length), rank, threads);
     });
     group.sync();
     static_assert(kGpuPack == 16, "cuts are of whole packs");
     const std::byte* const sums = output + out_offset;
     for (std::uint32_t k = 1; k < view.size; ++k) {
-      const std::uint32_t peer = view.rank + k < view.size ? view.rank + k : view.rank + k - view.size;
+      const std::uint32_t peer = rank_after(view, k);
       auto* const theirs = reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output) + out_offset);
       each_cut(group,
                [&](std::uint64_t from, std::uint64_t length) { group.copy_alone(theirs + from, sums + from, length); });
     }
   }
+
   // By the copy engine. The last that the session is asked for but its end, so that it works on a copy.
   template <class Group>
   ONSTREAM_EITHER_CALL void sum_by_engine(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
@@ -188,12 +194,8 @@ struct BulkReduce : BulkReduceWork {
     engine.push();
     for (std::uint32_t chunk = 0; chunk < kChunks; ++chunk) {
       if (!engine.await(session, chunk)) return engine.outlast();
-      Piece piece = direct_piece();
+      Piece piece = piece_for_home(engine.begin_of(chunk), engine.bytes_of(chunk));
       piece.from = Place::pushed;
-      piece.wants = only(view.rank);
-      piece.bytes = engine.bytes_of(chunk);
-      piece.in_offset += engine.begin_of(chunk);
-      piece.out_offset += engine.begin_of(chunk);
       if constexpr (kSerial<Group>) {
         add_up_serial(group, meeting, piece);
       } else {
@@ -205,11 +207,11 @@ struct BulkReduce : BulkReduceWork {
     session.meet();
   }
 
-  // Whether sums go that way, of buffers in which whole packs lie. All ranks find the same: that everybody works out of
-  // place, and has an equally long share.
+  // Whether sums go that way, of buffers in which whole packs lie. All ranks find the same: a slot has who works out of
+  // place, and everybody does.
   template <class Group>
   ONSTREAM_EITHER bool go_by_engine(const Meeting<Group>& meeting) const {
-    bool all = copier.slot != nullptr && input != output && bytes % (view.size * kDeal) == 0;
+    bool all = copier.slot != nullptr;
     for (std::uint32_t peer = 0; peer < view.size && all; ++peer) {
       if (peer != view.rank) all = meeting.posted(peer, PostLine::input) != meeting.posted(peer, PostLine::output);
     }

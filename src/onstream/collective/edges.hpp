@@ -69,7 +69,6 @@ struct MoveEdges {
   static constexpr std::uint64_t kLengthBits = 48;
   static constexpr std::uint64_t kRounds = std::uint64_t{1} << 24;  // of the stage, and counts of one epoch
 
-  ONSTREAM_BODY static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
   ONSTREAM_BODY bool is_small(std::uint64_t length) const { return length <= small; }
   ONSTREAM_BODY std::uint32_t lines_of(std::uint64_t length) const {
     return 1 + (is_small(length) ? static_cast<std::uint32_t>((length + kLineData - 1) / kLineData) : 0);

@@ -45,7 +45,7 @@ class EngineSums {
     if (!speaks()) return;
     number_ = copier_.last_number(group_);
     for (std::uint32_t k = 1; k < view_.size; ++k) {
-      const std::uint32_t peer = peer_after(k);
+      const std::uint32_t peer = rank_after(view_, k);
       const std::byte* const from = part_.input + peer * part_.bytes;
       if (k + 1 < view_.size) {
         ask(peer, from, 0, part_.bytes, false);
@@ -110,12 +110,7 @@ class EngineSums {
   static constexpr std::uint64_t kUnit = 128;
   static_assert(2 * (kChunks + kNear - 2) + 1 <= CopySlot::kDepth, "an op's requests, and the last of a failed one");
 
-  ONSTREAM_EITHER static std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
   ONSTREAM_EITHER bool speaks() const { return group_.block() == 0 && group_.rank() == 0; }
-  // Everybody begins with another peer.
-  ONSTREAM_EITHER std::uint32_t peer_after(std::uint32_t k) const {
-    return view_.rank + k < view_.size ? view_.rank + k : view_.rank + k - view_.size;
-  }
 
   // For this rank's part of the peer's output, both of what is pushed and of sums.
   ONSTREAM_EITHER void ask(std::uint32_t peer, const std::byte* from, std::uint64_t begin, std::uint64_t bytes,
@@ -131,7 +126,7 @@ class EngineSums {
     for (; given_ < all; ++given_) {
       const bool first = given_ < kChunks;
       const std::uint32_t chunk = first ? given_ : kChunks - 1;
-      const std::uint32_t peer = peer_after(first ? 1 : given_ - kChunks + 2);
+      const std::uint32_t peer = rank_after(view_, first ? 1 : given_ - kChunks + 2);
       if (!has_told(Word::summed, chunk, view_.rank)) return only(view_.rank);
       if (!has_told(Word::summed, chunk, peer)) return only(peer);
       const std::byte* const sums = part_.output + part_.begin;

@@ -459,9 +459,10 @@ class Preparing {
   template <class Rule>
   CopyThread::Lease engine_for_sums() const {
     const std::uint64_t least = std::uint64_t{size_ == 2 ? 64u : 128u} << 20;  // docs/decisions/0010
-    const bool has_kernel = on_host_ || Accumulator<Rule, bulk_pack_for(sizeof(typename Rule::Element))>::kAddsInPlace;
+    using Body = BulkReduce<Rule, kNear>;
+    const bool has_kernel = on_host_ || Accumulator<Rule, Body::kGpuPack>::kAddsInPlace;
     const bool sums = call_.kind == OpKind::all_reduce && call_.op == ReduceOp::sum && call_.input != call_.output;
-    const bool evenly = bytes_ % (size_ * deal_for(sizeof(typename Rule::Element))) == 0;
+    const bool evenly = bytes_ % (size_ * Body::kDeal) == 0;
     if (!has_kernel || !sums || !evenly || !by_engine(bytes_ / size_, least)) return {};
     return fabric_.copies().take(0);
   }

@@ -167,6 +167,13 @@ ONSTREAM_BOTH std::uint64_t senders(Flow flow, std::uint32_t rank, std::uint32_t
   }
 }
 
+// The k-th after this one, of all in a circle: everybody begins with another.
+ONSTREAM_EITHER std::uint32_t rank_after(const View& view, std::uint32_t k) {
+  return view.rank + k < view.size ? view.rank + k : view.rank + k - view.size;
+}
+
+ONSTREAM_EITHER std::uint64_t least(std::uint64_t a, std::uint64_t b) { return a < b ? a : b; }
+
 ONSTREAM_EITHER std::uint64_t epoch_after(std::uint64_t word) { return (word % kHistory >> 1) + 1; }
 // The word of a turn behind a collective.
 ONSTREAM_EITHER std::uint64_t turn_after(std::uint64_t word, std::uint64_t signature, Hears hears) {
