@@ -189,10 +189,14 @@ CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
 
 // Who forwards must forward what has come, whatever the alignment of the buffers at each rank.
 CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
+  constexpr std::int64_t kByAll = 1 << 30;
+  const auto broadcasts = all_or_few<std::vector<std::pair<int, std::int64_t>>>(
+      {{2, kByAll}, {3, kByAll}, {5, kByAll}, {3, 0}, {5, 0}}, {{3, kByAll}, {3, 0}});
   for (const std::string& device : device_specs()) {
     Parameters parameters = in_pairs(device);
     parameters.collective_blocks = 3;
-    for (const int size : all_or_few<std::vector<int>>({2, 3, 5}, {3})) {
+    for (const auto& [size, chain_bytes] : broadcasts) {
+      parameters.collective_chain_bytes = chain_bytes;
       run_ranks(size, parameters, [&](World& world) {
         constexpr std::size_t kBytes = 5'000'011;
         for (const std::size_t apart : {0, 1, 4}) {

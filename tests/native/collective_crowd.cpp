@@ -197,6 +197,18 @@ CASE(sums_are_added_up_before_they_are_given_where_that_is_asked_for) {
   }
 }
 
+CASE(broadcasts_from_rank_to_rank_are_right_in_any_number_of_blocks) {
+  Parameters parameters = quick("host");
+  parameters.collective_chain_bytes = 0;
+  with_many_crowds(parameters, [](World& world, const Crowd& crowd) {
+    for (const Where where : places(world)) {
+      for (const std::size_t count : {5, 6001}) {
+        check_move(world, OpKind::broadcast, count, Algorithm::direct, where, &crowd);
+      }
+    }
+  });
+}
+
 // Sums where everybody's part is equally long.
 CASE(sums_and_moves_by_the_copy_engine_are_right_in_any_number_of_blocks) {
   Parameters parameters = quick("host");

@@ -1,7 +1,7 @@
 // Large moves: each rank stores what it has straight into the others' buffers. all_gather, all_to_all, gather, scatter
-// and those with a count for every rank are one list of portions; broadcast goes by way of all ranks, so that the root
-// sends everything once only. But for a broadcast among more than two, the copy engine may send what goes to peers: the
-// first block asks for it, peer by peer.
+// and those with a count for every rank are one list of portions; broadcast goes by way of all ranks or from rank to
+// rank, so that the root sends everything once only. But for a broadcast among more than two, the copy engine may send
+// what goes to peers: the first block asks for it, peer by peer.
 //
 // Meetings and the stage are as in bulk_reduce.hpp. What a rank posts as its output for a peer is where that peer's
 // data goes, and with it how many bytes it expects. Where a peer has another number of bytes for it, as can be in an
@@ -76,6 +76,7 @@ struct BulkMove {
   std::uint64_t bytes = 0;   // for faults; of a broadcast, all
   std::uint32_t direct = 0;  // not 0: every peer can address both buffers
   std::uint64_t each = 0;    // of a broadcast among more than two, what a block sends at once; else 0
+  std::uint32_t chain = 0;   // not 0: that goes from rank to rank
   std::uint32_t root = 0;
   OpKind kind = OpKind::none;
   OpKind named = OpKind::none;  // in faults
@@ -104,7 +105,11 @@ struct BulkMove {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
       } else if (each != 0) {
-        broadcast(group, session, meeting);
+        if (chain != 0) {
+          pass_on(group, session, meeting);
+        } else {
+          broadcast(group, session, meeting);
+        }
       } else {
         run_direct(group, session, meeting);
       }
@@ -222,38 +227,66 @@ struct BulkMove {
     return moves && for_peers > 0 && own.send_bytes >= for_peers && own.send_bytes / 2 <= for_peers;
   }
 
-  // The root sends every other rank its shard, and each forwards that to the others. Each block has a segment of every
-  // shard and goes through it in steps: the root tells of each, and nobody waits for who forwards. Every other block
-  // begins with half a step: while some wait until what they stored has arrived, others then store. What the root keeps
-  // itself it stores with what it sends. The last that the session is asked for but its end, so that it works on a
-  // copy.
+  // Each block has a segment of so many bytes and goes through it in steps; step(from, length) is false where it
+  // failed. Every other block begins with half a step: while some wait until what they stored has arrived, others then
+  // store.
+  template <class Group, class Step>
+  ONSTREAM_BODY bool in_steps(const Group& group, std::uint64_t length, const Step& step) const {
+    const auto block = static_cast<std::uint32_t>(group.block());
+    const std::uint64_t segment = whole_units((length + group.blocks() - 1) / group.blocks());
+    const std::uint64_t end = least(segment * (block + 1), length);
+    std::uint64_t now = block % 2 == 0 || segment <= each ? each : each / 2;
+    for (std::uint64_t from = segment * block; from < end; from += now, now = each) {
+      if (!step(from, least(now, end - from))) return false;
+    }
+    return true;
+  }
+
+  // The root sends every other rank its shard, and each forwards that to the others. The root tells of each step, and
+  // nobody waits for who forwards. What the root keeps itself it stores with what it sends. This and pass_on are the
+  // last that the session is asked for but its end, so that they work on a copy.
   template <class Group>
   ONSTREAM_CALL void broadcast(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
     const std::uint32_t shards = view.size - 1;
     const std::uint32_t mine = (view.rank + view.size - root - 1) % view.size;
     const auto block = static_cast<std::uint32_t>(group.block());
     const std::uint64_t shard = whole_units((bytes + shards - 1) / shards);
-    const std::uint64_t segment = whole_units((shard + group.blocks() - 1) / group.blocks());
-    const std::uint64_t end = least(segment * (block + 1), shard);
-    std::uint64_t step = block % 2 == 0 || segment <= each ? each : each / 2;
-    for (std::uint64_t from = segment * block; from < end; from += step, step = each) {
-      const std::uint64_t length = least(step, end - from);
+    const bool good = in_steps(group, shard, [&](std::uint64_t from, std::uint64_t length) {
       if (view.rank == root) {
         for (std::uint32_t k = 0; k < shards; ++k) {
           const std::uint32_t number = (k + block) % shards;
           send(group, meeting, (root + 1 + number) % view.size, number * shard + from, length);
         }
         session.tell(session.others());
-      } else {
-        session.pass(1);
-        if (!session.await_told(only(root), session.step())) return;
-        for (std::uint32_t k = 1; k < shards; ++k) {
-          const std::uint32_t ahead = 1 + (k + block) % (shards - 1);
-          send(group, meeting, (root + 1 + (mine + ahead) % shards) % view.size, mine * shard + from, length);
-        }
+        return true;
       }
-    }
-    session.meet();
+      session.pass(1);
+      if (!session.await_told(only(root), session.step())) return false;
+      for (std::uint32_t k = 1; k < shards; ++k) {
+        const std::uint32_t ahead = 1 + (k + block) % (shards - 1);
+        send(group, meeting, (root + 1 + (mine + ahead) % shards) % view.size, mine * shard + from, length);
+      }
+      return true;
+    });
+    if (good) session.meet();
+  }
+
+  // From rank to rank, so that each stores to one other alone, which is what links carry best (docs/decisions/0010).
+  template <class Group>
+  ONSTREAM_CALL void pass_on(const Group& group, Session<Group> session, Meeting<Group> meeting) const {
+    const std::uint32_t next = rank_after(view, 1);
+    const std::uint32_t before = rank_after(view, view.size - 1);
+    const bool good = in_steps(group, bytes, [&](std::uint64_t from, std::uint64_t length) {
+      if (next == root) {  // the last one, which all meet in the end
+        session.pass(1);
+        return true;
+      }
+      if (view.rank != root && !session.await_told(only(before), session.step() + 1)) return false;
+      send(group, meeting, next, from, length);
+      session.tell(only(next));
+      return true;
+    });
+    if (good) session.meet();
   }
 
   // Of a broadcast, what lies `place` bytes into it.

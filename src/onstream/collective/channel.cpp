@@ -42,6 +42,7 @@ void require_same_parameters(Fabric& fabric) {
       " collective_line_threads=", parameters.collective_line_threads,
       " collective_block_bytes=", parameters.collective_block_bytes, " collective_group=", parameters.collective_group,
       " collective_halves_bytes=", parameters.collective_halves_bytes,
+      " collective_chain_bytes=", parameters.collective_chain_bytes,
       " collective_engine=", parameters.collective_engine);
   fabric.require_same("the parameters of collectives are the same on every rank, but", "has", mine);
 }

@@ -412,11 +412,9 @@ class Preparing {
     const int blocks = bulk_blocks(work);
     start(body, Algorithm::direct, blocks);
     if (call_.kind == OpKind::broadcast && size_ > 2) {  // with somebody to forward to
-      constexpr std::size_t kStep = 16 << 10;
-      constexpr std::size_t kHostStep = 1 << 20;
-      const std::size_t segment = bytes_ / (size_ - 1) / static_cast<std::size_t>(blocks);
-      // Of small ones a block has but one step, as each takes a trip to tell of.
-      body.each = on_host_ ? std::max(kHostStep, segment / 16) : segment < 4 * kStep ? 2 * kStep : kStep;
+      const auto least = static_cast<std::uint64_t>(fabric_.parameters().collective_chain_bytes);
+      body.chain = bytes_ / (size_ - 2) >= least ? 1 : 0;
+      body.each = step_of_broadcast(body.chain != 0, static_cast<std::size_t>(blocks));
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;
     Launching out;
@@ -427,6 +425,18 @@ class Preparing {
     }
     out.set(bulk_move_kernel(kMost == kNear ? Reach::near : Reach::far), body, bulk_grid(blocks));
     return out;
+  }
+
+  // What a block sends at once, of a broadcast in which ranks forward. Each step takes a trip to tell of: of small ones
+  // there is one, and where every rank waits for the one before steps are long.
+  std::size_t step_of_broadcast(bool chain, std::size_t blocks) const {
+    constexpr std::size_t kStep = 16 << 10;
+    constexpr std::size_t kChainStep = 256 << 10;
+    constexpr std::size_t kHostStep = 1 << 20;
+    const std::size_t segment = bytes_ / (size_ - 1) / blocks;
+    if (on_host_) return std::max(kHostStep, segment / 16);
+    if (chain) return kChainStep;
+    return segment < 4 * kStep ? 2 * kStep : kStep;
   }
 
   // Whether the engine takes pieces of so many bytes for each peer, where it is faster from `least` on.

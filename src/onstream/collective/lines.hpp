@@ -198,6 +198,9 @@ struct TradeLines : LineWork {
   // all_gather, all_to_all, barrier.
   template <int kOthers, Units kUnits, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
+    if constexpr (!kSerial<Group>) {
+      if (bytes == 0) return meet_all<kOthers>(group);
+    }
     const Early turn = take_turn(group);
     const auto ways = ways_of<kOthers, kUnit>(group, turn);
     const auto sources = places_of<kOthers>(group, input, in_stride, kUnit);
@@ -211,6 +214,28 @@ struct TradeLines : LineWork {
     if (begin < units && bytes != 0) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
     Session<Group> session(group, view, {named, bytes, signature}, turn, tells<Group>(begin));
     if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
+    session.end();
+  }
+
+  // barrier, with a thread for each of the others.
+  template <int kOthers, class Group>
+  ONSTREAM_EITHER void meet_all(const Group& group) const {
+    using Tells = typename Session<Group>::Tells;
+    const Early turn = take_turn(group);
+    const std::uint64_t thread = first_of(group);
+    const bool meets = thread < kOthers;
+    const std::uint32_t peer = other(meets ? static_cast<int>(thread) : 0);
+    const std::uint64_t to = view.parts[peer] + Session<Group>::slot_offset(view, turn, view.rank);
+    const std::uint64_t from = view.parts[view.rank] + Session<Group>::slot_offset(view, turn, peer);
+    const Ways<1> way{{reinterpret_cast<Line*>(to)}, {reinterpret_cast<const Line*>(from)}};
+    group.settle(turn.flags ^ way.all());
+    group.await_earlier();
+    Session<Group> session(group, view, {named, bytes, signature}, turn, meets ? Tells::addresses : Tells::data);
+    if (meets && session.may_write_to_others()) {
+      Pack<kUnit> none[1] = {};
+      send_pack<Group, kUnit>(group, way.to[0], 0, none[0], session.flag());
+      if (!session.failed()) (void)receive_from(group, session, way, 0, none, [&](int) { return peer; });
+    }
     session.end();
   }
 
