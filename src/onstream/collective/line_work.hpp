@@ -28,9 +28,9 @@ struct LineWork {
   // A block's turn, and each rank's part.
   struct Held {
     Early turn;
-    std::uint64_t parts[kAtOnce];
-    std::uint64_t here;   // this rank's own
-    std::uint64_t there;  // of the rank of this thread's number, see announce
+    std::uint64_t parts[kAtOnce];  // as begin() was told
+    std::uint64_t here;            // this rank's own
+    std::uint64_t there;           // of the rank of this thread's number, see announce
   };
 
  protected:
@@ -42,11 +42,17 @@ struct LineWork {
   // All threads, first.
   template <class Group>
   ONSTREAM_EITHER Held begin(const Group& group) const {
+    return begin(group, [](std::uint32_t number) { return number; });
+  }
+  // With the parts of the ranks rank(0), rank(1), ...
+  template <class Group, class Rank>
+  ONSTREAM_EITHER Held begin(const Group& group, const Rank& rank) const {
     Held held;
     held.turn = take_turn(group);
     ONSTREAM_UNROLL
     for (int k = 0; k < kAtOnce; ++k) {
-      held.parts[k] = view.parts[static_cast<std::uint32_t>(k) < view.size ? static_cast<std::uint32_t>(k) : 0];
+      const auto number = static_cast<std::uint32_t>(k);
+      held.parts[k] = view.parts[number < view.size ? rank(number) : 0];
     }
     held.here = view.parts[view.rank];
     held.there = part_to_announce_to(group);

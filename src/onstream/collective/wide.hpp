@@ -121,6 +121,16 @@ struct WideWork : LineWork {
   std::uint64_t whole = 0;    // bytes of all parts; the last ones may be short, or nothing
 
  protected:
+  // Everybody sends to the rank after it first, and comes last itself: if all began with the same rank, its link would
+  // be the only busy one.
+  ONSTREAM_BODY std::uint32_t in_circle(std::uint32_t number) const { return rank_after(view, number + 1); }
+
+  // LineWork::begin, with each rank's part in that order.
+  template <class Group>
+  ONSTREAM_BODY Held begin_in_circle(const Group& group) const {
+    return begin(group, [&](std::uint32_t number) { return in_circle(number); });
+  }
+
   // A stripe of the part that begins at `begin` of some data, of which this thread has a slice.
   template <class Group>
   ONSTREAM_BODY Slice<Group> load_slice(const Group& group, const std::byte* data, std::uint64_t begin,
@@ -163,16 +173,16 @@ struct WideWork : LineWork {
     return kAll ? kRanks : view.size;
   }
 
-  // To the ranks from `first` on, but not this one: `slices` has each one's, or one for all.
+  // To the ranks from number `first` in the circle on, but not this one: `slices` has each one's, or one for all.
   template <int kRanks, bool kAll, int kSlices, class Group>
   ONSTREAM_BODY void send_slices(const Group& group, const Session<Group>& session, const Held& held,
                                  std::uint32_t first, std::uint64_t stripe,
                                  const Slice<Group> (&slices)[kSlices]) const {
     ONSTREAM_UNROLL
     for (int k = 0; k < kRanks; ++k) {
-      const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-      if (peer == view.rank || peer >= ranks<kRanks, kAll>()) continue;
-      Line* const slot = session.wide_slot(kAll ? held.parts[k] : view.parts[peer], view.rank);
+      const std::uint32_t number = first + static_cast<std::uint32_t>(k);
+      if (number + 1 >= ranks<kRanks, kAll>()) continue;
+      Line* const slot = session.wide_slot(kAll ? held.parts[k] : view.parts[in_circle(number)], view.rank);
       send_slice(group, slot, stripe, slices[kSlices == 1 ? 0 : k], session.wide_flag());
     }
   }
@@ -282,7 +292,7 @@ struct ReduceWide : WideWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const Held held = begin(group);
+    const Held held = this->begin_in_circle(group);
     run(group, held, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       if (!first_shot<kRanks, kAll>(group, session, held)) return;
       if (!has_second_shot()) return;
@@ -331,8 +341,8 @@ struct ReduceWide : WideWork {
         Slice<Group> parts[kRanks] = {};  // all on their way before the first is sent
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
-          if (peer < ranks<kRanks, kAll>()) parts[k] = load(group, peer, stripe);
+          const std::uint32_t number = first + static_cast<std::uint32_t>(k);
+          if (number + 1 < ranks<kRanks, kAll>()) parts[k] = load(group, this->in_circle(number), stripe);
         }
         if (Sum::scales(op)) {
           ONSTREAM_UNROLL
@@ -386,7 +396,7 @@ struct TradeWide : WideWork {
 
   template <class Group>
   ONSTREAM_BODY void operator()(const Group& group) const {
-    const Held held = begin(group);
+    const Held held = begin_in_circle(group);
     if (flow == Flow::from_root) return run_from_root(group, held);
     run(group, held, [&]<int kRanks, bool kAll>(Session<Group>& session) {
       send_all<kRanks, kAll>(group, session, held);
@@ -440,18 +450,18 @@ struct TradeWide : WideWork {
         Slice<Group> parts[kRanks] = {};  // all on their way before the first is sent
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+          const std::uint32_t number = first + static_cast<std::uint32_t>(k);
           if (k > 0 && in_stride == 0) {
             parts[k] = parts[0];
-          } else if (peer < ranks<kRanks, kAll>()) {
-            parts[k] = load(group, peer, stripe);
+          } else if (number < ranks<kRanks, kAll>()) {
+            parts[k] = load(group, in_circle(number), stripe);
           }
         }
         group.sync_warp();
         if (mine) this->template send_slices<kRanks, kAll>(group, session, held, first, stripe, parts);
         ONSTREAM_UNROLL
         for (int k = 0; k < kRanks; ++k) {
-          if (mine && keeps != 0 && first + static_cast<std::uint32_t>(k) == view.rank) {
+          if (mine && keeps != 0 && first + static_cast<std::uint32_t>(k) + 1 == ranks<kRanks, kAll>()) {
             store(group, view.rank, stripe, parts[k]);
           }
         }
