@@ -192,10 +192,10 @@ CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
   constexpr std::int64_t kByAll = 1 << 30;
   const auto broadcasts = all_or_few<std::vector<std::pair<int, std::int64_t>>>(
       {{2, kByAll}, {3, kByAll}, {5, kByAll}, {3, 0}, {5, 0}}, {{3, kByAll}, {3, 0}});
-  for (const std::string& device : device_specs()) {
-    Parameters parameters = in_pairs(device);
-    parameters.collective_blocks = 3;
-    for (const auto& [size, chain_bytes] : broadcasts) {
+  for (const auto& [size, chain_bytes] : broadcasts) {
+    for (const std::string& device : device_specs_over_gpus(size)) {
+      Parameters parameters = in_pairs(device);
+      parameters.collective_blocks = 3;
       parameters.collective_chain_bytes = chain_bytes;
       run_ranks(size, parameters, [&](World& world) {
         constexpr std::size_t kBytes = 5'000'011;
@@ -204,6 +204,7 @@ CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
           TestBuffer input(world, kBytes + 64);
           TestBuffer output(world, kBytes + 64);
           for (unsigned round = 0; round < 3; ++round) {
+            const unsigned root = (static_cast<unsigned>(size) - 1 + round) % static_cast<unsigned>(size);
             auto data = pattern(kBytes + 64, 10 * round + static_cast<unsigned>(world.rank()));
             input.write(data);
             CollectiveCall call;
@@ -212,11 +213,11 @@ CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
             call.output = output.data() + shift;
             call.count = kBytes;
             call.type = ElementType::uint8;
-            call.root = size - 1;
+            call.root = static_cast<int>(root);
             call.algorithm = Algorithm::direct;
             run(world, call, nullptr);
-            const auto of_root = pattern(kBytes + 64, 10 * round + static_cast<unsigned>(size - 1));
-            const std::size_t from = 4 + apart * static_cast<std::size_t>(size - 1);
+            const auto of_root = pattern(kBytes + 64, 10 * round + root);
+            const std::size_t from = 4 + apart * root;
             const auto got = output.read();
             CHECK(std::equal(got.begin() + static_cast<std::ptrdiff_t>(shift),
                              got.begin() + static_cast<std::ptrdiff_t>(shift + kBytes),

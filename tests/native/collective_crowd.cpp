@@ -1,10 +1,14 @@
 // The protocol that the blocks and threads of a GPU's collective keep among themselves - posts that they read for each
 // other, votes, blocks that begin with different peers - run by crowds of host threads (crowd.hpp).
+#include <algorithm>
+#include <atomic>
 #include <span>
+#include <vector>
 
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "crowd.hpp"
+#include "onstream/collective/barrier.hpp"
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/channel.hpp"
@@ -45,6 +49,7 @@ const std::vector<Entry>& entries() {
   using namespace onstream::collective;
   static const std::vector<Entry> all = [] {
     std::vector<Entry> out = {{&pass_move_kernel(), crowd_entry<PassMove>},
+                              {&barrier_kernel(), crowd_entry<collective::Barrier>},
                               {&trade_lines_kernel(), crowd_entry<TradeLines>},
                               {&trade_wide_kernel(), crowd_entry<TradeWide>},
                               {&bulk_move_kernel(Reach::near), crowd_entry<BulkMove<kNear>>}};
@@ -205,9 +210,43 @@ CASE(broadcasts_from_rank_to_rank_are_right_in_any_number_of_blocks) {
     for (const Where where : places(world)) {
       for (const std::size_t count : {5, 6001}) {
         check_move(world, OpKind::broadcast, count, Algorithm::direct, where, &crowd);
+        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, 40, Algorithm::direct}, &crowd);
       }
     }
   });
+}
+
+// A block has several steps there, and every other one a half.
+CASE(large_broadcasts_are_right_in_several_blocks_of_several_threads) {
+  Parameters parameters = quick("host");
+  for (const std::int64_t chain_bytes : {0, 1 << 30}) {
+    parameters.collective_chain_bytes = chain_bytes;
+    with_crowd(3, parameters, kShapes[0], [](World& world, const Crowd& crowd) {
+      for (const Where where : places(world)) {
+        check_move(world, OpKind::broadcast, 5'000'011, Algorithm::direct, where, &crowd);
+      }
+    });
+  }
+}
+
+// Behind each everybody sees what all have said before it; between them, what some only hear of.
+CASE(barriers_of_several_threads_wait_for_every_rank) {
+  for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 8}, {3})) {
+    std::vector<std::atomic<int>> said(static_cast<std::size_t>(size));
+    const auto all_have_said = [&](int round) {
+      return std::ranges::all_of(said, [&](const std::atomic<int>& one) { return one.load() >= round; });
+    };
+    with_crowd(size, quick("host"), kFewThreads, [&](World& world, const Crowd& crowd) {
+      for (int round = 1; round <= 20; ++round) {
+        said[static_cast<std::size_t>(world.rank())].store(round);
+        CollectiveCall barrier = collective::barrier();
+        barrier.algorithm = Algorithm::lines;
+        crowd.run(barrier);
+        CHECK(all_have_said(round));
+        if (round % 4 == 0) check_move(world, OpKind::broadcast, 9, Algorithm::lines, Where::reachable, &crowd);
+      }
+    });
+  }
 }
 
 // Sums where everybody's part is equally long.

@@ -399,6 +399,12 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
     CHECK(world.collective().explain(move).find("copy: ") != std::string::npos &&
           world.collective().explain(move).find("only for those who ask for it: its calls wait") != std::string::npos);
     CHECK(world.collective().explain(call).find("copy: copy engines do not add") != std::string::npos);
+    const auto least = static_cast<std::size_t>(world.fabric()->parameters().collective_chain_bytes);
+    for (const std::size_t bytes : {2 * least, 2 * least - 8}) {  // two of four ranks forward
+      const CollectiveCall chain = broadcast({buffer.data(), buffer.data(), bytes / 8, ElementType::float64}, 0);
+      const bool told = world.collective().explain(chain).find("from rank to rank") != std::string::npos;
+      CHECK(told == (bytes == 2 * least));
+    }
   });
 }
 

@@ -247,6 +247,10 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
 
 }  // namespace
 
+bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint64_t chain_bytes) {
+  return ranks > 2 && bytes / (ranks - 2) >= chain_bytes;
+}
+
 std::size_t most_by_lines(DeviceKind device, int edges) {
   const Costs& costs = costs_of(device);
   const double ahead_us = bulk_base(costs, edges) - costs.lines_us - costs.line_round_us;
@@ -294,10 +298,13 @@ const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
 
 std::string explain(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow& chosen = choose(call, machine);
+  const bool chain = chosen.algorithm == Algorithm::direct && call.kind == OpKind::broadcast &&
+                     goes_from_rank_to_rank(call.count * size_of(call.type), static_cast<std::uint64_t>(machine.size),
+                                            machine.chain_bytes);
   std::ostringstream text;
   text.precision(3);
   text << name_of(call.kind) << " of " << elements_of(call) << " on " << machine.size
-       << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
+       << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what << (chain ? ", from rank to rank" : "")
        << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {
     const std::string reason = why_not(row, call, machine);

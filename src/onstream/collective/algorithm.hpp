@@ -18,9 +18,10 @@ struct Machine {
   DeviceKind device = DeviceKind::host;
   int rank = 0;
   int size = 1;
-  std::size_t slot_bytes = 0;  // of data in one slot
-  std::size_t wide_bytes = 0;  // of data in one slot of wide lines; 0: there are none
-  int group = 0;               // ranks of a group (collective_group); 0: there are no groups
+  std::size_t slot_bytes = 0;                     // of data in one slot
+  std::size_t wide_bytes = 0;                     // of data in one slot of wide lines; 0: there are none
+  int group = 0;                                  // ranks of a group (collective_group); 0: there are no groups
+  std::uint64_t chain_bytes = ~std::uint64_t{0};  // collective_chain_bytes
 };
 
 struct AlgorithmRow {
@@ -32,6 +33,10 @@ struct AlgorithmRow {
   const char* never_by_itself = "";  // why it is taken only by those who ask for it
   const char* own_order = "";        // the order in which it adds, where that is not the ranks' own
 };
+
+// Whether a broadcast of so many bytes by direct goes from rank to rank (bulk_move.hpp); chain_bytes is
+// collective_chain_bytes.
+bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint64_t chain_bytes);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, int edges);

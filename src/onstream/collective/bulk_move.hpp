@@ -277,7 +277,7 @@ struct BulkMove {
     const std::uint32_t next = rank_after(view, 1);
     const std::uint32_t before = rank_after(view, view.size - 1);
     const bool good = in_steps(group, bytes, [&](std::uint64_t from, std::uint64_t length) {
-      if (next == root) {  // the last one, which all meet in the end
+      if (next == root) {  // nobody is behind it; the meeting in the end tells it that all has come
         session.pass(1);
         return true;
       }

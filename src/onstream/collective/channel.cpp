@@ -54,7 +54,8 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
           static_cast<int>(ranks),
           Channel::slot_bytes(parameters, ranks),
           Channel::wide_bytes(fabric, ranks),
-          static_cast<int>(parameters.collective_group)};
+          static_cast<int>(parameters.collective_group),
+          static_cast<std::uint64_t>(parameters.collective_chain_bytes)};
 }
 
 Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number)

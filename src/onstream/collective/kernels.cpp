@@ -1,5 +1,6 @@
 #include "onstream/collective/kernels.hpp"
 
+#include "onstream/collective/barrier.hpp"
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/convert.hpp"
@@ -68,6 +69,11 @@ const Kernel& pass_move_kernel() {
   return kernel;
 }
 
+const Kernel& barrier_kernel() {
+  static const Kernel kernel{"collective_barrier", host_entry<Barrier>, ONSTREAM_CUDA_ADDRESS(cuda_barrier())};
+  return kernel;
+}
+
 const Kernel& trade_lines_kernel() {
   static const Kernel kernel{"collective_trade_lines", host_entry<TradeLines>,
                              ONSTREAM_CUDA_ADDRESS(cuda_trade_lines())};
@@ -101,7 +107,8 @@ const Kernel& move_edges_kernel(Reach reach) {
 }
 
 std::vector<const Kernel*> all_kernels() {
-  std::vector<const Kernel*> all = {&trade_lines_kernel(),
+  std::vector<const Kernel*> all = {&barrier_kernel(),
+                                    &trade_lines_kernel(),
                                     &trade_wide_kernel(),
                                     &pass_move_kernel(),
                                     &bulk_move_kernel(Reach::near),

@@ -1,5 +1,5 @@
-// The kernels of collectives: the bodies of lines.hpp, two_shot.hpp, wide.hpp, bulk_*.hpp and pass_*.hpp, ready to
-// launch on any device. Those that reduce have one for each element type.
+// The kernels of collectives: the bodies of barrier.hpp, lines.hpp, two_shot.hpp, wide.hpp, bulk_*.hpp and pass_*.hpp,
+// ready to launch on any device. Those that reduce have one for each element type.
 #pragma once
 
 #include <vector>
@@ -19,6 +19,7 @@ const Kernel& reduce_wide_kernel(ElementType type);   // a ReduceWide
 const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
 const Kernel& pass_reduce_kernel(ElementType type);  // a PassReduce
 const Kernel& pass_move_kernel();                    // a PassMove
+const Kernel& barrier_kernel();                      // a Barrier
 const Kernel& trade_lines_kernel();                  // a TradeLines
 const Kernel& trade_wide_kernel();                   // a TradeWide
 const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
@@ -38,6 +39,7 @@ const void* cuda_reduce_wide(ElementType type);
 const void* cuda_bulk_reduce(ElementType type);
 const void* cuda_pass_reduce(ElementType type);
 const void* cuda_pass_move();
+const void* cuda_barrier();
 const void* cuda_trade_lines();
 const void* cuda_trade_wide();
 const void* cuda_bulk_move(Reach reach);

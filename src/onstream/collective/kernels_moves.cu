@@ -1,3 +1,4 @@
+#include "onstream/collective/barrier.hpp"
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/convert.hpp"
 #include "onstream/collective/edges.hpp"
@@ -8,6 +9,8 @@
 #include "onstream/device/cuda/entry.cuh"
 
 namespace onstream::collective {
+
+const void* cuda_barrier() { return reinterpret_cast<const void*>(&cuda_entry<Barrier>); }
 
 const void* cuda_trade_lines() { return reinterpret_cast<const void*>(&cuda_entry<TradeLines>); }
 const void* cuda_trade_wide() { return reinterpret_cast<const void*>(&cuda_entry<TradeWide>); }

@@ -7,6 +7,8 @@
 #include <string>
 
 #include "onstream/base/error.hpp"
+#include "onstream/collective/algorithm.hpp"
+#include "onstream/collective/barrier.hpp"
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
 #include "onstream/collective/kernels.hpp"
@@ -38,6 +40,7 @@ class Preparing {
         on_host_(fabric.device()->kind() == DeviceKind::host) {}
 
   Launching lines() {
+    if (call_.kind == OpKind::barrier) return barrier();
     if (!has_op(call_.kind)) return trade_lines();
     if (call_.own != nullptr) {
       return with_functor(call_.own->lines, reduce_lines<BytesRule>(), line_grid(bytes_, call_.own->line_data));
@@ -231,6 +234,14 @@ class Preparing {
     return out;
   }
 
+  Launching barrier() const {
+    Barrier body;
+    fill(body, Algorithm::lines);
+    Launching out;
+    out.set(barrier_kernel(), body, line_grid(0, 1));
+    return out;
+  }
+
   Launching trade_lines() const {
     TradeLines body;
     fill(body, Algorithm::lines);
@@ -240,7 +251,7 @@ class Preparing {
     body.grain = grain_of(body.grain | body.out_stride);
     const bool mine = body.flow == Flow::all || is_root();  // this rank's own data is part of its result
     const bool there = input_ + body.in_stride * rank_ == output_ + body.out_stride * rank_;
-    body.keeps = mine && !there && bytes_ > 0 ? 1 : 0;
+    body.keeps = mine && !there ? 1 : 0;
     Launching out;
     out.set(trade_lines_kernel(), body, line_grid(bytes_, TradeLines::kUnit));
     return out;
@@ -413,7 +424,7 @@ class Preparing {
     start(body, Algorithm::direct, blocks);
     if (call_.kind == OpKind::broadcast && size_ > 2) {  // with somebody to forward to
       const auto least = static_cast<std::uint64_t>(fabric_.parameters().collective_chain_bytes);
-      body.chain = bytes_ / (size_ - 2) >= least ? 1 : 0;
+      body.chain = goes_from_rank_to_rank(bytes_, size_, least) ? 1 : 0;
       body.each = step_of_broadcast(body.chain != 0, static_cast<std::size_t>(blocks));
     }
     body.direct = !overwrites_itself(call_) && expose_for_move(body.portions, body.outputs) ? 1 : 0;

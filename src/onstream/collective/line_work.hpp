@@ -60,6 +60,7 @@ struct LineWork {
     return held;
   }
 
+  // Of who holds the parts in the ranks' order.
   ONSTREAM_EITHER std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
     return rank < static_cast<std::uint32_t>(kAtOnce) ? held.parts[k] : view.parts[rank];
   }

@@ -2,7 +2,7 @@
 // needs from its own. No fence, no second trip; nobody waits for anything but data.
 //
 //   ReduceLines    all_reduce, reduce, reduce_scatter, scan: sums in the order of the ranks
-//   TradeLines     all_gather, broadcast, gather, scatter, all_to_all, barrier: moves
+//   TradeLines     all_gather, broadcast, gather, scatter, all_to_all: moves
 //
 // A thread has a unit of 8 bytes (16 where elements are) of everybody's data and needs no other thread, so blocks meet
 // nobody. In place is fine: a unit is sent before the same thread overwrites it.
@@ -178,29 +178,17 @@ struct TradeLines : LineWork {
   }
 
  private:
-  // Nothing to move is still told (a barrier).
-  ONSTREAM_EITHER std::uint64_t units() const { return bytes == 0 ? 1 : (bytes + kUnit - 1) / kUnit; }
-
-  // A barrier tells of what earlier work stored, in the thread that has its only unit.
-  template <class Group>
-  ONSTREAM_EITHER typename Session<Group>::Tells tells(std::uint64_t unit) const {
-    using Tells = typename Session<Group>::Tells;
-    return bytes == 0 && unit < units() && !kSerial<Group> ? Tells::addresses : Tells::data;
-  }
+  ONSTREAM_EITHER std::uint64_t units() const { return (bytes + kUnit - 1) / kUnit; }
 
   template <class Group>
   ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
     const std::uint64_t place = unit * kUnit;
-    if (bytes == 0) return {};
     return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
   }
 
-  // all_gather, all_to_all, barrier.
+  // all_gather, all_to_all.
   template <int kOthers, Units kUnits, class Group>
   ONSTREAM_EITHER void run_all(const Group& group) const {
-    if constexpr (!kSerial<Group>) {
-      if (bytes == 0) return meet_all<kOthers>(group);
-    }
     const Early turn = take_turn(group);
     const auto ways = ways_of<kOthers, kUnit>(group, turn);
     const auto sources = places_of<kOthers>(group, input, in_stride, kUnit);
@@ -211,31 +199,9 @@ struct TradeLines : LineWork {
     group.settle(turn.flags ^ ways.all() ^ sources.all() ^ results.all() ^ units ^ (plain ? 1 : 0));
     group.await_earlier();
     Packs<kOthers, kUnit> mine;
-    if (begin < units && bytes != 0) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
-    Session<Group> session(group, view, {named, bytes, signature}, turn, tells<Group>(begin));
+    if (begin < units) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
     if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
-    session.end();
-  }
-
-  // barrier, with a thread for each of the others.
-  template <int kOthers, class Group>
-  ONSTREAM_EITHER void meet_all(const Group& group) const {
-    using Tells = typename Session<Group>::Tells;
-    const Early turn = take_turn(group);
-    const std::uint64_t thread = first_of(group);
-    const bool meets = thread < kOthers;
-    const std::uint32_t peer = other(meets ? static_cast<int>(thread) : 0);
-    const std::uint64_t to = view.parts[peer] + Session<Group>::slot_offset(view, turn, view.rank);
-    const std::uint64_t from = view.parts[view.rank] + Session<Group>::slot_offset(view, turn, peer);
-    const Ways<1> way{{reinterpret_cast<Line*>(to)}, {reinterpret_cast<const Line*>(from)}};
-    group.settle(turn.flags ^ way.all());
-    group.await_earlier();
-    Session<Group> session(group, view, {named, bytes, signature}, turn, meets ? Tells::addresses : Tells::data);
-    if (meets && session.may_write_to_others()) {
-      Pack<kUnit> none[1] = {};
-      send_pack<Group, kUnit>(group, way.to[0], 0, none[0], session.flag());
-      if (!session.failed()) (void)receive_from(group, session, way, 0, none, [&](int) { return peer; });
-    }
     session.end();
   }
 
@@ -246,8 +212,7 @@ struct TradeLines : LineWork {
                                  std::uint64_t units, bool plain) const {
     const std::uint64_t step = step_of(group);
     const std::uint64_t more = units - first_of(group);
-    if (bytes != 0 && session.failed()) return;  // a barrier has not waited for data, and asks behind its lines
-    if (!session.may_write_to_others()) return;
+    if (session.failed() || !session.may_write_to_others()) return;
     std::uint64_t ahead = 0;
     do {
       const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
@@ -259,13 +224,11 @@ struct TradeLines : LineWork {
       if (keeps != 0) store_one<Group>(results.own + ahead * kUnit, mine.own, left, plain);
       ahead += step;
     } while (kUnits == Units::several && ahead < more);
-    if (session.failed()) return;
     ahead = 0;
     do {
       const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
       if constexpr (kUnits == Units::several) plain = is_plain<Group, kUnit>(left, grain);
       if (!receive_from_others(group, session, ways, ahead, mine.others)) return;
-      if (bytes == 0) return;
       ONSTREAM_UNROLL
       for (int k = 0; k < kOthers; ++k) {
         store_one<Group>(results.others[k] + ahead * kUnit, mine.others[k], left, plain);
@@ -338,7 +301,7 @@ struct TradeLines : LineWork {
     const std::uint64_t begin = first_of(group);
     Pack<kUnit> own{};  // as in run_all
     if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
-    Session<Group> session(group, view, {named, bytes, signature}, held.turn, tells<Group>(begin),
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
                            early_look(group, held));
     trade(group, session, held, own, begin);
     session.end();
@@ -386,7 +349,6 @@ struct TradeLines : LineWork {
 
   template <class Group>
   ONSTREAM_EITHER void store(std::uint64_t unit, std::uint32_t peer, const Pack<kUnit>& pack) const {
-    if (bytes == 0) return;
     const std::uint64_t place = unit * kUnit;
     store_pack<Group, kUnit>(output + out_stride * peer + place, pack, bytes - place, grain);
   }

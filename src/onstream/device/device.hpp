@@ -249,7 +249,7 @@ class Device {
   static constexpr const char* kNothingRunsYet =
       "a stream that is capturing cannot be waited for, nor asked whether it is idle: nothing of it runs before its "
       "graph is launched; end the capture first";
-  virtual Stream create_stream() = 0;
+  virtual Stream create_stream() = 0;              // may wait for running kernels (docs/decisions/0005)
   virtual void destroy_stream(Stream stream) = 0;  // after its work has finished
   virtual bool idle(Stream stream) const = 0;      // nothing enqueued is unfinished
   virtual void synchronize(Stream stream) = 0;     // blocks until all enqueued work has finished

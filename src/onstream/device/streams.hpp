@@ -13,7 +13,12 @@ namespace onstream {
 
 class StreamPool {
  public:
-  explicit StreamPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  // Makes the first stream of blocking calls on cuda, before anybody's kernel waits for this rank: to make one may wait
+  // for running kernels (docs/decisions/0005).
+  explicit StreamPool(std::shared_ptr<Device> device) : device_(std::move(device)) {
+    free_.reserve(1);
+    if (device_->kind() == DeviceKind::cuda) free_.push_back(device_->create_stream());
+  }
   ~StreamPool() {
     for (const Stream stream : free_) let_go_of(*device_, stream);
     for (const Stream stream : {sends_, receives_}) {

@@ -146,7 +146,7 @@ class Template {
 
 class CudaDevice final : public Device {
  public:
-  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)), smalls_(gpu_), streams_(gpu_) {}
+  explicit CudaDevice(int ordinal) : gpu_(Gpu::of(ordinal)), smalls_(gpu_) {}
 
   DeviceKind kind() const override { return DeviceKind::cuda; }
   int index() const override { return gpu_.ordinal(); }
@@ -212,7 +212,6 @@ class CudaDevice final : public Device {
 
   Gpu& gpu_;
   SmallMemories smalls_;
-  StreamReserve streams_;
 };
 
 void CudaDevice::advise(void* address, std::size_t bytes, Advice advice) {
@@ -231,7 +230,7 @@ void CudaDevice::prefetch(void* address, std::size_t bytes, DeviceKind where, St
 
 Stream CudaDevice::create_stream() {
   const ControlPath path(gpu_);
-  return Stream{streams_.take()};
+  return Stream{gpu_.take_stream()};
 }
 
 void CudaDevice::destroy_stream(Stream stream) {
@@ -321,11 +320,12 @@ std::string CudaDevice::timeout_hint() const {
   if (cudaDeviceGetLimit(&stack_bytes, cudaLimitStackSize) != cudaSuccess) forget_error();
   const char* loading =
       mode == CU_MODULE_LAZY_LOADING ? "to load it (CUDA_MODULE_LOADING=EAGER loads it earlier), or " : "";
-  return concat("CUDA may wait for all running kernels to end before it first launches a kernel, ", loading,
-                "to make room if it needs more than ", stack_bytes,
-                " B of stack or calls malloc; and before it makes a stream, or a graph executable, if a thread of this "
-                "process does. If a "
-                "rank did that beside a wait, launch such a kernel once, and make all ranks' graphs, before");
+  return concat(
+      "CUDA may wait for all running kernels to end before it first launches a kernel, ", loading,
+      "to make room if it needs more than ", stack_bytes,
+      " B of stack or calls malloc; and before it makes a stream or a graph executable, if a thread of this process "
+      "does. If a rank did that beside a wait, launch such a kernel once, and make all ranks' streams and graphs, "
+      "before");
 }
 
 void CudaDevice::copy(void* destination, const void* source, std::size_t bytes, Stream stream) {

@@ -297,24 +297,6 @@ void Gpu::give_stream(cudaStream_t stream) noexcept {
   if (!keep_spare(streams_, stream)) static_cast<void>(cudaStreamDestroy(stream));
 }
 
-StreamReserve::StreamReserve(Gpu& gpu) : gpu_(gpu) {
-  constexpr int kStreams = 4;  // blocking calls of messages, one-sided ops and collectives, and one of a thread of ours
-  const Current current(gpu);
-  for (int i = 0; i < kStreams; ++i) streams_.push_back(gpu.take_stream());
-}
-
-StreamReserve::~StreamReserve() {
-  for (const cudaStream_t stream : streams_) gpu_.give_stream(stream);
-}
-
-cudaStream_t StreamReserve::take() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (streams_.empty()) return gpu_.take_stream();
-  const cudaStream_t stream = streams_.back();
-  streams_.pop_back();
-  return stream;
-}
-
 cudaEvent_t Gpu::take_event() {
   if (const auto spare = take_spare(events_)) return *spare;
   cudaEvent_t event = nullptr;

@@ -134,22 +134,6 @@ class Gpu {
   std::vector<cudaEvent_t> events_;
 };
 
-// Streams that one user of a GPU will want, made before its kernels wait for anybody's: making one was seen to wait for
-// running kernels (docs/decisions/0005).
-class StreamReserve {
- public:
-  explicit StreamReserve(Gpu& gpu);
-  ~StreamReserve();
-  StreamReserve(const StreamReserve&) = delete;
-  StreamReserve& operator=(const StreamReserve&) = delete;
-  cudaStream_t take();  // one of them, or, when they are used up, another; the GPU takes it back
-
- private:
-  Gpu& gpu_;
-  std::mutex mutex_;
-  std::vector<cudaStream_t> streams_;
-};
-
 // How many GPUs there are, after setting what must be set before CUDA starts; zero and the reason in `why_none` if
 // none. Never throws.
 int count_gpus(std::string& why_none);
