@@ -131,14 +131,15 @@ CASE(large_ones_are_right_from_buffer_to_buffer_and_through_the_stage) {
 CASE(large_ones_are_right_by_copies_rings_trees_and_halves) {
   constexpr Algorithm kLarge[] = {Algorithm::copy, Algorithm::ring, Algorithm::tree, Algorithm::halving_doubling,
                                   Algorithm::hierarchical};
+  constexpr std::size_t kCount = all_or_few(300'001, 50'001);
   const Coverage coverage;
   on_all_devices_in_pairs(3, [&](World& world) {
     const OwnStream stream(world);
     for (const Algorithm algorithm : kLarge) {
       for (const OpKind kind : kReductions) {
-        check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 300'001, algorithm}, &stream);
+        check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, kCount, algorithm}, &stream);
       }
-      for (const OpKind kind : kMoves) check_move(world, kind, 900'001, algorithm, Where::reachable, &stream);
+      for (const OpKind kind : kMoves) check_move(world, kind, 3 * kCount, algorithm, Where::reachable, &stream);
     }
   });
   coverage.check(kReductions, kLarge);
@@ -168,19 +169,21 @@ CASE(a_small_stage_is_filled_many_times) {
 
 // Few blocks, so that each has many cuts and many flights of packs; lengths that end within one.
 CASE(what_is_many_times_a_blocks_share_is_right_to_the_last_byte) {
+  constexpr std::size_t kCount = all_or_few(100'001, 30'001);
   for (const std::string& device : device_specs()) {
     Parameters parameters = in_pairs(device);
     parameters.collective_blocks = 2;
     for (const int size : all_or_few<std::vector<int>>({2, 3, 4, 5}, {4})) {
       run_ranks(size, parameters, [](World& world) {
         const OwnStream stream(world);
-        for (const OpKind kind : kMoves) check_move(world, kind, 600'017, Algorithm::direct, {}, &stream);
+        for (const OpKind kind : kMoves) check_move(world, kind, 6 * kCount + 11, Algorithm::direct, {}, &stream);
         for (const OpKind kind : kReductions) {
-          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, 100'001, Algorithm::direct}, &stream);
-          check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 200'009, Algorithm::direct}, &stream);
+          check_reduction(world, {kind, ElementType::float32, ReduceOp::sum, kCount, Algorithm::direct}, &stream);
+          check_reduction(world, {kind, ElementType::float16, ReduceOp::sum, 2 * kCount + 7, Algorithm::direct},
+                          &stream);
         }
         for (const ReduceOp op : {ReduceOp::premulsum, ReduceOp::min}) {
-          check_reduction(world, {OpKind::all_reduce, ElementType::float32, op, 100'001, Algorithm::direct}, &stream);
+          check_reduction(world, {OpKind::all_reduce, ElementType::float32, op, kCount, Algorithm::direct}, &stream);
         }
       });
     }
@@ -199,7 +202,7 @@ CASE(a_large_broadcast_is_right_wherever_the_buffers_begin) {
       parameters.collective_chain_bytes = chain_bytes;
       run_ranks(size, parameters, [&](World& world) {
         constexpr std::size_t kBytes = 5'000'011;
-        for (const std::size_t apart : {0, 1, 4}) {
+        for (const std::size_t apart : all_or_few<std::vector<std::size_t>>({0, 1, 4}, {1})) {
           const std::size_t shift = 4 + apart * static_cast<std::size_t>(world.rank());
           TestBuffer input(world, kBytes + 64);
           TestBuffer output(world, kBytes + 64);
