@@ -104,12 +104,10 @@ struct BulkMove {
       if (!meeting.direct()) {
         own_beside(group, 0).finish();
         run_staged(group, session, meeting, longest);
+      } else if (chain != 0) {
+        pass_on(group, session, meeting);
       } else if (each != 0) {
-        if (chain != 0) {
-          pass_on(group, session, meeting);
-        } else {
-          broadcast(group, session, meeting);
-        }
+        broadcast(group, session, meeting);
       } else {
         run_direct(group, session, meeting);
       }
@@ -156,7 +154,7 @@ struct BulkMove {
     }
     const auto to_peers = [&](const auto& copy) {
       for (std::uint32_t k = 1; k < view.size; ++k) {
-        const std::uint32_t peer = (view.rank + k) % view.size;
+        const std::uint32_t peer = rank_after(view, k);
         const Portion& portion = portions[peer];
         if (portion.send_bytes == 0) continue;
         copy(reinterpret_cast<std::byte*>(meeting.posted(peer, PostLine::output)), input + portion.send_offset,
@@ -192,11 +190,11 @@ struct BulkMove {
     const bool speaks = group.block() == 0 && group.rank() == 0;
     std::uint64_t number = speaks ? copier.last_number(group) : 0;
     std::uint32_t last = view.size - 1;
-    while (last > 1 && portions[(view.rank + last) % view.size].send_bytes == 0) --last;
+    while (last > 1 && portions[rank_after(view, last)].send_bytes == 0) --last;
     std::byte* first = nullptr;
     const std::byte* first_from = nullptr;
     for (std::uint32_t k = 1; k < view.size; ++k) {
-      const std::uint32_t peer = (view.rank + k) % view.size;
+      const std::uint32_t peer = rank_after(view, k);
       if (portions[peer].send_bytes == 0) continue;
       const std::uint64_t to = meeting.posted(peer, PostLine::output);
       const std::byte* const from = input + portions[peer].send_offset;
@@ -330,7 +328,7 @@ struct BulkMove {
       }
       if (!session.meet()) return;
       for (std::uint32_t k = 1; k < view.size; ++k) {
-        const std::uint32_t peer = (view.rank + k) % view.size;
+        const std::uint32_t peer = rank_after(view, k);
         const Portion& portion = portions[peer];
         if (portion.receive_bytes <= from) continue;
         const auto* theirs = reinterpret_cast<const std::byte*>(meeting.stage(peer) + place);

@@ -119,7 +119,7 @@ struct BulkReduce : BulkReduceWork {
     return piece;
   }
 
-  // So much of it, which this rank alone wants for now.
+  // So much of it, whose sum this rank alone gets from here: sum_and_give and the engine give it to the others.
   ONSTREAM_EITHER Piece piece_for_home(std::uint64_t from, std::uint64_t length) const {
     Piece piece = direct_piece();
     piece.wants = only(view.rank);
