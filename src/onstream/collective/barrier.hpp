@@ -5,9 +5,9 @@
 
 namespace onstream::collective {
 
-// Each thread meets every step_of()-th of the others, of few ranks on a GPU one. What earlier work stored it tells of
-// by a fence before its first line. A rank whose channel has failed still sends: nobody takes its lines for data, and
-// it is asked for behind them.
+// On a GPU each of the others has a thread of its own: a grid has at least as many. What earlier work stored that
+// thread tells of by a fence before its line. A rank whose channel has failed still sends: nobody takes its lines for
+// data, and it is asked for behind them.
 struct Barrier : LineWork {
   template <class Group>
   ONSTREAM_EITHER void operator()(const Group& group) const {
@@ -15,12 +15,18 @@ struct Barrier : LineWork {
     const Early turn = take_turn(group);
     const std::uint64_t others = view.size - 1;
     const std::uint64_t first = first_of(group);
-    const Ways<1> way = way_to<Group>(turn, first < others ? first : 0);
+    const bool meets = first < others;
+    const Ways<1> way = way_to<Group>(turn, meets ? first : 0);
     group.settle(turn.flags ^ way.all());
     group.await_earlier();
-    const bool fences = first < others && !kSerial<Group>;
+    const bool fences = meets && !kSerial<Group>;
     Session<Group> session(group, view, {named, bytes, signature}, turn, fences ? Tells::addresses : Tells::data);
-    if (first < others) meet(group, session, turn, way);
+    if constexpr (kSerial<Group>) {
+      meet_all(group, session, turn);
+    } else if (meets && session.may_write_to_others()) {
+      send_line(group, session, way);
+      if (!session.failed()) (void)await_line(group, session, way, first);
+    }
     session.end();
   }
 
@@ -38,22 +44,26 @@ struct Barrier : LineWork {
   }
 
   template <class Group>
-  ONSTREAM_EITHER void meet(const Group& group, Session<Group>& session, const Early& turn, Ways<1> way) const {
+  ONSTREAM_EITHER void send_line(const Group& group, const Session<Group>& session, const Ways<1>& way) const {
+    send_pack<Group, 8>(group, way.to[0], 0, Pack<8>{}, session.flag());
+  }
+  template <class Group>
+  ONSTREAM_EITHER bool await_line(const Group& group, Session<Group>& session, const Ways<1>& way,
+                                  std::uint64_t number) const {
+    Pack<8> none[1];
+    return receive_from(group, session, way, 0, none, [&](int) { return peer_of(number); });
+  }
+
+  // The host's one thread.
+  template <class Group>
+  void meet_all(const Group& group, Session<Group>& session, const Early& turn) const {
     const std::uint64_t others = view.size - 1;
-    const std::uint64_t first = first_of(group);
-    const std::uint64_t step = step_of(group);
-    ONSTREAM_ROLLED
-    for (std::uint64_t number = first; number < others; number += step) {
-      if (number != first) way = way_to<Group>(turn, number);
-      if (!session.may_write(peer_of(number))) return;
-      send_pack<Group, 8>(group, way.to[0], 0, Pack<8>{}, session.flag());
+    if (!session.may_write_to_others()) return;
+    for (std::uint64_t number = 0; number < others; ++number) {
+      send_line(group, session, way_to<Group>(turn, number));
     }
-    if (session.failed()) return;
-    ONSTREAM_ROLLED
-    for (std::uint64_t number = first; number < others; number += step) {
-      if (others > step) way = way_to<Group>(turn, number);
-      Pack<8> none[1];
-      if (!receive_from(group, session, way, 0, none, [&](int) { return peer_of(number); })) return;
+    for (std::uint64_t number = 0; number < others && !session.failed(); ++number) {
+      if (!await_line(group, session, way_to<Group>(turn, number), number)) return;
     }
   }
 };

@@ -238,7 +238,7 @@ class Preparing {
     Barrier body;
     fill(body, Algorithm::lines);
     Launching out;
-    out.set(barrier_kernel(), body, line_grid(0, 1));
+    out.set(barrier_kernel(), body, grid_for(static_cast<std::size_t>(size_ - 1)));
     return out;
   }
 

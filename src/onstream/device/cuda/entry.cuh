@@ -18,6 +18,11 @@ __device__ __forceinline__ void fetch_arguments(const Body& body) {
   asm volatile("{ .reg .pred never; setp.eq.u32 never, %0, 0xffffffff; @never nanosleep.u32 0; }" ::"r"(all));
 }
 
+// How many blocks the compiler has to fit on an SM. Left to itself it may fit two, and then keeps what needs more than
+// 64 registers in memory, on a way that is nanoseconds long (docs/decisions/0015). 0: it is left to itself.
+template <class Body>
+constexpr int kLeastBlocks = requires { Body::kBegins; } ? 1 : 0;
+
 // Launched with programmatic stream serialisation: the kernel may be placed while its predecessor still runs, which
 // hides a launch (0.3 us measured in a captured ping-pong), and waits before it touches what others may change (CUDA
 // Programming Guide, "Programmatic Dependent Launch and Synchronization").
@@ -26,7 +31,7 @@ __device__ __forceinline__ void fetch_arguments(const Body& body) {
 // second argument. One with a member kBegins waits itself: a collective's (collective/session.hpp), which reads and
 // stores before that what only its stream's kernels hand on to each other.
 template <class Body>
-__global__ void __launch_bounds__(kMaxThreads) cuda_entry(const __grid_constant__ Body body) {
+__global__ void __launch_bounds__(kMaxThreads, kLeastBlocks<Body>) cuda_entry(const __grid_constant__ Body body) {
   const CudaGroup group;
 #if __CUDA_ARCH__ >= 900
   fetch_arguments(body);
