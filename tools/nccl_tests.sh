@@ -87,7 +87,8 @@ run_modes() { # program, then its own options
   common+=($sizes -n 5 -w 1 -c 1 "$@")
   run_one "$name" threads "${common[@]}" -t "$gpus" -g 1
   if [[ $name == hypercube && $gpus -gt 2 ]]; then
-    printf '%-16s not in one thread: its steps are one group then, though each needs the one before\n' "$name"
+    # All its steps are one group then, though each sends what the one before received.
+    rows+=("$(printf '%-16s %-10s %7s' "$name" "one thread" "not run")")
   else
     run_one "$name" group "${common[@]}" -g "$gpus"
     run_one "$name" captured "${common[@]}" -g "$gpus" -G 2

@@ -374,18 +374,6 @@ CASE(ranks_whose_kernels_of_one_call_have_different_numbers_of_blocks_are_told) 
   }
 }
 
-CASE(lines_do_not_care_in_how_many_blocks_they_go) {
-  run_ranks(2, quick("host"), [&](World& world) {
-    OneChannel one(world);
-    TestBuffer buffer(world, kSmall * sizeof(float));
-    for (const Algorithm algorithm : {Algorithm::lines, Algorithm::two_shot, Algorithm::wide}) {
-      CollectiveCall call = collective::all_reduce({buffer.data(), buffer.data(), kSmall, ElementType::float32});
-      call.algorithm = algorithm;
-      one.run(call, 1 + world.rank());
-    }
-  });
-}
-
 CASE(calls_are_prepared_while_another_rank_still_makes_the_channel) {
   std::atomic<bool> prepared = false;
   run_ranks(2, quick("host"), [&](World& world) {

@@ -10,6 +10,7 @@
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "onstream/collective/collective.hpp"
+#include "onstream/transport/copy_thread.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -267,7 +268,38 @@ CASE(the_same_contributions_in_the_same_order_have_the_same_bits_wherever_the_ra
   }
 }
 
-// Else the case above would show little.
+// Where the copy engine pushes what is summed, and where sums are all there before the first is given.
+CASE(sums_by_the_engine_and_in_two_halves_have_the_bits_of_lines) {
+  constexpr std::size_t kCount = 1504;  // whole packs for each of four
+  for (const std::string& device : device_specs()) {
+    for (const bool engine : {false, true}) {
+      Parameters parameters = in_pairs(device);
+      parameters.collective_halves_bytes = 0;
+      if (engine) parameters.collective_engine = "on";
+      run_ranks(4, parameters, [&](World& world) {
+        for (const Kind& kind : kKinds) {
+          const auto mine = contribution(kind.type, kind.op, kCount, world.rank());
+          TestBuffer input(world, mine.size());
+          TestBuffer output(world, mine.size());
+          input.write(mine);
+          CollectiveCall call = all_reduce({input.data(), output.data(), kCount, kind.type}, kind.op);
+          call.factor = 1 + 0.1 * world.rank();
+          call.algorithm = Algorithm::lines;
+          world.collective().run(call);
+          const std::vector<unsigned char> by_lines = output.read();
+          const std::uint64_t before = world.fabric()->copies().served();
+          call.algorithm = Algorithm::direct;
+          world.collective().run(call);
+          expect(world, call, output.read(), by_lines, engine ? "engine" : "halves");
+          const bool by_engine = world.fabric()->copies().served() > before;
+          if (kind.op == ReduceOp::sum && size_of(kind.type) > 1) CHECK(by_engine == engine);
+        }
+      });
+    }
+  }
+}
+
+// Else the cases above would show little.
 CASE(the_contributions_have_other_bits_in_another_order) {
   for (const std::string& device : device_specs()) {
     run_ranks(4, quick(device), [](World& world) {

@@ -311,6 +311,20 @@ void check_move(World& world, OpKind kind, std::size_t bytes, Algorithm algorith
     call.input = call.output = both.data();
     run(world, call, how);
     expect(world, call, both.read(), expected, "in place");
+  } else if (kind == OpKind::gather || kind == OpKind::scatter) {
+    if (rank != root || bytes == 0) {  // whose own part lies where the others' do
+      run(world, call, how);
+      return expect(world, call, output.read(), expected, "beside the root's in place,");
+    }
+    const bool gathers = kind == OpKind::gather;
+    Buffer both(world, gathers ? expected.size() : mine.size(), where);
+    std::vector<unsigned char> before = gathers ? std::vector<unsigned char>(expected.size()) : mine;
+    if (gathers) fill(before, part, mine);
+    both.write(before);
+    call.input = both.data() + (gathers ? part : 0);
+    call.output = both.data() + (gathers ? 0 : part);
+    run(world, call, how);
+    expect(world, call, both.read(), gathers ? expected : mine, "in place");
   }
 }
 

@@ -249,6 +249,33 @@ CASE(barriers_of_several_threads_wait_for_every_rank) {
   }
 }
 
+// A thread of each of the others, in two blocks.
+CASE(barriers_of_several_blocks_wait_for_every_rank) {
+  constexpr int kSize = 8;
+  std::atomic<int> said = 0;
+  with_crowd(kSize, quick("host"), {2, 4}, [&](World&, const Crowd& crowd) {
+    for (int round = 1; round <= 5; ++round) {
+      ++said;
+      CollectiveCall barrier = collective::barrier();
+      barrier.algorithm = Algorithm::lines;
+      crowd.run(barrier);
+      CHECK(said.load() >= round * kSize);
+    }
+  });
+}
+
+// What is flagged needs no block of the same number on the other ranks.
+CASE(lines_do_not_care_in_how_many_blocks_they_go) {
+  run_ranks(3, quick("host"), [](World& world) {
+    const Crowd crowd(world, kShapes[world.rank()]);
+    for (const Algorithm algorithm : {Algorithm::lines, Algorithm::two_shot, Algorithm::wide}) {
+      for (const std::size_t count : {5, 1000}) {
+        check_reduction(world, {OpKind::all_reduce, ElementType::int32, ReduceOp::sum, count, algorithm}, &crowd);
+      }
+    }
+  });
+}
+
 // Sums where everybody's part is equally long.
 CASE(sums_and_moves_by_the_copy_engine_are_right_in_any_number_of_blocks) {
   Parameters parameters = quick("host");

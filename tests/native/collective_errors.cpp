@@ -357,6 +357,12 @@ CASE(checking_names_who_calls_something_else) {
       CHECK_THROWS(it.run(broadcast(vector(4, ElementType::int32), odd ? 2 : 0)),
                    "rank 1: broadcast of 4 int32, root 2");
       CHECK_THROWS(it.run(odd ? barrier() : all_reduce(vector(4, ElementType::int32))), "rank 1: barrier");
+      for (const int turn : {0, 1}) {  // the same two in another order: both are named, and neither runs
+        CHECK_THROWS(it.run(odd == (turn == 0) ? all_reduce(vector(4, ElementType::int32))
+                                               : broadcast(vector(4, ElementType::int32), 0)),
+                     turn == 0 ? "rank 0: broadcast of 4 int32, root 0\n  rank 1: all_reduce of 4 int32 sum"
+                               : "rank 0: all_reduce of 4 int32 sum\n  rank 1: broadcast of 4 int32, root 0");
+      }
       CollectiveCall call;
       call.kind = OpKind::all_to_all_v;
       call.input = buffer.data();

@@ -196,7 +196,7 @@ CASE(streams_may_take_turns_on_one_channel) {
     for (int i = 0; i < 30; ++i) {
       world.collective().run(all_reduce({values.data(), values.data(), 1, ElementType::int64}),
                              i % 3 == 0 ? first : second);
-      expected *= i < 20 ? 3 : 3;
+      expected *= 3;
     }
     world.synchronize(first);
     world.synchronize(second);
@@ -319,6 +319,59 @@ CASE(teams_of_some_ranks_work_beside_each_other) {
         std::vector<unsigned char> expected;
         for (const int each : ranks) append(expected, each);
         CHECK(all.read() == expected);
+      }
+    }
+    world.barrier();
+  });
+}
+
+// Numbered otherwise than in the world, so that a root of the one is not that of the other.
+CASE(roots_and_counts_are_of_the_teams_own_ranks) {
+  on_all_devices_in_pairs(4, [](World& world) {
+    const std::vector<int> ranks = {3, 1, 0};
+    const auto team = world.collective().among(world.rank() == 2 ? std::vector<int>{} : ranks);
+    if (world.rank() != 2) {
+      const int me = team->rank();
+      constexpr int kRoot = 1;
+      const auto numbers = [](std::initializer_list<int> all) {
+        std::vector<unsigned char> bytes;
+        for (const int one : all) append(bytes, one);
+        return bytes;
+      };
+      TestBuffer in(world, 12);
+      TestBuffer out(world, 12);
+      for (const collective::AlgorithmRow& row : collective::algorithms()) {
+        const Algorithm algorithm = row.algorithm;
+        const auto run = [&](CollectiveCall call, const std::vector<unsigned char>& mine,
+                             const std::vector<unsigned char>& wanted) {
+          call.algorithm = algorithm;
+          if (!can(world, call)) return;
+          in.write(mine);
+          out.write(std::vector<unsigned char>(12, 0));
+          team->run(call);
+          std::vector<unsigned char> got = out.read();
+          got.resize(wanted.size());
+          CHECK(got == wanted);
+        };
+        const collective::Vector one{in.data(), out.data(), 1, ElementType::int32};
+        const auto mine = numbers({me + 1, 10 * me, 100 * me});
+        const bool is_root = me == kRoot;
+        run(collective::reduce(one, ReduceOp::sum, kRoot), mine, numbers({is_root ? 6 : 0}));
+        run(collective::broadcast(one, kRoot), mine, numbers({2}));
+        run(collective::gather(one, kRoot), mine, is_root ? numbers({1, 2, 3}) : numbers({0, 0, 0}));
+        run(collective::scatter(one, kRoot), mine, numbers({me == 0 ? 2 : me == 1 ? 10 : 100}));
+        CollectiveCall counted;
+        counted.kind = OpKind::all_to_all_v;
+        counted.type = ElementType::int32;
+        counted.input = in.data();
+        counted.output = out.data();
+        // The first of the team sends nothing, the last gets one of each.
+        const std::size_t gives = me == 0 ? 0 : 1;
+        counted.send_counts = {0, 0, gives};
+        counted.send_offsets = {0, 0, 1};
+        counted.receive_counts = {0, me == 2 ? std::size_t{1} : 0, me == 2 ? std::size_t{1} : 0};
+        counted.receive_offsets = {0, 0, 1};
+        run(counted, mine, me == 2 ? numbers({10, 20}) : numbers({0, 0}));
       }
     }
     world.barrier();

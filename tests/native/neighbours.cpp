@@ -490,6 +490,25 @@ CASE(another_collective_at_the_other_end_is_named) {
   }
 }
 
+CASE(a_late_neighbour_is_named_at_the_deadline) {
+  for (const std::string& device : device_specs()) {
+    Parameters parameters = quick(device);
+    parameters.timeout_s = 2;
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{300'000}}) {  // by lines, and from buffer to buffer
+      run_ranks(3, parameters, [&](World& world) {
+        const auto hood = world.collective().neighbourhood(NeighbourGrid{{3}, {false}});
+        TestBuffer input(world, bytes);
+        TestBuffer output(world, 2 * bytes);
+        const collective::Vector vector{input.data(), output.data(), bytes};
+        hood->run(neighbour_all_gather(vector));
+        if (world.rank() == 1) return await_failure(world);
+        CHECK_THROWS(hood->run(neighbour_all_gather(vector)), "waiting for rank 1");
+        CHECK_THROWS(world.check(), "neighbour_all_gather");
+      });
+    }
+  }
+}
+
 CASE(counts_and_offsets_beyond_all_addresses_are_refused) {
   on_all_devices(2, [](World& world) {
     constexpr std::size_t kAll = ~std::size_t{0};

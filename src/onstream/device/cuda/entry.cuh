@@ -18,8 +18,9 @@ __device__ __forceinline__ void fetch_arguments(const Body& body) {
   asm volatile("{ .reg .pred never; setp.eq.u32 never, %0, 0xffffffff; @never nanosleep.u32 0; }" ::"r"(all));
 }
 
-// How many blocks the compiler has to fit on an SM. Left to itself it may fit two, and then keeps what needs more than
-// 64 registers in memory, on a way that is nanoseconds long (docs/decisions/0015). 0: it is left to itself.
+// How many blocks of a collective's or a team's kernel the compiler has to fit on an SM. Left to itself it may fit two,
+// and then keeps what needs more than 64 registers in memory, on a way that is nanoseconds long (docs/decisions/0015).
+// 0: it is left to itself.
 template <class Body>
 constexpr int kLeastBlocks = requires { Body::kBegins; } ? 1 : 0;
 
