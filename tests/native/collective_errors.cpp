@@ -411,7 +411,43 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
       const bool told = world.collective().explain(chain).find("from rank to rank") != std::string::npos;
       CHECK(told == (bytes == 2 * least));
     }
+    CHECK(world.collective().explain(move).find("by the copy engine (") == std::string::npos);
   });
+}
+
+CASE(the_copy_engine_is_asked_for_what_is_large_and_explained) {
+  using collective::EngineUse;
+  std::byte input[1];
+  std::byte output[1];
+  const std::size_t large = std::size_t{64} << 20;
+  const auto asks = [](const CollectiveCall& call, DeviceKind device, EngineUse use, int rank, int size) {
+    collective::Machine machine{device, rank, size, 16384, 16384};
+    machine.engine = use;
+    const bool told = explain(call, machine).find("by the copy engine (collective_engine)") != std::string::npos;
+    CHECK(told == (collective::choose(call, machine).algorithm == Algorithm::direct && asks_engine(call, machine)));
+    return told;
+  };
+  const auto large_on_gpus = [&](const CollectiveCall& call, int rank, int size) {
+    return asks(call, DeviceKind::cuda, EngineUse::large, rank, size);
+  };
+  const auto of = [&](std::size_t bytes, ElementType type = ElementType::float32) {
+    return Vector{input, output, bytes / size_of(type), type};
+  };
+  CHECK(large_on_gpus(all_to_all(of(large)), 1, 4) && !large_on_gpus(all_to_all(of(large - 4)), 1, 4));
+  CHECK(!asks(all_to_all(of(large)), DeviceKind::cuda, EngineUse::off, 1, 4));
+  CHECK(!asks(all_to_all(of(large)), DeviceKind::host, EngineUse::large, 1, 4));
+  CHECK(asks(all_to_all(of(large)), DeviceKind::host, EngineUse::on, 1, 4));
+  CHECK(!large_on_gpus(all_to_all(of(large)), 1, 9));  // their addresses are not in a kernel's arguments
+  CHECK(large_on_gpus(gather(of(large), 0), 1, 4) && !large_on_gpus(gather(of(large), 0), 0, 4));
+  CHECK(large_on_gpus(broadcast(of(large), 0), 0, 2) && !large_on_gpus(broadcast(of(large), 0), 0, 4));
+  CHECK(large_on_gpus(all_reduce(of(8 * large)), 0, 4) && !large_on_gpus(all_reduce(of(8 * large - 64)), 0, 4));
+  CHECK(large_on_gpus(all_reduce(of(2 * large)), 0, 2) && !large_on_gpus(all_reduce(of(2 * large - 64)), 0, 2));
+  CHECK(!large_on_gpus(all_reduce(of(8 * large + 4)), 0, 4));  // not in equal parts
+  CHECK(!large_on_gpus(all_reduce(of(8 * large), ReduceOp::max), 0, 4));
+  CHECK(!large_on_gpus(all_reduce(of(8 * large, ElementType::int8)), 0, 4));
+  Vector in_place = of(8 * large);
+  in_place.output = input;
+  CHECK(!large_on_gpus(all_reduce(in_place), 0, 4));
 }
 
 CASE(what_is_only_for_those_who_ask_is_never_chosen_by_itself) {

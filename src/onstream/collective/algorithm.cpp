@@ -7,6 +7,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
+#include "onstream/collective/meeting.hpp"
 #include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/stages.hpp"
@@ -251,6 +252,33 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
   return ranks > 2 && bytes / (ranks - 2) >= chain_bytes;
 }
 
+bool asks_engine(const CollectiveCall& call, const Machine& machine) {
+  const bool on_host = machine.device == DeviceKind::host;
+  if (machine.engine == EngineUse::off || machine.size < 2 || machine.size > kNear) return false;
+  std::uint64_t each = 0;  // bytes for a peer, or of a share; and from how many on the engine is faster (0010)
+  std::uint64_t least = std::uint64_t{64} << 20;
+  if (has_op(call.kind)) {
+    const std::uint64_t size = static_cast<std::uint64_t>(machine.size);
+    const std::uint64_t bytes = call.count * size_of(call.type);
+    const bool sums = call.kind == OpKind::all_reduce && call.op == ReduceOp::sum && call.own == nullptr;
+    const bool has_kernel = on_host || size_of(call.type) > 1;
+    const bool evenly = bytes % (size * deal_for(size_of(call.type))) == 0;
+    if (!sums || !has_kernel || !evenly || call.input == call.output) return false;
+    each = bytes / size;
+    if (size > 2) least *= 2;
+  } else if (call.kind != OpKind::broadcast || machine.size == 2) {  // else ranks forward to each other
+    std::uint64_t peers = 0;
+    for (int peer = 0; peer < machine.size; ++peer) {
+      const std::uint64_t bytes = peer == machine.rank ? 0 : portion_of(call, machine.rank, peer).send_bytes;
+      each += bytes;
+      peers += bytes > 0 ? 1 : 0;
+    }
+    each /= std::max<std::uint64_t>(1, peers);
+  }
+  if (each == 0) return false;
+  return machine.engine == EngineUse::on || (!on_host && each >= least);
+}
+
 std::size_t most_by_lines(DeviceKind device, int edges) {
   const Costs& costs = costs_of(device);
   const double ahead_us = bulk_base(costs, edges) - costs.lines_us - costs.line_round_us;
@@ -298,6 +326,7 @@ const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
 
 std::string explain(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow& chosen = choose(call, machine);
+  const bool engine = chosen.algorithm == Algorithm::direct && asks_engine(call, machine);
   const bool chain = chosen.algorithm == Algorithm::direct && call.kind == OpKind::broadcast &&
                      goes_from_rank_to_rank(call.count * size_of(call.type), static_cast<std::uint64_t>(machine.size),
                                             machine.chain_bytes);
@@ -305,6 +334,7 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
   text.precision(3);
   text << name_of(call.kind) << " of " << elements_of(call) << " on " << machine.size
        << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what << (chain ? ", from rank to rank" : "")
+       << (engine ? ", by the copy engine (collective_engine)" : "")
        << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {
     const std::string reason = why_not(row, call, machine);

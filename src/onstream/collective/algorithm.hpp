@@ -13,6 +13,9 @@
 
 namespace onstream::collective {
 
+// Who may ask the copy engine for data (collective_engine): nobody; those whose data is large; everybody.
+enum class EngineUse { off, large, on };
+
 // What a choice depends on, apart from the call.
 struct Machine {
   DeviceKind device = DeviceKind::host;
@@ -22,6 +25,7 @@ struct Machine {
   std::size_t wide_bytes = 0;                     // of data in one slot of wide lines; 0: there are none
   int group = 0;                                  // ranks of a group (collective_group); 0: there are no groups
   std::uint64_t chain_bytes = ~std::uint64_t{0};  // collective_chain_bytes
+  EngineUse engine = EngineUse::off;              // collective_engine
 };
 
 struct AlgorithmRow {
@@ -37,6 +41,10 @@ struct AlgorithmRow {
 // Whether a broadcast of so many bytes by direct goes from rank to rank (bulk_move.hpp); chain_bytes is
 // collective_chain_bytes.
 bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint64_t chain_bytes);
+
+// Whether a call by direct asks the copy engine, on a machine's rank, where everybody can address all buffers
+// (bulk_move.hpp, engine_sums.hpp).
+bool asks_engine(const CollectiveCall& call, const Machine& machine);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, int edges);

@@ -47,6 +47,15 @@ void require_same_parameters(Fabric& fabric) {
   fabric.require_same("the parameters of collectives are the same on every rank, but", "has", mine);
 }
 
+namespace {
+
+EngineUse engine_use(const std::string& text) {
+  if (text == "on") return EngineUse::on;
+  return text == "large" ? EngineUse::large : EngineUse::off;
+}
+
+}  // namespace
+
 Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
   const Parameters& parameters = fabric.parameters();
   return {fabric.device()->kind(),
@@ -55,7 +64,8 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
           Channel::slot_bytes(parameters, ranks),
           Channel::wide_bytes(fabric, ranks),
           static_cast<int>(parameters.collective_group),
-          static_cast<std::uint64_t>(parameters.collective_chain_bytes)};
+          static_cast<std::uint64_t>(parameters.collective_chain_bytes),
+          engine_use(parameters.collective_engine)};
 }
 
 Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number)

@@ -319,7 +319,7 @@ class Preparing {
       const Reach reach = kMost == kNear ? Reach::near : Reach::far;
       auto body = bulk_body<Rule, kMost>(addresses_fit, blocks);
       if (body.direct != 0) {
-        CopyThread::Lease lease = engine_for_sums<Rule>();
+        CopyThread::Lease lease = engine_for_sums();
         body.copier = lease.copier();
         out.kept = lease.share();
       }
@@ -450,41 +450,23 @@ class Preparing {
     return segment < 4 * kStep ? 2 * kStep : kStep;
   }
 
-  // Whether the engine takes pieces of so many bytes for each peer, where it is faster from `least` on.
-  bool by_engine(std::uint64_t bytes, std::uint64_t least) const {
-    const std::string& engine = fabric_.parameters().collective_engine;
-    if (size_ > static_cast<std::uint32_t>(kNear) || bytes == 0) return false;
-    return engine == "on" || (engine == "large" && !on_host_ && bytes >= least);
+  bool asks_engine() const {
+    return collective::asks_engine(call_, machine_of(fabric_, static_cast<int>(rank_), size_));
   }
 
-  // A slot of none if it does not. The kernel sends the first peer's lead.
+  // A slot of none if it is not asked. The kernel sends the first peer's lead.
   CopyThread::Lease engine_for_move(const Portion* portions) const {
-    constexpr std::uint64_t kLeast = std::uint64_t{64} << 20;
     constexpr std::uint64_t kAligned = 128;
+    if (!asks_engine()) return {};
     std::uint64_t first = 0;
-    std::uint64_t sum = 0;
-    std::uint64_t pieces = 0;
-    for (std::uint32_t k = 1; k < size_; ++k) {
-      const std::uint64_t bytes = portions[(rank_ + k) % size_].send_bytes;
-      if (bytes == 0) continue;
-      if (first == 0) first = bytes;
-      sum += bytes;
-      ++pieces;
-    }
-    if (pieces == 0 || !by_engine(sum / pieces, kLeast)) return {};
+    for (std::uint32_t k = 1; k < size_ && first == 0; ++k) first = portions[(rank_ + k) % size_].send_bytes;
     const auto most = static_cast<std::uint64_t>(fabric_.parameters().copy_lead_bytes);
     return fabric_.copies().take(std::min(most, first / 4) / kAligned * kAligned);
   }
 
-  // Likewise of sums by Rule. All ranks find the same, if they can address all buffers.
-  template <class Rule>
+  // Likewise of sums. All ranks find the same, if they can address all buffers.
   CopyThread::Lease engine_for_sums() const {
-    const std::uint64_t least = std::uint64_t{size_ == 2 ? 64u : 128u} << 20;  // docs/decisions/0010
-    using Body = BulkReduce<Rule, kNear>;
-    const bool has_kernel = on_host_ || Accumulator<Rule, Body::kGpuPack>::kAddsInPlace;
-    const bool sums = call_.kind == OpKind::all_reduce && call_.op == ReduceOp::sum && call_.input != call_.output;
-    const bool evenly = bytes_ % (size_ * Body::kDeal) == 0;
-    if (!has_kernel || !sums || !evenly || !by_engine(bytes_ / size_, least)) return {};
+    if (!asks_engine()) return {};
     return fabric_.copies().take(0);
   }
 
