@@ -26,6 +26,7 @@ CPP_FILES = git ls-files -z '*.cpp' '*.hpp' '*.cu' '*.cuh' '*.c' '*.h'
 
 help:
 	@echo "make demo       the tsunami over real sea floor (ARGS: options of 'onstream demo')"
+	@echo "make build      all of it in build/ (CUDA=0: host only; BUILD=dir)"
 	@echo "make test       every test, no GPU needed (ARGS: options of pytest)"
 	@echo "make check      format, lint, types, rules, installation, sanitizers"
 	@echo "make format     formats C++ and Python in place"

@@ -232,6 +232,8 @@ class Collectives:
         deterministic: bool, stream: Any,
     ) -> Any:  # fmt: skip
         result = array if out is None else out
+        if factor != 1 and op != "premulsum":
+            raise InvalidArgumentError(f"{kind}: `factor` is for op='premulsum', not for {op!r}")
         simple = kind != "reduce" and not deterministic
         if simple and self._run_plain(kind, array, out, op, root, channel, algorithm, stream):
             return result
@@ -395,8 +397,8 @@ def _combine_of(op: Callable[[Any, Any], Any], array: Any) -> Callable[[int, int
         if np.shape(result) != upper.shape:
             raise InvalidArgumentError(
                 f"the reduction returned {'None' if result is None else f'an array of shape {np.shape(result)}'} for two "
-                f"arrays of shape {upper.shape}: it has to return one of theirs, as numpy.add does"
+                f"arrays of shape {upper.shape}: it gets all elements in a row, and has to return as many, as numpy.add does"
             )
-        upper[...] = result
+        np.copyto(upper, result, casting="same_kind" if dtype.kind in "biufc" else "unsafe")
 
     return combine

@@ -61,6 +61,16 @@ void set_counts(PyCall& self, std::vector<std::size_t> send_counts, std::vector<
   self.call.receive_offsets = std::move(receive_offsets);
 }
 
+// Where it was raised, as " (file.py:7)"; nothing if the package itself did.
+std::string place_of(const nb::python_error& error) {
+  nb::object at = nb::borrow(error.traceback());
+  if (!at.is_valid() || at.is_none()) return "";
+  while (!at.attr("tb_next").is_none()) at = at.attr("tb_next");
+  const std::string file = nb::str(at.attr("tb_frame").attr("f_code").attr("co_filename")).c_str();
+  if (file.ends_with("onstream/collectives.py")) return "";
+  return concat(" (", file, ":", nb::cast<int>(at.attr("tb_lineno")), ")");
+}
+
 // A function of Python's, called with addresses and a count by whatever thread reduces, also once its caller is gone.
 Combine combine_of(nb::object function) {
   const auto let_go = [](nb::object* held) {
@@ -75,8 +85,8 @@ Combine combine_of(nb::object function) {
       (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count);
     } catch (const nb::python_error& error) {
       // The error itself would need the GIL where it is caught.
-      throw std::runtime_error(
-          concat(nb::str(error.type().attr("__name__")).c_str(), ": ", nb::str(error.value()).c_str()));
+      throw std::runtime_error(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
+                                      nb::str(error.value()).c_str(), place_of(error)));
     }
   };
 }

@@ -3,6 +3,9 @@
 
 NB_MODULE(_core, m) {
   namespace python = onstream::python;
+  // A world holds a reduction's function, whose globals may hold the world: Python's collector does not see such a
+  // circle, and at the end of a program that has not closed its world it is no mistake that users could mend.
+  nanobind::set_leak_warnings(false);
   m.doc() = "The compiled part of onstream. Import onstream instead.";
   python::bind_errors(m);
   python::bind_blocks(m);

@@ -154,7 +154,7 @@ CASE(what_a_function_throws_fails_the_world_by_name) {
       world.collective().run(collective::barrier());  // the other one hears of it
     } catch (const Error&) {
     }
-    CHECK_THROWS(world.check(), "a collective's reduction of its own threw on rank 1: no such element");
+    CHECK_THROWS(world.check(), "the program's own reduction threw on rank 1: no such element");
   });
 }
 

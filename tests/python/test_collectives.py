@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -489,12 +491,53 @@ def test_a_function_reduces_in_the_order_of_the_ranks() -> None:
     on_threads(3, body)
 
 
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        (lambda a, b: a / b, "Cannot cast .* from dtype..float64.. to dtype..int32.."),
+        (lambda a, b: a @ b, r"an array of shape \(\) for two arrays of shape \(4,\): it gets all elements in a row"),
+        (lambda _a, _b: None, "returned None for two arrays of shape"),
+    ],
+)
+def test_what_a_function_returns_has_to_fit(op: Any, told: str) -> None:
+    def body(world: ons.World) -> None:
+        with pytest.raises(ons.Error, match=told):
+            world.all_reduce(np.ones((2, 2), dtype=np.int32), op=op)
+
+    on_threads(2, body)
+
+
+def test_a_factor_is_for_premulsum_alone() -> None:
+    def body(world: ons.World) -> None:
+        for op in ("sum", np.add):
+            with pytest.raises(ons.InvalidArgumentError, match="`factor` is for op='premulsum'"):
+                world.all_reduce(np.ones(2), op=op, factor=5)
+
+    on_threads(2, body)
+
+
+LEAVES_A_CIRCLE = """
+import numpy as np, onstream as ons
+world = ons.init()
+world.all_reduce(np.ones(4), op=lambda a, b: a + b)
+raise RuntimeError("the only story")
+"""
+
+
+def test_a_program_that_ends_with_a_function_in_use_tells_only_its_own_story() -> None:
+    ended = subprocess.run([sys.executable, "-c", LEAVES_A_CIRCLE], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert ended.stderr.strip().endswith("RuntimeError: the only story")
+    assert "nanobind" not in ended.stderr
+
+
 def test_what_a_function_raises_fails_the_world() -> None:
     def body(world: ons.World) -> None:
         def fails(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             raise ValueError("no sum of these")
 
-        with pytest.raises(ons.Error, match="reduction of its own threw on rank .: ValueError: no sum of these"):
+        told = r"own reduction threw on rank .: ValueError: no sum of these \(.*test_collectives.py:\d+\)"
+        with pytest.raises(ons.Error, match=told):
             world.all_reduce(np.zeros(2), op=fails)
 
     on_threads(2, body)

@@ -190,7 +190,7 @@ def _case(settings: Settings, kind: str, element: str, submission: str, size: in
 def names_from(text: str, device: str) -> tuple[str, ...]:
     """Reads --vs; auto has both kinds of NCCL's buffers."""
     words = [word.strip() for word in text.split(",") if word.strip()]
-    named = peers.names_from(",".join(word for word in words if word not in OWN_PEERS), device)
+    named = peers.names_from(",".join(word for word in words if word not in OWN_PEERS), device, also=OWN_PEERS)
     chosen = tuple(name for name in named if name in PEERS)  # the others have no collectives here
     everything = "auto" in words and device == "cuda"
     return (*chosen, *(name for name in OWN_PEERS if everything or name in words))

@@ -118,12 +118,12 @@ MPI_NAMES = ("openmpi", "mpich")
 WORDS = ("auto", "none", "mpi", *PEERS)
 
 
-def names_from(text: str, device: str) -> tuple[str, ...]:
-    """Reads --vs. auto: all that may be had for the device; mpi: every MPI library."""
+def names_from(text: str, device: str, *, also: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Reads --vs. auto: all that may be had for the device; mpi: every MPI library; `also`: what the caller knows."""
     names: list[str] = []
     for word in (part.strip() for part in text.split(",") if part.strip()):
         if word not in WORDS:
-            raise InvalidArgumentError(f"--vs is '{text}'; there are {', '.join(WORDS)}")
+            raise InvalidArgumentError(f"--vs is '{text}'; there are {', '.join((*WORDS, *also))}")
         mpis = [*(["mpi-here"] if shutil.which("mpicc") else []), *MPI_NAMES]
         if word == "auto":
             names += ["nccl", "nvshmem", *mpis] if device == "cuda" else mpis

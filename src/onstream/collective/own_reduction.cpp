@@ -93,7 +93,7 @@ void OwnReduction::reduce() const {
     what = "something that is no std::exception";
   }
   if (const auto fabric = fabric_.lock()) {
-    fabric->abort(concat("a collective's reduction of its own threw on rank ", rank_, ": ", what));
+    fabric->abort(concat("the program's own reduction threw on rank ", rank_, ": ", what));
   }
 }
 
