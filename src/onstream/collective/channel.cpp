@@ -85,7 +85,8 @@ Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int 
   }
   set_up(fabric, ranks, number, std::move(parts));
   // Nobody writes before all have set theirs up.
-  room_ = room.enter(fabric, "the memory of collectives", Room::Blocks::in_order, ranks, Room::limits_of(fabric));
+  room_ =
+      room.enter(fabric, "making room for a first collective", Room::Blocks::in_order, ranks, Room::limits_of(fabric));
   order.ground = std::make_shared<const Kept>(Kept{ground_, nullptr, room_});
   order.room = room_;
 }

@@ -316,8 +316,9 @@ class Collective::Implementation {
   // nothing else is made here.
   void make_with_all(Part part, const CollectiveCall& call) {
     std::set<std::pair<Part, int>> asked;
-    for (const std::string& theirs : fabric_->all_gather(
-             "the start of a channel", concat(static_cast<int>(part), ' ', call.channel), collective::what_of(call))) {
+    for (const std::string& theirs :
+         fabric_->all_gather("the first collective of a channel", concat(static_cast<int>(part), ' ', call.channel),
+                             collective::what_of(call))) {
       std::istringstream words(theirs);
       int of = 0;
       int one = 0;
