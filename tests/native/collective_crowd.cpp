@@ -236,7 +236,7 @@ CASE(barriers_of_several_threads_wait_for_every_rank) {
     const auto all_have_said = [&](int round) {
       return std::ranges::all_of(said, [&](const std::atomic<int>& one) { return one.load() >= round; });
     };
-    with_crowd(size, quick("host"), kFewThreads, [&](World& world, const Crowd& crowd) {
+    const auto body = [&](World& world, const Crowd& crowd) {
       for (int round = 1; round <= 20; ++round) {
         said[static_cast<std::size_t>(world.rank())].store(round);
         CollectiveCall barrier = collective::barrier();
@@ -245,23 +245,12 @@ CASE(barriers_of_several_threads_wait_for_every_rank) {
         CHECK(all_have_said(round));
         if (round % 4 == 0) check_move(world, OpKind::broadcast, 9, Algorithm::lines, Where::reachable, &crowd);
       }
-    });
-  }
-}
-
-// A thread of each of the others, in two blocks.
-CASE(barriers_of_several_blocks_wait_for_every_rank) {
-  constexpr int kSize = 8;
-  std::atomic<int> said = 0;
-  with_crowd(kSize, quick("host"), {2, 4}, [&](World&, const Crowd& crowd) {
-    for (int round = 1; round <= 5; ++round) {
-      ++said;
-      CollectiveCall barrier = collective::barrier();
-      barrier.algorithm = Algorithm::lines;
-      crowd.run(barrier);
-      CHECK(said.load() >= round * kSize);
+    };
+    for (const Grid grid : {kFewThreads, Grid{2, size / 2}}) {  // a thread for each of the others, at least
+      for (std::atomic<int>& one : said) one.store(0);
+      with_crowd(size, quick("host"), grid, body);
     }
-  });
+  }
 }
 
 // What is flagged needs no block of the same number on the other ranks.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -466,90 +464,11 @@ def test_small_ones_that_differ_are_refused_without_checking() -> None:
     ons.run_threads(3, body, device="host", timeout_s=60)
 
 
-def test_a_function_reduces_in_the_order_of_the_ranks() -> None:
-    def after(first: np.ndarray, second: np.ndarray) -> Any:  # of maps x -> a x + b, which do not commute
-        out = second.copy()
-        out["a"], out["b"] = first["a"] * second["a"], first["a"] * second["b"] + first["b"]
-        return out
-
-    def body(world: ons.World) -> None:
-        maps = np.zeros(3, dtype=[("a", "i8"), ("b", "i8")])
-        maps["a"], maps["b"] = world.rank + 2, np.arange(3)
-        out = np.zeros_like(maps)
-        world.all_reduce(maps, out, op=after)
-        assert out["a"].tolist() == [24] * 3
-        assert out["b"].tolist() == [0, 1 + 2 + 6, 2 * (1 + 2 + 6)]
-        values = np.full(2, float(world.rank + 1))
-        assert world.scan(values, op=lambda a, b: a * b).tolist() == [[1, 2, 6][world.rank]] * 2
-        stream = world.stream()
-        world.all_reduce(values, op=np.maximum, stream=stream)
-        world.synchronize(stream)
-        assert values.tolist() == [6, 6]
-        with pytest.raises(ons.InvalidArgumentError, match="needs numpy arrays, not bytearray"):
-            world.all_reduce(bytearray(8), op=np.add)
-
-    on_threads(3, body)
-
-
-@pytest.mark.parametrize(
-    ("op", "told"),
-    [
-        (lambda a, b: a / b, "Cannot cast .* from dtype..float64.. to dtype..int32.."),
-        (lambda a, b: a @ b, r"an array of shape \(\) for two arrays of shape \(4,\): it gets all elements in a row"),
-        (lambda _a, _b: None, "returned None for two arrays of shape"),
-    ],
-)
-def test_what_a_function_returns_has_to_fit(op: Any, told: str) -> None:
-    def body(world: ons.World) -> None:
-        with pytest.raises(ons.Error, match=told):
-            world.all_reduce(np.ones((2, 2), dtype=np.int32), op=op)
-
-    on_threads(2, body)
-
-
 def test_a_factor_is_for_premulsum_alone() -> None:
     def body(world: ons.World) -> None:
         for op in ("sum", np.add):
             with pytest.raises(ons.InvalidArgumentError, match="`factor` is for op='premulsum'"):
                 world.all_reduce(np.ones(2), op=op, factor=5)
-
-    on_threads(2, body)
-
-
-LEAVES_A_CIRCLE = """
-import numpy as np, onstream as ons
-world = ons.init()
-world.all_reduce(np.ones(4), op=lambda a, b: a + b)
-raise RuntimeError("the only story")
-"""
-
-
-def test_a_program_that_ends_with_a_function_in_use_tells_only_its_own_story() -> None:
-    ended = subprocess.run([sys.executable, "-c", LEAVES_A_CIRCLE], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 1
-    assert ended.stderr.strip().endswith("RuntimeError: the only story")
-    assert "nanobind" not in ended.stderr
-
-
-def test_what_a_function_raises_fails_the_world() -> None:
-    def body(world: ons.World) -> None:
-        def fails(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            raise ValueError("no sum of these")
-
-        told = r"own reduction threw on rank .: ValueError: no sum of these \(.*test_collectives.py:\d+\)"
-        with pytest.raises(ons.Error, match=told):
-            world.all_reduce(np.zeros(2), op=fails)
-
-    on_threads(2, body)
-
-
-@pytest.mark.parametrize(
-    ("op", "told"), [(lambda a, b: None, "None"), (lambda a, b: a.sum(), r"an array of shape \(\)")]
-)
-def test_a_function_that_returns_no_vector_fails_the_world(op: Any, told: str) -> None:
-    def body(world: ons.World) -> None:
-        with pytest.raises(ons.Error, match=f"the reduction returned {told} for two arrays of shape"):
-            world.all_reduce(np.ones(2), op=op)
 
     on_threads(2, body)
 

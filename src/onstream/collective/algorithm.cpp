@@ -246,6 +246,29 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
      "it adds sums of groups, and waits for several kernels", "the order of its groups"},
 }};
 
+// What the copy engine would take for each rank, in bytes; 0 if it cannot. Of sums: a rank's share.
+std::uint64_t share_for_engine(const CollectiveCall& call, const Machine& machine) {
+  const auto size = static_cast<std::uint64_t>(machine.size);
+  const std::uint64_t bytes = call.count * size_of(call.type);
+  const bool sums = call.kind == OpKind::all_reduce && call.op == ReduceOp::sum && call.own == nullptr;
+  const bool has_kernel = machine.device == DeviceKind::host || size_of(call.type) > 1;
+  const bool evenly = bytes % (size * deal_for(size_of(call.type))) == 0;
+  return sums && has_kernel && evenly && call.input != call.output ? bytes / size : 0;
+}
+// Of moves: what this rank sends to those that it sends anything, on average.
+std::uint64_t part_for_engine(const CollectiveCall& call, const Machine& machine) {
+  if (call.kind == OpKind::broadcast && machine.size > 2) return 0;  // ranks forward to each other
+  std::uint64_t all = 0;
+  std::uint64_t peers = 0;
+  for (int peer = 0; peer < machine.size; ++peer) {
+    if (peer == machine.rank) continue;
+    const std::uint64_t bytes = portion_of(call, machine.rank, peer).send_bytes;
+    all += bytes;
+    peers += bytes > 0 ? 1 : 0;
+  }
+  return peers > 0 ? all / peers : 0;
+}
+
 }  // namespace
 
 bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint64_t chain_bytes) {
@@ -253,30 +276,12 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 }
 
 bool asks_engine(const CollectiveCall& call, const Machine& machine) {
-  const bool on_host = machine.device == DeviceKind::host;
   if (machine.engine == EngineUse::off || machine.size < 2 || machine.size > kNear) return false;
-  std::uint64_t each = 0;  // bytes for a peer, or of a share; and from how many on the engine is faster (0010)
-  std::uint64_t least = std::uint64_t{64} << 20;
-  if (has_op(call.kind)) {
-    const std::uint64_t size = static_cast<std::uint64_t>(machine.size);
-    const std::uint64_t bytes = call.count * size_of(call.type);
-    const bool sums = call.kind == OpKind::all_reduce && call.op == ReduceOp::sum && call.own == nullptr;
-    const bool has_kernel = on_host || size_of(call.type) > 1;
-    const bool evenly = bytes % (size * deal_for(size_of(call.type))) == 0;
-    if (!sums || !has_kernel || !evenly || call.input == call.output) return false;
-    each = bytes / size;
-    if (size > 2) least *= 2;
-  } else if (call.kind != OpKind::broadcast || machine.size == 2) {  // else ranks forward to each other
-    std::uint64_t peers = 0;
-    for (int peer = 0; peer < machine.size; ++peer) {
-      const std::uint64_t bytes = peer == machine.rank ? 0 : portion_of(call, machine.rank, peer).send_bytes;
-      each += bytes;
-      peers += bytes > 0 ? 1 : 0;
-    }
-    each /= std::max<std::uint64_t>(1, peers);
-  }
-  if (each == 0) return false;
-  return machine.engine == EngineUse::on || (!on_host && each >= least);
+  const std::uint64_t bytes = has_op(call.kind) ? share_for_engine(call, machine) : part_for_engine(call, machine);
+  if (machine.engine == EngineUse::on) return bytes > 0;
+  const bool sums_of_many = has_op(call.kind) && machine.size > 2;
+  const std::uint64_t least = std::uint64_t{sums_of_many ? 128u : 64u} << 20;  // docs/decisions/0010
+  return machine.device != DeviceKind::host && bytes >= least;
 }
 
 std::size_t most_by_lines(DeviceKind device, int edges) {
@@ -326,8 +331,9 @@ const AlgorithmRow& choose(const CollectiveCall& call, const Machine& machine) {
 
 std::string explain(const CollectiveCall& call, const Machine& machine) {
   const AlgorithmRow& chosen = choose(call, machine);
-  const bool engine = chosen.algorithm == Algorithm::direct && asks_engine(call, machine);
-  const bool chain = chosen.algorithm == Algorithm::direct && call.kind == OpKind::broadcast &&
+  const bool direct = chosen.algorithm == Algorithm::direct;
+  const bool engine = direct && asks_engine(call, machine);
+  const bool chain = direct && call.kind == OpKind::broadcast &&
                      goes_from_rank_to_rank(call.count * size_of(call.type), static_cast<std::uint64_t>(machine.size),
                                             machine.chain_bytes);
   std::ostringstream text;

@@ -31,6 +31,11 @@ std::uint64_t stage_bytes_of(const Parameters& parameters, std::size_t ranks) {
   return std::max(least, static_cast<std::uint64_t>(parameters.collective_stage_bytes));
 }
 
+EngineUse engine_use(const std::string& text) {
+  if (text == "on") return EngineUse::on;
+  return text == "large" ? EngineUse::large : EngineUse::off;
+}
+
 }  // namespace
 
 void require_same_parameters(Fabric& fabric) {
@@ -46,15 +51,6 @@ void require_same_parameters(Fabric& fabric) {
       " collective_engine=", parameters.collective_engine);
   fabric.require_same("the parameters of collectives are the same on every rank, but", "has", mine);
 }
-
-namespace {
-
-EngineUse engine_use(const std::string& text) {
-  if (text == "on") return EngineUse::on;
-  return text == "large" ? EngineUse::large : EngineUse::off;
-}
-
-}  // namespace
 
 Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
   const Parameters& parameters = fabric.parameters();

@@ -28,8 +28,8 @@ class Room {
   // How the blocks of one kernel depend on each other.
   enum class Blocks : std::int32_t {
     // Each needs those of its own number on the other ranks (by flagged lines whichever has its units, which waits for
-    // nobody before it sends them), and block 0, which may stay until all are through
-    // (engine_sums.hpp): with two places a kernel gets on.
+    // nobody before it sends them), and block 0, which may stay until all are through (engine_sums.hpp): with two
+    // places a kernel gets on.
     in_order,
     all  // on all of them: a kernel gets on when all of it is placed
   };
