@@ -141,7 +141,7 @@ WAYS = {
     ),
     "first all_reduce": Way(
         "world.all_reduce(many)",
-        r"(all_reduce of 8 float64 sum did not start|the start of (a channel|collectives) did not (end|start))",
+        r"(all_reduce of 8 float64 sum did not start|the first collective of a channel did not (end|start))",
     ),
     "build": Way("world.plan('jacobi').build()", "the build of a plan did not (end|start)"),
     "segment": Way("world.segment(64)", "the allocation of a segment did not (end|start)"),
