@@ -101,35 +101,62 @@ inline bool is_possible(OpKind kind, Algorithm algorithm) {
   return false;
 }
 
+// Ranks of one GPU, whose streams wait by themselves: the streams share its hardware queues, and soon wait in each
+// other's way.
+inline bool streams_may_wait(World& world) {
+  constexpr int kMostOnGpu = 3;
+  return world.device().kind() == DeviceKind::host || world.size() <= kMostOnGpu;
+}
+
+inline collective::Machine machine_of(World& world) {
+  return collective::machine_of(*world.fabric(), world.rank(), static_cast<std::size_t>(world.size()));
+}
+
 // What was compared with its reference since a Coverage was made, by whichever rank: as what cannot run is passed by
-// without a word (can() below), a case says at its end what must have run.
+// without a word (can() below), a case says at its end what must have run on each device that it had.
 class Coverage {
  public:
   Coverage() {
     const std::lock_guard lock(mutex());
-    counts().clear();
+    seen().clear();
   }
-  static void note(const CollectiveCall& call) {
+  static void note(World& world, const CollectiveCall& call) {
     const std::lock_guard lock(mutex());
-    ++counts()[{call.kind, call.algorithm}];
+    Seen& on = seen()[world.device().kind()];
+    ++on.counts[{call.kind, call.algorithm}];
+    on.streams_may_wait |= streams_may_wait(world);
+    on.has_wide_lines |= machine_of(world).wide_bytes > 0;  // GPUs that should have them: wide_lines.cpp
   }
-  // Throws unless each of these kinds ran by each of these algorithms that does it.
+  // Throws unless each of these kinds ran by each of these algorithms that does it there.
   void check(std::span<const OpKind> kinds, std::span<const Algorithm> algorithms) const {
     const std::lock_guard lock(mutex());
     std::string never;
-    for (const OpKind kind : kinds) {
-      for (const Algorithm algorithm : algorithms) {
-        if (!is_possible(kind, algorithm) || counts()[{kind, algorithm}] > 0) continue;
-        never += concat(never.empty() ? "" : ", ", name_of(kind), " by ", name_of(algorithm));
+    for (auto& [device, on] : seen()) {
+      for (const OpKind kind : kinds) {
+        for (const Algorithm algorithm : algorithms) {
+          if (!is_possible(kind, algorithm) || on.cannot(algorithm) || on.counts[{kind, algorithm}] > 0) continue;
+          never +=
+              concat(never.empty() ? "" : ", ", name_of(kind), " by ", name_of(algorithm), " on ", name_of(device));
+        }
       }
     }
+    if (seen().empty()) never = "anything";
     if (!never.empty()) throw CheckFailed("never ran: " + never);
   }
 
  private:
-  using Counts = std::map<std::pair<OpKind, Algorithm>, int>;
-  static Counts& counts() {
-    static Counts all;
+  struct Seen {
+    std::map<std::pair<OpKind, Algorithm>, int> counts;
+    bool streams_may_wait = false;
+    bool has_wide_lines = false;
+
+    bool cannot(Algorithm algorithm) const {
+      return (algorithm == Algorithm::copy && !streams_may_wait) || (algorithm == Algorithm::wide && !has_wide_lines);
+    }
+  };
+  using PerDevice = std::map<DeviceKind, Seen>;
+  static PerDevice& seen() {
+    static PerDevice all;
     return all;
   }
   static std::mutex& mutex() {
@@ -140,7 +167,7 @@ class Coverage {
 
 inline void expect(World& world, const CollectiveCall& call, const std::vector<unsigned char>& got,
                    const std::vector<unsigned char>& expected, const char* how) {
-  Coverage::note(call);
+  Coverage::note(world, call);
   if (got == expected) return;
   const auto differing = std::mismatch(got.begin(), got.end(), expected.begin()).first - got.begin();
   throw CheckFailed(concat(how, " ", name_of(call.kind), " of ", call.count, " ", name_of(call.type), " ",
@@ -148,19 +175,10 @@ inline void expect(World& world, const CollectiveCall& call, const std::vector<u
                            ": differs from byte ", differing));
 }
 
-// Ranks of one GPU, whose streams wait by themselves: the streams share its hardware queues, and soon wait in each
-// other's way.
-inline bool streams_may_wait(World& world) {
-  constexpr int kMostOnGpu = 3;
-  return world.device().kind() == DeviceKind::host || world.size() <= kMostOnGpu;
-}
-
 inline bool can(World& world, const CollectiveCall& call) {
   if (call.algorithm == Algorithm::copy && !streams_may_wait(world)) return false;
-  const collective::Machine machine =
-      collective::machine_of(*world.fabric(), world.rank(), static_cast<std::size_t>(world.size()));
   for (const collective::AlgorithmRow& row : collective::algorithms()) {
-    if (row.algorithm == call.algorithm) return why_not(row, call, machine).empty();
+    if (row.algorithm == call.algorithm) return why_not(row, call, machine_of(world)).empty();
   }
   return true;
 }

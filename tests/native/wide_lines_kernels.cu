@@ -6,4 +6,12 @@ namespace onstream::test {
 const void* write_octets_entry() { return reinterpret_cast<const void*>(&cuda_entry<WriteOctets>); }
 const void* read_octets_entry() { return reinterpret_cast<const void*>(&cuda_entry<ReadOctets>); }
 
+int capability_of_first_gpu() {
+  int major = 0;
+  int minor = 0;
+  const bool told = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0) == cudaSuccess &&
+                    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, 0) == cudaSuccess;
+  return told ? 10 * major + minor : 0;
+}
+
 }  // namespace onstream::test

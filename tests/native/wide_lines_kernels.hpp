@@ -65,6 +65,7 @@ struct ReadOctets {
 #ifdef ONSTREAM_WITH_CUDA
 const void* write_octets_entry();  // wide_lines_kernels.cu
 const void* read_octets_entry();
+int capability_of_first_gpu();  // 90: 9.0; 0 if the driver does not say
 #endif
 
 }  // namespace onstream::test
