@@ -218,12 +218,14 @@ class Collectives:
         """
         return Neighbourhood(self._home, self._members, grid, periodic, sources, destinations)
 
-    def explain_all_reduce(self, array: Any, *, op: str = "sum", algorithm: str = "auto") -> str:
-        """Which algorithm an all_reduce of this array takes and why, and what the others would cost."""
-        span = self._span(array, writable=True)
-        call = self._call("all_reduce", span, span, span.size, _type_of(span, array), 0, 0, algorithm, op)
-        _check_bool("all_reduce", op, span, span)
-        return self._members.explain(call)
+    @property
+    def explain(self) -> Collectives:
+        """The same methods, which run nothing: each returns as text which algorithm that very call would take, and why.
+
+        world.explain.all_reduce(array, op="max") says it of world.all_reduce(array, op="max"), by this rank alone, and
+        what the other algorithms would cost, or why they cannot. What the call itself refuses is refused.
+        """
+        return _Explained(self)
 
     # --- detail ---
 
@@ -308,6 +310,24 @@ class Collectives:
     def _run(self, call: _core.CollectiveCall, spans: tuple[_arrays.Span | None, ...], stream: Any, result: Any) -> Any:
         run_call(self._members, call, [span for span in spans if span is not None], stream)
         return result
+
+
+class _Explained(Collectives):
+    """What calls would come to: they are made as ever, and not run."""
+
+    def __init__(self, of: Collectives) -> None:
+        self._of = of
+        self._members = of._members
+
+    @property
+    def _home(self) -> World:
+        return self._of._home
+
+    def _run_plain(self, *_: Any) -> bool:
+        return False
+
+    def _run(self, call: _core.CollectiveCall, *_: Any) -> Any:
+        return self._members.explain(call)
 
 
 def _type_of(span: _arrays.Span, array: Any) -> str:

@@ -301,7 +301,7 @@ def test_bools_are_reduced_to_bools_or_refused() -> None:
         with pytest.raises(ons.InvalidArgumentError, match="of uint8, but `out` of bool"):
             world.all_reduce(np.ones(3, "uint8"), mine.copy())
         with pytest.raises(ons.InvalidArgumentError, match="a sum of bools is no bool"):
-            world.explain_all_reduce(mine)
+            world.explain.all_reduce(mine)
         assert world.all_reduce(mine, op=np.logical_or).tolist() == [True, True, False]
 
     on_threads(2, body)
@@ -329,7 +329,34 @@ def test_what_cannot_work_is_told() -> None:
             world.all_reduce(np.zeros(2), algorithm="magic")
         with pytest.raises(ons.InvalidArgumentError, match="read-only"):
             world.broadcast(b"constant")
-        assert "us predicted" in world.explain_all_reduce(np.zeros(2))
+        world.barrier()
+
+    on_threads(2, body)
+
+
+def test_what_a_call_would_take_is_told_and_nothing_runs() -> None:
+    def body(world: ons.World) -> None:
+        if world.rank == 1:  # no other rank needs to ask
+            explain = world.explain
+            few, many, two = np.zeros(2), np.zeros(10**6), np.zeros((2, 2))
+            assert explain.all_reduce(few).startswith("all_reduce of 2 float64 on 2 ranks: lines, ")
+            assert explain.all_reduce(many).startswith("all_reduce of 1000000 float64 on 2 ranks: direct, ")
+            assert "us predicted" in explain.all_reduce(few, op="max", algorithm="ring")
+            assert explain.reduce(few, root=1).startswith("reduce of 2 float64")
+            assert explain.scan(few, exclusive=True).startswith("exclusive_scan of 2 float64")
+            assert explain.reduce_scatter(two, few).startswith("reduce_scatter of 2 float64")
+            assert explain.all_to_all(two, two.copy()).startswith("all_to_all of 16 uint8 on 2 ranks")
+            assert explain.all_gather(few, two).startswith("all_gather of 16 uint8")
+            assert explain.gather(few, two, root=1).startswith("gather of 16 uint8")
+            assert explain.scatter(two, few, root=1).startswith("scatter of 16 uint8")
+            assert explain.broadcast(few, algorithm="tree").startswith("broadcast of 16 uint8 on 2 ranks: tree, ")
+            assert "direct" in explain.all_gather_v(few, np.zeros(5), [3, 2])
+            assert "direct" in explain.all_to_all_v(np.zeros(3), np.zeros(3), [1, 2], [1, 2])
+            assert "behind all_gather of 16 uint8" in explain.all_reduce(few, op=np.maximum)
+            with pytest.raises(ons.InvalidArgumentError, match="band has no meaning for float64"):
+                explain.all_reduce(few, op="band")
+            with pytest.raises(ons.InvalidArgumentError, match="algorithm tree cannot: it is for"):
+                explain.all_gather(few, two, algorithm="tree")
         world.barrier()
 
     on_threads(2, body)

@@ -346,7 +346,7 @@ def test_a_world_may_close_while_another_thread_uses_its_teams(tmp_path: Path) -
             calls = [
                 lambda: team.all_reduce(a, b),
                 lambda: team.all_reduce(a, b, stream=stream),
-                lambda: team.explain_all_reduce(a),
+                lambda: team.explain.all_reduce(a),
                 lambda: hood.all_gather(a, c),
                 lambda: world.all_reduce(a, b, stream=stream),
             ]

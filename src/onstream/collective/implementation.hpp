@@ -77,6 +77,7 @@ class Collective::Implementation {
       collective::OwnReduction::check(call, device_->kind());
       return "a reduction of your own behind " + explain(collective::OwnReduction::move_of(call));
     }
+    check_meaning(call);
     return collective::explain(with_algorithm(call), machine());
   }
 
@@ -123,6 +124,18 @@ class Collective::Implementation {
       return check(collective::OwnReduction::in_bytes(call));
     }
     check_world(call);
+    check_meaning(call);
+    const std::size_t in = call.input_bytes(rank_, size());
+    const std::size_t out = call.output_bytes(rank_, size());
+    const collective::Buffers buffers = {runner_.check_buffer(call, "input", call.input, in),
+                                         runner_.check_buffer(call, "output", call.output, out)};
+    check_own_part(call);
+    check_overlap(call, in, out);
+    return buffers;
+  }
+
+  // All but where its buffers lie.
+  void check_meaning(const CollectiveCall& call) const {
     require(rank_ >= 0, name_of(call.kind), ": rank ", fabric_->rank(), " is not in this team");
     require(is_collective(call.kind), "a collective call is of no collective kind, but ", name_of(call.kind));
     require(!collective::is_of_neighbours(call.kind), name_of(call.kind),
@@ -133,17 +146,10 @@ class Collective::Implementation {
             " does not exist; this team has ranks 0 to ", size() - 1);
     check_counts(call);
     if (call.own != nullptr) check_functor(call);
-    const std::size_t in = call.input_bytes(rank_, size());
-    const std::size_t out = call.output_bytes(rank_, size());
-    const collective::Buffers buffers = {runner_.check_buffer(call, "input", call.input, in),
-                                         runner_.check_buffer(call, "output", call.output, out)};
-    check_own_part(call);
-    check_overlap(call, in, out);
     if (collective::has_op(call.kind)) {
       require(supports(call.type, call.op), name_of(call.kind), ": ", name_of(call.op), " has no meaning for ",
               name_of(call.type));
     }
-    return buffers;
   }
 
   void check_functor(const CollectiveCall& call) const {
