@@ -52,6 +52,7 @@ from .plans import Plan, PlanBuilder
 from .symmetric import SymmetricArray
 from .teams import Team
 from .threads import run_threads
+from .topology import find_rings
 from .world import Segment, World, init
 
 __version__ = "0.1.0"
@@ -92,6 +93,7 @@ __all__ = [
     "choose_grid",
     "coordinates_of",
     "devices",
+    "find_rings",
     "init",
     "launch_from_environment",
     "no_attach_reason",

@@ -717,6 +717,9 @@ def describe_rings(machine: str) -> str:
     The edge-disjoint rings of a machine, a line each; its description is in onstream/topology/machine.hpp.
     """
 
+def find_rings(machine: str) -> list[list[int]]:
+    """The same as data: the GPUs of each in its order."""
+
 class DeviceRow:
     """A device of this machine."""
 

@@ -154,15 +154,9 @@ def rings(
 
     A description has lines `gpus 8`, `switch NAME...`, `link A B [COUNT]`, or `torus X Y Z`.
     """
-    from . import _core
-    from .errors import InvalidArgumentError
+    from . import _core, topology
 
-    shipped = Path(__file__).with_name("machines")
-    file = Path(machine) if Path(machine).is_file() else shipped / f"{machine}.txt"
-    if not file.is_file():
-        known = ", ".join(sorted(one.stem for one in shipped.glob("*.txt")))
-        raise InvalidArgumentError(f"there is no file '{machine}', and no machine of that name; there are {known}")
-    print(_core.describe_rings(file.read_text()))
+    print(_core.describe_rings(topology.description_of(machine)))
 
 
 @app.command()

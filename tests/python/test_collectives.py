@@ -35,6 +35,32 @@ def test_all_reduce_sums_numpy_arrays_in_place_and_beside(device: str, dtype: st
     on_threads(3, body, device)
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "bfloat16"])
+def test_narrow_floats_are_added_as_floats_and_rounded_once(name: str) -> None:
+    narrow = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    dtype = getattr(narrow, name)
+
+    def body(world: ons.World) -> None:
+        values = [(np.arange(40) % 7 / 4 + rank).astype(dtype) for rank in range(world.size)]
+        wide = np.array(values, dtype="float32")
+        for algorithm in ("lines", "two_shot", "direct", "ring"):
+            total = world.all_reduce(values[world.rank].copy(), algorithm=algorithm)
+            assert total.dtype == dtype
+            np.testing.assert_array_equal(total, wide.sum(axis=0).astype(dtype))
+        np.testing.assert_array_equal(
+            world.all_reduce(values[world.rank].copy(), op="max"), wide.max(axis=0).astype(dtype)
+        )
+        part = np.zeros(10, dtype)
+        world.reduce_scatter(values[world.rank], part, op="avg")
+        at = 10 * world.rank
+        np.testing.assert_array_equal(part, wide.mean(axis=0).astype(dtype)[at : at + 10])
+        gathered = np.zeros((world.size, 40), dtype)
+        world.all_gather(values[world.rank], gathered)
+        np.testing.assert_array_equal(gathered, values)
+
+    on_threads(4, body)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_reductions_have_numpys_results(device: str) -> None:
     def body(world: ons.World) -> None:

@@ -18,8 +18,8 @@ import pytest
 from conftest import ROOT, build_folder
 
 LIMIT_S = 240  # for one case; sanitizers and two cores that others use too included
-# A case keeps about one core busy. Of the kernels of several processes one GPU runs those of one at a time.
-AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), 7) + 1
+# A case keeps about half a core busy. Of the kernels of several processes one GPU runs those of one at a time.
+AT_ONCE = 1 if Path("/dev/nvidia0").exists() else min(len(os.sched_getaffinity(0)), 7) + 2
 SKIPPED = 77  # kAllSkipped of tests/native/check.hpp; the line after "skipped" says what is missing
 
 

@@ -195,8 +195,9 @@ class Fabric::Implementation {
 
   // The ranks' calls no longer match each other from here on.
   [[noreturn]] void late(const std::string& what) {
-    abort(concat("rank ", launch_.rank, ": ", what));
-    throw Error(ErrorCode::timeout, what);
+    const std::string reason = concat("rank ", launch_.rank, ": ", what);
+    abort(reason);
+    throw Error(ErrorCode::timeout, concat(what, '\n', story_of(*failure(), reason)));
   }
 
   std::vector<std::string> agree(std::string_view topic, const std::function<std::string()>& mine) {

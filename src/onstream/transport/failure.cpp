@@ -145,7 +145,10 @@ std::string described_late(const std::string& what, double timeout_s) {
   return concat(what, " passed its deadline of ", timeout_s, " s (timeout_s)");
 }
 
-std::string describe(const FaultReport& fault) {
+namespace {
+
+// What went wrong, without what to do about it.
+std::string briefly(const FaultReport& fault) {
   const std::string what = concat("rank ", fault.rank, ": ", what_of(fault));
   switch (fault.status) {
     case Status::truncated:
@@ -171,12 +174,9 @@ std::string describe(const FaultReport& fault) {
                       " B; both ends of an edge give the same");
       }
       if (is_collective(fault.op) && fault.peer >= 0) {
-        return concat(
-            what, " found that rank ", fault.peer,
-            " calls another collective, or the same with another count, type, reduction, root or algorithm, or "
-            "captured "
-            "others more often, here or before; all ranks call the same, and parameter collective_check=on "
-            "(ONSTREAM_COLLECTIVE_CHECK=on) tells who calls what");
+        return concat(what, " found that rank ", fault.peer,
+                      " calls another collective, or the same with another count, type, reduction, root or algorithm, "
+                      "or captured others more often, here or before");
       }
       if (is_collective(fault.op)) {
         return concat(what, " found another collective of its channel running; collectives that run at once need ",
@@ -186,6 +186,18 @@ std::string describe(const FaultReport& fault) {
     default: return concat(what, " ended with ", name_of(fault.status));
   }
 }
+
+// What all ranks that tell of such a fault would say again.
+std::string rule_of(const FaultReport& fault) {
+  const bool differs = fault.status == Status::misused && is_collective(fault.op) && fault.lane >= 0 && fault.peer >= 0;
+  return differs ? "; all ranks call the same, and parameter collective_check=on (ONSTREAM_COLLECTIVE_CHECK=on) tells "
+                   "who calls what"
+                 : "";
+}
+
+}  // namespace
+
+std::string describe(const FaultReport& fault) { return briefly(fault) + rule_of(fault); }
 
 std::string find_cycle(const std::vector<FaultReport>& faults) {
   const auto waits = first_waits(faults);
@@ -303,7 +315,10 @@ std::string facts_of(const Failure& failure, const std::string& told) {
   if (failure.reason != told) lines.push_back("the world has failed: " + failure.reason);
   std::set<std::string> known{told, failure.reason};
   for (const FaultReport& fault : failure.faults) {
-    if (known.insert(describe(fault)).second) lines.push_back("  " + describe(fault));
+    if (!known.insert(describe(fault)).second) continue;
+    const std::string rule = rule_of(fault);
+    const bool said = told.ends_with(rule) || failure.reason.ends_with(rule);
+    lines.push_back("  " + (said ? briefly(fault) : describe(fault)));
   }
   for (const int rank : failure.left) {
     const auto waited_for = [rank](const FaultReport& fault) { return is_waiting(fault) && fault.peer == rank; };

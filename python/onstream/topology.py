@@ -1,0 +1,28 @@
+"""Rings over a machine's links, for teams that go round them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import _core
+from .errors import InvalidArgumentError
+
+
+def find_rings(machine: str | Path) -> list[list[int]]:
+    """The edge-disjoint rings over a machine's links: the GPUs of each in its order, the last joined to the first.
+
+    A file that describes it (lines `gpus 8`, `switch NAME...`, `link A B [COUNT]`, or `torus X Y Z`), or a machine that
+    comes with onstream: dgx1-p100, dgx1-v100, nvswitch-8, pcie-two-sockets, torus-4x4x4. Algorithm `ring` of
+    world.team(ring) goes round one; several share no link, so a part of the data may go round each at once. Raises
+    InvalidArgumentError with the line that is wrong.
+    """
+    return _core.find_rings(description_of(machine))
+
+
+def description_of(machine: str | Path) -> str:
+    shipped = Path(__file__).with_name("machines")
+    file = Path(machine) if Path(machine).is_file() else shipped / f"{machine}.txt"
+    if not file.is_file():
+        known = ", ".join(sorted(one.stem for one in shipped.glob("*.txt")))
+        raise InvalidArgumentError(f"there is no file '{machine}', and no machine of that name; there are {known}")
+    return file.read_text()
