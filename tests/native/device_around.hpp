@@ -31,6 +31,7 @@ class DeviceAround : public Device {
   MemoryInfo inspect(const void* address) const override { return inner_->inspect(address); }
   std::size_t free_bytes() const override { return inner_->free_bytes(); }
   std::uint64_t frees() const override { return inner_->frees(); }
+  bool counts_frees_of(const MemoryInfo& info) const override { return inner_->counts_frees_of(info); }
   std::shared_ptr<void> pin(const void* address, std::size_t bytes) override { return inner_->pin(address, bytes); }
   Export export_memory(const MemoryInfo& info) override { return inner_->export_memory(info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {

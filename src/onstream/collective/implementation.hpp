@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -33,6 +34,7 @@ class Collective::Implementation {
         device_(fabric_->device()),
         ranks_(std::move(ranks)),
         checks_(fabric_->parameters().collective_check == "on"),
+        places_(static_cast<std::size_t>(fabric_->parameters().collective_channels)),
         runner_(fabric_) {
     const auto found = std::ranges::find(ranks_, fabric_->rank());
     rank_ = found == ranks_.end() ? -1 : static_cast<int>(found - ranks_.begin());
@@ -54,20 +56,27 @@ class Collective::Implementation {
   // Collective over the world.
   void make_channels(int count) {
     is_team_ = true;
+    places_ = Places(static_cast<std::size_t>(count));
     for (int number = 0; number < count; ++number) {
-      channels_.push_back(make_channel(number));
-      channels_.back()->copies = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
+      start_channel(number);
+      start_copies(number);
     }
   }
 
   void run(const CollectiveCall& call, Stream stream) {
-    const auto [channel, work] = work_of(call);
-    if (work != nullptr) runner_.enqueue(channel->order, stream, *work);
+    if (const Again again = find_again(call)) {
+      runner_.enqueue_next(*again.order, stream, *again.work);
+    } else if (const Ready ready = work_of(call)) {
+      runner_.enqueue(ready.channel->order, stream, *ready.work);
+    }
   }
 
   void run(const CollectiveCall& call) {
-    const auto [channel, work] = work_of(call);
-    if (work != nullptr) runner_.run_and_wait(channel->order, *work);
+    if (Again again = find_again(call)) {
+      runner_.run_next(*again.order, std::move(again.held), *again.work);
+    } else if (const Ready ready = work_of(call)) {
+      runner_.run_and_wait(ready.channel->order, *ready.work);
+    }
   }
 
   void check_alone(const CollectiveCall& call) const { (void)check(call); }
@@ -101,7 +110,7 @@ class Collective::Implementation {
     const std::lock_guard lock(mutex_);
     std::size_t bytes = 0;
     for (const auto& channel : channels_) {
-      if (channel != nullptr) bytes += channel->device_bytes() + channel->hierarchy_bytes;
+      bytes += channel->device_bytes() + channel->hierarchy_bytes;
     }
     return bytes;
   }
@@ -240,35 +249,46 @@ class Collective::Implementation {
     return call.count == 0 && call.kind != OpKind::barrier && !collective::is_v(call.kind);
   }
 
+  // What a call came to before. Counted as a call of the channel; nobody else uses the order meanwhile.
+  struct Again {
+    collective::Order* order = nullptr;
+    std::unique_lock<std::mutex> held;
+    const collective::Prepared* work = nullptr;  // null: nothing that this one could be
+
+    explicit operator bool() const { return work != nullptr; }
+  };
+  Again find_again(const CollectiveCall& call) {
+    check_world(call);
+    collective::Channel* const channel = checks_ ? nullptr : find(call.channel);
+    if (channel == nullptr) return {};
+    std::unique_lock held(channel->order.mutex);
+    const collective::Prepared* const work = channel->recent.find(call, *device_);
+    if (work == nullptr) return {};
+    if (!channel->room().takes_next_call(work->most)) {  // it is another's number of blocks now
+      channel->recent.forget();
+      return {};
+    }
+    return {&channel->order, std::move(held), work};
+  }
+
   struct Ready {
     collective::Channel* channel = nullptr;
     std::shared_ptr<const collective::Prepared> work;  // null: there is nothing to do
-  };
 
+    explicit operator bool() const { return work != nullptr; }
+  };
   // Throws what is wrong with the call.
   Ready work_of(const CollectiveCall& call) {
-    check_world(call);
-    collective::Channel* const known = checks_ ? nullptr : find(call.channel);
-    if (known != nullptr) {
-      const auto again = known->recent.find(call, *device_);
-      if (again != nullptr) return {known, as_next(*known, call, again)};
-    }
     const collective::Buffers buffers = check(call);
     compare(call);
     if (has_nothing_to_do(call)) return {};
     collective::Channel& channel = channel_of(call);
     auto work = std::make_shared<const collective::Prepared>(prepare_next(channel, call));
-    if (!checks_) channel.recent.keep(call, buffers, work);
+    if (!checks_) {
+      const std::lock_guard lock(channel.order.mutex);
+      channel.recent.keep(call, buffers, work);
+    }
     return {&channel, std::move(work)};
-  }
-
-  // What the call came to before, if it may have as many blocks now.
-  std::shared_ptr<const collective::Prepared> as_next(collective::Channel& channel, const CollectiveCall& call,
-                                                      std::shared_ptr<const collective::Prepared> before) {
-    const int most = channel.room().of_next_call();
-    if (before->most == most) return before;
-    channel.recent.forget();
-    return std::make_shared<const collective::Prepared>(prepare(channel, with_choice(call), most));
   }
 
   CollectiveCall with_algorithm(CollectiveCall call) const {
@@ -292,10 +312,8 @@ class Collective::Implementation {
   }
 
   void check_channel(int number) const {
-    const auto limit =
-        is_team_ ? static_cast<std::int64_t>(channels_.size()) : fabric_->parameters().collective_channels;
-    require(number >= 0 && number < limit, "channel ", number, " does not exist; there are ", limit,
-            is_team_ ? " of this team" : " (collective_channels)");
+    require(number >= 0 && static_cast<std::size_t>(number) < places_.size(), "channel ", number,
+            " does not exist; there are ", places_.size(), is_team_ ? " of this team" : " (collective_channels)");
   }
   collective::Channel& channel_of(const CollectiveCall& call) {
     check_channel(call.channel);
@@ -312,9 +330,8 @@ class Collective::Implementation {
   }
   // Null: there is none yet.
   collective::Channel* find(int number) const {
-    const std::lock_guard lock(mutex_);
-    const auto index = static_cast<std::size_t>(number);
-    return index < channels_.size() ? channels_[index].get() : nullptr;
+    const auto place = static_cast<std::size_t>(number);
+    return place < places_.size() ? places_[place].load(std::memory_order_acquire) : nullptr;  // start_channel()
   }
 
   // Ranks may come to the first calls of channels, and to the first by copy on them, in different orders: whatever any
@@ -336,15 +353,14 @@ class Collective::Implementation {
   void start_channel(int number) {
     auto made = make_channel(number);
     const std::lock_guard lock(mutex_);
-    const auto place = static_cast<std::size_t>(number);
-    if (channels_.size() <= place) channels_.resize(place + 1);
-    channels_[place] = std::move(made);
+    places_[static_cast<std::size_t>(number)].store(made.get(), std::memory_order_release);  // pairs with find()
+    channels_.push_back(std::move(made));
   }
   // Of a channel that all have: whoever has come for it made that with them.
   void start_copies(int number) {
     auto made = std::make_unique<collective::Copies>(*fabric_, ranks_, number);
     const std::lock_guard lock(mutex_);
-    channels_[static_cast<std::size_t>(number)]->copies = std::move(made);
+    find(number)->copies = std::move(made);
   }
 
   // With the algorithm that it takes.
@@ -427,7 +443,9 @@ class Collective::Implementation {
   bool checks_;
   mutable std::mutex loaded_mutex_;
   mutable std::set<const collective::OwnKernels*> loaded_;
-  std::mutex making_mutex_;   // held, while all ranks meet, by who makes channels or their copies
+  std::mutex making_mutex_;  // held, while all ranks meet, by who makes channels or their copies
+  using Places = std::vector<std::atomic<collective::Channel*>>;
+  Places places_;             // by number; null: not made yet
   mutable std::mutex mutex_;  // guards what follows, and which copies channels have; never for long
   std::vector<std::unique_ptr<collective::Channel>> channels_;
   collective::Runner runner_;

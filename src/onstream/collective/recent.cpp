@@ -43,36 +43,26 @@ std::size_t Recent::place_of(const Words& words) {
   return mixed * kGolden >> (64 - std::bit_width(kEntries - 1));
 }
 
-std::shared_ptr<const Prepared> Recent::find(const CollectiveCall& call, const Device& device) const {
+const Prepared* Recent::find(const CollectiveCall& call, const Device& device) {
   if (!is_plain(call)) return nullptr;
   const Words words = words_of(call);
-  Buffers buffers;
-  std::shared_ptr<const Prepared> work;
-  {
-    const std::lock_guard lock(mutex_);
-    const Entry& entry = entries_[place_of(words)];
-    if (entry.work == nullptr || entry.words != words) return nullptr;
-    buffers = entry.buffers;
-    work = entry.work;
+  Entry& entry = entries_[place_of(words)];
+  if (entry.work == nullptr || entry.words != words) return nullptr;
+  const std::uint64_t frees = device.frees();
+  for (Looked& buffer : entry.buffers) {
+    if (buffer.address == nullptr || (buffer.frees == frees && device.counts_frees_of(buffer.info))) continue;
+    if (device.inspect(buffer.address) != buffer.info) return nullptr;
+    buffer.frees = frees;
   }
-  for (const Looked& buffer : buffers) {
-    if (buffer.address != nullptr && device.inspect(buffer.address) != buffer.info) return nullptr;
-  }
-  return work;
+  return entry.work.get();
 }
 
 void Recent::keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept {
   if (!is_plain(call) || !work->by_lines) return;
   const Words words = words_of(call);
-  Entry entry{words, buffers, std::move(work)};
-  const std::lock_guard lock(mutex_);
-  std::swap(entries_[place_of(words)], entry);
+  entries_[place_of(words)] = {words, buffers, std::move(work)};
 }
 
-void Recent::forget() noexcept {
-  std::array<Entry, kEntries> gone;
-  const std::lock_guard lock(mutex_);
-  std::swap(entries_, gone);
-}
+void Recent::forget() noexcept { entries_ = {}; }
 
 }  // namespace onstream::collective

@@ -2,14 +2,13 @@
 // them is checked, chosen or prepared twice but what lies at their addresses, as memory comes and goes.
 //
 // For calls by flagged lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
-// at again: that would take a call of the system.
+// at again: that would take a call of the system. Not thread-safe: whoever has the channel's order may use it.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "onstream/collective/call.hpp"
 #include "onstream/device/device.hpp"
@@ -22,13 +21,14 @@ struct Prepared;
 struct Looked {
   const void* address = nullptr;  // null: it does not matter on this rank
   MemoryInfo info;
+  std::uint64_t frees = 0;  // Device::frees() before that
 };
 using Buffers = std::array<Looked, 2>;
 
 class Recent {
  public:
-  // Null: the call is not among them, or other memory is where its buffers were.
-  std::shared_ptr<const Prepared> find(const CollectiveCall& call, const Device& device) const;
+  // Null: the call is not among them, or other memory is where its buffers were. Until the next keep() or forget().
+  const Prepared* find(const CollectiveCall& call, const Device& device);
   // Forgets an older one for it, or does nothing if such work is not kept.
   void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept;
   // All of them: what they came to is of the past, as the channel's view or its blocks have changed.
@@ -47,7 +47,6 @@ class Recent {
   static Words words_of(const CollectiveCall& call);
   static std::size_t place_of(const Words& words);
 
-  mutable std::mutex mutex_;
   std::array<Entry, kEntries> entries_;  // each call has one place
 };
 

@@ -56,11 +56,21 @@ void Room::Part::step_to(std::uint64_t from, int blocks) {
   }
 }
 
-int Room::Part::of_next_call() {
-  const std::lock_guard lock(*mutex_);
-  const std::uint64_t call = ++calls_;
+int Room::Part::blocks_of(std::uint64_t call) {
   while (steps_.size() > 1 && steps_[1].from <= call) steps_.erase(steps_.begin());
   return steps_.front().blocks;
+}
+
+int Room::Part::of_next_call() {
+  const std::lock_guard lock(*mutex_);
+  return blocks_of(++calls_);
+}
+
+bool Room::Part::takes_next_call(int blocks) {
+  const std::lock_guard lock(*mutex_);
+  if (blocks_of(calls_ + 1) != blocks) return false;
+  ++calls_;
+  return true;
 }
 
 void Room::Part::keep(int blocks) {

@@ -39,6 +39,8 @@ class Room {
    public:
     // Counts a call: so many blocks it may have at most.
     int of_next_call();
+    // Counts a call if it may have exactly so many.
+    bool takes_next_call(int blocks);
     // A graph or a plan keeps a kernel of so many.
     void keep(int blocks);
 
@@ -51,6 +53,7 @@ class Room {
     Part(std::shared_ptr<std::mutex> mutex, Blocks how, std::span<const int> ranks)
         : mutex_(std::move(mutex)), how_(how), ranks_(ranks.begin(), ranks.end()) {}
     void step_to(std::uint64_t from, int blocks);
+    int blocks_of(std::uint64_t call);
     std::shared_ptr<std::mutex> mutex_;  // the room's
     Blocks how_;
     std::vector<int> ranks_;

@@ -29,10 +29,11 @@ Looked Runner::check_buffer(const CollectiveCall& call, const char* what, const 
   const std::size_t grain = std::min<std::size_t>(8, size_of(call.type));
   require(reinterpret_cast<std::uintptr_t>(address) % grain == 0, name_of(call.kind), ": the ", what, " at ", address,
           " is not aligned to the ", grain, " B of its elements");
+  const std::uint64_t frees = device_->frees();  // first: what is freed meanwhile is looked at again
   const MemoryInfo info = look_at_buffer(*device_, address, bytes);
   require(info.kernel_access, name_of(call.kind), ": kernels cannot access the ", name_of(info.kind), " memory of the ",
           what, " at ", address, "; allocate it with onstream, or pin it");
-  return {address, info};
+  return {address, info, frees};
 }
 
 void Runner::note(Order& order, Stream stream, const std::shared_ptr<const void>& kept) {
@@ -84,14 +85,17 @@ bool Runner::runs_here(const Order& order, const Prepared& work) const {
 
 void Runner::run_and_wait(Order& order, const Prepared& work) {
   if (work.empty()) return;
-  std::unique_lock lock(order.mutex);
+  run_next(order, std::unique_lock(order.mutex), work);
+}
+
+void Runner::run_next(Order& order, std::unique_lock<std::mutex> held, const Prepared& work) {
   if (runs_here(order, work)) {
     order.newest = nullptr;
     work.for_each_kernel([](const Launching& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
   } else {
     const StreamPool::Lease stream = streams_.lease();
     enqueue_next(order, stream.get(), work);
-    lock.unlock();
+    held.unlock();
     device_->synchronize(stream.get());
   }
   fabric_->check_waited();

@@ -25,7 +25,7 @@ namespace onstream::collective {
 struct Prepared;
 
 struct Order {
-  std::mutex mutex;                    // held while a collective is enqueued
+  std::mutex mutex;                    // held while a collective is enqueued, or runs in its caller's thread
   std::shared_ptr<const void> ground;  // what a captured collective needs
   std::shared_ptr<Room::Part> room;    // told of what graphs keep
   std::shared_ptr<Event> newest;       // behind the newest eager collective
@@ -48,13 +48,16 @@ class Runner {
   // On the host device in this thread, where nothing of the order is under way. Throws the story if the world failed
   // meanwhile, as Fabric::check_waited().
   void run_and_wait(Order& order, const Prepared& work);
+  // The same for whoever holds that mutex already, of work that is not empty; `held` is let go of before the wait for a
+  // stream.
+  void enqueue_next(Order& order, Stream stream, const Prepared& work);
+  void run_next(Order& order, std::unique_lock<std::mutex> held, const Prepared& work);
   // Its launches enqueue it. `home` is what this runner and the order belong to.
   plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);
   // What its owner no longer needs, once the work so far is over; at once if it is. Does not block.
   void let_go(std::shared_ptr<const void> used) noexcept;
 
  private:
-  void enqueue_next(Order& order, Stream stream, const Prepared& work);  // with the mutex held
   bool runs_here(const Order& order, const Prepared& work) const;
   void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
   void note_captured(const Order& order, Stream stream, const Prepared& work);

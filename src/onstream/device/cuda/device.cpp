@@ -169,6 +169,7 @@ class CudaDevice final : public Device {
     return free;
   }
   std::uint64_t frees() const override { return own_removals(); }
+  bool counts_frees_of(const MemoryInfo& info) const override { return is_own(info.id); }
   std::shared_ptr<void> pin(const void* address, std::size_t bytes) override { return cuda::pin(gpu_, address, bytes); }
   Export export_memory(const MemoryInfo& info) override { return cuda::export_memory(gpu_, info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {

@@ -45,6 +45,8 @@ void remove_own(const std::byte* base) noexcept {
   table().removals.fetch_add(1, std::memory_order_release);  // pairs with own_removals()
 }
 
+bool is_own(std::uint64_t id) { return id >= kFirstId; }
+
 std::uint64_t own_removals() { return table().removals.load(std::memory_order_acquire); }
 
 std::optional<MemoryInfo> find_own(const void* address) {

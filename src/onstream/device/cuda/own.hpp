@@ -32,6 +32,7 @@ struct Own {
 void add_own(Own own);
 void remove_own(const std::byte* base) noexcept;
 std::uint64_t own_removals();  // so far
+bool is_own(std::uint64_t id);  // MemoryInfo::id of such an allocation, also once it is gone
 // What is known about the allocation around an address. A table look-up, no driver call.
 std::optional<MemoryInfo> find_own(const void* address);
 // Keeps the allocation with this base and id mapped, also after its owner has let go. Null if it is not, or no longer,

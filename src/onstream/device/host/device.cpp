@@ -48,6 +48,7 @@ class HostDevice final : public Device {
   SmallCopies small_copies() const override { return host::small_copies(); }
   MemoryInfo inspect(const void* address) const override { return host::inspect(address); }
   std::uint64_t frees() const override { return Registry::of_process().removals(); }
+  bool counts_frees_of(const MemoryInfo&) const override { return true; }
   Export export_memory(const MemoryInfo& info) override { return host::export_memory(info); }
   std::shared_ptr<Mapping> import_memory(const ExportRecord& record, Fd fd) override {
     return host::import_memory(record, std::move(fd));
