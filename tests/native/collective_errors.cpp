@@ -415,6 +415,33 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
   });
 }
 
+// As measured (algorithm.cpp): what costs the least differs where ranks have to take turns on a core.
+CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
+  std::byte buffer[1];
+  const auto taken = [&](OpKind kind, std::size_t bytes, int size, bool crowded) {
+    collective::Machine machine{DeviceKind::host, 0, size, 1 << 20, 1 << 20};
+    machine.crowded = crowded;
+    CollectiveCall call;
+    call.kind = kind;
+    call.output = buffer;
+    call.type = ElementType::float32;
+    call.count = bytes / sizeof(float);
+    return collective::choose(call, machine).algorithm;
+  };
+  CHECK(taken(OpKind::all_reduce, 64, 2, false) == Algorithm::lines);
+  CHECK(taken(OpKind::all_reduce, 512, 2, false) == Algorithm::wide);
+  CHECK(taken(OpKind::all_reduce, 4096, 2, false) == Algorithm::direct);
+  CHECK(taken(OpKind::all_gather, 1024, 2, false) == Algorithm::wide);
+  CHECK(taken(OpKind::all_gather, 4096, 2, false) == Algorithm::direct);
+  CHECK(taken(OpKind::broadcast, 4096, 2, false) == Algorithm::direct);
+  CHECK(taken(OpKind::all_reduce, 8, 4, true) == Algorithm::lines);
+  CHECK(taken(OpKind::all_reduce, 1024, 4, true) == Algorithm::wide);
+  CHECK(taken(OpKind::all_reduce, 8192, 4, true) == Algorithm::direct);
+  CHECK(taken(OpKind::all_to_all, 1024, 4, true) == Algorithm::wide);
+  CHECK(taken(OpKind::all_to_all, 4096, 4, true) == Algorithm::direct);
+  CHECK(taken(OpKind::broadcast, 4096, 4, true) == Algorithm::wide);
+}
+
 CASE(the_copy_engine_is_asked_for_what_is_large_and_explained) {
   using collective::EngineUse;
   std::byte input[1];

@@ -172,7 +172,7 @@ CASE(what_is_kept_is_replaced_and_forgotten) {
   using collective::Prepared;
   const auto device = open_device("host", 0);
   const auto memory = device->allocate(kBytes, MemoryKind::device);
-  const collective::Buffers buffers = {{{memory->data(), device->inspect(memory->data())}, {}}};
+  const collective::Buffers buffers = {{{memory->data(), device->inspect(memory->data()), device->frees()}, {}}};
   const auto made = [](int most, bool by_lines) {
     Prepared work;
     work.most = most;
@@ -193,8 +193,12 @@ CASE(what_is_kept_is_replaced_and_forgotten) {
   CHECK(most_of(0) == 2);
   collective::Buffers others = buffers;
   ++others[0].info.id;
+  (void)device->allocate(kBytes, MemoryKind::device);  // and it is freed: memory is looked at again
+  CHECK(device->frees() != others[0].frees);
   recent.keep(call(0), others, made(3, true));
   CHECK(most_of(0) == 0);
+  recent.keep(call(0), buffers, made(4, true));
+  CHECK(most_of(0) == 4 && most_of(0) == 4);
   for (int root = 0; root < 64; ++root) recent.keep(call(root), buffers, made(root + 1, true));
   int kept = 0;
   for (int root = 0; root < 64; ++root) {
@@ -222,7 +226,8 @@ CASE(memory_at_an_address_that_was_freed_is_what_it_is_now) {
     constexpr std::size_t kLarge = std::size_t{1} << 20;
     auto large = std::make_unique<TestBuffer>(world, kLarge);
     std::byte* const address = large->data();
-    const CollectiveCall call = all_reduce({address, address, 512, ElementType::float64});
+    CollectiveCall call = all_reduce({address, address, 512, ElementType::float64});
+    call.algorithm = Algorithm::lines;  // by direct a peer in this process would keep the pages
     for (int i = 0; i < 2; ++i) world.collective().run(call);
     world.barrier();
     large.reset();

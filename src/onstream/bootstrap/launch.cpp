@@ -15,6 +15,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <thread>
 
 #include "onstream/base/error.hpp"
 #include "onstream/bootstrap/launch_parse.hpp"
@@ -234,6 +235,10 @@ Launch launch_from_environment() {
   for (const auto read : {from_onstream, from_torchrun, from_open_mpi, from_mpich, from_slurm})
     if (std::optional<Found> found = read()) return settle(std::move(*found));
   return Launch{};
+}
+
+bool is_crowded(const Launch& launch) {
+  return launch.local_size > static_cast<int>(std::thread::hardware_concurrency());
 }
 
 }  // namespace onstream

@@ -31,4 +31,7 @@ struct Launch {
 // missing, unreadable or contradicts another (rank >= size).
 Launch launch_from_environment();
 
+// Whether this host has more ranks than cores, so that they run by turns.
+bool is_crowded(const Launch& launch);
+
 }  // namespace onstream

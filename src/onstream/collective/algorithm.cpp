@@ -17,27 +17,56 @@ namespace onstream::collective {
 
 namespace {
 
-// Of one device kind: what a collective costs at rest, and what a byte costs. Lines carry half flags. Measured among
-// four H200; the host's between two ranks and among four on two cores, where each rank that is waited for may have to
-// be scheduled first.
+// What a collective costs at rest, and what a byte costs. Lines carry half flags.
 struct Costs {
   double lines_us;
-  double line_round_us;  // what more rounds of lines, or more blocks, add before the bandwidth shows
+  double line_round_us = 0;  // what more rounds of lines, or more blocks, add before the bandwidth shows
   double wide_us;
-  double second_trip_us;       // of lines, wide or not
-  double second_trip_peer_us;  // more for each other rank
+  double second_trip_us = 0;       // of lines, wide or not
+  double second_trip_peer_us = 0;  // more for each other rank
   double bulk_us;
-  double bulk_peer_us;       // more for each other rank
+  double bulk_peer_us = 0;   // more for each other rank
   double line_bytes_per_us;  // of data out of one rank
   double wide_bytes_per_us;
   double bulk_bytes_per_us;
+  double line_sums = 1;       // by lines, so many times as long as to move takes a byte that is added
+  double wide_broadcast = 1;  // by wide lines, such a part of its time takes a byte of a root that sends alone
 };
 
-const Costs& costs_of(DeviceKind device) {
-  static constexpr Costs host{2.0, 0, 2.1, 0, 0.5, 2.2, 2.0, 370, 2200, 8000};
-  static constexpr Costs cuda{2.0, 0.3, 3.3, 1.3, 0, 7.5, 0, 150e3, 300e3, 370e3};
-  return device == DeviceKind::host ? host : cuda;
+// Measured among four H200; on the host device between two ranks with a core each, and among three and four on two
+// cores, where each rank that is waited for may have to be scheduled first.
+const Costs& costs_of(DeviceKind device, bool crowded) {
+  static constexpr Costs cuda{.lines_us = 2.0,
+                              .line_round_us = 0.3,
+                              .wide_us = 3.3,
+                              .second_trip_us = 1.3,
+                              .bulk_us = 7.5,
+                              .line_bytes_per_us = 150e3,
+                              .wide_bytes_per_us = 300e3,
+                              .bulk_bytes_per_us = 370e3};
+  static constexpr Costs a_core_each{.lines_us = 0.33,
+                                     .wide_us = 0.42,
+                                     .second_trip_peer_us = 0.35,
+                                     .bulk_us = 0.9,
+                                     .bulk_peer_us = 0.4,
+                                     .line_bytes_per_us = 800,
+                                     .wide_bytes_per_us = 2000,
+                                     .bulk_bytes_per_us = 18'000,
+                                     .line_sums = 3};
+  static constexpr Costs crowd{.lines_us = 2.0,
+                               .wide_us = 2.5,
+                               .second_trip_peer_us = 0.9,
+                               .bulk_us = 2.2,
+                               .bulk_peer_us = 2.0,
+                               .line_bytes_per_us = 370,
+                               .wide_bytes_per_us = 1500,
+                               .bulk_bytes_per_us = 8000,
+                               .line_sums = 3,
+                               .wide_broadcast = 0.5};
+  if (device != DeviceKind::host) return cuda;
+  return crowded ? crowd : a_core_each;
 }
+const Costs& costs_of(const Machine& machine) { return costs_of(machine.device, machine.crowded); }
 
 // What one rank sends to one other.
 double message_bytes(const CollectiveCall& call) { return static_cast<double>(call.count * size_of(call.type)); }
@@ -64,9 +93,10 @@ std::string lines_why_not(const CollectiveCall& call, const Machine& machine) {
   return concat(bytes, " B to each rank do not fit the slots of ", machine.slot_bytes, " B (collective_bytes)");
 }
 double lines_cost(const CollectiveCall& call, const Machine& machine) {
-  const Costs& costs = costs_of(machine.device);
+  const Costs& costs = costs_of(machine);
   const double bytes = message_bytes(call);
-  return line_base(costs, bytes) + bytes * (machine.size - 1) / costs.line_bytes_per_us;
+  const double moved = bytes * (machine.size - 1) * (has_op(call.kind) ? costs.line_sums : 1);
+  return line_base(costs, bytes) + moved / costs.line_bytes_per_us;
 }
 
 std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine) {
@@ -77,10 +107,10 @@ std::string two_shot_why_not(const CollectiveCall& call, const Machine& machine)
   return concat("parts of ", part, " B do not fit half a slot of ", machine.slot_bytes, " B (collective_bytes)");
 }
 double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
-  const Costs& costs = costs_of(machine.device);
+  const Costs& costs = costs_of(machine);
   const double part = message_bytes(call) / machine.size;
   return line_base(costs, part) + second_trip(costs, machine.size - 1) +
-         2 * part * (machine.size - 1) / costs.line_bytes_per_us;
+         (costs.line_sums + 1) * part * (machine.size - 1) / costs.line_bytes_per_us;
 }
 
 std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
@@ -101,9 +131,10 @@ std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
   return concat("parts of ", part, " B do not fit ", room, " B of a slot (collective_wide_bytes)");
 }
 double wide_cost(const CollectiveCall& call, const Machine& machine) {
-  const Costs& costs = costs_of(machine.device);
+  const Costs& costs = costs_of(machine);
   double part = message_bytes(call);
   double base = costs.wide_us;
+  if (call.kind == OpKind::broadcast) part *= costs.wide_broadcast;
   if (call.kind == OpKind::all_reduce) {
     part = 2 * part / machine.size;
     base += second_trip(costs, machine.size - 1);
@@ -115,7 +146,7 @@ std::string direct_why_not(const CollectiveCall& call, const Machine&) {
   return call.kind == OpKind::barrier ? "a barrier moves nothing" : "";
 }
 double direct_cost(const CollectiveCall& call, const Machine& machine) {
-  const Costs& costs = costs_of(machine.device);
+  const Costs& costs = costs_of(machine);
   const double bytes = message_bytes(call);
   constexpr double kForwarding = 10;  // until what has been told of is forwarded, and has arrived
   double moved = bytes * (machine.size - 1);
@@ -139,7 +170,7 @@ double copy_cost(const CollectiveCall& call, const Machine& machine) {
   constexpr double kHosts = 3;    // until they agree
   constexpr double kEngine = 12;  // words before and behind the copies
   const double moved = message_bytes(call) * (machine.size - 1);
-  return kHosts + kEngine + moved / costs_of(machine.device).bulk_bytes_per_us;
+  return kHosts + kEngine + moved / costs_of(machine).bulk_bytes_per_us;
 }
 
 // So many times as long as the data are sums that are passed on.
@@ -154,7 +185,7 @@ std::string ring_why_not(const CollectiveCall& call, const Machine&) {
   return goes_round ? "" : "it is for all_reduce, reduce_scatter, all_gather and broadcast";
 }
 double ring_cost(const CollectiveCall& call, const Machine& machine) {
-  const Costs& costs = costs_of(machine.device);
+  const Costs& costs = costs_of(machine);
   const double bytes = message_bytes(call);
   double steps = machine.size - 1;
   double moved = bytes * steps * longer_sums(call);
@@ -172,7 +203,7 @@ std::string tree_why_not(const CollectiveCall& call, const Machine&) {
 }
 // The root moves as much as it has children; windows follow each other along the levels.
 double tree_cost(const CollectiveCall& call, const Machine& machine) {
-  const Costs& costs = costs_of(machine.device);
+  const Costs& costs = costs_of(machine);
   const double levels = std::ceil(std::log2(machine.size));
   const double back = call.kind == OpKind::all_reduce ? 1 : 0;
   const double moved = (longer_sums(call) + back) * message_bytes(call);
@@ -186,7 +217,7 @@ std::string halving_why_not(const CollectiveCall& call, const Machine&) {
 }
 // log2 of the ranks steps each way; what the ranks beyond a power of two have goes to their mates and back.
 double halving_cost(const CollectiveCall& call, const Machine& machine) {
-  const Costs& costs = costs_of(machine.device);
+  const Costs& costs = costs_of(machine);
   const double core = std::exp2(std::floor(std::log2(machine.size)));
   const double beyond = core < machine.size ? 1 : 0;
   const double back = call.kind == OpKind::all_reduce ? 1 : 0;
@@ -211,7 +242,8 @@ std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine
     const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
     const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
     const std::size_t wide = machine.wide_bytes * static_cast<std::size_t>(machine.size / size);
-    const Machine part{machine.device, within ? groups.index : groups.group, size, slots, wide};
+    Machine part{machine.device, within ? groups.index : groups.group, size, slots, wide};
+    part.crowded = machine.crowded;
     out.push_back({stage.among, stage.call, part, &choose(stage.call, part)});
   }
   return out;
@@ -222,7 +254,7 @@ std::string hierarchical_why_not(const CollectiveCall& call, const Machine& mach
 double hierarchical_cost(const CollectiveCall& call, const Machine& machine) {
   double sum_us = 0;
   if (const double longer = longer_sums(call); longer > 1) {  // to floats and back, a kernel each
-    const Costs& costs = costs_of(machine.device);
+    const Costs& costs = costs_of(machine);
     sum_us = 2 * (costs.lines_us + (1 + longer) * message_bytes(call) / costs.bulk_bytes_per_us);
   }
   for (const Staged& stage : stages_on(call, machine)) sum_us += stage.row->cost_us(stage.call, stage.machine);
@@ -284,8 +316,8 @@ bool asks_engine(const CollectiveCall& call, const Machine& machine) {
   return machine.device != DeviceKind::host && bytes >= least;
 }
 
-std::size_t most_by_lines(DeviceKind device, int edges) {
-  const Costs& costs = costs_of(device);
+std::size_t most_by_lines(DeviceKind device, bool crowded, int edges) {
+  const Costs& costs = costs_of(device, crowded);
   const double ahead_us = bulk_base(costs, edges) - costs.lines_us - costs.line_round_us;
   return static_cast<std::size_t>(ahead_us / (1 / costs.line_bytes_per_us - 1 / costs.bulk_bytes_per_us) / edges);
 }

@@ -26,6 +26,7 @@ struct Machine {
   int group = 0;                                  // ranks of a group (collective_group); 0: there are no groups
   std::uint64_t chain_bytes = ~std::uint64_t{0};  // collective_chain_bytes
   EngineUse engine = EngineUse::off;              // collective_engine
+  bool crowded = false;                           // some host has more ranks than cores
 };
 
 struct AlgorithmRow {
@@ -47,7 +48,7 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 bool asks_engine(const CollectiveCall& call, const Machine& machine);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
-std::size_t most_by_lines(DeviceKind device, int edges);
+std::size_t most_by_lines(DeviceKind device, bool crowded, int edges);
 
 std::span<const AlgorithmRow> algorithms();
 // Whether it moves flagged lines: then no rank needs to know where another's buffers are.

@@ -61,7 +61,8 @@ Machine machine_of(const Fabric& fabric, int rank, std::size_t ranks) {
           Channel::wide_bytes(fabric, ranks),
           static_cast<int>(parameters.collective_group),
           static_cast<std::uint64_t>(parameters.collective_chain_bytes),
-          engine_use(parameters.collective_engine)};
+          engine_use(parameters.collective_engine),
+          fabric.crowded()};
 }
 
 Channel::Channel(Fabric& fabric, Room& room, const std::vector<int>& ranks, int number)

@@ -104,8 +104,8 @@ class Neighbourhood::Implementation {
     const std::size_t room = (channel_->view().slot_lines - 1) * kLineData;
     switch (call.algorithm) {
       case Algorithm::automatic:
-        return std::min(room,
-                        collective::most_by_lines(device_->kind(), static_cast<int>(std::max<std::size_t>(1, half_))));
+        return std::min(room, collective::most_by_lines(device_->kind(), fabric_->crowded(),
+                                                        static_cast<int>(std::max<std::size_t>(1, half_))));
       case Algorithm::lines: return room;
       case Algorithm::direct: return 0;
       default:

@@ -1,7 +1,6 @@
 #include "onstream/transport/board.hpp"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 namespace onstream {
@@ -22,8 +21,7 @@ void add_bits(std::uint64_t* word, std::uint64_t bits) {
 // Spinning helps only while every rank has a core; otherwise it keeps the core from the rank that is waited for.
 std::uint32_t spins(const Launch& launch, const Parameters& parameters) {
   constexpr double kRoundUs = 0.02;
-  const bool crowded = launch.local_size > static_cast<int>(std::thread::hardware_concurrency());
-  return crowded ? 16 : static_cast<std::uint32_t>(std::min(parameters.host_spin_us / kRoundUs, 1e9));
+  return is_crowded(launch) ? 16 : static_cast<std::uint32_t>(std::min(parameters.host_spin_us / kRoundUs, 1e9));
 }
 
 }  // namespace

@@ -131,7 +131,8 @@ class Fabric::Implementation {
   // Nobody goes on before all listen.
   void meet() {
     const std::string mine = device_->identity();
-    std::string said = mine;  // a line, and one for each device that it stores whole lines into
+    // A line, one whether this host is crowded, and one for each device that this one stores whole lines into.
+    std::string said = concat(mine, '\n', is_crowded(launch_) ? 1 : 0);
     for (const std::string& other : device_->whole_lines_to()) said += concat('\n', other);
     const auto all = mesh_.all_gather("the start of the world", said, Deadline(parameters_.bootstrap_timeout_s));
     std::vector<std::string> devices;
@@ -139,6 +140,9 @@ class Fabric::Implementation {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       std::istringstream lines(all[rank]);
       std::getline(lines, devices.emplace_back());
+      std::string crowded;
+      std::getline(lines, crowded);
+      crowded_ = crowded_ || crowded == "1";
       for (std::string other; std::getline(lines, other);) whole_to[rank].insert(other);
     }
     const auto sharers = static_cast<int>(std::ranges::count(devices, mine));
@@ -427,6 +431,7 @@ class Fabric::Implementation {
   std::shared_ptr<std::atomic<std::size_t>> device_bytes_ = std::make_shared<std::atomic<std::size_t>>(0);
   int block_limit_ = 1;
   bool whole_lines_ = false;
+  bool crowded_ = false;
   FaultLog fault_log_;
   std::atomic<bool> is_late_ = false;  // a wait of this rank has passed its deadline, and no call has told so yet
   Segments segments_;
@@ -531,6 +536,7 @@ std::vector<FaultReport> Fabric::take_faults() { return implementation_->take_fa
 std::optional<FaultReport> Fabric::told(const FaultReport& fault) { return implementation_->told(fault); }
 int Fabric::block_limit() const { return implementation_->block_limit_; }
 bool Fabric::whole_lines() const { return implementation_->whole_lines_; }
+bool Fabric::crowded() const { return implementation_->crowded_; }
 std::size_t Fabric::device_bytes() const { return *implementation_->device_bytes_; }
 
 }  // namespace onstream

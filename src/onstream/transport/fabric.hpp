@@ -186,6 +186,8 @@ class Fabric {
   int block_limit() const;
   // Whether every rank's device stores whole lines into every rank's (Device::whole_lines_to); the same on all.
   bool whole_lines() const;
+  // Whether some host has more ranks than cores; the same on all.
+  bool crowded() const;
 
   // Device memory the library itself holds for this world.
   std::size_t device_bytes() const;
