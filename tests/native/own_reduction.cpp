@@ -158,6 +158,34 @@ CASE(what_a_function_throws_fails_the_world_by_name) {
   });
 }
 
+// Several of different sizes under way at once, again and again: nothing is allocated or freed after the first time.
+CASE(calls_have_the_memory_of_those_before) {
+  run_ranks(3, quick("host"), [](World& world) {
+    const OwnStream stream(world);
+    const auto all_sizes = [&] {
+      std::vector<std::unique_ptr<TestBuffer>> buffers;
+      for (const std::size_t count : {1, 40, 3000}) {
+        buffers.push_back(std::make_unique<TestBuffer>(world, count * sizeof(Matrix)));
+        buffers.back()->write(bytes_of(0, count, world.rank(), world.rank() + 1));
+      }
+      world.barrier();
+      const std::uint64_t frees = world.device().frees();
+      for (int turn = 0; turn < 5; ++turn) {
+        for (const auto& buffer : buffers) {
+          const Vector vector{buffer->data(), buffer->data(), buffer->bytes() / sizeof(Matrix)};
+          world.collective().run(reduced_by(collective::all_reduce(vector), sizeof(Matrix), multiply), stream);
+        }
+        world.synchronize(stream);
+        world.barrier();
+      }
+      CHECK(world.device().frees() == frees);
+      world.barrier();
+    };
+    all_sizes();
+    all_sizes();
+  });
+}
+
 CASE(where_no_function_can_be_called_is_told) {
   on_all_devices(2, [](World& world) {
     TestBuffer buffer(world, 64);

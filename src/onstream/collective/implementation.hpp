@@ -382,7 +382,7 @@ class Collective::Implementation {
   collective::Prepared prepare(collective::Channel& channel, const CollectiveCall& asked, int most) {
     collective::Prepared work;
     if (asked.combine) {
-      const auto own = std::make_shared<const collective::OwnReduction>(fabric_, asked, rank_, size());
+      const auto own = std::make_shared<const collective::OwnReduction>(fabric_, *spares_, asked, rank_, size());
       work = prepare_by_algorithm(channel, with_choice(own->move()), most);
       work.add(own->reduction(channel.view()));
       work.keep(own);
@@ -441,6 +441,7 @@ class Collective::Implementation {
   int rank_ = -1;
   bool is_team_ = false;
   bool checks_;
+  std::shared_ptr<collective::Spares> spares_ = std::make_shared<collective::Spares>(device_);
   mutable std::mutex loaded_mutex_;
   mutable std::set<const collective::OwnKernels*> loaded_;
   std::mutex making_mutex_;  // held, while all ranks meet, by who makes channels or their copies

@@ -56,7 +56,8 @@ void OwnReduction::check(const CollectiveCall& call, DeviceKind device) {
           ": algorithm two_shot cannot: it has no reduction of your own");
 }
 
-OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, const CollectiveCall& call, int rank, int size)
+OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, Spares& spares, const CollectiveCall& call, int rank,
+                           int size)
     : fabric_(fabric),
       combine_(call.combine),
       rank_(rank),
@@ -69,9 +70,9 @@ OwnReduction::OwnReduction(const std::shared_ptr<Fabric>& fabric, const Collecti
   if (call.kind == OpKind::scan) ranks_ = static_cast<std::size_t>(rank) + 1;
   if (call.kind == OpKind::exclusive_scan) ranks_ = static_cast<std::size_t>(rank);
   if (!gets) ranks_ = 0;
-  // Fresh memory: a collective that is still under way may use another's.
-  if (gets) gathered_ = fabric->device()->allocate(bytes_ * static_cast<std::size_t>(size), MemoryKind::device);
-  move_.output = gets ? gathered_->data() : nullptr;
+  // Of its own: a collective that is still under way has another's.
+  if (gets) gathered_ = spares.lease(bytes_ * static_cast<std::size_t>(size));
+  move_.output = gathered_.get();
 }
 
 Launching OwnReduction::reduction(const View& view) const {
@@ -83,7 +84,7 @@ Launching OwnReduction::reduction(const View& view) const {
 void OwnReduction::reduce() const {
   std::string what;
   try {
-    const std::byte* const in = gathered_->data();
+    const std::byte* const in = gathered_.get();
     std::memcpy(output_, in + (ranks_ - 1) * bytes_, bytes_);
     for (std::size_t rank = ranks_ - 1; rank-- > 0;) combine_(in + rank * bytes_, output_, count_);
     return;

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "onstream/collective/launching.hpp"
+#include "onstream/collective/spares.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::collective {
@@ -14,7 +15,7 @@ namespace onstream::collective {
 class OwnReduction {
  public:
   // Of a call that passes check() and has something to reduce.
-  OwnReduction(const std::shared_ptr<Fabric>& fabric, const CollectiveCall& call, int rank, int size);
+  OwnReduction(const std::shared_ptr<Fabric>& fabric, Spares& spares, const CollectiveCall& call, int rank, int size);
   OwnReduction(const OwnReduction&) = delete;
   OwnReduction& operator=(const OwnReduction&) = delete;
 
@@ -39,7 +40,7 @@ class OwnReduction {
   std::size_t bytes_;
   std::byte* output_;
   std::size_t ranks_ = 0;  // the first so many are reduced
-  std::shared_ptr<Memory> gathered_;
+  std::shared_ptr<std::byte> gathered_;
   CollectiveCall move_;
 };
 
