@@ -11,7 +11,6 @@
 #include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/stages.hpp"
-#include "onstream/collective/view.hpp"
 
 namespace onstream::collective {
 
@@ -45,14 +44,14 @@ const Costs& costs_of(DeviceKind device, bool crowded) {
                               .wide_bytes_per_us = 300e3,
                               .bulk_bytes_per_us = 370e3};
   static constexpr Costs a_core_each{.lines_us = 0.33,
-                                     .wide_us = 0.42,
+                                     .wide_us = 0.45,
                                      .second_trip_peer_us = 0.35,
                                      .bulk_us = 0.9,
                                      .bulk_peer_us = 0.4,
-                                     .line_bytes_per_us = 800,
+                                     .line_bytes_per_us = 700,
                                      .wide_bytes_per_us = 2000,
                                      .bulk_bytes_per_us = 18'000,
-                                     .line_sums = 3};
+                                     .line_sums = 2};
   static constexpr Costs crowd{.lines_us = 2.0,
                                .wide_us = 2.5,
                                .second_trip_peer_us = 0.9,
@@ -114,9 +113,10 @@ double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
 }
 
 std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
-  const bool one_trip = call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_gather ||
-                        call.kind == OpKind::all_to_all || call.kind == OpKind::broadcast;
-  if (call.kind != OpKind::all_reduce && !one_trip)
+  const bool sums_for_all = call.kind == OpKind::all_reduce;
+  const bool moves =
+      call.kind == OpKind::all_gather || call.kind == OpKind::all_to_all || call.kind == OpKind::broadcast;
+  if (!sums_for_all && !moves && call.kind != OpKind::reduce_scatter)
     return "it is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast";
   if (machine.wide_bytes == 0) {
     return concat("there are no wide lines for ", machine.size,
@@ -124,6 +124,7 @@ std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
                   "all are GPUs of compute capability 9.0 or more that see each other and are joined by NVLink");
   }
   const std::size_t bytes = call.count * size_of(call.type);
+  const bool one_trip = !sums_for_all || sums_in_one_shot(machine.device, machine.size, bytes);
   const std::size_t room = one_trip ? machine.wide_bytes : machine.wide_bytes / 2;
   const std::size_t part =
       one_trip ? bytes : stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData;
@@ -135,7 +136,8 @@ double wide_cost(const CollectiveCall& call, const Machine& machine) {
   double part = message_bytes(call);
   double base = costs.wide_us;
   if (call.kind == OpKind::broadcast) part *= costs.wide_broadcast;
-  if (call.kind == OpKind::all_reduce) {
+  const std::size_t bytes = call.count * size_of(call.type);
+  if (call.kind == OpKind::all_reduce && !sums_in_one_shot(machine.device, machine.size, bytes)) {
     part = 2 * part / machine.size;
     base += second_trip(costs, machine.size - 1);
   }

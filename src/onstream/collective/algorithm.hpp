@@ -9,6 +9,7 @@
 #include <string>
 
 #include "onstream/collective/call.hpp"
+#include "onstream/collective/view.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream::collective {
@@ -46,6 +47,12 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 // Whether a call by direct asks the copy engine, on a machine's rank, where everybody can address all buffers
 // (bulk_move.hpp, engine_sums.hpp).
 bool asks_engine(const CollectiveCall& call, const Machine& machine);
+
+// Whether an all_reduce of so many bytes by wide lines goes in one shot, each rank adding up all of it: between two
+// ranks two shots would move as much. On the host device more than little takes longer to add up than a second trip.
+constexpr bool sums_in_one_shot(DeviceKind device, int size, std::size_t bytes) {
+  return size <= 2 && (device != DeviceKind::host || bytes <= 2 * kStripeData);
+}
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges);

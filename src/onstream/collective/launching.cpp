@@ -196,9 +196,11 @@ class Preparing {
 
   void fill_wide(WideWork& body) const {
     fill(body, Algorithm::wide);
-    const bool one_vector = call_.kind == OpKind::all_reduce;
-    body.stripes = std::max<std::uint64_t>(1, one_vector ? stripes_of_part(bytes_, size_) : stripes_for(bytes_));
-    body.part = one_vector ? body.stripes * kStripeData : bytes_;
+    const bool one_shot = sums_in_one_shot(fabric_.device()->kind(), static_cast<int>(size_), bytes_);
+    const bool in_parts = call_.kind == OpKind::all_reduce && !one_shot;
+    body.stripes = std::max<std::uint64_t>(1, in_parts ? stripes_of_part(bytes_, size_) : stripes_for(bytes_));
+    body.part = in_parts ? body.stripes * kStripeData : bytes_;
+    if (in_parts) body.in_stride = body.part;
     body.whole = call_.kind == OpKind::reduce_scatter ? size_ * bytes_ : bytes_;
     if (call_.kind == OpKind::all_gather || call_.kind == OpKind::all_to_all) {
       body.grain = grain_of(body.grain | bytes_);  // what comes from one rank lies behind what comes from another

@@ -2,7 +2,8 @@
 // carry a flag with every 4 bytes, these carry one with every 120, so they are the fastest until the trips of a meeting
 // (bulk_*.hpp) no longer count.
 //
-//   ReduceWide   all_reduce, in two shots: parts to their owners and sums to all; reduce_scatter, the first shot alone
+//   ReduceWide   all_reduce, in two shots: parts to their owners and sums to all; reduce_scatter, the first shot alone;
+//                between two, all_reduce too (sums_in_one_shot): then every rank's part is the whole vector
 //   TradeWide    all_gather, all_to_all, broadcast
 //
 // Eight neighbouring threads of a warp, an octet, store a wide line in one access of 16 bytes each, and load it so. It
@@ -117,7 +118,7 @@ struct ArrivingSlice<HostGroup> {
 // `bytes` is what all_reduce reduces, or what one rank has for one other.
 struct WideWork : LineWork {
   std::uint64_t stripes = 0;  // of one rank's part
-  std::uint64_t part = 0;     // bytes from a rank's part to the next one's, in the input
+  std::uint64_t part = 0;     // its bytes; in the input it begins at `in_stride` times the rank
   std::uint64_t whole = 0;    // bytes of all parts; the last ones may be short, or nothing
 
  protected:
@@ -304,13 +305,13 @@ struct ReduceWide : WideWork {
   }
 
  private:
-  ONSTREAM_BODY bool has_second_shot() const { return kind == OpKind::all_reduce; }
+  ONSTREAM_BODY bool has_second_shot() const { return kind == OpKind::all_reduce && in_stride != 0; }
   // Stripes from a part on its way to its sum.
   ONSTREAM_BODY std::uint64_t back() const { return stripes_in(view.wide_lines) / 2; }
 
   template <class Group>
   ONSTREAM_BODY Slice<Group> load(const Group& group, std::uint32_t peer, std::uint64_t stripe) const {
-    const std::uint64_t begin = peer * part;
+    const std::uint64_t begin = peer * in_stride;
     return load_slice(group, input + begin, begin, stripe);
   }
   // What this rank gives to a premulsum.
@@ -325,7 +326,7 @@ struct ReduceWide : WideWork {
   template <class Group>
   ONSTREAM_BODY void store(const Group& group, std::uint32_t peer, std::uint64_t stripe,
                            const Slice<Group>& slice) const {
-    const std::uint64_t begin = peer * part;
+    const std::uint64_t begin = peer * in_stride;
     store_slice(group, output + (has_second_shot() ? begin : 0), begin, stripe, slice);
   }
 
