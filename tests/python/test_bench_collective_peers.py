@@ -193,6 +193,14 @@ def test_the_copy_engine_is_no_peer_in_verdicts() -> None:
     assert verdict["holds"]
 
 
+def test_an_algorithm_that_there_is_not_is_told_before_anything_runs() -> None:
+    assert settings_of(algorithm="ring").algorithm == "ring"
+    with pytest.raises(
+        ons.InvalidArgumentError, match="there is no algorithm 'rings' for collectives; there are auto, lines,"
+    ):
+        settings_of(algorithm="rings")
+
+
 def test_vs_knows_the_peers_of_the_collectives() -> None:
     assert collective.names_from("auto", "cuda")[:2] == ("nccl", "nvshmem")
     assert set(collective.names_from("auto", "cuda")) >= {"nccl", "nvshmem", "nccl-plain", "torch", "engine"}

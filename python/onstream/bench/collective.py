@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .. import _core
 from ..errors import Error, InvalidArgumentError
 from . import bars, environment, mpi, peers, programs
 from .cases import GIB, KIB, MAX_MESSAGES, MIB, SAMPLE_BYTES, SIZES
@@ -92,6 +93,7 @@ class Settings:
             raise InvalidArgumentError(f"device is '{self.device}'; there are {', '.join(SIZES)}")
         if self.ranks < 1:
             raise InvalidArgumentError(f"a collective needs at least one rank, not {self.ranks}")
+        _core.CollectiveCall("barrier", 0, 0, 0, "uint8").set_options("sum", 0, 0, self.algorithm)  # is there one?
         submissions = self.submissions or (("host",) if self.device == "host" else ("captured",))
         return replace(self, sizes=self.sizes or DEFAULT_SIZES[self.device], submissions=submissions)
 
