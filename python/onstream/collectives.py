@@ -223,7 +223,8 @@ class Collectives:
         """The same methods, which run nothing: each returns as text which algorithm that very call would take, and why.
 
         world.explain.all_reduce(array, op="max") says it of world.all_reduce(array, op="max"), by this rank alone, and
-        what the other algorithms would cost, or why they cannot. What the call itself refuses is refused.
+        what the other algorithms would cost, or why they cannot. What the call itself refuses is refused, but for where
+        its buffers lie.
         """
         return _Explained(self)
 
@@ -322,6 +323,11 @@ class _Explained(Collectives):
     @property
     def _home(self) -> World:
         return self._of._home
+
+    def neighbourhood(self, *_: Any, **__: Any) -> Neighbourhood:
+        raise InvalidArgumentError(
+            "explain: a neighbourhood is made by all ranks together; there is nothing to explain"
+        )
 
     def _run_plain(self, *_: Any) -> bool:
         return False

@@ -327,7 +327,11 @@ void bind_collectives(nb::module_& m) {
       .def("meet", &meet, "Of a team: blocks until the hosts of all its ranks have come, whatever is enqueued.")
       .def("planned", &planned<PyTeam>, nb::arg("call"), "For PlanBuilder.add.")
       .def(
-          "explain", [](const PyTeam& self, const PyCall& call) { return self.runner()->explain(call.call); },
+          "explain",
+          [](const PyTeam& self, const PyCall& call) {
+            self.check_channel(call.call);
+            return self.runner()->explain(call.call);
+          },
           nb::arg("call"));
   nb::class_<PyNeighbourhood>(m, "Neighbourhood", "Who exchanges with whom. Use World.neighbourhood().")
       .def_prop_ro("sources", [](const PyNeighbourhood& self) { return self.runner()->sources(); })

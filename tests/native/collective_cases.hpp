@@ -120,6 +120,11 @@ class Coverage {
     const std::lock_guard lock(mutex());
     seen().clear();
   }
+  // That the case comes to this device.
+  static void note(World& world) {
+    const std::lock_guard lock(mutex());
+    (void)seen()[world.device().kind()];
+  }
   static void note(World& world, const CollectiveCall& call) {
     const std::lock_guard lock(mutex());
     Seen& on = seen()[world.device().kind()];
@@ -176,6 +181,7 @@ inline void expect(World& world, const CollectiveCall& call, const std::vector<u
 }
 
 inline bool can(World& world, const CollectiveCall& call) {
+  Coverage::note(world);
   if (call.algorithm == Algorithm::copy && !streams_may_wait(world)) return false;
   for (const collective::AlgorithmRow& row : collective::algorithms()) {
     if (row.algorithm == call.algorithm) return why_not(row, call, machine_of(world)).empty();

@@ -48,6 +48,21 @@ CASE(every_move_of_many_ranks_is_right_by_every_algorithm) {
   coverage.check(kCounted, kEach);
 }
 
+CASE(everything_of_many_ranks_goes_through_their_stages) {
+  constexpr Algorithm kDirect[] = {Algorithm::direct};
+  const Coverage coverage;
+  on_many_ranks([](World& world) {
+    for (const OpKind kind : kReductions) {
+      check_reduction(world, {kind, ElementType::int32, ReduceOp::sum, 20, Algorithm::direct, Where::plain}, nullptr);
+    }
+    for (const OpKind kind : kMoves) check_move(world, kind, 64, Algorithm::direct, Where::plain, nullptr);
+    check_counts(world, 10, Algorithm::direct, Where::plain, nullptr);
+  });
+  coverage.check(kReductions, kDirect);
+  coverage.check(kMoves, kDirect);
+  coverage.check(kCounted, kDirect);
+}
+
 CASE(many_ranks_pass_what_is_longer_than_a_window_through_their_stages) {
   const Coverage coverage;
   on_many_ranks([](World& world) {
@@ -61,6 +76,8 @@ CASE(many_ranks_pass_what_is_longer_than_a_window_through_their_stages) {
                     nullptr);
   });
   coverage.check(std::array{OpKind::all_reduce}, kStaged);
+  coverage.check(std::array{OpKind::broadcast}, std::array{Algorithm::direct, Algorithm::ring, Algorithm::tree});
+  coverage.check(std::array{OpKind::all_gather}, std::array{Algorithm::halving_doubling});
 }
 
 CASE(many_ranks_meet_at_a_barrier) {

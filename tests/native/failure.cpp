@@ -177,8 +177,20 @@ CASE(what_did_not_start_is_told_with_its_rank_and_the_reason) {
 
 CASE(ranks_that_call_unlike_collectives_are_told_how_to_find_out) {
   FaultReport report = fault(0, OpKind::all_reduce, 1, Status::misused);
-  CHECK(describe(report).find("parameter collective_check=on (ONSTREAM_COLLECTIVE_CHECK=on) tells who calls what") !=
-        std::string::npos);
+  const std::string rule = "parameter collective_check=on (ONSTREAM_COLLECTIVE_CHECK=on) tells who calls what";
+  CHECK(describe(report).find(rule) != std::string::npos);
+  // Once, whoever tells of it, and whatever failed the world.
+  Failure failure;
+  failure.faults = {report, fault(1, OpKind::all_reduce, 0, Status::misused),
+                    fault(2, OpKind::all_reduce, 0, Status::misused)};
+  for (const std::string& reason : {std::string("aborted: enough"), describe(report)}) {
+    failure.reason = reason;
+    const std::string story = story_of(failure);
+    CHECK(story.find(rule) != std::string::npos && story.find(rule) == story.rfind(rule));
+    for (const char* rank : {"rank 0: all_reduce", "rank 1: all_reduce", "rank 2: all_reduce"}) {
+      CHECK(story.find(rank) != std::string::npos);
+    }
+  }
 }
 
 CASE(a_story_with_dead_ranks_says_how_the_living_go_on) {

@@ -158,7 +158,7 @@ CASE(what_a_function_throws_fails_the_world_by_name) {
   });
 }
 
-// Several of different sizes under way at once, again and again: nothing is allocated or freed after the first time.
+// Several of different sizes under way at once, again and again: nothing is freed.
 CASE(calls_have_the_memory_of_those_before) {
   run_ranks(3, quick("host"), [](World& world) {
     const OwnStream stream(world);

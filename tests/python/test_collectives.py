@@ -39,10 +39,13 @@ def test_all_reduce_sums_numpy_arrays_in_place_and_beside(device: str, dtype: st
 def test_narrow_floats_are_added_as_floats_and_rounded_once(name: str) -> None:
     narrow = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
     dtype = getattr(narrow, name)
+    large = 2.0 ** (narrow.finfo(dtype).nmant + 1)  # beside it 1 is half of what is told apart
+    values = [np.array([large if rank == 0 else 1] * 20 + [rank] * 20, dtype) for rank in range(4)]
+    wide = np.array(values, dtype="float32")
+    rounded_each_time = values[0] + values[1] + values[2] + values[3]
+    assert (rounded_each_time != wide.sum(axis=0).astype(dtype))[:20].all()
 
     def body(world: ons.World) -> None:
-        values = [(np.arange(40) % 7 / 4 + rank).astype(dtype) for rank in range(world.size)]
-        wide = np.array(values, dtype="float32")
         for algorithm in ("lines", "two_shot", "direct", "ring"):
             total = world.all_reduce(values[world.rank].copy(), algorithm=algorithm)
             assert total.dtype == dtype

@@ -224,21 +224,22 @@ def test_a_colour_is_an_integer() -> None:
 
 def test_parts_of_a_sum_go_round_the_rings_of_a_machine_at_once() -> None:
     rings = ons.find_rings("dgx1-p100")
-    assert len(rings) == 4
-    links = [(ring[i - 1], ring[i]) for ring in rings for i in range(8)]
+    assert len(rings) == 2
+    links = [frozenset((ring[i - 1], ring[i])) for ring in rings for i in range(8)]
     assert all(sorted(ring) == list(range(8)) for ring in rings)
-    assert len(set(links)) == 4 * 8  # no two share one in the same direction
+    assert len(set(links)) == 2 * 8  # no two share one in any direction
+    assert [len(ons.find_rings(machine)) for machine in ("dgx1-v100", "torus-4x4x4")] == [3, 3]
 
     def body(world: ons.World) -> None:
         teams = [world.team(ring) for ring in rings]
         streams = [world.stream() for _ in rings]
-        data = np.arange(4 * 5000, dtype="int64") * (world.rank + 1)
-        for team, part, stream in zip(teams, data.reshape(4, 5000), streams, strict=True):
+        data = np.arange(2 * 5000, dtype="int64") * (world.rank + 1)
+        for team, part, stream in zip(teams, data.reshape(2, 5000), streams, strict=True):
             assert "ring, " in team.explain.all_reduce(part, algorithm="ring")
             team.all_reduce(part, algorithm="ring", stream=stream)
         for stream in streams:
             stream.synchronize()
-        assert data.tolist() == (np.arange(4 * 5000) * 36).tolist()
+        assert data.tolist() == (np.arange(2 * 5000) * 36).tolist()
 
     run(8, body)
 
@@ -246,7 +247,7 @@ def test_parts_of_a_sum_go_round_the_rings_of_a_machine_at_once() -> None:
 def test_a_machine_may_be_a_file_and_must_be_one_or_known(tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text("gpus 3\nlink 0 1\nlink 1 2\nlink 2 0\n")
-    assert sorted(ons.find_rings(file)) == [[0, 1, 2], [2, 1, 0]]
+    assert [sorted(ring) for ring in ons.find_rings(file)] == [[0, 1, 2]]
     file.write_text("gpus 3\nlink 0 1\nlink 1 2\n")
     assert ons.find_rings(file) == []
     with pytest.raises(ons.InvalidArgumentError, match="no machine of that name; there are dgx1-p100"):

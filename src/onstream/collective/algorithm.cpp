@@ -28,8 +28,8 @@ struct Costs {
   double line_bytes_per_us;  // of data out of one rank
   double wide_bytes_per_us;
   double bulk_bytes_per_us;
-  double line_sums = 1;       // by lines, so many times as long as to move takes a byte that is added
-  double wide_broadcast = 1;  // by wide lines, such a part of its time takes a byte of a root that sends alone
+  double line_sums = 1;       // by lines, adding a byte takes this many times as long as moving it
+  double wide_broadcast = 1;  // by wide lines, a byte of a broadcast takes this part, as the root alone sends
 };
 
 // Measured among four H200; on the host device between two ranks with a core each, and among three and four on two

@@ -42,7 +42,8 @@ void require_same_parameters(Fabric& fabric) {
   const Parameters& parameters = fabric.parameters();
   const std::string mine = concat(
       "collective_algorithm=", parameters.collective_algorithm, " collective_check=", parameters.collective_check,
-      " collective_bytes=", parameters.collective_bytes, " collective_wide_bytes=", parameters.collective_wide_bytes,
+      " collective_channels=", parameters.collective_channels, " collective_bytes=", parameters.collective_bytes,
+      " collective_wide_bytes=", parameters.collective_wide_bytes,
       " collective_stage_bytes=", parameters.collective_stage_bytes,
       " collective_line_threads=", parameters.collective_line_threads,
       " collective_block_bytes=", parameters.collective_block_bytes, " collective_group=", parameters.collective_group,

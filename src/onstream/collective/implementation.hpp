@@ -87,6 +87,8 @@ class Collective::Implementation {
       return "a reduction of your own behind " + explain(collective::OwnReduction::move_of(call));
     }
     check_meaning(call);
+    check_channel(call.channel);
+    check_own_part(call);
     return collective::explain(with_algorithm(call), machine());
   }
 
@@ -108,7 +110,7 @@ class Collective::Implementation {
 
   std::size_t device_bytes() const {
     const std::lock_guard lock(mutex_);
-    std::size_t bytes = 0;
+    std::size_t bytes = spares_->bytes();
     for (const auto& channel : channels_) {
       bytes += channel->device_bytes() + channel->hierarchy_bytes;
     }
@@ -264,7 +266,7 @@ class Collective::Implementation {
     std::unique_lock held(channel->order.mutex);
     const collective::Prepared* const work = channel->recent.find(call, *device_);
     if (work == nullptr) return {};
-    if (!channel->room().takes_next_call(work->most)) {  // it is another's number of blocks now
+    if (!channel->room().takes_next_call(work->most)) {  // calls have another number of blocks now
       channel->recent.forget();
       return {};
     }
@@ -353,8 +355,8 @@ class Collective::Implementation {
   void start_channel(int number) {
     auto made = make_channel(number);
     const std::lock_guard lock(mutex_);
-    places_[static_cast<std::size_t>(number)].store(made.get(), std::memory_order_release);  // pairs with find()
-    channels_.push_back(std::move(made));
+    collective::Channel* const channel = channels_.emplace_back(std::move(made)).get();
+    places_[static_cast<std::size_t>(number)].store(channel, std::memory_order_release);  // pairs with find()
   }
   // Of a channel that all have: whoever has come for it made that with them.
   void start_copies(int number) {

@@ -27,7 +27,8 @@ using Buffers = std::array<Looked, 2>;
 
 class Recent {
  public:
-  // Null: the call is not among them, or other memory is where its buffers were. Until the next keep() or forget().
+  // Null: the call is not among them, or memory of the library's or of a GPU's that it had was freed. Until the next
+  // keep() or forget().
   const Prepared* find(const CollectiveCall& call, const Device& device);
   // Forgets an older one for it, or does nothing if such work is not kept.
   void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept;

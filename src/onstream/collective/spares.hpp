@@ -27,32 +27,47 @@ class Spares : public std::enable_shared_from_this<Spares> {
     };
     return {data, give_back};
   }
+  // Of what nobody has now.
+  std::size_t bytes() const {
+    const std::lock_guard lock(mutex_);
+    std::size_t sum = 0;
+    for (const auto& one : spares_) sum += one->bytes();
+    return sum;
+  }
 
  private:
   static constexpr std::size_t kLeast = 4096;
-  static constexpr std::size_t kMost = 4;  // spares that are kept
+  static constexpr std::size_t kLargest = std::size_t{16} << 20;  // what is larger is freed: to allocate it costs less
+  static constexpr std::size_t kMost = 4;                         // spares that are kept: those given back last
 
   // The smallest that will do, unless most of it would be idle. Null: there is none.
   std::shared_ptr<Memory> take(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
-    const auto first = std::ranges::lower_bound(spares_, bytes, {}, &Memory::bytes);
-    if (first == spares_.end() || (*first)->bytes() / 4 > std::max(kLeast, bytes)) return nullptr;
-    std::shared_ptr<Memory> memory = std::move(*first);
-    spares_.erase(first);
+    const auto will_do = [&](const std::shared_ptr<Memory>& one) {
+      return one->bytes() >= bytes && one->bytes() / 4 <= std::max(kLeast, bytes);
+    };
+    auto best = spares_.end();
+    for (auto one = spares_.begin(); one != spares_.end(); ++one) {
+      if (will_do(*one) && (best == spares_.end() || (*one)->bytes() < (*best)->bytes())) best = one;
+    }
+    if (best == spares_.end()) return nullptr;
+    std::shared_ptr<Memory> memory = std::move(*best);
+    spares_.erase(best);
     return memory;
   }
   void put(std::shared_ptr<Memory> memory) {
+    if (memory->bytes() > kLargest) return;
     std::shared_ptr<Memory> gone;  // freed without the mutex
     const std::lock_guard lock(mutex_);
-    spares_.insert(std::ranges::lower_bound(spares_, memory->bytes(), {}, &Memory::bytes), std::move(memory));
+    spares_.push_back(std::move(memory));
     if (spares_.size() <= kMost) return;
     gone = std::move(spares_.front());
     spares_.erase(spares_.begin());
   }
 
   std::shared_ptr<Device> device_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Memory>> spares_;  // by size
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Memory>> spares_;  // in the order in which they came back
 };
 
 }  // namespace onstream::collective

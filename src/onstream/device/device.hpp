@@ -219,8 +219,8 @@ class Device {
   // Grows when memory that this library allocated in this process is freed: as long as it does not, what inspect() said
   // of such memory still holds. One load.
   virtual std::uint64_t frees() const = 0;
-  // Whether memory of which inspect() said this is such memory, or needs no second look: plain memory on the host
-  // device.
+  // Whether memory of which inspect() said this is such memory, or gets no second look: plain memory on the host
+  // device, whatever is there by now.
   virtual bool counts_frees_of(const MemoryInfo& info) const = 0;
   // Lets kernels of this device access plain host memory at its own address, while the handle lives. Null where they
   // may do so without, or where the memory is of another kind. Throws for memory that the system does not let be

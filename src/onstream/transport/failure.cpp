@@ -314,11 +314,13 @@ std::string facts_of(const Failure& failure, const std::string& told) {
   std::vector<std::string> lines;
   if (failure.reason != told) lines.push_back("the world has failed: " + failure.reason);
   std::set<std::string> known{told, failure.reason};
+  const auto is_said = [&](const std::string& rule) {
+    const auto says = [&](const std::string& text) { return text.ends_with(rule); };
+    return says(told) || std::ranges::any_of(lines, says);
+  };
   for (const FaultReport& fault : failure.faults) {
     if (!known.insert(describe(fault)).second) continue;
-    const std::string rule = rule_of(fault);
-    const bool said = told.ends_with(rule) || failure.reason.ends_with(rule);
-    lines.push_back("  " + (said ? briefly(fault) : describe(fault)));
+    lines.push_back("  " + (is_said(rule_of(fault)) ? briefly(fault) : describe(fault)));
   }
   for (const int rank : failure.left) {
     const auto waited_for = [rank](const FaultReport& fault) { return is_waiting(fault) && fault.peer == rank; };
