@@ -31,7 +31,7 @@ struct Own {
 // Adds an allocation and gives it its id. Thread-safe, as all here.
 void add_own(Own own);
 void remove_own(const std::byte* base) noexcept;
-std::uint64_t own_removals();  // so far
+std::uint64_t own_removals();   // so far
 bool is_own(std::uint64_t id);  // MemoryInfo::id of such an allocation, also once it is gone
 // What is known about the allocation around an address. A table look-up, no driver call.
 std::optional<MemoryInfo> find_own(const void* address);
