@@ -11,6 +11,7 @@
 #include "onstream/collective/own_kernels.hpp"
 #include "onstream/collective/portions.hpp"
 #include "onstream/collective/stages.hpp"
+#include "onstream/collective/view.hpp"
 
 namespace onstream::collective {
 
@@ -113,21 +114,20 @@ double two_shot_cost(const CollectiveCall& call, const Machine& machine) {
 }
 
 std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
-  const bool sums_for_all = call.kind == OpKind::all_reduce;
+  const bool sums = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter;
   const bool moves =
       call.kind == OpKind::all_gather || call.kind == OpKind::all_to_all || call.kind == OpKind::broadcast;
-  if (!sums_for_all && !moves && call.kind != OpKind::reduce_scatter)
-    return "it is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast";
+  if (!sums && !moves) return "it is for all_reduce, reduce_scatter, all_gather, all_to_all and broadcast";
   if (machine.wide_bytes == 0) {
     return concat("there are no wide lines for ", machine.size,
                   " ranks here: collective_wide_bytes is too small, or not ",
                   "all are GPUs of compute capability 9.0 or more that see each other and are joined by NVLink");
   }
   const std::size_t bytes = call.count * size_of(call.type);
-  const bool one_trip = !sums_for_all || sums_in_one_shot(machine.device, machine.size, bytes);
-  const std::size_t room = one_trip ? machine.wide_bytes : machine.wide_bytes / 2;
+  const bool two_shots = wide_in_two_shots(call, machine.device, machine.size);
+  const std::size_t room = two_shots ? machine.wide_bytes / 2 : machine.wide_bytes;
   const std::size_t part =
-      one_trip ? bytes : stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData;
+      two_shots ? stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData : bytes;
   if (part <= room) return "";
   return concat("parts of ", part, " B do not fit ", room, " B of a slot (collective_wide_bytes)");
 }
@@ -136,8 +136,7 @@ double wide_cost(const CollectiveCall& call, const Machine& machine) {
   double part = message_bytes(call);
   double base = costs.wide_us;
   if (call.kind == OpKind::broadcast) part *= costs.wide_broadcast;
-  const std::size_t bytes = call.count * size_of(call.type);
-  if (call.kind == OpKind::all_reduce && !sums_in_one_shot(machine.device, machine.size, bytes)) {
+  if (wide_in_two_shots(call, machine.device, machine.size)) {
     part = 2 * part / machine.size;
     base += second_trip(costs, machine.size - 1);
   }
@@ -244,8 +243,12 @@ std::vector<Staged> stages_on(const CollectiveCall& call, const Machine& machine
     const auto size = static_cast<int>((within ? groups.within() : groups.across()).size());
     const std::size_t slots = machine.slot_bytes * static_cast<std::size_t>(machine.size / size);
     const std::size_t wide = machine.wide_bytes * static_cast<std::size_t>(machine.size / size);
-    Machine part{machine.device, within ? groups.index : groups.group, size, slots, wide};
-    part.crowded = machine.crowded;
+    const Machine part{.device = machine.device,
+                       .rank = within ? groups.index : groups.group,
+                       .size = size,
+                       .slot_bytes = slots,
+                       .wide_bytes = wide,
+                       .crowded = machine.crowded};
     out.push_back({stage.among, stage.call, part, &choose(stage.call, part)});
   }
   return out;
@@ -316,6 +319,11 @@ bool asks_engine(const CollectiveCall& call, const Machine& machine) {
   const bool sums_of_many = has_op(call.kind) && machine.size > 2;
   const std::uint64_t least = std::uint64_t{sums_of_many ? 128u : 64u} << 20;  // docs/decisions/0010
   return machine.device != DeviceKind::host && bytes >= least;
+}
+
+bool wide_in_two_shots(const CollectiveCall& call, DeviceKind device, int size) {
+  const bool pays = size > 2 || (device == DeviceKind::host && call.count * size_of(call.type) > 2 * kStripeData);
+  return call.kind == OpKind::all_reduce && pays;
 }
 
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges) {

@@ -9,7 +9,6 @@
 #include <string>
 
 #include "onstream/collective/call.hpp"
-#include "onstream/collective/view.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream::collective {
@@ -48,11 +47,10 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 // (bulk_move.hpp, engine_sums.hpp).
 bool asks_engine(const CollectiveCall& call, const Machine& machine);
 
-// Whether an all_reduce of so many bytes by wide lines goes in one shot, each rank adding up all of it: between two
-// ranks two shots would move as much. On the host device more than little takes longer to add up than a second trip.
-constexpr bool sums_in_one_shot(DeviceKind device, int size, std::size_t bytes) {
-  return size <= 2 && (device != DeviceKind::host || bytes <= 2 * kStripeData);
-}
+// Whether a call by wide lines goes in two shots: an all_reduce, each rank adding up a part of it. But between two
+// ranks one shot moves no more, so each adds up all of it; on the host device more than little takes longer to add up
+// than a second trip.
+bool wide_in_two_shots(const CollectiveCall& call, DeviceKind device, int size);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges);

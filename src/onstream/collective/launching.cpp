@@ -196,8 +196,7 @@ class Preparing {
 
   void fill_wide(WideWork& body) const {
     fill(body, Algorithm::wide);
-    const bool one_shot = sums_in_one_shot(fabric_.device()->kind(), static_cast<int>(size_), bytes_);
-    const bool in_parts = call_.kind == OpKind::all_reduce && !one_shot;
+    const bool in_parts = wide_in_two_shots(call_, fabric_.device()->kind(), static_cast<int>(size_));
     body.stripes = std::max<std::uint64_t>(1, in_parts ? stripes_of_part(bytes_, size_) : stripes_for(bytes_));
     body.part = in_parts ? body.stripes * kStripeData : bytes_;
     if (in_parts) body.in_stride = body.part;
