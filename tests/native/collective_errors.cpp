@@ -451,6 +451,21 @@ CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
   CHECK(taken(OpKind::broadcast, 4096, 4, true) == Algorithm::wide);
 }
 
+// As measured (docs/decisions/0011): between two ranks a second trip pays once both would add up much.
+CASE(wide_lines_take_two_shots_where_adding_up_takes_longer_than_a_trip) {
+  const auto in_two = [](DeviceKind device, int size, std::size_t bytes, OpKind kind = OpKind::all_reduce) {
+    CollectiveCall call;
+    call.kind = kind;
+    call.type = ElementType::float64;
+    call.count = bytes / sizeof(double);
+    return collective::wide_in_two_shots(call, device, size);
+  };
+  CHECK(!in_two(DeviceKind::cuda, 2, 640 << 10) && in_two(DeviceKind::cuda, 2, (640 << 10) + 8));
+  CHECK(!in_two(DeviceKind::host, 2, 480) && in_two(DeviceKind::host, 2, 488));
+  CHECK(in_two(DeviceKind::cuda, 3, 8) && in_two(DeviceKind::host, 3, 8));
+  CHECK(!in_two(DeviceKind::cuda, 3, 8 << 20, OpKind::reduce_scatter));
+}
+
 CASE(the_copy_engine_is_asked_for_what_is_large_and_explained) {
   using collective::EngineUse;
   std::byte input[1];

@@ -62,9 +62,9 @@ void put(Bytes& all, std::size_t at, const Bytes& part) {
 
 void run(World& world, Neighbourhood& hood, const CollectiveCall& call, Way way) {
   if (way == Way::host) return hood.run(call);
-  const OwnStream stream(world);
-  hood.run(call, stream);
-  world.synchronize(stream);
+  const auto stream = CopyStream::of(world);  // one made now might wait for other ranks' kernels on the same GPU
+  hood.run(call, *stream);
+  world.synchronize(*stream);
 }
 
 // all_gather, all_to_all and all_to_all_v of `bytes` along each edge (v: more and less), against the wiring.

@@ -148,7 +148,8 @@ struct Rank {
 // Several ranks' plans, built without a fabric, as for cuda devices with `most_blocks` blocks.
 class Machine {
  public:
-  Machine(std::vector<Rank>& ranks, Path path, int most_blocks) : device_(open_device("host", 0)) {
+  Machine(std::vector<Rank>& ranks, Path path, int most_blocks)
+      : device_(open_device("host", 0)), streams_(std::make_shared<StreamPool>(device_)) {
     std::vector<plan::Statement> statements;
     for (const Rank& rank : ranks) statements.push_back(state(rank, path));
     auto routes = plan::routes_of(statements, plan::match(statements), DeviceKind::cuda);
@@ -246,7 +247,7 @@ class Machine {
     lowering.device = DeviceKind::cuda;
     const plan::Program program = plan::lower(lowering);
     CHECK(!program.two_kernels);
-    tables_.push_back(std::make_unique<plan::Tables>(device_, program, mine.ops.size()));
+    tables_.push_back(std::make_unique<plan::Tables>(*device_, streams_, program, mine.ops.size()));
     plan::View view = tables_.back()->view();
     view.announce_release = program.announce_release;
     view.number = 1;
@@ -264,6 +265,7 @@ class Machine {
   }
 
   std::shared_ptr<Device> device_;
+  std::shared_ptr<StreamPool> streams_;
   std::shared_ptr<Memory> board_;
   std::vector<std::shared_ptr<Memory>> memories_;
   std::vector<std::unique_ptr<PlainSegment>> segments_;

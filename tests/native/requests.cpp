@@ -162,7 +162,8 @@ CASE(the_pulse_of_a_captured_launch_comes_back_with_its_graph) {
     auto* const word = reinterpret_cast<std::uint32_t*>(memory->data());
     plan::Words words;
     words.receive(word, word + 1, {});
-    const auto slots = std::make_shared<plan::Slots>(device, world.fabric()->watch(), words, plan::Between::kernels);
+    const auto slots = std::make_shared<plan::Slots>(device, *world.fabric()->streams(), world.fabric()->watch(), words,
+                                                     plan::Between::kernels);
     const void* captured = nullptr;
     const auto capture = [&] {
       const auto slot = slots->of(own);

@@ -322,8 +322,10 @@ bool asks_engine(const CollectiveCall& call, const Machine& machine) {
 }
 
 bool wide_in_two_shots(const CollectiveCall& call, DeviceKind device, int size) {
-  const bool pays = size > 2 || (device == DeviceKind::host && call.count * size_of(call.type) > 2 * kStripeData);
-  return call.kind == OpKind::all_reduce && pays;
+  constexpr std::size_t kOneShotOnHost = 2 * kStripeData;
+  constexpr std::size_t kOneShotOnGpu = std::size_t{640} << 10;  // docs/decisions/0011
+  const std::size_t most = device == DeviceKind::host ? kOneShotOnHost : kOneShotOnGpu;
+  return call.kind == OpKind::all_reduce && (size > 2 || call.count * size_of(call.type) > most);
 }
 
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges) {

@@ -48,8 +48,7 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 bool asks_engine(const CollectiveCall& call, const Machine& machine);
 
 // Whether a call by wide lines goes in two shots: an all_reduce, each rank adding up a part of it. But between two
-// ranks one shot moves no more, so each adds up all of it; on the host device more than little takes longer to add up
-// than a second trip.
+// ranks one shot moves no more, so each adds up all of it, unless that takes longer than a second trip.
 bool wide_in_two_shots(const CollectiveCall& call, DeviceKind device, int size);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.

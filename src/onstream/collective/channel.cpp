@@ -117,11 +117,8 @@ void Channel::set_up(Fabric& fabric, const std::vector<int>& ranks, int number, 
   if (worlds.empty()) worlds.push_back(fabric.rank());
   std::byte* const own = ground_->own->data();
   std::byte* const worlds_at = own + sizeof(State) + size * sizeof(std::uint64_t);
-  const Stream stream = device.create_stream();
-  device.copy(own + sizeof(State), parts.data(), parts.size() * sizeof(std::uint64_t), stream);
-  device.copy(worlds_at, worlds.data(), worlds.size() * sizeof(std::int32_t), stream);
-  device.synchronize(stream);
-  device.destroy_stream(stream);
+  fabric.streams()->copy_now(own + sizeof(State), parts.data(), parts.size() * sizeof(std::uint64_t));
+  fabric.streams()->copy_now(worlds_at, worlds.data(), worlds.size() * sizeof(std::int32_t));
 
   view_.state = reinterpret_cast<State*>(own);
   view_.parts = reinterpret_cast<const std::uint64_t*>(own + sizeof(State));

@@ -45,11 +45,8 @@ void EdgeChannel::fill_tables(Fabric& fabric, const EdgeList& edges, std::size_t
   std::byte* const own = ground_->own->data();
   std::byte* const parts_at = own + sizeof(State);
   std::byte* const worlds_at = parts_at + size * sizeof(std::uint64_t);
-  const Stream stream = device.create_stream();
-  device.copy(parts_at, parts.data(), size * sizeof(std::uint64_t), stream);
-  device.copy(worlds_at, worlds.data(), size * sizeof(std::int32_t), stream);
-  device.synchronize(stream);
-  device.destroy_stream(stream);
+  fabric.streams()->copy_now(parts_at, parts.data(), size * sizeof(std::uint64_t));
+  fabric.streams()->copy_now(worlds_at, worlds.data(), size * sizeof(std::int32_t));
 
   view_.state = reinterpret_cast<State*>(own);
   view_.parts = reinterpret_cast<const std::uint64_t*>(parts_at);

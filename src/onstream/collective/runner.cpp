@@ -10,7 +10,7 @@
 namespace onstream::collective {
 
 Runner::Runner(std::shared_ptr<Fabric> fabric)
-    : fabric_(std::move(fabric)), device_(fabric_->device()), streams_(device_), uses_(device_) {}
+    : fabric_(std::move(fabric)), device_(fabric_->device()), uses_(device_) {}
 
 Runner::~Runner() {
   for (auto& [behind, kept] : kept_) let_go(std::move(kept));
@@ -93,7 +93,7 @@ void Runner::run_next(Order& order, std::unique_lock<std::mutex> held, const Pre
     order.newest = nullptr;
     work.for_each_kernel([](const Launching& one) { one.kernel->host(one.bytes.data(), one.grid.blocks); });
   } else {
-    const StreamPool::Lease stream = streams_.lease();
+    const StreamPool::Lease stream = fabric_->streams()->lease();
     enqueue_next(order, stream.get(), work);
     held.unlock();
     device_->synchronize(stream.get());

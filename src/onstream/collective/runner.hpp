@@ -15,7 +15,6 @@
 #include "onstream/collective/recent.hpp"
 #include "onstream/collective/room.hpp"
 #include "onstream/device/last_turn.hpp"
-#include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/plan/planned_call.hpp"
 #include "onstream/transport/fabric.hpp"
@@ -64,7 +63,6 @@ class Runner {
 
   std::shared_ptr<Fabric> fabric_;
   std::shared_ptr<Device> device_;
-  StreamPool streams_;
   Uses uses_;
   std::mutex kept_mutex_;
   std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> kept_;  // by eager ones under way

@@ -1,8 +1,8 @@
-// Streams of the library's own, for calls in which the host waits and no stream is given (cuda only).
-//
-// A blocking call leases a stream for its duration, so that no wait is queued behind another's wait.
+// Streams of the library's own (cuda: streams share few hardware queues, and to make one may wait for running kernels;
+// docs/decisions/0005).
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -11,27 +11,21 @@
 
 namespace onstream {
 
+// For calls in which the host waits and no stream is given: each leases one, so that no wait is queued behind
+// another's. A world has one pool for all of its calls, and makes more streams only if several threads wait at once.
+// Thread-safe.
 class StreamPool {
  public:
-  // Makes the first stream of blocking calls on cuda, before anybody's kernel waits for this rank: to make one may wait
-  // for running kernels (docs/decisions/0005).
+  // On cuda it makes its first stream, before anybody's kernel waits for this rank.
   explicit StreamPool(std::shared_ptr<Device> device) : device_(std::move(device)) {
     free_.reserve(1);
     if (device_->kind() == DeviceKind::cuda) free_.push_back(device_->create_stream());
   }
   ~StreamPool() {
     for (const Stream stream : free_) let_go_of(*device_, stream);
-    for (const Stream stream : {sends_, receives_}) {
-      if (stream.handle != nullptr) let_go_of(*device_, stream);
-    }
   }
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
-
-  // Posted sends, and posted receives, in order: what matches them. Made when first asked for, as streams share few
-  // hardware queues.
-  Stream sends() { return made(sends_); }
-  Stream receives() { return made(receives_); }
 
   class Lease {
    public:
@@ -61,18 +55,43 @@ class StreamPool {
     return Lease(*this, device_->create_stream());
   }
 
- private:
-  Stream made(Stream& stream) {
-    const std::lock_guard lock(mutex_);
-    if (stream.handle == nullptr) stream = device_->create_stream();
-    return stream;
+  // Blocks until the copy is done.
+  void copy_now(void* destination, const void* source, std::size_t bytes) {
+    if (device_->kind() == DeviceKind::host) {
+      std::memcpy(destination, source, bytes);
+      return;
+    }
+    const Lease stream = lease();
+    device_->copy(destination, source, bytes, stream.get());
+    device_->synchronize(stream.get());
   }
 
+ private:
   std::shared_ptr<Device> device_;
-  Stream sends_;
-  Stream receives_;
   std::mutex mutex_;
   std::vector<Stream> free_;
+};
+
+// One stream, made when first asked for. Thread-safe.
+class LateStream {
+ public:
+  explicit LateStream(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  ~LateStream() {
+    if (stream_.handle != nullptr) let_go_of(*device_, stream_);
+  }
+  LateStream(const LateStream&) = delete;
+  LateStream& operator=(const LateStream&) = delete;
+
+  Stream get() {
+    const std::lock_guard lock(mutex_);
+    if (stream_.handle == nullptr) stream_ = device_->create_stream();
+    return stream_;
+  }
+
+ private:
+  std::shared_ptr<Device> device_;
+  std::mutex mutex_;
+  Stream stream_;
 };
 
 }  // namespace onstream

@@ -66,9 +66,7 @@ void HostCopies::take_now(const Request& request, StreamPool& streams) const {
     std::memcpy(request.copy_back, bounce.data(), request.received);
     return;
   }
-  const StreamPool::Lease stream = streams.lease();
-  device_.copy(request.copy_back, bounce.data(), request.received, stream.get());
-  device_.synchronize(stream.get());
+  streams.copy_now(request.copy_back, bounce.data(), request.received);
 }
 
 }  // namespace onstream

@@ -181,7 +181,8 @@ class Messages::Implementation {
   Router router_;
   Grids grids_;
   HostCopies host_copies_;
-  StreamPool streams_;
+  LateStream sends_;     // of posted sends, in order: what matches them
+  LateStream receives_;  // and of posted receives
   Outstanding outstanding_;
   std::size_t small_copy_bytes_;
   Uses uses_;

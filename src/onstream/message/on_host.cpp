@@ -60,7 +60,7 @@ std::shared_ptr<Request> Messages::Implementation::isend(const Outgoing& message
 void Messages::Implementation::isend_by(SendRoute route, const std::shared_ptr<Request>& request,
                                         const Outgoing& message) {
   if (!on_host_) {
-    const Stream stream = streams_.sends();
+    const Stream stream = sends_.get();
     copy_small(route, message, Moment::now, stream);
     return isend_by(route, request, message.source, stream);
   }
@@ -94,7 +94,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
 void Messages::Implementation::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request,
                                         void* destination) {
   if (!on_host_) {  // on a stream that receives of all peers share: none may hold up the others there
-    return irecv_by(route, request, destination, Outstanding::Next::at_once, streams_.receives());
+    return irecv_by(route, request, destination, Outstanding::Next::at_once, receives_.get());
   }
   (void)outstanding_.add(request, Outstanding::Next::at_once);
   if (route.bounce != nullptr) request->copy_back = destination;

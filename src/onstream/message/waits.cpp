@@ -177,7 +177,7 @@ void Messages::Implementation::advance(const Request& request, Look look) {
   if (request.status() != Status::pending) return;
   if (on_host_) return await_inline(request, look);
   if (look != Look::wait && request.last_wait != nullptr && !request.last_wait->done()) return;  // that one sees to it
-  const StreamPool::Lease stream = streams_.lease();
+  const StreamPool::Lease stream = fabric_->streams()->lease();
   order_after_wait(request, stream.get());
   launch_await(request, look, stream.get());
   device_->synchronize(stream.get());
@@ -186,7 +186,7 @@ void Messages::Implementation::advance(const Request& request, Look look) {
 // A stream's wait has settled the request, and the stream may still copy what came to where it belongs.
 void Messages::Implementation::await_taken(const Request& request) {
   if (request.taken == nullptr || request.taken->done()) return;
-  const StreamPool::Lease stream = streams_.lease();
+  const StreamPool::Lease stream = fabric_->streams()->lease();
   device_->wait(stream.get(), request.taken);
   device_->synchronize(stream.get());
 }
@@ -203,7 +203,7 @@ void Messages::Implementation::settle_unasked() {
       for (const Tickets::Left* left : open) body_of(*left).glance(HostGroup(0, 1));
       return nullptr;
     }
-    const StreamPool::Lease stream = streams_.lease();
+    const StreamPool::Lease stream = fabric_->streams()->lease();
     lane::AwaitSendMany many;
     const auto flush = [&] {
       if (many.count > 0) launch(*device_, lane::await_send_many_kernel(), many, kOneWarp, stream.get());
@@ -237,7 +237,7 @@ Status Messages::Implementation::collect(Request& request) {
   outstanding_.cover(request, nullptr);
   request.received = HostGroup::load_relaxed(request.slot.ticket.received);
   if (*request.result == Status::ok) {
-    if (request.copy_back != nullptr) host_copies_.take_now(request, streams_);
+    if (request.copy_back != nullptr) host_copies_.take_now(request, *fabric_->streams());
     if (request.bounce != nullptr) bounces_->give_back(request.bounce);
   }
   request.bounce = nullptr;

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/one_sided/bodies.hpp"
 #include "onstream/one_sided/helper.hpp"
@@ -100,7 +99,6 @@ class OneSidedImplementation {
   std::size_t block_bytes_;
   std::size_t engine_min_;
   int max_blocks_;
-  StreamPool streams_;
   one_sided::Tickets tickets_;
   Uses uses_;
   std::shared_ptr<one_sided::Lent> lent_ = std::make_shared<one_sided::Lent>(device_);

@@ -59,7 +59,6 @@ OneSidedImplementation::OneSidedImplementation(std::shared_ptr<Fabric> fabric)
       block_bytes_(static_cast<std::size_t>(fabric_->parameters().block_bytes)),
       engine_min_(static_cast<std::size_t>(fabric_->parameters().copy_min_bytes)),
       max_blocks_(std::min(static_cast<int>(fabric_->parameters().max_blocks), fabric_->block_limit())),
-      streams_(device_),
       tickets_(*fabric_),
       uses_(device_) {
   device_->load(one_sided::few_steps_kernel());
@@ -263,7 +262,7 @@ void OneSidedImplementation::run(std::span<const Step> steps) {
   if (on_host_) {
     run_inline(steps);
   } else {
-    const StreamPool::Lease stream = streams_.lease();
+    const StreamPool::Lease stream = fabric_->streams()->lease();
     enqueue(steps, {}, stream.get());
     device_->synchronize(stream.get());
   }
@@ -313,7 +312,7 @@ Status OneSidedImplementation::wait(const Step& step) {
   const MemoryKind kind = device_->inspect(reinterpret_cast<const void*>(step.target)).kind;
   if (on_host_) return one_sided::await(HostGroup(0, 1), fabric_->wait_view(), step);
   if (kind != MemoryKind::device) return wait_here(step);
-  const StreamPool::Lease lease = streams_.lease();
+  const StreamPool::Lease lease = fabric_->streams()->lease();
   const Stream stream = lease.get();
   auto body = body_of<FewSteps>(fabric_->wait_view(), std::span(&step, 1));
   body.ended = tickets_.take();

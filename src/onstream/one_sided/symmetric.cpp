@@ -63,9 +63,7 @@ Remote OneSidedImplementation::symmetric(const void* address, int rank) const {
 
 std::shared_ptr<Memory> OneSidedImplementation::table_of(const void* values, std::size_t bytes, MemoryKind kind) {
   std::shared_ptr<Memory> table = device_->allocate(bytes, kind);
-  const StreamPool::Lease stream = streams_.lease();
-  device_->copy(table->data(), values, bytes, stream.get());
-  device_->synchronize(stream.get());
+  fabric_->streams()->copy_now(table->data(), values, bytes);
   return table;
 }
 

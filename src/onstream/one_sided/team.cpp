@@ -211,7 +211,7 @@ std::shared_ptr<Team> Team::split(int colour, int key) {
     if (colour == kNone) return true;
     const int slot = std::countr_zero(offers_of(all).at(colour).free);
     if (!split.claim(slot)) return false;
-    words_->zero(one_sided_.device(), slot);
+    words_->zero(*one_sided_.fabric().streams(), slot);
     return true;
   };
   for (bool made = false; !made;) {

@@ -76,12 +76,9 @@ std::uint64_t* TeamWords::exchanged(int slot, int rank, int member) const {
   return reinterpret_cast<std::uint64_t*>(slot_begin + flag_bytes_ + static_cast<std::size_t>(member) * kExchangeBytes);
 }
 
-void TeamWords::zero(Device& device, int slot) {
+void TeamWords::zero(StreamPool& streams, int slot) {
   std::memset(flags(Kind::host, slot, rank_), 0, host_bytes_);
-  const Stream stream = device.create_stream();
-  device.copy(flags(Kind::stream, slot, rank_), zeroes_.get(), 2 * flag_bytes_, stream);
-  device.synchronize(stream);
-  device.destroy_stream(stream);
+  streams.copy_now(flags(Kind::stream, slot, rank_), zeroes_.get(), 2 * flag_bytes_);
 }
 
 }  // namespace onstream::one_sided

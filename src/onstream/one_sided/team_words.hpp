@@ -46,7 +46,7 @@ class TeamWords {
   // What rank was told by `member`.
   std::uint64_t* exchanged(int slot, int rank, int member) const;
   // All words of this rank's slot are 0 again. No member may be in a barrier.
-  void zero(Device& device, int slot);
+  void zero(StreamPool& streams, int slot);
 
  private:
   std::size_t flag_bytes() const { return flag_bytes_; }

@@ -304,7 +304,7 @@ class Build {
     std::vector<std::uint64_t> bases(ops_.size(), 0);
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       if (ops_[i].kind != OpKind::wait || ops_[i].until) continue;
-      bases[i] = plan::Tables::read_word(*fabric_->device(), static_cast<const std::uint64_t*>(ops_[i].address));
+      fabric_->streams()->copy_now(&bases[i], ops_[i].address, sizeof bases[i]);
     }
     return bases;
   }
@@ -346,7 +346,8 @@ class Build {
     lowering.most_blocks = most_blocks();
     lowering.device = fabric_->device()->kind();
     const plan::Program program = plan::lower(lowering);
-    built_->resources->tables = std::make_unique<plan::Tables>(fabric_->device(), program, ops_.size());
+    built_->resources->tables =
+        std::make_unique<plan::Tables>(*fabric_->device(), fabric_->streams(), program, ops_.size());
     built_->view = built_->resources->tables->view();
     built_->view.announce_release = program.announce_release;
     built_->view.number = number_;
@@ -368,7 +369,7 @@ class Build {
     if (built_->kernels == 0) built_->brief.reset();
     if (!program.words.empty()) {
       built_->resources->slots =
-          std::make_unique<plan::Slots>(fabric_->device(), fabric_->watch(), program.words,
+          std::make_unique<plan::Slots>(fabric_->device(), *fabric_->streams(), fabric_->watch(), program.words,
                                         built_->kernels > 0 ? plan::Between::kernels : plan::Between::nothing);
     }
     built_->resources->host_before = program.host_before;

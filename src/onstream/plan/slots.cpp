@@ -12,24 +12,18 @@ void merge(std::vector<WordOp>& first, std::vector<WordOp>& ops) {
 
 }  // namespace
 
-Slots::Slots(std::shared_ptr<Device> device_of_all, std::shared_ptr<Watch> watch, Words words, Between between)
-    : device_(std::move(device_of_all)),
+Slots::Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watch> watch, Words words,
+             Between between)
+    : device_(std::move(device)),
       watch_(std::move(watch)),
       words_(std::move(words)),
       between_(between),
       pulses_(device_) {
-  Device& device = *device_;
   std::uint32_t* pulse = pulses_.take();
-  const Stream stream = device.create_stream();
-  try {
-    write_value(device, pulse, std::uint32_t{0}, stream);
-    wait_value(device, pulse, std::uint32_t{0}, stream);
-    device.synchronize(stream);
-  } catch (...) {
-    device.destroy_stream(stream);
-    throw;
-  }
-  device.destroy_stream(stream);
+  const StreamPool::Lease stream = streams.lease();
+  write_value(*device_, pulse, std::uint32_t{0}, stream.get());
+  wait_value(*device_, pulse, std::uint32_t{0}, stream.get());
+  device_->synchronize(stream.get());
 }
 
 Slot Slots::make(std::uint32_t* pulse) const {

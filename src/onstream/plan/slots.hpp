@@ -32,7 +32,8 @@ enum class Between { kernels, nothing };  // what a launch has between its opera
 class Slots {
  public:
   // Throws unsupported if the device's streams cannot wait for words. The words' memory stays the caller's.
-  Slots(std::shared_ptr<Device> device, std::shared_ptr<Watch> watch, Words words, Between between);
+  Slots(std::shared_ptr<Device> device, StreamPool& streams, std::shared_ptr<Watch> watch, Words words,
+        Between between);
 
   // The first call for a stream, and each in a capture, makes one; the latter is the graph's, to be let go of with it,
   // but before this object.

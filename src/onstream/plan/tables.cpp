@@ -52,20 +52,18 @@ Offsets lay(std::byte* staging, const Program& program, const std::vector<Chain>
 
 }  // namespace
 
-Tables::Tables(std::shared_ptr<Device> device, const Program& program, std::size_t op_count)
-    : device_(std::move(device)), op_count_(op_count) {
+Tables::Tables(Device& device, std::shared_ptr<StreamPool> streams, const Program& program, std::size_t op_count)
+    : streams_(std::move(streams)), op_count_(op_count) {
   std::vector<Chain> chains = program.chains;
   const Offsets sizes = lay(nullptr, program, chains, op_count);
-  memory_ = device_->allocate(sizes.end, MemoryKind::device);
-  staging_ = device_->allocate(sizes.end, MemoryKind::pinned);
+  memory_ = device.allocate(sizes.end, MemoryKind::device);
+  staging_ = device.allocate(sizes.end, MemoryKind::pinned);
   std::byte* base = memory_->data();
   for (std::size_t i = 0; i < chains.size(); ++i) {
     chains[i].done = reinterpret_cast<std::uint64_t*>(base + sizes.counters) + i;
   }
   const Offsets at = lay(staging_->data(), program, chains, op_count);
-  stream_ = device_->create_stream();
-  device_->copy(base, staging_->data(), at.end, stream_);
-  device_->synchronize(stream_);
+  streams_->copy_now(base, staging_->data(), at.end);
 
   view_.state = reinterpret_cast<State*>(base + at.state);
   view_.epochs = reinterpret_cast<Epoch*>(base + at.epochs);
@@ -92,11 +90,8 @@ Tables::Tables(std::shared_ptr<Device> device, const Program& program, std::size
   brief_.ops = view_.ops;
 }
 
-Tables::~Tables() { let_go_of(*device_, stream_); }
-
 void Tables::read(void* to, const void* from, std::size_t bytes) const {
-  device_->copy(staging_->data(), from, bytes, stream_);
-  device_->synchronize(stream_);
+  streams_->copy_now(staging_->data(), from, bytes);
   std::memcpy(to, staging_->data(), bytes);
 }
 
@@ -117,17 +112,7 @@ void Tables::reset_times() {
   if (states.empty()) return;
   for (OpState& state : states) state.wait_ns = state.move_ns = 0;
   std::memcpy(staging_->data(), states.data(), states.size() * sizeof(OpState));
-  device_->copy(view_.ops, staging_->data(), states.size() * sizeof(OpState), stream_);
-  device_->synchronize(stream_);
-}
-
-std::uint64_t Tables::read_word(Device& device, const std::uint64_t* word) {
-  std::uint64_t value = 0;
-  const Stream stream = device.create_stream();
-  device.copy(&value, word, sizeof value, stream);
-  device.synchronize(stream);
-  device.destroy_stream(stream);
-  return value;
+  streams_->copy_now(view_.ops, staging_->data(), states.size() * sizeof(OpState));
 }
 
 }  // namespace onstream::plan

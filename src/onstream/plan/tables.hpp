@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
+#include "onstream/device/streams.hpp"
 #include "onstream/plan/brief.hpp"
 #include "onstream/plan/lower.hpp"
 #include "onstream/plan/view.hpp"
@@ -14,10 +15,7 @@ namespace onstream::plan {
 class Tables {
  public:
   // Uploads, and blocks until it is done.
-  Tables(std::shared_ptr<Device> device, const Program& program, std::size_t op_count);
-  ~Tables();
-  Tables(const Tables&) = delete;
-  Tables& operator=(const Tables&) = delete;
+  Tables(Device& device, std::shared_ptr<StreamPool> streams, const Program& program, std::size_t op_count);
 
   // All but announce_release, number and wait is filled in; begins and ends stand for a single kernel.
   const View& view() const { return view_; }
@@ -28,14 +26,11 @@ class Tables {
   std::vector<OpState> read_ops() const;
   std::uint64_t read_epoch() const;
   void reset_times();
-  // The value of a counter in device memory.
-  static std::uint64_t read_word(Device& device, const std::uint64_t* word);
 
  private:
   void read(void* to, const void* from, std::size_t bytes) const;
 
-  std::shared_ptr<Device> device_;
-  Stream stream_;
+  std::shared_ptr<StreamPool> streams_;
   std::shared_ptr<Memory> staging_;  // pinned, as large as memory_
   std::shared_ptr<Memory> memory_;
   std::size_t op_count_;

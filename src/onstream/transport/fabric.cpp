@@ -56,6 +56,7 @@ class Fabric::Implementation {
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
         device_(telling(store_, [&] { return opened_device(launch, parameters); })),
         own_memory_(std::make_shared<OwnMemory>(device_)),
+        streams_(std::make_shared<StreamPool>(device_)),
         board_(telling(store_, [&] { return std::make_shared<Board>(*device_, *own_memory_, launch, parameters); })),
         mesh_owner_(telling(
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
@@ -418,6 +419,7 @@ class Fabric::Implementation {
   Store store_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<OwnMemory> own_memory_;
+  std::shared_ptr<StreamPool> streams_;
   Ahead ahead_;
   std::shared_ptr<Board> board_;  // shared with graphs
   Uses uses_{device_};
@@ -503,6 +505,7 @@ std::shared_ptr<const void> Fabric::wait_memory() const {
   return std::make_shared<const Both>(implementation_->board_, implementation_->reach_.mapped());
 }
 const std::shared_ptr<OwnMemory>& Fabric::own_memory() const { return implementation_->own_memory_; }
+const std::shared_ptr<StreamPool>& Fabric::streams() const { return implementation_->streams_; }
 void Fabric::set_ahead(const Ahead& ahead) { implementation_->ahead_ = ahead; }
 Uses& Fabric::uses() const { return implementation_->uses_; }
 std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }

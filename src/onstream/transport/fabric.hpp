@@ -22,6 +22,7 @@
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/own_memory.hpp"
+#include "onstream/device/streams.hpp"
 #include "onstream/device/uses.hpp"
 #include "onstream/device/wait.hpp"
 #include "onstream/transport/copy_thread.hpp"
@@ -70,6 +71,7 @@ class Fabric {
   const Parameters& parameters() const;
   const std::shared_ptr<Device>& device() const;
   const std::shared_ptr<OwnMemory>& own_memory() const;
+  const std::shared_ptr<StreamPool>& streams() const;  // of all calls in which the host waits
   // Once, before anything is sent: which sends may end before their receives begin, for stories of a failure.
   void set_ahead(const Ahead& ahead);
 
