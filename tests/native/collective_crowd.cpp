@@ -126,7 +126,7 @@ void run(World&, const CollectiveCall& call, const Crowd* crowd) { crowd->run(ca
 
 }  // namespace
 
-// 402 B are two stripes of wide lines, which two ranks add up in one shot.
+// All_reduces by wide lines in one shot and in two, and, where ranks share cores, of several stripes either way.
 void check_reductions(std::initializer_list<Algorithm> algorithms) {
   const Coverage coverage;
   with_many_crowds(quick("host"), [&](World& world, const Crowd& crowd) {
@@ -138,6 +138,7 @@ void check_reductions(std::initializer_list<Algorithm> algorithms) {
         check_reduction(world, {kind, ElementType::int32, ReduceOp::premulsum, 501, algorithm}, &crowd);
         check_reduction(world, {kind, ElementType::float16, ReduceOp::max, 201, algorithm}, &crowd);
         check_reduction(world, {kind, ElementType::float16, ReduceOp::premulsum, 501, algorithm}, &crowd);
+        check_reduction(world, {kind, ElementType::float16, ReduceOp::premulsum, 2501, algorithm}, &crowd);
       }
     }
   });

@@ -438,6 +438,7 @@ CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
   };
   CHECK(taken(OpKind::all_reduce, 32, 2, false) == Algorithm::lines);
   CHECK(taken(OpKind::all_reduce, 128, 2, false) == Algorithm::wide);  // in one shot; in two lines would cost less
+  CHECK(taken(OpKind::all_reduce, 128, 4, true) == Algorithm::wide);   // the same
   CHECK(taken(OpKind::all_reduce, 512, 2, false) == Algorithm::wide);
   CHECK(taken(OpKind::all_reduce, 4096, 2, false) == Algorithm::direct);
   CHECK(taken(OpKind::all_gather, 1024, 2, false) == Algorithm::wide);
@@ -445,25 +446,37 @@ CASE(what_is_taken_on_the_host_depends_on_whether_each_rank_has_a_core) {
   CHECK(taken(OpKind::broadcast, 4096, 2, false) == Algorithm::direct);
   CHECK(taken(OpKind::all_reduce, 8, 4, true) == Algorithm::lines);
   CHECK(taken(OpKind::all_reduce, 1024, 4, true) == Algorithm::wide);
+  CHECK(taken(OpKind::all_reduce, 4096, 4, true) == Algorithm::wide);  // in two
   CHECK(taken(OpKind::all_reduce, 8192, 4, true) == Algorithm::direct);
   CHECK(taken(OpKind::all_to_all, 1024, 4, true) == Algorithm::wide);
-  CHECK(taken(OpKind::all_to_all, 4096, 4, true) == Algorithm::direct);
+  CHECK(taken(OpKind::all_to_all, 8192, 4, true) == Algorithm::direct);
   CHECK(taken(OpKind::broadcast, 4096, 4, true) == Algorithm::wide);
 }
 
-// As measured (docs/decisions/0011): between two ranks a second trip pays once both would add up much.
-CASE(wide_lines_take_two_shots_where_adding_up_takes_longer_than_a_trip) {
-  const auto in_two = [](DeviceKind device, int size, std::size_t bytes, OpKind kind = OpKind::all_reduce) {
+// As measured (docs/decisions/0011).
+CASE(wide_lines_take_two_shots_where_one_would_take_longer_than_a_trip) {
+  const auto in_two = [](DeviceKind device, bool crowded, int size, std::size_t bytes, OpKind kind) {
     CollectiveCall call;
     call.kind = kind;
     call.type = ElementType::float64;
     call.count = bytes / sizeof(double);
-    return collective::wide_in_two_shots(call, device, size);
+    collective::Machine machine{device, 0, size};
+    machine.crowded = crowded;
+    return collective::wide_in_two_shots(call, machine);
   };
-  CHECK(!in_two(DeviceKind::cuda, 2, 640 << 10) && in_two(DeviceKind::cuda, 2, (640 << 10) + 8));
-  CHECK(!in_two(DeviceKind::host, 2, 480) && in_two(DeviceKind::host, 2, 488));
-  CHECK(in_two(DeviceKind::cuda, 3, 8) && in_two(DeviceKind::host, 3, 8));
-  CHECK(!in_two(DeviceKind::cuda, 3, 8 << 20, OpKind::reduce_scatter));
+  const auto most_in_one = [&](DeviceKind device, bool crowded, int size) {
+    std::size_t bytes = 8;
+    while (!in_two(device, crowded, size, bytes, OpKind::all_reduce)) bytes += 8;
+    CHECK(!in_two(device, crowded, size, bytes, OpKind::reduce_scatter));
+    return bytes - 8;
+  };
+  CHECK(most_in_one(DeviceKind::cuda, false, 2) == 640 << 10);
+  const std::size_t among_four = most_in_one(DeviceKind::cuda, false, 4);
+  CHECK(among_four >= 256 << 10 && among_four < 384 << 10);
+  CHECK(most_in_one(DeviceKind::cuda, false, 8) < among_four);
+  CHECK(most_in_one(DeviceKind::host, false, 2) == 240);
+  const std::size_t among_four_on_two_cores = most_in_one(DeviceKind::host, true, 4);
+  CHECK(among_four_on_two_cores >= 2048 && among_four_on_two_cores < 4096);
 }
 
 CASE(the_copy_engine_is_asked_for_what_is_large_and_explained) {

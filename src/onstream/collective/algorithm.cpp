@@ -31,6 +31,7 @@ struct Costs {
   double bulk_bytes_per_us;
   double line_sums = 1;       // by lines, adding a byte takes this many times as long as moving it
   double wide_broadcast = 1;  // by wide lines, a byte of a broadcast takes this part, as the root alone sends
+  double one_shot_bytes;      // of more than these each rank does not add up all by itself
 };
 
 // Measured among four H200; on the host device between two ranks with a core each, and among three and four on two
@@ -40,10 +41,12 @@ const Costs& costs_of(DeviceKind device, bool crowded) {
                               .line_round_us = 0.3,
                               .wide_us = 3.3,
                               .second_trip_us = 1.3,
+                              .second_trip_peer_us = 0.1,
                               .bulk_us = 7.5,
                               .line_bytes_per_us = 150e3,
                               .wide_bytes_per_us = 300e3,
-                              .bulk_bytes_per_us = 370e3};
+                              .bulk_bytes_per_us = 370e3,
+                              .one_shot_bytes = 640 << 10};
   static constexpr Costs a_core_each{.lines_us = 0.33,
                                      .wide_us = 0.45,
                                      .second_trip_peer_us = 0.35,
@@ -52,17 +55,19 @@ const Costs& costs_of(DeviceKind device, bool crowded) {
                                      .line_bytes_per_us = 700,
                                      .wide_bytes_per_us = 2000,
                                      .bulk_bytes_per_us = 18'000,
-                                     .line_sums = 2};
+                                     .line_sums = 2,
+                                     .one_shot_bytes = kStripeData};
   static constexpr Costs crowd{.lines_us = 2.0,
                                .wide_us = 2.5,
                                .second_trip_peer_us = 0.9,
                                .bulk_us = 2.2,
                                .bulk_peer_us = 2.0,
                                .line_bytes_per_us = 370,
-                               .wide_bytes_per_us = 1500,
+                               .wide_bytes_per_us = 1700,
                                .bulk_bytes_per_us = 8000,
                                .line_sums = 3,
-                               .wide_broadcast = 0.5};
+                               .wide_broadcast = 0.5,
+                               .one_shot_bytes = 3 << 10};
   if (device != DeviceKind::host) return cuda;
   return crowded ? crowd : a_core_each;
 }
@@ -124,7 +129,7 @@ std::string wide_why_not(const CollectiveCall& call, const Machine& machine) {
                   "all are GPUs of compute capability 9.0 or more that see each other and are joined by NVLink");
   }
   const std::size_t bytes = call.count * size_of(call.type);
-  const bool two_shots = wide_in_two_shots(call, machine.device, machine.size);
+  const bool two_shots = wide_in_two_shots(call, machine);
   const std::size_t room = two_shots ? machine.wide_bytes / 2 : machine.wide_bytes;
   const std::size_t part =
       two_shots ? stripes_of_part(bytes, static_cast<std::size_t>(machine.size)) * kStripeData : bytes;
@@ -136,7 +141,7 @@ double wide_cost(const CollectiveCall& call, const Machine& machine) {
   double part = message_bytes(call);
   double base = costs.wide_us;
   if (call.kind == OpKind::broadcast) part *= costs.wide_broadcast;
-  if (wide_in_two_shots(call, machine.device, machine.size)) {
+  if (wide_in_two_shots(call, machine)) {
     part = 2 * part / machine.size;
     base += second_trip(costs, machine.size - 1);
   }
@@ -321,11 +326,13 @@ bool asks_engine(const CollectiveCall& call, const Machine& machine) {
   return machine.device != DeviceKind::host && bytes >= least;
 }
 
-bool wide_in_two_shots(const CollectiveCall& call, DeviceKind device, int size) {
-  constexpr std::size_t kOneShotOnHost = 2 * kStripeData;
-  constexpr std::size_t kOneShotOnGpu = std::size_t{640} << 10;  // docs/decisions/0011
-  const std::size_t most = device == DeviceKind::host ? kOneShotOnHost : kOneShotOnGpu;
-  return call.kind == OpKind::all_reduce && (size > 2 || call.count * size_of(call.type) > most);
+bool wide_in_two_shots(const CollectiveCall& call, const Machine& machine) {
+  if (call.kind != OpKind::all_reduce || machine.size < 2) return false;
+  const Costs& costs = costs_of(machine);
+  const double bytes = message_bytes(call);
+  const double peers = machine.size - 1;
+  const double more_sent = bytes * peers * (machine.size - 2) / machine.size;  // in one shot
+  return bytes > costs.one_shot_bytes || more_sent / costs.wide_bytes_per_us > second_trip(costs, machine.size - 1);
 }
 
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges) {

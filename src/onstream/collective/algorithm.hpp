@@ -47,9 +47,9 @@ bool goes_from_rank_to_rank(std::uint64_t bytes, std::uint64_t ranks, std::uint6
 // (bulk_move.hpp, engine_sums.hpp).
 bool asks_engine(const CollectiveCall& call, const Machine& machine);
 
-// Whether a call by wide lines goes in two shots: an all_reduce, each rank adding up a part of it. But between two
-// ranks one shot moves no more, so each adds up all of it, unless that takes longer than a second trip.
-bool wide_in_two_shots(const CollectiveCall& call, DeviceKind device, int size);
+// Whether a call by wide lines goes in two shots: an all_reduce of so much that a second trip takes less than what each
+// rank would send, and add up, more if it added up all of it (docs/decisions/0011).
+bool wide_in_two_shots(const CollectiveCall& call, const Machine& machine);
 
 // Up to how many bytes along each of so many edges lines are predicted to be faster than buffer to buffer.
 std::size_t most_by_lines(DeviceKind device, bool crowded, int edges);

@@ -170,6 +170,8 @@ class Preparing {
 
   static std::uint64_t number(const void* address) { return reinterpret_cast<std::uint64_t>(address); }
 
+  Machine machine() const { return machine_of(fabric_, static_cast<int>(rank_), size_); }
+
   // What every body has.
   template <class Body>
   void start(Body& body, Algorithm algorithm, int blocks = 0) const {
@@ -196,7 +198,7 @@ class Preparing {
 
   void fill_wide(WideWork& body) const {
     fill(body, Algorithm::wide);
-    const bool in_parts = wide_in_two_shots(call_, fabric_.device()->kind(), static_cast<int>(size_));
+    const bool in_parts = wide_in_two_shots(call_, machine());
     body.stripes = std::max<std::uint64_t>(1, in_parts ? stripes_of_part(bytes_, size_) : stripes_for(bytes_));
     body.part = in_parts ? body.stripes * kStripeData : bytes_;
     if (in_parts) body.in_stride = body.part;
@@ -451,9 +453,7 @@ class Preparing {
     return segment < 4 * kStep ? 2 * kStep : kStep;
   }
 
-  bool asks_engine() const {
-    return collective::asks_engine(call_, machine_of(fabric_, static_cast<int>(rank_), size_));
-  }
+  bool asks_engine() const { return collective::asks_engine(call_, machine()); }
 
   // A slot of none if it is not asked. The kernel sends the first peer's lead.
   CopyThread::Lease engine_for_move(const Portion* portions) const {

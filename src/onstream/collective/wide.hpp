@@ -3,7 +3,7 @@
 // (bulk_*.hpp) no longer count.
 //
 //   ReduceWide   all_reduce, in two shots: parts to their owners and sums to all; reduce_scatter, the first shot alone;
-//                between two, all_reduce too (wide_in_two_shots): then every rank's part is the whole vector
+//                or all_reduce too (wide_in_two_shots): then every rank's part is the whole vector
 //   TradeWide    all_gather, all_to_all, broadcast
 //
 // Eight neighbouring threads of a warp, an octet, store a wide line in one access of 16 bytes each, and load it so. It
