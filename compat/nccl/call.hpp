@@ -42,7 +42,7 @@ double predicted_us(std::span<const Call> ops);
 
 // Messages of one communicator that start together: none waits for another, in whatever order they were asked for. What
 // is refused of them is refused before any has started.
-void exchange_messages(ncclComm& comm, std::span<const Call> messages);
+void exchange_messages(ncclComm& comm, std::span<const Call> messages, Stream stream);
 void check_messages(ncclComm& comm, std::span<const Call> messages);
 
 }  // namespace onstream::nccl

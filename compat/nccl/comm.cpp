@@ -178,6 +178,7 @@ ncclResult_t async_result(ncclComm& comm) {
   } catch (const Error&) {
     const Refusal why = refusal_of(std::current_exception(), &comm);
     if (why.code() == ncclInvalidUsage) return told("ncclCommGetAsyncError", why);
+    keep(why.what());  // for programs that ask without the communicator
     const std::lock_guard lock(comm.mutex);
     comm.story = why.what();
     return why.code();

@@ -24,38 +24,16 @@ constexpr int kTurn = 48;  // messages of a pair; fewer than lane_receives, and 
 Outgoing outgoing(const Call& op) { return {op.input, op.bytes(), op.other, {}}; }
 Incoming incoming(const Call& op) { return {op.output, op.bytes(), op.other, {}}; }
 
-// One stream for all of the group, in order behind the streams of its calls; they go on behind it.
-class Streams {
- public:
-  Streams(ncclComm& comm, std::span<const Call> messages) : comm_(comm), device_(comm.world->device()) {
-    main_ = messages.front().stream;
-    const bool captured = device_.capturing(main_);
-    if (!captured && comm.has_messages && comm.last_stream != main_.handle) {
-      for (const auto& event : comm.world->unfinished()) device_.wait(main_, event);
-    }
-    if (!captured) {
-      comm.has_messages = true;
-      comm.last_stream = main_.handle;
-    }
-    for (const Call& op : messages) {
-      if (op.stream == main_ || std::ranges::find(others_, op.stream) != others_.end()) continue;
-      others_.push_back(op.stream);
-      device_.wait(main_, device_.record(op.stream));
-    }
+// What was enqueued before on another stream, outside of captures, comes before what is enqueued now.
+void follow_messages(ncclComm& comm, Stream stream) {
+  Device& device = comm.world->device();
+  if (device.capturing(stream)) return;
+  if (comm.has_messages && comm.last_stream != stream.handle) {
+    for (const auto& event : comm.world->unfinished()) device.wait(stream, event);
   }
-  void join() {
-    if (others_.empty()) return;
-    const auto event = device_.record(main_);
-    for (const Stream other : others_) device_.wait(other, event);
-  }
-  Stream main() const { return main_; }
-
- private:
-  ncclComm& comm_;
-  Device& device_;
-  Stream main_;
-  std::vector<Stream> others_;
-};
+  comm.has_messages = true;
+  comm.last_stream = stream.handle;
+}
 
 // Calls function(send, receive) for the n-th send of a rank to itself and its n-th receive from itself; null where one
 // of the two is missing.
@@ -183,23 +161,17 @@ void check_messages(ncclComm& comm, std::span<const Call> messages) {
   comm.world->check_exchange(out, in);
 }
 
-void exchange_messages(ncclComm& comm, std::span<const Call> messages) {
-  Streams streams(comm, messages);
+void exchange_messages(ncclComm& comm, std::span<const Call> messages, Stream stream) {
+  follow_messages(comm, stream);
   const Call& first = messages.front();
-  if (messages.size() == 1 && first.other != comm.rank) return run_one(comm, first, streams.main());
+  if (messages.size() == 1 && first.other != comm.rank) return run_one(comm, first, stream);
   const bool pair = messages.size() == 2 && first.kind != messages[1].kind && first.other != comm.rank &&
                     messages[1].other != comm.rank;
-  if (pair) {
-    const Call& second = messages[1];
-    const Call& send = first.kind == OpKind::send ? first : second;
-    const Call& receive = first.kind == OpKind::send ? second : first;
-    const std::array out{outgoing(send)};
-    const std::array in{incoming(receive)};
-    comm.world->exchange(out, in, streams.main());  // which has nothing against one buffer for both
-  } else {
-    exchange_all(comm, messages, streams.main());
-  }
-  streams.join();
+  if (!pair) return exchange_all(comm, messages, stream);
+  const Call& second = messages[1];
+  const std::array out{outgoing(first.kind == OpKind::send ? first : second)};
+  const std::array in{incoming(first.kind == OpKind::send ? second : first)};
+  comm.world->exchange(out, in, stream);  // which has nothing against one buffer for both
 }
 
 }  // namespace onstream::nccl

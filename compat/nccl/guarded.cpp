@@ -71,14 +71,16 @@ ncclResult_t told(const char* call, ncclComm_t comm) noexcept {
   }
 }
 
+void keep(const char* text) {
+  own = text;
+  const std::lock_guard lock(newest().mutex);
+  newest().text = own;
+}
+
 ncclResult_t told(const char* call, const Refusal& refusal) noexcept {
   try {
     const Refusal named = refusal.under(concat(call, ": "));
-    own = named.what();
-    {
-      const std::lock_guard lock(newest().mutex);
-      newest().text = own;
-    }
+    keep(named.what());
     if (!refusal.of_failure() && refusal.code() != ncclRemoteError) log(LogLevel::error, own);
     note_in_group(named);
   } catch (const std::exception&) {

@@ -48,6 +48,8 @@ ncclResult_t told(const char* call, const Refusal& refusal) noexcept;
 // The code of an exception, and its text.
 Refusal refusal_of(const std::exception_ptr& error, ncclComm_t comm);
 
+// What ncclGetLastError tells this thread from now on, and those that have met nothing themselves.
+void keep(const char* text);
 const char* last_error();
 
 template <class Function>

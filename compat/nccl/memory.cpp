@@ -26,10 +26,11 @@ Allocations& allocations() {
   return *of_process;
 }
 
-Device& device_of(Allocations& all, int gpu) {
+std::shared_ptr<Device> device_of(Allocations& all, int gpu) {
+  const std::lock_guard lock(all.mutex);
   std::shared_ptr<Device>& device = all.devices[gpu];
   if (device == nullptr) device = open_device(gpu < 0 ? "host" : concat("cuda:", gpu), 0);
-  return *device;
+  return device;
 }
 
 void make_known(const ncclComm& comm, const void* buffer, std::size_t bytes) {
@@ -74,8 +75,9 @@ ncclResult_t ncclMemAlloc(void** memory, size_t bytes) {
     *memory = nullptr;
     demand(bytes > 0, "there is no memory of 0 B");
     Allocations& all = allocations();
+    const std::shared_ptr<Device> device = device_of(all, current_gpu().value_or(-1));
+    std::shared_ptr<Memory> made = device->allocate(bytes, MemoryKind::device);
     const std::lock_guard lock(all.mutex);
-    std::shared_ptr<Memory> made = device_of(all, current_gpu().value_or(-1)).allocate(bytes, MemoryKind::device);
     *memory = made->data();
     all.memory[*memory] = std::move(made);
     return ncclSuccess;
@@ -86,8 +88,10 @@ ncclResult_t ncclMemFree(void* memory) {
   return guarded(__func__, nullptr, [&] {
     if (memory == nullptr) return ncclSuccess;
     Allocations& all = allocations();
-    const std::lock_guard lock(all.mutex);
-    demand(all.memory.erase(memory) == 1, memory, " was not allocated by ncclMemAlloc, or was freed before");
+    std::unique_lock lock(all.mutex);
+    const auto freed = all.memory.extract(memory);
+    lock.unlock();
+    demand(!freed.empty(), memory, " was not allocated by ncclMemAlloc, or was freed before");
     return ncclSuccess;
   });
 }

@@ -1,4 +1,7 @@
-// Ops as onstream's: collectives by World::collective(), a lone message by World::send and recv.
+// Ops as onstream's: collectives by World::collective(), messages by World::exchange, a lone one by send and recv.
+//
+// A group is one operation on all streams that its calls name, as with NCCL: it begins behind what each of them has,
+// and what each gets later comes behind all of it. So all of it is enqueued on the first one's.
 #include <algorithm>
 #include <vector>
 
@@ -27,9 +30,38 @@ CollectiveCall collective_of(const Call& op) {
 namespace {
 
 void run_one(ncclComm& comm, const Call& op) {
-  if (op.is_message()) return exchange_messages(comm, {&op, 1});
+  if (op.is_message()) return exchange_messages(comm, {&op, 1}, op.stream);
   comm.collective->run(collective_of(op), op.stream);
 }
+
+// The streams of a group of one communicator's calls: the first, and the others.
+class Streams {
+ public:
+  Streams(ncclComm& comm, std::span<const Call> ops) : device_(comm.world->device()), main_(ops.front().stream) {
+    for (const Call& op : ops) {
+      if (op.stream != main_ && std::ranges::find(others_, op.stream) == others_.end()) others_.push_back(op.stream);
+    }
+    const bool captured = !others_.empty() && device_.capturing(main_);
+    for (const Stream other : others_) {
+      if (device_.capturing(other) == captured) continue;
+      refuse(ncclInvalidUsage, "the group has calls on a stream that captures and on one that does not");
+    }
+  }
+  void begin() {
+    for (const Stream other : others_) device_.wait(main_, device_.record(other));
+  }
+  void end() {
+    if (others_.empty()) return;
+    const auto all = device_.record(main_);
+    for (const Stream other : others_) device_.wait(other, all);
+  }
+  Stream main() const { return main_; }
+
+ private:
+  Device& device_;
+  Stream main_;
+  std::vector<Stream> others_;
+};
 
 // The messages among them. Valid until this thread's next call.
 std::span<const Call> messages_of(std::span<const Call> ops) {
@@ -41,6 +73,7 @@ std::span<const Call> messages_of(std::span<const Call> ops) {
 }
 
 void check_many(ncclComm& comm, std::span<const Call> ops) {
+  static_cast<void>(Streams(comm, ops));
   for (const Call& op : ops) {
     if (!op.is_message()) comm.collective->check(collective_of(op));
   }
@@ -49,11 +82,14 @@ void check_many(ncclComm& comm, std::span<const Call> ops) {
 }
 
 void run_many(ncclComm& comm, std::span<const Call> ops) {
+  Streams streams(comm, ops);
+  streams.begin();
   for (const Call& op : ops) {
-    if (!op.is_message()) comm.collective->run(collective_of(op), op.stream);
+    if (!op.is_message()) comm.collective->run(collective_of(op), streams.main());
   }
   const std::span<const Call> messages = messages_of(ops);
-  if (!messages.empty()) exchange_messages(comm, messages);
+  if (!messages.empty()) exchange_messages(comm, messages, streams.main());
+  streams.end();
 }
 
 }  // namespace

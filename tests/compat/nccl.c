@@ -301,6 +301,76 @@ static void messages_of_a_group_may_be_on_several_streams(struct ranked* me) {
 
 /* --- groups and streams --- */
 
+/* A group is one operation on all of its streams: what waits for any of them waits for all of it, and it for what was
+ * on each of them before. */
+static void a_group_is_on_all_of_its_streams(struct ranked* me) {
+  enum { LARGE = 300000, ROUNDS = 6 };
+  const int next = (me->rank + 1) % me->size;
+  const int previous = (me->rank + me->size - 1) % me->size;
+  float* values = malloc(LARGE * sizeof *values);
+  unsigned char* data = take(LARGE * sizeof *values);
+  unsigned char* before = take(LARGE * sizeof *values);
+  unsigned char* sum = take(LARGE * sizeof *values);
+  unsigned char* small = take(sizeof *values);
+  unsigned char* from = take(LARGE * sizeof *values);
+  cudaStream_t other;
+  int round, i;
+  CUDA_OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  for (round = 0; round < ROUNDS; ++round) {
+    const int waited = round % 2, messages = round >= ROUNDS / 2;
+    for (i = 0; i < LARGE; ++i) values[i] = (float)(me->rank + round + i % 100);
+    load(before, values, LARGE * sizeof *values);
+    load(small, values, sizeof *values);
+    CUDA_OK(cudaMemcpyAsync(data, before, LARGE * sizeof *values, cudaMemcpyDeviceToDevice, other));
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(small, small, 1, ncclFloat, ncclSum, me->comm, waited ? other : me->stream));
+    OK(ncclAllReduce(data, sum, LARGE, ncclFloat, ncclSum, me->comm, waited ? me->stream : other));
+    if (messages) OK(ncclSend(data, LARGE, ncclFloat, next, me->comm, me->stream));
+    if (messages) OK(ncclRecv(from, LARGE, ncclFloat, previous, me->comm, other));
+    OK(ncclGroupEnd());
+    CUDA_OK(cudaStreamSynchronize(waited ? other : me->stream));
+    for (i = 0; i < LARGE; ++i) values[i] = (float)(previous + round + i % 100);
+    CHECK(!messages || holds(from, values, LARGE * sizeof *values));
+    for (i = 0; i < LARGE; ++i) {
+      values[i] = (float)(me->size * (round + i % 100) + me->size * (me->size - 1) / 2);
+    }
+    CHECK(holds(sum, values, LARGE * sizeof *values));
+    CHECK(holds(small, values, sizeof *values));
+    finish(me);
+    CUDA_OK(cudaStreamSynchronize(other));
+  }
+  CUDA_OK(cudaStreamDestroy(other));
+  free(values);
+  drop(data);
+  drop(before);
+  drop(sum);
+  drop(small);
+  drop(from);
+}
+
+static void a_group_that_captures_on_one_of_its_streams_alone_is_refused(struct ranked* me) {
+  const int next = (me->rank + 1) % me->size;
+  const int previous = (me->rank + me->size - 1) % me->size;
+  unsigned char* data = take(8);
+  cudaStream_t other;
+  cudaGraph_t graph;
+  int kind;
+  CUDA_OK(cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking));
+  CUDA_OK(cudaStreamBeginCapture(other, cudaStreamCaptureModeThreadLocal));
+  for (kind = 0; kind < 2; ++kind) {
+    OK(ncclGroupStart());
+    if (kind == 0) OK(ncclAllReduce(data, data, 1, ncclInt, ncclSum, me->comm, me->stream));
+    if (kind == 1) OK(ncclSend(data, 4, ncclUint8, next, me->comm, me->stream));
+    OK(ncclRecv(data + 4, 4, ncclUint8, previous, me->comm, other));
+    REFUSED(ncclGroupEnd(), ncclInvalidUsage, "on a stream that captures and on one that does not");
+  }
+  CUDA_OK(cudaStreamEndCapture(other, &graph));
+  CUDA_OK(cudaGraphDestroy(graph));
+  CUDA_OK(cudaStreamDestroy(other));
+  check_sum(me, me->comm, 1, me->size); /* nothing of it was started */
+  drop(data);
+}
+
 static void collectives_and_messages_share_a_group(struct ranked* me) {
   enum { COUNT = 100 };
   const int next = (me->rank + 1) % me->size;
@@ -585,6 +655,8 @@ int main(int argc, char** argv) {
       CASE(a_group_of_messages_may_come_in_any_order),
       CASE(many_messages_of_one_group_match_in_order),
       CASE(messages_of_a_group_may_be_on_several_streams),
+      CASE(a_group_is_on_all_of_its_streams),
+      CASE(a_group_that_captures_on_one_of_its_streams_alone_is_refused),
       CASE(collectives_and_messages_share_a_group),
       CASE(the_collectives_of_a_group_go_before_its_messages),
       CASE(the_default_stream_is_a_stream),
