@@ -178,7 +178,7 @@ class Collectives:
             raise InvalidArgumentError(
                 f"all_gather_v: this rank gives {source.nbytes // item} elements, but counts[{mine}] is {counts[mine]}"
             )
-        unit = unit_of(self._members, (source, target), [source.nbytes, *receive, *receive_at])
+        unit = unit_of("all_gather_v", self._members, (source, target), [source.nbytes, *receive, *receive_at])
         count = source.nbytes // unit.bytes
         call = self._call("all_gather_v", source, target, count, unit.type, 0, channel, "auto")
         call.set_counts([], [], unit.of(receive), unit.of(receive_at))
@@ -201,7 +201,7 @@ class Collectives:
             raise InvalidArgumentError(
                 f"all_to_all_v: this rank sends itself {send_counts[mine]} elements and expects {receive_counts[mine]}"
             )
-        unit = unit_of(self._members, (source, target), [*send, *send_at, *receive, *receive_at])
+        unit = unit_of("all_to_all_v", self._members, (source, target), [*send, *send_at, *receive, *receive_at])
         call = self._call("all_to_all_v", source, target, 0, unit.type, 0, channel, "auto")
         call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))
         return self._run(call, (source, target), stream, out)
@@ -296,7 +296,7 @@ class Collectives:
         self, kind: str, source: _arrays.Span | None, target: _arrays.Span | None, nbytes: int, root: int,
         channel: int, algorithm: str,
     ) -> _core.CollectiveCall:  # fmt: skip
-        unit = unit_of(self._members, (source, target), [nbytes])
+        unit = unit_of(kind, self._members, (source, target), [nbytes])
         return self._call(kind, source, target, nbytes // unit.bytes, unit.type, root, channel, algorithm)
 
     def _barrier_call(self, channel: int) -> _core.CollectiveCall:
@@ -328,6 +328,10 @@ class _Explained(Collectives):
         raise InvalidArgumentError(
             "explain: a neighbourhood is made by all ranks together; there is nothing to explain"
         )
+
+    def barrier(self, *, channel: int = 0, stream: Any = None) -> str:  # noqa: ARG002 (as where it runs)
+        """The same of Team.barrier(), or World.barrier(stream=...)."""
+        return self._members.explain(self._barrier_call(channel))
 
     def _run_plain(self, *_: Any) -> bool:
         return False

@@ -59,7 +59,7 @@ class Neighbourhood:
         """The array goes to every destination; `out` has as many elements of every source. Returns `out`."""
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         self._check_size("all_gather", "out", target, source.nbytes * len(self.sources))
-        unit = unit_of(self._edges, (source, target), [source.nbytes])
+        unit = unit_of("all_gather", self._edges, (source, target), [source.nbytes])
         call = self._call("neighbour_all_gather", source, target, source.nbytes // unit.bytes, unit, algorithm)
         return self._run(call, (source, target), stream, out)
 
@@ -67,11 +67,11 @@ class Neighbourhood:
         """Part i of the array goes to destination i, and part i of `out` comes from source i. Returns `out`."""
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         parts = len(self.destinations)
-        if parts > 0 and source.nbytes % parts != 0:
-            raise InvalidArgumentError(f"all_to_all: {source.nbytes} bytes cannot be dealt to {parts} destinations")
+        if parts > 0 and (source.nbytes % parts != 0 or (source.shape and source.size % parts != 0)):
+            raise InvalidArgumentError(f"all_to_all: {source.size} elements cannot be dealt to {parts} destinations")
         part = source.nbytes // parts if parts > 0 else target.nbytes // max(1, len(self.sources))
         self._check_size("all_to_all", "out", target, part * len(self.sources))
-        unit = unit_of(self._edges, (source, target), [part])
+        unit = unit_of("all_to_all", self._edges, (source, target), [part])
         call = self._call("neighbour_all_to_all", source, target, part // unit.bytes, unit, algorithm)
         return self._run(call, (source, target), stream, out)
 
@@ -88,7 +88,7 @@ class Neighbourhood:
         receive_at = offsets_of(receive, receive_offsets, target.item_bytes)
         check_reach("all_to_all_v", source, send, send_at, "array")
         check_reach("all_to_all_v", target, receive, receive_at, "out")
-        unit = unit_of(self._edges, (source, target), [*send, *send_at, *receive, *receive_at])
+        unit = unit_of("all_to_all_v", self._edges, (source, target), [*send, *send_at, *receive, *receive_at])
         call = self._call("neighbour_all_to_all_v", source, target, 0, unit, algorithm)
         call.set_counts(unit.of(send), unit.of(send_at), unit.of(receive), unit.of(receive_at))
         return self._run(call, (source, target), stream, out)
@@ -128,14 +128,20 @@ _BYTE = Unit("uint8", 1)
 
 
 def unit_of(
-    runner: _core.Team | _core.Neighbourhood, spans: Sequence[_arrays.Span | None], sizes: Sequence[int]
+    kind: str, runner: _core.Team | _core.Neighbourhood, spans: Sequence[_arrays.Span | None], sizes: Sequence[int]
 ) -> Unit:
     """Of a move of these arrays, in which these numbers of bytes matter.
 
-    A move is of bytes, whatever they mean. Only where the ranks compare their calls (collective_check) it is of the
+    A move is of bytes, whatever they mean; but what this rank has as two types of numbers is refused. Only where the ranks compare their calls (collective_check) it is of the
     arrays' elements, so that ranks of another type are told: if the library knows the type, and all of the call's
     arrays that tell theirs have it.
     """
+    types = [type_name_of(span.dtype) for span in spans if span is not None and span.nbytes > 0]
+    if len(set(types)) == 2 and "uint8" not in types and _NUMBERS.issuperset(types):
+        raise InvalidArgumentError(
+            f"{kind}: the array is of {types[0]}, but `out` of {types[1]}; nothing is converted: view one of them as the "
+            "other's type, or as bytes (uint8)"
+        )
     if not runner.checks:
         return _BYTE
     there = [span for span in spans if span is not None and span.nbytes > 0]

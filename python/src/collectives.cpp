@@ -245,6 +245,7 @@ std::optional<PlainCall> plain_call(OpKind kind, nb::handle array, nb::handle ou
     call.count = target.count();
     if (target.type != source->type || target.bytes * parts != source->bytes) return std::nullopt;
   } else {
+    if (target.type != source->type) return std::nullopt;
     call.type = ElementType::uint8;
     call.count = kind == OpKind::all_to_all ? source->bytes / size : source->bytes;
     if (kind == OpKind::all_gather && target.bytes != source->bytes * size) return std::nullopt;

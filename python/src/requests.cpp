@@ -129,29 +129,33 @@ void WorldState::add(const std::shared_ptr<Closable>& closable) {
   closables.push_back(closable);
 }
 
+namespace {
+
+// A new stream may have to wait for running kernels, and those for other threads of this process.
+StreamPool::Lease leased(const World& world) {
+  const nb::gil_scoped_release release;
+  return world.fabric()->streams()->lease();
+}
+
+}  // namespace
+
 void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const std::function<void()>& on_interrupt) {
   const auto mine = open();
   Device& device = mine->device();
-  std::unique_ptr<PyStream> stream;
-  if (waiters.empty()) {
-    stream = std::make_unique<PyStream>(mine->fabric()->device(), nullptr);
-  } else {
-    stream = std::move(waiters.back());
-    waiters.pop_back();
-  }
+  const StreamPool::Lease lease = leased(*mine);
+  const Stream stream = lease.get();
   try {
     interruptible(
         [&] {
-          enqueue(stream->stream());
+          enqueue(stream);
           return true;
         },
         [] {});
-    poll_until([&] { return device.idle(stream->stream()); }, spin_us);
+    poll_until([&] { return device.idle(stream); }, spin_us);
   } catch (const nb::python_error&) {
     on_interrupt();
     throw;
   }
-  waiters.push_back(std::move(stream));
 }
 
 void raise_message_fault(const World& world, const FaultReport& fault) {

@@ -50,10 +50,7 @@ struct WorldState {
   std::vector<Lent> lent;
   std::size_t lent_enough = 0;                     // until those that are over are looked for
   std::vector<std::shared_ptr<Event>> ending;      // points of a world that is being closed
-  std::vector<std::unique_ptr<PyStream>> waiters;  // idle streams of our own, for run_and_wait()
-
-  std::vector<PyStream*> streams;  // those of World.stream() that live
-
+  std::vector<PyStream*> streams;                  // those of World.stream() that live
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
 
   // The open world. Throws closed, also in a forked child.

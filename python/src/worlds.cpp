@@ -58,7 +58,6 @@ void PyWorld::close() {
 }
 
 std::function<void()> PyWorld::take_world() {
-  state_->waiters.clear();
   if (state_->world != nullptr) state_->ending = state_->world->points();
   return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
     for (const auto& weak : closables) {

@@ -407,7 +407,7 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
           large.find("do not fit the slots") != std::string::npos);
     call.algorithm = Algorithm::direct;
     CHECK(world.collective().explain(call).find("asked for") != std::string::npos);
-    CHECK(world.collective().explain(call).find("only for those who ask for it: it adds in the order of the ring") !=
+    CHECK(world.collective().explain(call).find("only for those who ask for it: other links than a ring's stay idle") !=
           std::string::npos);
     const CollectiveCall move = all_gather({buffer.data(), buffer.data(), 1000});
     CHECK(world.collective().explain(move).find("copy: ") != std::string::npos &&
@@ -420,6 +420,19 @@ CASE(an_algorithm_is_chosen_by_cost_and_explained) {
       CHECK(told == (bytes == 2 * least));
     }
     CHECK(world.collective().explain(move).find("by the copy engine (") == std::string::npos);
+  });
+}
+
+CASE(a_check_refuses_what_the_call_would_be_refused_for) {
+  on_all_devices(2, [](World& world) {
+    TestBuffer buffer(world, 64);
+    CollectiveCall call = all_reduce({buffer.data(), buffer.data(), 8, ElementType::float64}, ReduceOp::sum);
+    world.collective().check(call);
+    call.channel = 99;
+    CHECK_THROWS(world.collective().check(call), "channel 99 does not exist");
+    call.channel = 0;
+    call.algorithm = Algorithm::copy;
+    CHECK_THROWS(world.collective().check(call), "algorithm copy cannot: copy engines do not add");
   });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "device_rules.hpp"
+#include "onstream/device/streams.hpp"
 
 using namespace onstream;
 using namespace onstream::test;
@@ -174,6 +175,30 @@ RULE(streams_run_at_the_same_time) {
   gate.open_on(storing);
   device.synchronize(waiting);
   CHECK(gate.passed());
+}
+
+// What a call that failed half-way has left on its stream may wait for what only a later call brings.
+RULE(a_stream_of_the_pool_is_not_leased_again_before_what_was_left_on_it_is_over) {
+  StreamPool pool(std::shared_ptr<Device>(std::shared_ptr<void>(), &device));
+  const Gate gate(device);
+  Stream left;
+  try {
+    const StreamPool::Lease lease = pool.lease();
+    left = lease.get();
+    gate.close_on(left);
+    throw std::runtime_error("half-way");
+  } catch (const std::runtime_error&) {
+  }
+  {
+    const StreamPool::Lease lease = pool.lease();
+    CHECK(lease.get() != left);
+    gate.open_on(lease.get());
+    device.synchronize(lease.get());
+  }
+  device.synchronize(left);
+  const StreamPool::Lease first = pool.lease();
+  const StreamPool::Lease second = pool.lease();
+  CHECK(first.get() != left && second.get() == left);
 }
 
 RULE(enqueuing_behind_unfinished_work_does_not_block) {

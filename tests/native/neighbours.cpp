@@ -369,6 +369,9 @@ CASE(what_cannot_go_along_edges_is_refused_with_its_values) {
     counts.send_counts = counts.receive_counts = {8, 8};
     counts.send_offsets = counts.receive_offsets = {0, 8};
     CHECK_THROWS(hood->run(counts), "nothing goes in place");
+    counts.output = buffer.data() + 32;
+    counts.receive_offsets = {4, 0};
+    CHECK_THROWS(hood->run(counts), "what comes from source 1 (rank ");
     CHECK_THROWS(hood->run(on(0, 32, 17)), "ends");
     CHECK_THROWS(hood->run(neighbour_all_gather({nullptr, buffer.data(), 4})), "input of 4 B is a null pointer");
     CHECK_THROWS(hood->run(neighbour_all_to_all_v({buffer.data(), buffer.data() + 32, 0})),

@@ -350,6 +350,15 @@ def test_what_cannot_work_is_told() -> None:
             world.all_reduce(np.zeros(2), np.zeros(2, dtype="int64"))
         with pytest.raises(ons.InvalidArgumentError, match="cannot be dealt to 2 ranks"):
             world.all_to_all(np.zeros(3))
+        for move in (
+            lambda: world.all_gather(np.zeros(2), np.zeros(8, "float32")),
+            lambda: world.all_to_all(np.zeros(2), np.zeros(2, "int64")),
+            lambda: world.all_gather_v(np.zeros(1), np.zeros(4, "float32"), [1, 1]),
+            lambda: world.neighbourhood((2,), periodic=True).all_to_all(np.zeros(2), np.zeros(2, "int64")),
+        ):
+            with pytest.raises(ons.InvalidArgumentError, match="of float64, but `out` of .*; nothing is converted"):
+                move()
+        world.all_to_all(np.zeros(2), np.zeros(16, "uint8"))  # bytes are anything
         with pytest.raises(ons.InvalidArgumentError, match="cannot reduce elements of str"):
             world.all_reduce(np.array(["word"]))
         with pytest.raises(ons.InvalidArgumentError, match="root 5 does not exist"):
@@ -374,14 +383,18 @@ def test_what_a_call_would_take_is_told_and_nothing_runs() -> None:
             assert explain.reduce(few, root=1).startswith("reduce of 2 float64")
             assert explain.scan(few, exclusive=True).startswith("exclusive_scan of 2 float64")
             assert explain.reduce_scatter(two, few).startswith("reduce_scatter of 2 float64")
-            assert explain.all_to_all(two, two.copy()).startswith("all_to_all of 16 uint8 on 2 ranks")
-            assert explain.all_gather(few, two).startswith("all_gather of 16 uint8")
-            assert explain.gather(few, two, root=1).startswith("gather of 16 uint8")
-            assert explain.scatter(two, few, root=1).startswith("scatter of 16 uint8")
-            assert explain.broadcast(few, algorithm="tree").startswith("broadcast of 16 uint8 on 2 ranks: tree, ")
+            assert explain.all_to_all(two, two.copy()).startswith("all_to_all of 16 B on 2 ranks")
+            assert explain.all_gather(few, two).startswith("all_gather of 16 B")
+            assert explain.gather(few, two, root=1).startswith("gather of 16 B")
+            assert explain.scatter(two, few, root=1).startswith("scatter of 16 B")
+            assert explain.broadcast(few, algorithm="tree").startswith("broadcast of 16 B on 2 ranks: tree, ")
             assert "direct" in explain.all_gather_v(few, np.zeros(5), [3, 2])
             assert "direct" in explain.all_to_all_v(np.zeros(3), np.zeros(3), [1, 2], [1, 2])
-            assert "behind all_gather of 16 uint8" in explain.all_reduce(few, op=np.maximum)
+            assert explain.all_to_all_v(np.zeros(3), np.zeros(3), [1, 2], [1, 2]).startswith(
+                "all_to_all_v on 2 ranks: "
+            )
+            assert explain.barrier().startswith("barrier on 2 ranks: lines, ")
+            assert "behind all_gather of 16 B" in explain.all_reduce(few, op=np.maximum)
             with pytest.raises(ons.InvalidArgumentError, match="band has no meaning for float64"):
                 explain.all_reduce(few, op="band")
             with pytest.raises(ons.InvalidArgumentError, match="algorithm tree cannot: it is for"):
@@ -449,13 +462,15 @@ def test_checking_names_the_element_types_of_every_move(words: str) -> None:
     ons.run_threads(3, body, device="host", timeout_s=20, collective_check="on")
 
 
-def test_checking_tells_an_output_of_another_type() -> None:
+def test_checking_tells_an_output_of_bytes() -> None:
     def body(world: ons.World) -> None:
-        every = np.zeros(4, "int32" if world.rank == 1 else "float32")
+        every = np.zeros(16, "uint8") if world.rank == 1 else np.zeros(4, "float32")
         with pytest.raises(ons.InvalidArgumentError, match="rank 1: all_gather of 8 uint8"):
             world.all_gather(np.zeros(2, "float32"), every)
         # All the same: the bytes are moved as they are.
-        assert world.all_gather(np.full(2, 1.0), np.zeros(4, "int64")).tolist() == [0x3FF0 << 48] * 4
+        assert world.all_gather(np.full(1, 1.0), np.zeros(16, "uint8")).view("float64").tolist() == [1.0, 1.0]
+        with pytest.raises(ons.InvalidArgumentError, match="of float64, but `out` of int64; nothing is converted"):
+            world.all_gather(np.full(2, 1.0), np.zeros(4, "int64"))
         bare = bytearray(8)
         world.all_gather(np.full(1, world.rank, "uint32"), bare)
         assert bytes(bare) == bytes([0, 0, 0, 0, 1, 0, 0, 0])

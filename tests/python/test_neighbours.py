@@ -149,6 +149,8 @@ def test_what_a_plan_cannot_exchange_is_told_on_every_rank() -> None:
             exchange.all_to_all(np.zeros(2), np.zeros(2), stream=world.stream())
         with pytest.raises(ons.InvalidArgumentError, match="no algorithm two_shot along edges"):
             exchange.all_to_all(np.zeros(2), np.zeros(2), algorithm="two_shot")
+        with pytest.raises(ons.InvalidArgumentError, match="3 elements cannot be dealt to 2 destinations"):
+            hood.all_to_all(np.zeros(3), np.zeros(3))
         with pytest.raises(ons.InvalidArgumentError, match="`out` has 8 bytes, but needs 16"):
             exchange.all_gather(np.zeros(1), np.zeros(1))
 
@@ -222,7 +224,7 @@ def test_what_does_not_fit_along_edges_is_told() -> None:
         with pytest.raises(ons.InvalidArgumentError, match="not both"):
             world.neighbourhood((2,), sources=[0])
         hood = world.neighbourhood((2,), periodic=True)
-        with pytest.raises(ons.InvalidArgumentError, match="3 bytes cannot be dealt to 2 destinations"):
+        with pytest.raises(ons.InvalidArgumentError, match="3 elements cannot be dealt to 2 destinations"):
             hood.all_to_all(np.zeros(3, dtype="int8"), np.zeros(4, dtype="int8"))
         with pytest.raises(ons.InvalidArgumentError, match="`out` has 8 bytes, but needs 16"):
             hood.all_gather(np.zeros(1), np.zeros(1))

@@ -279,13 +279,13 @@ constexpr std::array<AlgorithmRow, kAlgorithms - 1> kRows{{
     {Algorithm::copy, "by the copy engine, without a kernel", copy_why_not, copy_cost,
      "its calls wait for the other ranks' hosts"},
     {Algorithm::ring, "round the ranks in both directions", ring_why_not, ring_cost,
-     "it adds in the order of the ring, and other links than a ring's stay idle", "the order of the ring"},
-    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost, "it adds in the order of the tree",
-     "the order of the tree"},
+     "other links than a ring's stay idle, and sums are in the order of the ring", "the order of the ring"},
+    {Algorithm::tree, "up and down a binomial tree", tree_why_not, tree_cost,
+     "each level waits for the one before, and sums are in the order of the tree", "the order of the tree"},
     {Algorithm::halving_doubling, "halves of halves with partners, and back", halving_why_not, halving_cost,
-     "it adds by pairs, and then pairs of pairs", "the order of its pairs"},
+     "each step waits for the one before, and sums are of pairs, and of pairs of pairs", "the order of its pairs"},
     {Algorithm::hierarchical, "in stages, within groups and across them", hierarchical_why_not, hierarchical_cost,
-     "it adds sums of groups, and waits for several kernels", "the order of its groups"},
+     "its stages wait for each other, and sums are of groups", "the order of its groups"},
 }};
 
 // What the copy engine would take for each rank, in bytes; 0 if it cannot. Of sums: a rank's share.
@@ -389,9 +389,13 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
                                             machine.chain_bytes);
   std::ostringstream text;
   text.precision(3);
-  text << name_of(call.kind) << " of " << elements_of(call) << " on " << machine.size
-       << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what << (chain ? ", from rank to rank" : "")
-       << (engine ? ", by the copy engine (collective_engine)" : "")
+  text << name_of(call.kind);
+  if (!is_v(call.kind) && call.kind != OpKind::barrier) {
+    const bool of_bytes = call.type == ElementType::uint8 && !has_op(call.kind);
+    text << " of " << (of_bytes ? concat(call.count, " B") : elements_of(call));
+  }
+  text << " on " << machine.size << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
+       << (chain ? ", from rank to rank" : "") << (engine ? ", by the copy engine (collective_engine)" : "")
        << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {
     const std::string reason = why_not(row, call, machine);

@@ -60,6 +60,9 @@ Hierarchy::Hierarchy(Fabric& fabric, const std::vector<int>& ranks, const Groups
     trouble = error.what();
   }
   (void)exchange();  // nobody writes before all have set theirs up
+  levels_[0].channel->fail_with(channel, *levels_[1].channel);
+  levels_[1].channel->fail_with(channel, *levels_[0].channel);
+  channel.fail_with(*levels_[0].channel, *levels_[1].channel);
 }
 
 void Hierarchy::make_levels(Fabric& fabric, const std::vector<int>& ranks, Channel& channel,
@@ -76,9 +79,6 @@ void Hierarchy::make_levels(Fabric& fabric, const std::vector<int>& ranks, Chann
     }
     levels_[level].channel = std::make_unique<Channel>(fabric, levels_[level].ranks, channel, std::move(shared[level]));
   }
-  levels_[0].channel->fail_with(channel, *levels_[1].channel);
-  levels_[1].channel->fail_with(channel, *levels_[0].channel);
-  channel.fail_with(*levels_[0].channel, *levels_[1].channel);
 }
 
 std::vector<Launching> Hierarchy::prepare(Fabric& fabric, const CollectiveCall& call, int most) {

@@ -79,7 +79,12 @@ class Collective::Implementation {
     }
   }
 
-  void check_alone(const CollectiveCall& call) const { (void)check(call); }
+  void check_alone(const CollectiveCall& call) const {
+    (void)check(call);
+    check_channel(call.channel);
+    if (call.algorithm == Algorithm::automatic) return;
+    (void)with_choice(call.combine ? collective::OwnReduction::move_of(call) : call);
+  }
 
   std::string explain(const CollectiveCall& call) const {
     if (call.combine) {

@@ -2,7 +2,9 @@
 // docs/decisions/0005).
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,7 +24,9 @@ class StreamPool {
     if (device_->kind() == DeviceKind::cuda) free_.push_back(device_->create_stream());
   }
   ~StreamPool() {
-    for (const Stream stream : free_) let_go_of(*device_, stream);
+    for (const auto& streams : {free_, left_}) {
+      for (const Stream stream : streams) let_go_of(*device_, stream);
+    }
   }
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
@@ -31,8 +35,9 @@ class StreamPool {
    public:
     Lease(StreamPool& pool, Stream stream) : pool_(pool), stream_(stream) {}
     ~Lease() {
+      const bool thrown = std::uncaught_exceptions() > exceptions_;  // so what is enqueued may wait for long
       const std::lock_guard lock(pool_.mutex_);
-      pool_.free_.push_back(stream_);
+      (thrown ? pool_.left_ : pool_.free_).push_back(stream_);
     }
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
@@ -41,11 +46,13 @@ class StreamPool {
    private:
     StreamPool& pool_;
     Stream stream_;
+    int exceptions_ = std::uncaught_exceptions();
   };
 
   Lease lease() {
     {
       const std::lock_guard lock(mutex_);
+      if (free_.empty()) take_back_idle();
       if (!free_.empty()) {
         const Stream stream = free_.back();
         free_.pop_back();
@@ -67,9 +74,16 @@ class StreamPool {
   }
 
  private:
+  void take_back_idle() {
+    const auto idle = std::ranges::partition(left_, [this](Stream stream) { return !device_->idle(stream); });
+    free_.insert(free_.end(), idle.begin(), idle.end());
+    left_.erase(idle.begin(), idle.end());
+  }
+
   std::shared_ptr<Device> device_;
   std::mutex mutex_;
   std::vector<Stream> free_;
+  std::vector<Stream> left_;  // by calls that threw, perhaps with work that has not ended
 };
 
 // One stream, made when first asked for. Thread-safe.

@@ -56,7 +56,7 @@ class Fabric::Implementation {
         store_(launch, Deadline(parameters.bootstrap_timeout_s)),
         device_(telling(store_, [&] { return opened_device(launch, parameters); })),
         own_memory_(std::make_shared<OwnMemory>(device_)),
-        streams_(std::make_shared<StreamPool>(device_)),
+        streams_(telling(store_, [&] { return std::make_shared<StreamPool>(device_); })),
         board_(telling(store_, [&] { return std::make_shared<Board>(*device_, *own_memory_, launch, parameters); })),
         mesh_owner_(telling(
             store_, [&] { return std::make_unique<Mesh>(launch, store_, Deadline(parameters.bootstrap_timeout_s)); })),
