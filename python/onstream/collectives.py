@@ -329,7 +329,7 @@ class _Explained(Collectives):
             "explain: a neighbourhood is made by all ranks together; there is nothing to explain"
         )
 
-    def barrier(self, *, channel: int = 0, stream: Any = None) -> str:  # noqa: ARG002 (as where it runs)
+    def barrier(self, *, channel: int = 0, stream: Any = None) -> str:
         """The same of Team.barrier(), or World.barrier(stream=...)."""
         return self._members.explain(self._barrier_call(channel))
 

@@ -171,7 +171,7 @@ class World(_core.World, Teams):
     def capture(self, stream: _core.Stream) -> Iterator[_core.Graph]:
         """Captures what is enqueued on the stream inside the `with` block; nothing of it runs until graph.launch().
 
-        Inside the block, in its thread, `stream` is the default of this world's sends, receives, plans and halos, and
+        Inside the block, in its thread, `stream` is the default of this world's sends, receives, collectives, plans and halos, and
         later of graph.launch(). The graph keeps alive the arrays, plans and requests that it uses. A block that
         captures nothing raises, and a graph whose block raised cannot be launched. (A graph that torch or cupy captures
         keeps alive onstream's side alike; arrays are the program's to keep, as always there.)

@@ -101,6 +101,7 @@ class Reader {
   }
 
   void expect(bool holds, const std::string& rule) const {
+    if (number_ == 0) require(holds, "the machine: ", rule);
     require(holds, "line ", number_, " of the machine, '", line_, "': ", rule);
   }
 
