@@ -157,7 +157,7 @@ CASE(the_stages_of_a_call_and_their_cost_are_explained) {
                     "    within groups: all_gather of 2 by lines\n    within groups: all_reduce of 1 by lines") !=
           std::string::npos);
     call.algorithm = Algorithm::automatic;
-    CHECK(world.collective().explain(call).find("only for those who ask for it: it adds sums of groups") !=
+    CHECK(world.collective().explain(call).find("only for those who ask for it: its stages wait for each other") !=
           std::string::npos);
   });
 }

@@ -198,7 +198,7 @@ CASE(where_no_function_can_be_called_is_told) {
     CHECK_THROWS(it.run(reduced_by(collective::all_gather(vector), 8, multiply)), "all_gather reduces nothing");
     CHECK_THROWS(it.run(reduced_by(collective::all_reduce(vector), 0, multiply)), "elements of 0 bytes");
     CHECK_THROWS(it.run(reduced_by(collective::all_reduce(vector), 64, multiply)), "ends");
-    CHECK(it.explain(reduced_by(collective::all_reduce(vector), 8, multiply)).find("behind all_gather of 16 uint8") !=
+    CHECK(it.explain(reduced_by(collective::all_reduce(vector), 8, multiply)).find("behind all_gather of 16 B") !=
           std::string::npos);
     it.run(collective::all_reduce(vector));  // nothing is broken
   });
