@@ -24,9 +24,8 @@ class StreamPool {
     if (device_->kind() == DeviceKind::cuda) free_.push_back(device_->create_stream());
   }
   ~StreamPool() {
-    for (const auto& streams : {free_, left_}) {
-      for (const Stream stream : streams) let_go_of(*device_, stream);
-    }
+    for (const Stream stream : free_) let_go_of(*device_, stream);
+    for (const Stream stream : left_) let_go_of(*device_, stream);
   }
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
