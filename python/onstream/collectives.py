@@ -23,6 +23,7 @@ from .neighbours import (
     INTEGERS,
     Neighbourhood,
     bytes_of,
+    check_dealt,
     check_reach,
     contiguous_span,
     offsets_of,
@@ -154,8 +155,7 @@ class Collectives:
         source = self._span(array, writable=out is None)
         target = source if out is None else self._span(out, writable=True)
         size = self._members.size
-        if source.nbytes % size != 0 or (source.shape and source.size % size != 0):
-            raise InvalidArgumentError(f"all_to_all: {source.size} elements cannot be dealt to {size} ranks")
+        check_dealt(source, size, "ranks")
         self._check_size("all_to_all", target, source.nbytes, "out")
         call = self._move("all_to_all", source, target, source.nbytes // size, 0, channel, algorithm)
         return self._run(call, (source, target), stream, result)

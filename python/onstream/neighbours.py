@@ -67,8 +67,7 @@ class Neighbourhood:
         """Part i of the array goes to destination i, and part i of `out` comes from source i. Returns `out`."""
         source, target = contiguous_span(array, self._home), contiguous_span(out, self._home, writable=True)
         parts = len(self.destinations)
-        if parts > 0 and (source.nbytes % parts != 0 or (source.shape and source.size % parts != 0)):
-            raise InvalidArgumentError(f"all_to_all: {source.size} elements cannot be dealt to {parts} destinations")
+        check_dealt(source, parts, "destinations")
         part = source.nbytes // parts if parts > 0 else target.nbytes // max(1, len(self.sources))
         self._check_size("all_to_all", "out", target, part * len(self.sources))
         unit = unit_of("all_to_all", self._edges, (source, target), [part])
@@ -136,20 +135,17 @@ def unit_of(
     arrays' elements, so that ranks of another type are told: if the library knows the type, and all of the call's
     arrays that tell theirs have it.
     """
-    types = [type_name_of(span.dtype) for span in spans if span is not None and span.nbytes > 0]
-    if len(set(types)) == 2 and "uint8" not in types and _NUMBERS.issuperset(types):
+    there = [span for span in spans if span is not None and span.nbytes > 0]
+    told = {type_name_of(span.dtype): span.item_bytes for span in there if span.dtype}
+    if len(told) == 2 and "uint8" not in told and _NUMBERS.issuperset(told):
+        of, out_of = told
         raise InvalidArgumentError(
-            f"{kind}: the array is of {types[0]}, but `out` of {types[1]}; nothing is converted: view one of them as the "
+            f"{kind}: the array is of {of}, but `out` of {out_of}; nothing is converted: view one of them as the "
             "other's type, or as bytes (uint8)"
         )
-    if not runner.checks:
+    if not runner.checks or len(told) != 1:
         return _BYTE
-    there = [span for span in spans if span is not None and span.nbytes > 0]
-    told = {span.dtype: span.item_bytes for span in there if span.dtype}
-    if len({type_name_of(dtype) for dtype in told}) != 1:
-        return _BYTE
-    dtype, item = told.popitem()
-    name = type_name_of(dtype)
+    name, item = told.popitem()
     aligned = all(span.address % min(item, _MOST_ALIGNED) == 0 for span in there)
     return Unit(name, item) if name in _NUMBERS and aligned and all(size % item == 0 for size in sizes) else _BYTE
 
@@ -174,6 +170,12 @@ def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arr
             f"{span.strides} bytes over {span.item_bytes}-byte elements; copy it"
         )
     return span
+
+
+def check_dealt(array: _arrays.Span, parts: int, whom: str) -> None:
+    """Of an all_to_all: whole elements go to each, of an array that tells its elements."""
+    if parts > 0 and (array.nbytes % parts != 0 or (array.shape and array.size % parts != 0)):
+        raise InvalidArgumentError(f"all_to_all: {array.size} elements cannot be dealt to {parts} {whom}")
 
 
 def check_reach(kind: str, span: _arrays.Span, counts: Sequence[int], offsets: Sequence[int], name: str) -> None:

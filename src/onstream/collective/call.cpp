@@ -4,7 +4,6 @@
 #include <array>
 #include <cstddef>
 #include <limits>
-#include <utility>
 
 #include "onstream/base/error.hpp"
 
@@ -112,6 +111,21 @@ std::size_t end_of(OpKind kind, std::size_t offset, std::size_t elements) {
   require(elements <= kMostBytes && offset <= kMostBytes - elements, name_of(kind), ": ", elements,
           " elements at offset ", offset, " are more than there are addresses");
   return offset + elements;
+}
+
+std::optional<std::pair<std::size_t, std::size_t>> overlapping(const std::vector<std::size_t>& offsets,
+                                                               const std::vector<std::size_t>& counts) {
+  std::vector<std::size_t> parts;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] != 0) parts.push_back(i);
+  }
+  std::ranges::sort(parts, {}, [&](std::size_t i) { return offsets[i]; });
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::size_t one = parts[i - 1];
+    const std::size_t next = parts[i];
+    if (offsets[next] - offsets[one] < counts[one]) return {{one, next}};
+  }
+  return std::nullopt;
 }
 
 OpKind part_of(OpKind kind, std::uint32_t part) { return static_cast<OpKind>(static_cast<std::uint32_t>(kind) | part); }

@@ -11,7 +11,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "onstream/base/status.hpp"
@@ -101,6 +103,10 @@ bool is_of_neighbours(OpKind kind);  // for a Neighbourhood alone
 // invalid_argument, with the values, for more than there are addresses.
 std::size_t bytes_of(OpKind kind, std::size_t elements, std::size_t element_bytes, std::size_t ranks = 1);
 std::size_t end_of(OpKind kind, std::size_t offset, std::size_t elements);
+// The numbers of two parts that overlap, the one that begins first before the other; none if all lie apart. A part of
+// no elements lies nowhere.
+std::optional<std::pair<std::size_t, std::size_t>> overlapping(const std::vector<std::size_t>& offsets,
+                                                               const std::vector<std::size_t>& counts);
 
 // What most collectives take.
 struct Vector {

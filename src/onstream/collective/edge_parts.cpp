@@ -53,20 +53,17 @@ std::size_t most_of(const std::vector<EdgeEnd>& ends, const std::vector<Part>& p
   return most;
 }
 
-// What comes along two edges to one place would be whichever came last.
-void check_apart(const CollectiveCall& call, const std::vector<EdgeEnd>& ends, const std::vector<Part>& parts) {
-  std::vector<std::size_t> some;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (ends[i].rank >= 0 && parts[i].bytes > 0) some.push_back(i);
+// What comes along two edges to one place would be whichever came last. Where a grid ends nothing comes.
+void check_apart(const CollectiveCall& call, const std::vector<EdgeEnd>& ends) {
+  std::vector<std::size_t> counts = call.receive_counts;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (ends[i].rank < 0) counts[i] = 0;
   }
-  std::ranges::sort(some, {}, [&](std::size_t i) { return parts[i].offset; });
-  for (std::size_t n = 1; n < some.size(); ++n) {
-    const std::size_t one = some[n - 1];
-    const std::size_t next = some[n];
-    require(parts[next].offset - parts[one].offset >= parts[one].bytes, name_of(call.kind), ": what comes from source ",
-            one, " (rank ", ends[one].rank, ") and from source ", next, " (rank ", ends[next].rank,
-            ") overlaps in the output");
-  }
+  const auto both = overlapping(call.receive_offsets, counts);
+  if (!both) return;
+  fail(ErrorCode::invalid_argument, name_of(call.kind), ": what comes from source ", both->first, " (rank ",
+       ends[both->first].rank, ") and from source ", both->second, " (rank ", ends[both->second].rank,
+       ") overlaps in the output");
 }
 
 }  // namespace
@@ -78,7 +75,7 @@ Parts parts_of(const CollectiveCall& call, const EdgeList& edges) {
     check_counts(call, "receive", call.receive_counts, call.receive_offsets, edges.in.size());
     parts.out = counted(call, call.send_counts, call.send_offsets);
     parts.in = counted(call, call.receive_counts, call.receive_offsets);
-    check_apart(call, edges.in, parts.in);
+    check_apart(call, edges.in);
   } else {
     parts.out = alike(call, edges.out.size(), call.kind == OpKind::neighbour_all_gather ? Of::all : Of::each);
     parts.in = alike(call, edges.in.size(), Of::each);

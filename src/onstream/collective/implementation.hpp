@@ -209,17 +209,10 @@ class Collective::Implementation {
 
   // What comes from two ranks to one place would be whichever came last.
   void check_apart(const CollectiveCall& call) const {
-    std::vector<std::size_t> parts;
-    for (std::size_t i = 0; i < ranks_.size(); ++i) {
-      if (call.receive_counts[i] != 0) parts.push_back(i);
-    }
-    std::ranges::sort(parts, {}, [&](std::size_t i) { return call.receive_offsets[i]; });
-    for (std::size_t i = 1; i < parts.size(); ++i) {
-      const std::size_t one = parts[i - 1];
-      const std::size_t next = parts[i];
-      require(call.receive_offsets[next] - call.receive_offsets[one] >= call.receive_counts[one], name_of(call.kind),
-              ": what comes from rank ", ranks_[one], " and from rank ", ranks_[next], " overlaps in the output");
-    }
+    const auto both = collective::overlapping(call.receive_offsets, call.receive_counts);
+    if (!both) return;
+    fail(ErrorCode::invalid_argument, name_of(call.kind), ": what comes from rank ", ranks_[both->first],
+         " and from rank ", ranks_[both->second], " overlaps in the output");
   }
 
   // What may lie over what, see call.hpp.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "onstream/base/error.hpp"
 #include "onstream/layout/cursor.hpp"
@@ -36,12 +35,10 @@ void move(void* to, const void* from, std::size_t bytes) {
 class Context::Implementation {
  public:
   explicit Implementation(OneSidedImplementation& one_sided)
-      : one_sided_(one_sided), device_(one_sided.device()), waits_(one_sided.host_waits()) {}
-  ~Implementation() {
-    if (stream_) let_go_of(device_, *stream_);
-  }
-  Implementation(const Implementation&) = delete;
-  Implementation& operator=(const Implementation&) = delete;
+      : one_sided_(one_sided),
+        device_(one_sided.device()),
+        waits_(one_sided.host_waits()),
+        stream_(one_sided.fabric().device()) {}
 
   // A symmetric address, looked up.
   struct Spot {
@@ -81,10 +78,7 @@ class Context::Implementation {
   bool cpu_touches(const void* local) const {
     return one_sided_.on_host() || device_.inspect(local).kind != MemoryKind::device;
   }
-  Stream stream() {
-    if (!stream_) stream_ = device_.create_stream();
-    return *stream_;
-  }
+  Stream stream() { return stream_.get(); }
   // On the stream, after all that this context has enqueued; on the host device at once.
   void enqueue(const Batch& batch) {
     if (one_sided_.on_host()) {
@@ -130,7 +124,7 @@ class Context::Implementation {
   bool pending_ = false;
 
  private:
-  std::optional<Stream> stream_;
+  LateStream stream_;
   std::shared_ptr<Memory> result_;  // of an atomic that the device does
 };
 
