@@ -62,8 +62,8 @@ def _sample() -> Bathymetry:
         raise InvalidArgumentError(
             f"the default sea floor comes with matplotlib ({error}): python -m pip install matplotlib, or use --bathymetry"
         ) from error
-    data = cbook.get_sample_data("topobathy.npz")
-    return _from_named(dict(data), "matplotlib sample_data/topobathy.npz")
+    with np.load(cbook.get_sample_data("topobathy.npz", asfileobj=False)) as data:
+        return _from_named(dict(data), "matplotlib sample_data/topobathy.npz")
 
 
 def _check_beginning(file: Path, beginning: bytes, advice: str) -> None:
