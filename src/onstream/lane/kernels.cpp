@@ -1,17 +1,37 @@
 #include "onstream/lane/kernels.hpp"
 
+#include <type_traits>
+
 #include "onstream/lane/many.hpp"
+#include "onstream/lane/queue_lock.hpp"
 #include "onstream/lane/recv.hpp"
 
 namespace onstream::lane {
 
+namespace {
+
+// The host launcher of a lane's ops. Their grids have one block.
+template <class Op>
+void locked_entry(const void* body, int) {
+  Op op;
+  std::memcpy(&op, body, sizeof(Op));
+  QueueLock lock(op);
+  if (!lock.held()) return end_unlocked(op, lock.status());
+  if constexpr (std::is_base_of_v<Send, Op>) {
+    op.run(HostGroup(0, 1), [&lock] { lock.unlock(); });
+  } else {
+    op(HostGroup(0, 1));
+  }
+}
+
+}  // namespace
+
 const Kernel& send_kernel(Send::Way way) {
-  static const Kernel small{"lane_send_small", host_entry<SendSmall>,
-                            ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_small)};
+  static const Kernel small{"lane_send_small", locked_entry<Send>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_small)};
   static const Kernel spread{"lane_send_spread", nullptr, ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_spread)};
-  static const Kernel direct{"lane_send_direct", host_entry<SendDirect>,
+  static const Kernel direct{"lane_send_direct", locked_entry<Send>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_direct)};
-  static const Kernel posted{"lane_send_posted", host_entry<SendPosted>,
+  static const Kernel posted{"lane_send_posted", locked_entry<Send>,
                              ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_posted)};
   switch (way) {
     case Send::Way::small: return small;
@@ -32,7 +52,7 @@ const Kernel& await_large_send_kernel() {
   return kernel;
 }
 const Kernel& receive_kernel() {
-  static const Kernel kernel{"lane_receive", host_entry<Receive>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().receive)};
+  static const Kernel kernel{"lane_receive", locked_entry<Receive>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().receive)};
   return kernel;
 }
 const Kernel& receive_spread_kernel() {
@@ -40,7 +60,7 @@ const Kernel& receive_spread_kernel() {
   return kernel;
 }
 const Kernel& post_kernel() {
-  static const Kernel kernel{"lane_post", host_entry<Post>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().post)};
+  static const Kernel kernel{"lane_post", locked_entry<Post>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().post)};
   return kernel;
 }
 const Kernel& deliver_kernel() {
@@ -57,7 +77,8 @@ const Kernel& await_receive_kernel() {
   return kernel;
 }
 const Kernel& send_many_kernel() {
-  static const Kernel kernel{"lane_send_many", host_entry<SendMany>, ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_many)};
+  static const Kernel kernel{"lane_send_many", locked_entry<SendMany>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_addresses().send_many)};
   return kernel;
 }
 const Kernel& await_send_many_kernel() {

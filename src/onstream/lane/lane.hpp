@@ -9,8 +9,9 @@
 //
 // Sender's memory holds what the receiver writes back: credit (units consumed), postings (where a large receive wants
 // its data) and acks (messages pulled). All counters live in device memory and are advanced by the ops themselves, so
-// an op means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp), but waits on
-// posted receives may run on any stream: they take the lane's lock.
+// an op means the same eager or replayed. One op of a lane and direction runs at a time (message.hpp): the order of
+// streams sees to it on a GPU, a lock on the host (queue_lock.hpp). Waits on posted receives may run on any stream:
+// they take the lane's lock.
 #pragma once
 
 #include <cstddef>
@@ -84,6 +85,7 @@ struct alignas(64) Sending {
   std::uint64_t decision = 0;  // isend: (number + 1) * 2 + whether it pushes
   std::uint64_t chunks = 0;    // staged chunks offered, ever
   std::uint64_t lock = 0;      // held by the wait that pushes (late.hpp)
+  std::uint64_t busy = 0;      // host device: the thread that sends on this lane now (queue_lock.hpp)
 };
 
 // Receiver's memory, the receiver's own.
@@ -95,6 +97,7 @@ struct alignas(64) Receiving {
   std::uint64_t finished = 0;  // of a running spread op, blocks that have read these counters (spread.hpp)
   std::uint64_t lock = 0;      // held by the wait that drains
   std::uint64_t chunks = 0;    // staged chunks fetched, ever
+  std::uint64_t busy = 0;      // host device: the thread that receives on this lane now (queue_lock.hpp)
 };
 
 // The message number that a posted op got. Device memory. Valid once `use` is the ticket's own: the wait may run on

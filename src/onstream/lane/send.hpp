@@ -50,6 +50,14 @@ struct Send {
     }
   }
 
+  // On the host: as operator(), and calls passed() as soon as the lane's next send may run. A message that both ranks
+  // copy may end long after that.
+  template <class Passed>
+  void run(const HostGroup& group, const Passed& passed) const {
+    if (bytes > ring_max && announce == Header::share) return share(group, passed);
+    (*this)(group);
+  }
+
   // Small enough for the ring, or for a host copy into a destination that is known already.
   template <class Group>
   ONSTREAM_BODY void small(const Group& group) const {
@@ -74,7 +82,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void direct(const Group& group) const {
     if constexpr (Group::kForeign) {
-      if (announce == Header::share) return share(group);
+      if (announce == Header::share) return share(group, [] {});
     }
     const bool pulls = announce == Header::pull;
     const bool speaks = group.block() == 0 && group.rank() == group.size() - 1;
@@ -353,9 +361,10 @@ struct Send {
   }
 
   // Large send of the host device, copied by both ranks, but for one that is hardly worth that and whose receive is
-  // there. A posted one whose place is still taken is left to the receiver alone.
-  template <class Group>
-  ONSTREAM_BODY void share(const Group& group) const {
+  // there. A posted one whose place is still taken is left to the receiver alone. Calls passed() once the lane's next
+  // send may run.
+  template <class Group, class Passed>
+  ONSTREAM_BODY void share(const Group& group, const Passed& passed) const {
     if (bytes <= kShareMin && is_offered(group)) return place(group);
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Lender lender(wait, lane, number, bytes);
@@ -370,6 +379,7 @@ struct Send {
     store_unit(group, lane, head, header_word(kind, bytes), peer_source);
     store_pair(group, &lane.sending->head, head + 1, number + 1);
     number_ticket(group, ticket, number);
+    passed();
     if (shares) status = posts ? lender.lend(group, Lender::Reach::plain) : lender.see_through(group);
     if (status != Status::ok) return fail(group, status, room_of_refusal(group, status, number, bytes));
     if (!posts) settle(group, ticket, Status::ok, bytes);
@@ -379,7 +389,7 @@ struct Send {
   template <class Group>
   ONSTREAM_BODY void post(const Group& group) const {
     if constexpr (Group::kForeign) {
-      if (announce == Header::share) return share(group);
+      if (announce == Header::share) return share(group, [] {});
     }
     const auto [head, number] = load_pair(group, &lane.sending->head);
     Answered answer{Status::ok, Answer::refused, 0, 0};

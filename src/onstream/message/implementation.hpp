@@ -2,10 +2,12 @@
 // on_host.cpp runs and waits in the calling thread, sendrecv.cpp does both directions, waits.cpp completes requests,
 // unreceived.cpp looks back at the end.
 //
-// Thread-safe, but for the order of a lane's ops, which is the program's affair (message.hpp).
+// Thread-safe. Where threads use one lane in one direction, their ops run one at a time, in any order; streams that do
+// so on a GPU are the program's to order (message.hpp).
 #pragma once
 
 #include <atomic>
+#include <mutex>
 
 #include "onstream/device/uses.hpp"
 #include "onstream/lane/many.hpp"
@@ -151,6 +153,7 @@ class Messages::Implementation {
   // --- on_host.cpp ---
   void isend_by(SendRoute route, const std::shared_ptr<Request>& request, const Outgoing& message);
   void irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request, void* destination);
+  void require_not_nested(const Outgoing& out, const Incoming& in) const;
 
   // --- waits.cpp ---
   void check_request(const std::shared_ptr<Request>& request) const;
@@ -183,10 +186,10 @@ class Messages::Implementation {
   HostCopies host_copies_;
   LateStream sends_;     // of posted sends, in order: what matches them
   LateStream receives_;  // and of posted receives
+  std::mutex posting_;   // held while one is numbered and enqueued there, so that both orders are the same
   Outstanding outstanding_;
   std::size_t small_copy_bytes_;
   Uses uses_;
-  std::atomic<std::uint64_t> next_order_ = 0;
   std::uint64_t serial_;  // tells this object from all others of the process, also dead ones
 };
 

@@ -162,7 +162,6 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
   request->slot = ground_->tickets->take();
   request->tickets = ground_->tickets;
   request->bytes = bytes;
-  if (kind == OpKind::recv) request->order = next_order_.fetch_add(1, std::memory_order_relaxed);
   request->owner = serial_;
   return request;
 }

@@ -1,8 +1,10 @@
 // Messages: tagged, in order, on a stream.
 //
 // Each (source, destination, lane) is an independent queue; between two ranks, per lane, messages match in posting
-// order. Ops of one lane in one direction must be ordered among themselves by the program (one stream, or events), as
-// their order is what matches them. A message shorter than its receive is fine; a longer one is `truncated` on both
+// order. Streams whose ops are of one lane and direction must be ordered by the program (one stream, or events), as the
+// order of the ops is what matches them. Threads need no order: calls in which the host waits, or posts, run one at a
+// time of each lane and direction, so each message goes to one receive, and whole, whichever thread's that is; a call
+// may wait for those before it. A message shorter than its receive is fine; a longer one is `truncated` on both
 // sides.
 //
 //   send    done on the stream when the buffer may be reused. Up to ll_max_bytes, and up to spread_max_bytes on the

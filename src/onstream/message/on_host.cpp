@@ -1,7 +1,10 @@
-// Messages that the calling thread sends and receives. On the host device it runs the ops' bodies itself; elsewhere it
-// enqueues them on streams of the library's own and waits.
+// Messages that the calling thread sends and receives. On the host device it runs the ops' bodies itself, one at a
+// time of each lane and direction (lane/queue_lock.hpp); elsewhere it enqueues them on streams of the library's own and
+// waits.
 #include <algorithm>
+#include <mutex>
 
+#include "onstream/lane/queue_lock.hpp"
 #include "onstream/message/implementation.hpp"
 
 namespace onstream {
@@ -18,6 +21,17 @@ struct StackTicket {
   lane::Ticket ticket() { return {&numbered, &status, &received, 1}; }
 };
 
+// Of a call that finds its lane busy with another call of the same thread.
+[[noreturn]] void refuse_nested(const std::string& message) {
+  fail(ErrorCode::invalid_argument, message,
+       ": called while this thread is inside another call of the same lane and direction, as from a signal handler; "
+       "call it after the handler, or use another lane");
+}
+template <class Message>
+void refuse_nested(const lane::QueueLock& lock, const Message& message) {
+  if (lock.status() == Status::misused) refuse_nested(text_of(message));
+}
+
 }  // namespace
 
 Status Messages::Implementation::send(const Outgoing& message) {
@@ -27,7 +41,13 @@ Status Messages::Implementation::send(const Outgoing& message) {
       send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
   StackTicket result;
   body.ticket = result.ticket();
-  body(kCaller);
+  lane::QueueLock lock(body);
+  refuse_nested(lock, message);
+  if (lock.held()) {
+    body.run(kCaller, [&lock] { lock.unlock(); });
+  } else {
+    lane::end_unlocked(body, lock.status());
+  }
   if (route.bounce != nullptr) bounces_->give_back(std::move(route.bounce));
   return told(result.status);
 }
@@ -41,11 +61,17 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
     return status;
   }
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
-  (void)outstanding_.pass(queue_of(peer, options.lane), peer, options.lane, Outstanding::Next::at_once);
   auto body = receive_body(route, bytes, view(peer, options.lane));
   StackTicket result;
   body.ticket = result.ticket();
-  body(kCaller);
+  const lane::QueueLock lock(body);
+  refuse_nested(lock, Incoming{destination, bytes, peer, options});
+  if (lock.held()) {
+    (void)outstanding_.pass(queue_of(peer, options.lane), peer, options.lane, Outstanding::Next::at_once);
+    body(kCaller);
+  } else {
+    lane::end_unlocked(body, lock.status());
+  }
   if (received != nullptr) *received = result.received;
   return told(result.status);
 }
@@ -65,6 +91,10 @@ void Messages::Implementation::isend_by(SendRoute route, const std::shared_ptr<R
     return isend_by(route, request, message.source, stream);
   }
   lane::Send body = send_body(route, message.bytes, request->lane, lane::Completion::posted);
+  body.ticket = request->slot.ticket;
+  lane::QueueLock lock(body);
+  refuse_nested(lock, message);
+  if (!lock.held()) return lane::end_unlocked(body, lock.status());
   if (body.would_crowd(kCaller) && router_.may_choose(message.options.path)) {
     // It must not wait for room: a rank may post all its sends before its receives, and so may its peer.
     route = route_send(message, lane::Completion::posted, Router::Ring::beside);
@@ -80,7 +110,7 @@ void Messages::Implementation::isend_by(SendRoute route, const std::shared_ptr<R
     std::copy_n(static_cast<const std::byte*>(message.source), message.bytes, route.bounce->data());
   }
   if (message.bytes > route.ring_max) request->source = body.source;
-  body(kCaller);
+  body.run(kCaller, [&lock] { lock.unlock(); });
 }
 
 std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std::size_t bytes, int peer,
@@ -94,14 +124,26 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
 void Messages::Implementation::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request,
                                         void* destination) {
   if (!on_host_) {  // on a stream that receives of all peers share: none may hold up the others there
+    const std::lock_guard lock(posting_);
     return irecv_by(route, request, destination, Outstanding::Next::at_once, receives_.get());
   }
+  auto body = recv_body<lane::Post>(route, request->bytes, request->lane);
+  body.ticket = request->slot.ticket;
+  const lane::QueueLock lock(body);
+  refuse_nested(lock, Incoming{destination, request->bytes, request->lane.peer, {request->lane.lane}});
+  if (!lock.held()) return lane::end_unlocked(body, lock.status());
   (void)outstanding_.add(request, Outstanding::Next::at_once);
   if (route.bounce != nullptr) request->copy_back = destination;
   hold_bounce(*request, route.bounce);
-  auto body = recv_body<lane::Post>(route, request->bytes, request->lane);
-  body.ticket = request->slot.ticket;
   body(kCaller);
+}
+
+// Before either half is posted.
+void Messages::Implementation::require_not_nested(const Outgoing& out, const Incoming& in) const {
+  if (!on_host_) return;
+  const bool sends = lane::QueueLock::is_mine(view(out.peer, out.options.lane).sending->busy);
+  const bool receives = lane::QueueLock::is_mine(view(in.peer, in.options.lane).receiving->busy);
+  if (sends || receives) refuse_nested(text_of(out, in));
 }
 
 bool Messages::Implementation::has_room(std::size_t bytes, int peer, int lane) const {

@@ -130,6 +130,7 @@ std::shared_ptr<Request> Messages::Implementation::irecv(void* destination, std:
 void Messages::Implementation::irecv_by(const RecvRoute& route, const std::shared_ptr<Request>& request,
                                         void* destination, Outstanding::Next next, Stream stream) {
   request->captured = device_->capturing(stream);
+  if (request->captured) outstanding_.number(*request);
   const auto before = request->captured ? nullptr : outstanding_.add(request, next);
   try {
     follow(before, stream);

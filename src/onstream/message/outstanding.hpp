@@ -26,13 +26,17 @@ class Outstanding {
   // Whether the next op of the queue can be put behind others on its stream.
   enum class Next { on_stream, at_once };
 
-  // Before `request` is posted in its queue: opens its ticket. What is returned, if anything, is what its stream has to
-  // wait for first. Throws invalid_argument when there is no room.
+  // The next place among the receives of all queues. add() gives it to a request that is not captured.
+  void number(Request& request) { request.order = next_order_.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+  // Before `request` is posted in its queue: numbers it and opens its ticket. What is returned, if anything, is what
+  // its stream has to wait for first. Throws invalid_argument when there is no room.
   std::shared_ptr<Event> add(const std::shared_ptr<Request>& request, Next next) {
     Queue& queue = queues_.at(request->queue);
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Event> before = make_room(queue, "irecv", request->lane.peer, request->lane.lane, next);
     if (before != nullptr) queue.uncover_first();
+    number(*request);
     Tickets::open(request->slot);
     queue.open.push_back(request);
     queue.note();
@@ -131,6 +135,7 @@ class Outstanding {
   std::mutex mutex_;
   std::vector<Queue> queues_;
   std::size_t limit_;
+  std::atomic<std::uint64_t> next_order_ = 0;
 };
 
 }  // namespace onstream

@@ -49,7 +49,7 @@ class Request {
   std::shared_ptr<Event> last_wait;     // behind the newest wait on a stream
   std::shared_ptr<Event> taken;         // behind a stream's copy out of the bounce buffer
   std::size_t queue = 0;                // its peer and lane, as one number
-  std::uint64_t order = 0;              // of a receive, among those of its Messages
+  std::uint64_t order = 0;              // of a posted receive, among those of its Messages; 0: not posted
   std::uint64_t owner = 0;              // the Messages that made it
   std::shared_ptr<Tickets> tickets;     // where the slot goes back
   std::shared_ptr<BouncePool> bounces;  // where the bounce buffer goes back, if there is one

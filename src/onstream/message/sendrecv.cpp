@@ -33,6 +33,7 @@ void Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in,
 }
 
 Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming& in) {
+  require_not_nested(out, in);
   // What is refused is refused before anything is posted.
   SendRoute route = route_send(out, lane::Completion::posted);
   const RecvRoute from = route_recv(in.destination, in.bytes, in.peer, in.options, lane::Completion::posted);
