@@ -38,8 +38,7 @@ void MeshLedger::expect(std::uint64_t id, int peer, std::string_view topic) {
 std::string MeshLedger::await_answer(std::uint64_t id, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const std::shared_ptr<Call> call = calls_.at(id);
-  const bool done =
-      changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] { return call->done; });
+  const bool done = wait_by(deadline, changed_, lock, [&] { return call->done; });
   calls_.erase(id);
   if (!done)
     fail(ErrorCode::timeout, name_of(call->peer), " did not answer for ", call->topic, " within ", deadline.limit_s(),
@@ -75,7 +74,7 @@ std::vector<std::string> MeshLedger::await_gather(std::string_view topic, std::u
   const GatherKey key(topic, ordinal);
   std::unique_lock lock(mutex_);
   Absent absent;
-  changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), [&] {
+  (void)wait_by(deadline, changed_, lock, [&] {
     absent = absent_from(gathers_.at(key));
     return absent.names.empty() || absent.gone.has_value() || failed_.has_value();
   });

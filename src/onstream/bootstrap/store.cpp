@@ -82,8 +82,7 @@ class Store::Implementation {
     std::unique_lock lock(mutex_);
     if (launch_.size == 1) {
       const auto found = [&] { return alone_.contains(key); };
-      if (alone_changed_.wait_for(lock, std::chrono::duration<double>(deadline.left_s()), found))
-        return alone_.find(key)->second;
+      if (wait_by(deadline, alone_changed_, lock, found)) return alone_.find(key)->second;
     } else {
       const std::uint64_t id = ++last_id_;
       send(Kind::get, wire::Packer().u64(id).text(key));

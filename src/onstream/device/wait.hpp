@@ -52,8 +52,9 @@ constexpr std::int64_t kWordOfPeer = 2;       // the word of peer 0; that of pee
 // What a waiting kernel needs, by value. All pointers are valid on the device for the life of the world.
 struct WaitView {
   std::uint64_t timeout_ns = 0;
-  std::uint32_t spins = 4096;            // rounds before a host thread gives its core away
-  std::uint64_t* abort = nullptr;        // pinned host memory: the abort word that wait_until() looks at
+  std::uint32_t spins = 4096;      // rounds before a host thread gives its core away
+  std::uint32_t awake = 0;         // words between the awake word (base/heartbeat.hpp) and `abort`; 0: there is none
+  std::uint64_t* abort = nullptr;  // pinned host memory: the abort word that wait_until() looks at
   std::uint64_t* fault_count = nullptr;  // this rank's device memory
   Fault* faults = nullptr;               // pinned host memory, kFaultSlots of them; null: the caller tells itself
 };
@@ -104,6 +105,25 @@ struct Patience {
   std::uint64_t start_ns = 0;
 };
 
+// Whether the process stood still, or does, while this wait's deadline passed: then it goes on. While it stands still
+// the awake word does not change. Behind that, all waits get their whole deadline anew. Bounded all the same.
+template <class Group>
+ONSTREAM_EITHER_CALL bool stands_still(const Group& group, const WaitView& view, std::uint64_t waited_ns) {
+  constexpr std::uint64_t kLongestStopNs = 7ULL * 24 * 3600 * 1'000'000'000;
+  constexpr std::uint64_t kBeatsWithinNs = 1'000'000'000;
+  if (view.awake == 0 || waited_ns > kLongestStopNs) return false;
+  const std::uint64_t* const awake = view.abort - view.awake;
+  const std::uint64_t before = group.load_relaxed(awake);
+  if (before <= view.timeout_ns) return true;
+  std::uint64_t now = before;
+  const std::uint64_t begin = group.now_ns();
+  for (std::uint32_t round = 0; now == before && group.now_ns() - begin < kBeatsWithinNs; ++round) {
+    group.pause(round, view.spins);
+    now = group.load_relaxed(awake);
+  }
+  return now == before || now <= view.timeout_ns;
+}
+
 // All that a peer ever stored here came before the word that says it has left: one more look at the condition decides.
 template <class Group>
 ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, std::uint64_t word,
@@ -119,7 +139,8 @@ ONSTREAM_EITHER_CALL Patience look_up(const Group& group, const WaitView& view, 
   if (left != 0) group.fence();
   const std::uint64_t now = group.now_ns() & ~kLeft;
   const std::uint64_t start = start_ns == 0 ? now : start_ns & ~kLeft;
-  return {now - start > view.timeout_ns ? Status::timeout : Status::ok, start | left};
+  const bool late = now - start > view.timeout_ns && !stands_still(group, view, now - start);
+  return {late ? Status::timeout : Status::ok, start | left};
 }
 
 // Who waits for one thing: a thread by itself, or a warp, all of which comes, succeeds together when all are ready, and

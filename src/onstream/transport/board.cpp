@@ -7,11 +7,11 @@ namespace onstream {
 
 namespace {
 
-// The abort words have cache lines of their own.
+// The awake word and the abort words have cache lines of their own, before the faults.
+constexpr std::size_t kLines = 128;
 std::size_t faults_offset(int size) {
-  constexpr std::size_t kLines = 128;
   const std::size_t words = static_cast<std::size_t>(kWordOfPeer + size) * sizeof(std::uint64_t);
-  return (words + kLines - 1) / kLines * kLines;
+  return kLines + (words + kLines - 1) / kLines * kLines;
 }
 
 void add_bits(std::uint64_t* word, std::uint64_t bits) {
@@ -33,7 +33,9 @@ Board::Board(Device& device, OwnMemory& own, const Launch& launch, const Paramet
       size_(launch.size) {
   view_.timeout_ns = static_cast<std::uint64_t>(parameters.timeout_s * 1e9);
   view_.spins = spins(launch, parameters);
-  view_.abort = reinterpret_cast<std::uint64_t*>(pinned_->data());
+  view_.abort = reinterpret_cast<std::uint64_t*>(pinned_->data() + kLines);
+  view_.awake = kLines / sizeof(std::uint64_t);
+  awake_ = heart_->beat_in(view_.abort - view_.awake);
   view_.fault_count = reinterpret_cast<std::uint64_t*>(counter_.get());
   view_.faults = reinterpret_cast<Fault*>(pinned_->data() + faults_offset(launch.size));
 }
@@ -43,6 +45,7 @@ const Fault& Board::slot(std::uint64_t index) const { return view_.faults[index 
 WaitView Board::wait_view(int peer) const {
   WaitView view = view_;
   view.abort = word(peer);
+  view.awake += static_cast<std::uint32_t>(view.abort - view_.abort);
   return view;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "onstream/base/heartbeat.hpp"
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/device/own_memory.hpp"
@@ -46,6 +47,8 @@ class Board {
 
   std::shared_ptr<Memory> pinned_;
   std::shared_ptr<std::byte> counter_;
+  std::shared_ptr<Heartbeat> heart_ = Heartbeat::of_process();
+  std::shared_ptr<void> awake_;
   WaitView view_;
   int rank_;
   int size_;

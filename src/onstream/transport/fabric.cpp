@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/heartbeat.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/store.hpp"
 #include "onstream/bootstrap/wire.hpp"
@@ -414,6 +415,7 @@ class Fabric::Implementation {
   }
 
   const ForkGuard guard_;
+  std::shared_ptr<Heartbeat> heart_ = Heartbeat::of_process();  // before the first deadline
   Launch launch_;
   Parameters parameters_;
   Store store_;

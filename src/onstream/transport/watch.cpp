@@ -78,7 +78,7 @@ bool Watch::look(Entry& entry, bool failed) {
   if ((seen & kSeen) == 0) {
     if (!pulse.compare_exchange_strong(seen, number | kSeen)) return false;  // it goes on by itself
     seen = number | kSeen;
-    entry.since_ns = now_ns();
+    entry.since_ns = lived_ns();
     entry.late = entry.deserted = 0;
     entry.told = false;
   }
@@ -99,7 +99,7 @@ bool Watch::look(Entry& entry, bool failed) {
   // What a peer stored before it left is here at the second look.
   const bool deserted = std::ranges::any_of(missing, [&](const AwaitedWord& one) { return has_left_(one.fault.peer); });
   if (deserted && ++entry.deserted == 2) report(entry, missing, Status::aborted);
-  if (now_ns() - entry.since_ns > timeout_ns_ && ++entry.late == 2) report(entry, missing, Status::timeout);
+  if (lived_ns() - entry.since_ns > timeout_ns_ && ++entry.late == 2) report(entry, missing, Status::timeout);
   return false;
 }
 

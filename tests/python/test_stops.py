@@ -1,0 +1,87 @@
+"""A job that is stopped for longer than its deadline, as by Ctrl-Z, goes on when it is continued."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TIMEOUT_S = 4
+
+# Rank 0 waits in several calls at once, each in a thread of its own, and then in one that the hosts of both make.
+PROGRAM = """
+import os, threading, time
+from pathlib import Path
+import numpy as np
+import onstream as ons
+
+w = ons.init(timeout_s={timeout})
+words = w.heap(1 << 16).zeros(8, "uint64")
+team = w.team([0, 1])
+x, y = np.full(100000, 7.0), np.zeros(100000)
+small = np.zeros(1)
+stream = w.stream()
+ends = []
+
+def on_a_stream():
+    w.recv(small, 1, lane=4, stream=stream)
+    stream.synchronize()
+
+WAITS = {{
+    "recv": lambda: w.recv(y, 1, lane=1),
+    "wait": lambda: w.irecv(np.zeros(2), 1, lane=2).wait(),
+    "send": lambda: w.send(x, 1, lane=3),
+    "stream": on_a_stream,
+    "word": lambda: words[0:1].wait(1, stream="host"),
+    "team": lambda: team.all_reduce(np.ones(1)),
+}}
+
+def wait(name, call):
+    call()
+    ends.append(name)
+
+w.barrier()
+threads = [threading.Thread(target=wait, args=item) for item in WAITS.items()] if w.rank == 0 else []
+for thread in threads:
+    thread.start()
+print("pid", os.getpid(), flush=True)
+if w.rank == 1:
+    while not Path("go").exists():
+        time.sleep(0.01)
+w.barrier()
+if w.rank == 1:
+    w.send(x, 0, lane=1)
+    w.send(x[:2], 0, lane=2)
+    w.recv(y, 0, lane=3)
+    w.send(x[:1], 0, lane=4)
+    words[0:1].signal(0)
+    team.all_reduce(np.ones(1))
+for thread in threads:
+    thread.join()
+print("ends", sorted(ends), flush=True)
+"""
+
+
+def test_a_job_that_stood_still_for_longer_than_its_deadline_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM.format(timeout=TIMEOUT_S))
+    command = [sys.executable, "-m", "onstream", "run", "-n", "2", "--no-prefix", sys.executable, "program.py"]
+    job = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        assert job.stdout is not None
+        pids = [int(job.stdout.readline().split()[-1]) for _ in range(2)]
+        time.sleep(0.5)  # its threads wait
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(TIMEOUT_S + 1.5)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.5)
+        (tmp_path / "go").touch()
+        out, _ = job.communicate(timeout=60)
+    finally:
+        job.kill()
+    assert job.returncode == 0, out
+    assert "ends ['recv', 'send', 'stream', 'team', 'wait', 'word']" in out
