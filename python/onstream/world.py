@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import atexit
 import sys
+import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
@@ -324,8 +325,18 @@ def _end(world: World, error: BaseException) -> None:
     world.abort(f"rank {world.rank} ended by {_words_of(error)}", interrupt=isinstance(error, KeyboardInterrupt))
 
 
+def _end_quietly(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def without_ours(args: Any) -> None:
+        if not issubclass(args.exc_type, Error):
+            hook(args)
+
+    return without_ours
+
+
 @atexit.register
 def _close_open_worlds() -> None:
+    # The threads that are left are daemons, and their waits end with the worlds: that is no news.
+    threading.excepthook = _end_quietly(threading.excepthook)
     # In an interactive session that is any earlier slip, which the user has seen and gone on from.
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for world in list(_open_worlds):

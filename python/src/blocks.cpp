@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bind.hpp"
+#include "gil.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
@@ -168,7 +169,7 @@ class GiveBack {
         static_cast<void>(streams_.release());
         return lose();
       }
-      const nb::gil_scoped_acquire acquire;
+      const GilAcquire acquire;
       nb::dict streams = std::move(streams_);
       release(streams);
     } catch (const std::exception&) {
@@ -186,7 +187,7 @@ class GiveBack {
     }
     const auto state = state_.lock();
     Disposal::Events after = state == nullptr ? Disposal::Events() : state->points();
-    const nb::gil_scoped_release without_gil;
+    const GilRelease without_gil;
     std::erase_if(after, [](const auto& event) { return ended(*event); });
     for (const Stream stream : all) add_point(after, device_, stream, memory_);
     if (!after.empty() || !frees_at_once_) Disposal::of_process().hand_over(std::move(memory_), std::move(after));

@@ -15,6 +15,7 @@
 
 #include "arguments.hpp"
 #include "bind.hpp"
+#include "gil.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/collective/neighbourhood.hpp"
 #include "planned.hpp"
@@ -75,12 +76,12 @@ std::string place_of(const nb::python_error& error) {
 Combine combine_of(nb::object function) {
   const auto let_go = [](nb::object* held) {
     if (Py_IsInitialized() == 0) return;
-    const nb::gil_scoped_acquire acquire;
+    const GilAcquire acquire;
     delete held;
   };
   std::shared_ptr<nb::object> held(new nb::object(std::move(function)), let_go);
   return [held](const void* in, void* inout, std::size_t count) {
-    const nb::gil_scoped_acquire acquire;
+    const GilAcquire acquire;
     try {
       (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count);
     } catch (const nb::python_error& error) {
@@ -134,16 +135,16 @@ PyTeam make_team(PyWorld& world, const std::vector<int>& ranks, int channels) {
     mine->fabric()->require_same("a team has as many channels on every rank, but", "asks for", concat(channels));
     return mine->collective().among(ranks, channels + 1);
   };
-  auto slot = std::make_shared<TeamSlot>(run_together(mine, "team", make), "team");
+  auto slot = std::make_shared<TeamSlot>(run_together(world.state(), "team", make), "team");
   world.state()->add(slot);
   return {world.state(), std::move(slot), channels};
 }
 
 template <class Make>
 PyNeighbourhood keep_neighbourhood(const PyTeam& team, const Make& make) {
-  const auto mine = team.state->open();
   auto slot = std::make_shared<NeighbourhoodSlot>(
-      run_together(mine, "neighbourhood", [members = team.runner(), make] { return make(*members); }), "neighbourhood");
+      run_together(team.state, "neighbourhood", [members = team.runner(), make] { return make(*members); }),
+      "neighbourhood");
   team.state->add(slot);
   return {team.state, std::move(slot)};
 }
@@ -168,6 +169,7 @@ using Holds = std::array<Hold, 2>;
 
 template <class Self>
 void run_blocking(const Self& self, const CollectiveCall& call) {
+  const BlockingCall blocking(self.state);
   const auto world = self.state->open();
   const auto runner = self.runner();
   const auto on_interrupt = [&] { abort_for_interrupt(*world, call); };
@@ -191,6 +193,7 @@ void run_call(const Self& self, const CollectiveCall& call, Holds holds, nb::han
   self.check_channel(call);
   const StreamChoice choice = choose_op_stream(stream, natural, self.state);
   if (!choice.stream) return run_blocking(self, call);
+  const BlockingCall blocking(self.state);
   const auto runner = self.runner();
   const auto keep = [&] {
     for (Hold& hold : holds) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "gil.hpp"
 #include "onstream/base/error.hpp"
 #include "segments.hpp"
 #include "slot.hpp"
@@ -31,7 +32,7 @@ class PyContext {
   }
   ~PyContext() {
     if (slot_ == nullptr) return;
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     slot_->close();
   }
   PyContext(PyContext&&) = default;
@@ -39,6 +40,7 @@ class PyContext {
   // Runs function(context) without the GIL; a Ctrl-C meanwhile ends the world, whose peers may be using the arrays.
   template <class Function>
   auto run(const Function& function) const {
+    const BlockingCall call(state_);
     const auto world = state_->open();
     return interruptible([&] { return slot_->with([&](auto& context) { return function(*context); }); },
                          [&] { abort_interrupted(*world, "one-sided op"); });
@@ -53,6 +55,7 @@ class PyContext {
   // The same of a wait.
   template <class Function>
   void await(const Function& function) const {
+    const BlockingCall call(state_);
     const auto world = state_->open();
     const Status status =
         interruptible([&] { return slot_->with([&](auto& context) { return function(*context); }); }, [] {});

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bind.hpp"
+#include "gil.hpp"
 
 namespace onstream::python {
 namespace {
@@ -61,8 +62,13 @@ void raise_unless_ok(const World& world, const FaultReport& fault) {
   FaultReport mine = fault;
   mine.timeout_s = world.fabric()->parameters().timeout_s;
   std::string text = describe(mine);
+  if (fault.status == Status::aborted && world.fabric()->leaving()) {
+    set_error(class_of(ErrorCode::closed), concat("rank ", mine.rank, ": ", what_of(mine),
+                                                  " did not end: another thread of this rank closed the world"));
+    throw nb::python_error();
+  }
   if (fault.status == Status::aborted || fault.status == Status::timeout) {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     if (const auto failure = world.fabric()->settled_failure(text)) text += "\n" + failure->story;
   }
   set_error(class_of(fault.status), text);

@@ -31,6 +31,7 @@ struct PyHeap {
   // function(heap) owns what it touches. Also what only looks may wait, for a call that an interrupt left behind.
   template <class Function>
   auto run(Function function) const {
+    const BlockingCall blocking(state);
     const auto call = [world = state->open(), slot = slot, function] {
       return slot->with([&](std::unique_ptr<Heap>& heap) { return function(*heap); });
     };
@@ -43,7 +44,7 @@ PyHeap make_heap(WorldHandle handle, std::size_t bytes, std::size_t grow_bytes, 
   const HeapOptions options{bytes, grow_bytes, kind_from(kind_name),
                             "give the heap more bytes, or let it grow (grow_nbytes)"};
   const auto world = self.open();
-  auto slot = run_together(world, "heap", [world, options] {
+  auto slot = run_together(self.state(), "heap", [world, options] {
     return std::make_shared<HeapSlot>(std::make_unique<Heap>(world->one_sided(), options), "heap");
   });
   self.state()->add(slot);

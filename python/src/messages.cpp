@@ -79,6 +79,7 @@ void reap(WorldHandle self) {
 }
 
 PyRequest post(WorldHandle self, Message message) {
+  const BlockingCall call(nb::cast<PyWorld&>(self).state());
   reap(self);
   World& world = *message.world;
   const MessageOptions& options = message.options;
@@ -98,7 +99,7 @@ PyRequest post(WorldHandle self, Message message) {
 }
 
 // The host device's own blocking forms: no request, nothing allocated. Returns the message's bytes.
-std::size_t block_on(const Message& message) {
+std::size_t block_on(WorldState& state, Message message) {
   World& world = *message.world;
   const MessageOptions& options = message.options;
   const MessageBuffer& buffer = message.buffer;
@@ -108,6 +109,8 @@ std::size_t block_on(const Message& message) {
                                         : world.send(buffer.address, buffer.bytes, message.peer, options);
   };
   const Status status = perform(message, run);
+  // Another thread closes the world: until that has ended, other ranks may still use the array.
+  if (status == Status::aborted && state.closing) state.abandoned.push_back({nullptr, std::move(message.buffer.hold)});
   raise_message_fault(world, {.rank = world.rank(),
                               .status = status,
                               .op = message.kind,
@@ -120,7 +123,8 @@ std::size_t block_on(const Message& message) {
 }
 
 std::size_t block(WorldHandle self, Message message) {
-  if (message.world->device().kind() == DeviceKind::host) return block_on(message);
+  const BlockingCall call(nb::cast<PyWorld&>(self).state());
+  if (message.world->device().kind() == DeviceKind::host) return block_on(state_of(self), std::move(message));
   PyRequest request = post(self, std::move(message));
   request.wait_on_host();
   return request.received();
@@ -157,6 +161,7 @@ StreamChoice choose_for_both(WorldHandle self, nb::handle stream, const MessageB
 
 template <class What>
 std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const What& what) {
+  const BlockingCall call(nb::cast<PyWorld&>(self).state());
   reap(self);
   World& world = *out.world;
   Exchange both = perform(world, what, [&] { return world.isendrecv(out.outgoing(), in.incoming()); });

@@ -70,6 +70,7 @@ struct PyOneSided {
       enqueue_and_keep(*state, choice, [&] { on_stream(world->one_sided(), *choice.stream); }, Hold(std::move(owners)));
       return std::nullopt;
     }
+    const BlockingCall call(state);
     auto context = idle->take(*world);
     auto result = interruptible([&] { return on_host(*context); }, [&] { abort_interrupted(*world, "one-sided op"); });
     idle->give(std::move(context));

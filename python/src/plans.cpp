@@ -14,6 +14,7 @@
 
 #include "bind.hpp"
 #include "elements.hpp"
+#include "gil.hpp"
 #include "host_ops.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/halo/halo.hpp"
@@ -48,7 +49,7 @@ struct PyPlan {
     if (!choice.stream) return run(*this);
     {
       const auto mine = plan();
-      const nb::gil_scoped_release release;
+      const GilRelease release;
       mine->launch(*choice.stream);
     }
     state->keep(choice, Hold(nb::find(*this)));
@@ -57,6 +58,7 @@ struct PyPlan {
 
 // Launches and waits for the run's end. Ctrl-C aborts the world: peers may be writing to the arrays.
 void run(PyPlan& self) {
+  const BlockingCall call(self.state);
   const auto world = self.state->open();
   const auto plan = self.plan();
   self.state->run_and_wait(
@@ -77,10 +79,9 @@ struct PyBuilder {
     slot->with(function);
   }
   PyPlan build(nb::object arrays) {
-    const auto world = state->open();
     PlanBuilder mine = slot->with([](PlanBuilder& builder) { return builder; });
     auto made = std::make_shared<PlanSlot>(
-        run_together(world, "build", [mine = std::move(mine)]() mutable { return mine.build(); }), "plan");
+        run_together(state, "build", [mine = std::move(mine)]() mutable { return mine.build(); }), "plan");
     state->add(made);
     return {state, std::move(made), std::move(arrays)};
   }

@@ -7,6 +7,7 @@
 
 #include "bind.hpp"
 #include "errors.hpp"
+#include "gil.hpp"
 #include "onstream/base/error.hpp"
 #include "waiting.hpp"
 
@@ -16,6 +17,10 @@ std::shared_ptr<World> WorldState::open() const {
   guard.check("this world");
   if (world == nullptr) fail(ErrorCode::closed, "this world is closed; make a new one with onstream.init()");
   return world;
+}
+
+bool WorldState::used_by_others() const {
+  return std::ranges::any_of(callers, [me = std::this_thread::get_id()](const auto& caller) { return caller != me; });
 }
 
 namespace {
@@ -30,7 +35,7 @@ bool is_over(const Lent& one) {
 }
 
 bool is_over(World& world, const Abandoned& one) {
-  const nb::gil_scoped_release release;  // asking a GPU may wait
+  const GilRelease release;  // asking a GPU may wait
   try {
     return world.test(one.request) != Status::pending;
   } catch (const Error&) {
@@ -46,7 +51,7 @@ void WorldState::keep(const StreamChoice& choice, Hold hold) {
   Lent item{nullptr, {}, std::move(hold)};
   {
     const auto mine = world;
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     Device& device = mine->device();
     if (device.capturing(*choice.stream)) {
       const auto token = std::make_shared<const int>();
@@ -83,7 +88,7 @@ void WorldState::synchronize() {
     auto& stream = nb::cast<PyStream&>(one);
     if (device.capturing(stream.stream())) continue;
     stream.seal();
-    const nb::gil_scoped_release release;  // a full queue may wait for a thread that needs the GIL
+    const GilRelease release;  // a full queue may wait for a thread that needs the GIL
     ends.push_back(device.record(stream.stream()));
   }
   const auto others = mine->points();
@@ -106,6 +111,7 @@ void WorldState::reap() {
 }
 
 void WorldState::forget_buffers() {
+  closing = false;
   const auto over = std::pair(std::exchange(abandoned, {}), std::exchange(lent, {}));
   ending.clear();
 }
@@ -122,7 +128,7 @@ void WorldState::check_waited() {
 
 void WorldState::add(const std::shared_ptr<Closable>& closable) {
   if (world == nullptr) {  // another thread has closed it since this was made
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     return closable->close();
   }
   std::erase_if(closables, [](const auto& known) { return known.expired(); });
@@ -133,7 +139,7 @@ namespace {
 
 // A new stream may have to wait for running kernels, and those for other threads of this process.
 StreamPool::Lease leased(const World& world) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   return world.fabric()->streams()->lease();
 }
 
@@ -176,7 +182,9 @@ PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request>
     : state_(std::move(state)), request_(std::move(request)), hold_(std::move(hold)), posted_(std::move(posted)) {}
 
 PyRequest::~PyRequest() {
-  if (request_ == nullptr || waited_ || state_->world == nullptr || state_->world->captured(request_)) return;
+  if (request_ == nullptr || waited_) return;
+  const bool open = state_->world != nullptr;
+  if (open ? state_->world->captured(request_) : !state_->closing) return;
   state_->abandoned.push_back({std::move(request_), std::move(hold_)});
 }
 
@@ -211,6 +219,7 @@ void PyRequest::wait_on_host() {
 void PyRequest::end_on_host() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
+    const BlockingCall call(state_);
     const auto on_interrupt = [&] {
       abort_interrupted(*world, message_text(posted_.kind, posted_.bytes, posted_.peer, posted_.lane));
     };
@@ -219,7 +228,7 @@ void PyRequest::end_on_host() {
     } else {
       state_->run_and_wait([&](Stream stream) { world->wait(request_, stream); }, on_interrupt);
       const Status status = [&] {
-        const nb::gil_scoped_release release;
+        const GilRelease release;
         return world->wait(request_);  // has ended: only collects
       }();
       finish(*world, status);
@@ -240,7 +249,7 @@ bool PyRequest::end(nb::handle given) {
   }
   if (waited_) return false;
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     world->wait(request_, *choice.stream);
   }
   waited_ = true;
@@ -252,7 +261,7 @@ bool PyRequest::test() {
   const auto world = state_->open();
   if (status_ == Status::pending) {
     const Status status = [&, request = request_] {
-      const nb::gil_scoped_release release;  // asking a GPU may wait
+      const GilRelease release;  // asking a GPU may wait
       return world->test(request);
     }();
     if (status == Status::pending) return false;

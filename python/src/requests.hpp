@@ -3,13 +3,18 @@
 
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "gil.hpp"
 #include "holds.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
@@ -52,6 +57,8 @@ struct WorldState {
   std::vector<std::shared_ptr<Event>> ending;      // points of a world that is being closed
   std::vector<PyStream*> streams;                  // those of World.stream() that live
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
+  bool closing = false;                            // from then on until the world has ended
+  std::vector<std::thread::id> callers;            // threads inside calls that may block (BlockingCall)
 
   // The open world. Throws closed, also in a forked child.
   std::shared_ptr<World> open() const;
@@ -61,6 +68,8 @@ struct WorldState {
   void check_waited();
   // The points behind the world's ops, some of which may be over. None of a world that has been closed.
   std::vector<std::shared_ptr<Event>> points() const { return world != nullptr ? world->points() : ending; }
+  // Whether threads but this one are inside calls.
+  bool used_by_others() const;
   // To be closed with the world: at once, if that is closed.
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
@@ -78,6 +87,24 @@ struct WorldState {
   void run_and_wait(const std::function<void(Stream)>& enqueue, const std::function<void()>& on_interrupt);
 };
 
+// From the start of a call that may block to its end: close() in another thread ends it, and waits for that. Made and
+// destroyed with the GIL.
+class BlockingCall {
+ public:
+  explicit BlockingCall(std::shared_ptr<WorldState> state) : state_(std::move(state)) {
+    state_->callers.push_back(std::this_thread::get_id());
+  }
+  ~BlockingCall() {
+    const auto mine = std::find(state_->callers.rbegin(), state_->callers.rend(), std::this_thread::get_id());
+    state_->callers.erase(std::next(mine).base());
+  }
+  BlockingCall(const BlockingCall&) = delete;
+  BlockingCall& operator=(const BlockingCall&) = delete;
+
+ private:
+  std::shared_ptr<WorldState> state_;
+};
+
 // Throws the exception that tells how a message ended, unless it ended well; its world tells of it no more.
 void raise_message_fault(const World& world, const FaultReport& fault);
 
@@ -87,7 +114,9 @@ void abort_interrupted(World& world, const std::string& what);
 // run_interruptible() of a step that all ranks of the world make together. One that was broken off would still take
 // part, for the rank that has left it, and the ranks' calls would no longer match: so Ctrl-C ends the world here too.
 template <class Function>
-auto run_together(const std::shared_ptr<World>& world, const char* step, Function function) {
+auto run_together(const std::shared_ptr<WorldState>& state, const char* step, Function function) {
+  const BlockingCall call(state);
+  const auto world = state->open();
   return run_interruptible(std::move(function), [&] { abort_interrupted(*world, step); });
 }
 
@@ -99,7 +128,7 @@ void enqueue_and_keep(WorldState& state, StreamChoice choice, const Enqueue& enq
   if (choice.keeper == Keeper::library) choice.keeper = Keeper::world;
   const auto keep = [&] { (state.keep(choice, std::move(kept)), ...); };
   try {
-    const nanobind::gil_scoped_release release;
+    const GilRelease release;
     enqueue();
   } catch (...) {
     try {

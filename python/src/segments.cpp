@@ -50,6 +50,7 @@ void run(const PySegment& self, const Batch& batch, const StreamChoice& choice, 
         *self.state, choice, [&] { world->one_sided().run(batch, *choice.stream); }, Hold(nb::find(self)),
         hold ? std::move(*hold) : Hold());
   }
+  const BlockingCall call(self.state);
   const auto wait_for_it = [&] {
     world->one_sided().run(batch);
     return true;
@@ -93,6 +94,7 @@ void wait(PySegment& self, std::size_t offset, std::uint64_t value, const std::s
     return enqueue_and_keep(
         *self.state, choice, [&] { world->one_sided().wait(word, until, *choice.stream); }, Hold(nb::find(self)));
   }
+  const BlockingCall call(self.state);
   const Status status = interruptible([&] { return world->one_sided().wait(word, until); }, [] {});
   if (status == Status::ok) return;
   self.state->check_waited();
@@ -101,14 +103,14 @@ void wait(PySegment& self, std::size_t offset, std::uint64_t value, const std::s
 
 void free_segment(PySegment& self) {
   const auto world = self.open();
-  run_together(world, "free", [world, segment = self.segment] { world->free(segment); });
+  run_together(self.state, "free", [world, segment = self.segment] { world->free(segment); });
 }
 
 PySegment make_segment(nb::handle_t<PyWorld> handle, std::size_t bytes, const std::string& kind_name) {
   auto& self = nb::cast<PyWorld&>(handle);
   const auto world = self.open();
   const MemoryKind kind = kind_from(kind_name);
-  auto segment = run_together(world, "segment", [world, bytes, kind] { return world->segment(bytes, kind); });
+  auto segment = run_together(self.state(), "segment", [world, bytes, kind] { return world->segment(bytes, kind); });
   return PySegment::over(nb::weakref(handle), self.state(), world->fabric()->device(), std::move(segment), kind);
 }
 

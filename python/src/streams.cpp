@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bind.hpp"
+#include "gil.hpp"
 #include "onstream/base/error.hpp"
 #include "requests.hpp"
 #include "waiting.hpp"
@@ -42,7 +43,7 @@ void forget_capture(const PyStream* stream) {
 
 PyStream::~PyStream() {
   if (state_ != nullptr) std::erase(state_->streams, this);
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   try {
     device().synchronize(stream_);
     device().destroy_stream(stream_);
@@ -75,7 +76,7 @@ void PyStream::seal() {
   if (recent_.empty() || device().capturing(stream_)) return;
   Batch batch{nullptr, std::exchange(recent_, {})};
   try {
-    const nb::gil_scoped_release release;  // a full queue may wait for a thread that needs the GIL
+    const GilRelease release;  // a full queue may wait for a thread that needs the GIL
     batch.event = device().record(stream_);
   } catch (const Error&) {
     std::move(batch.holds.begin(), batch.holds.end(), std::back_inserter(recent_));
@@ -130,7 +131,7 @@ void synchronize(PyStream& self) {
   poll_until([&] { return device.idle(self.stream()); }, self.state()->spin_us);
   self.release_finished();
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     device.synchronize(self.stream());
   }
   self.check_worlds();
@@ -178,7 +179,7 @@ void launch(nb::handle_t<PyGraph> handle, nb::handle stream) {
   }
   require(choice.stream.has_value(), "a graph runs on a stream: graph.launch() or graph.launch(stream), not 'host'");
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     world->fabric()->check([] { return std::string("the launch of a graph"); });
     device.launch(self.graph, *choice.stream);
   }
@@ -251,7 +252,7 @@ void bind_streams(nb::module_& m) {
       .def_prop_ro(
           "idle",
           [](const PyStream& self) {
-            const nb::gil_scoped_release release;  // asking a GPU may wait
+            const GilRelease release;  // asking a GPU may wait
             return self.device().idle(self.stream());
           },
           "Whether all enqueued work has finished.")

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bind.hpp"
+#include "gil.hpp"
 
 namespace onstream::python {
 
@@ -19,7 +20,7 @@ void bind_topology(nb::module_& m) {
         const topology::Machine read = topology::machine_from(machine);
         return topology::describe(read, topology::find_rings(read));
       },
-      nb::arg("machine"), nb::call_guard<nb::gil_scoped_release>(),
+      nb::arg("machine"), nb::call_guard<GilRelease>(),
       "The edge-disjoint rings of a machine, a line each; its description is in onstream/topology/machine.hpp.");
   m.def(
       "find_rings",
@@ -30,7 +31,7 @@ void bind_topology(nb::module_& m) {
         }
         return gpus;
       },
-      nb::arg("machine"), nb::call_guard<nb::gil_scoped_release>(), "The same as data: the GPUs of each in its order.");
+      nb::arg("machine"), nb::call_guard<GilRelease>(), "The same as data: the GPUs of each in its order.");
 }
 
 }  // namespace onstream::python

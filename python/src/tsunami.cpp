@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bind.hpp"
+#include "gil.hpp"
 #include "onstream/base/error.hpp"
 #include "worlds.hpp"
 
@@ -60,7 +61,7 @@ void construct(PyTsunami* self, const python::PyWorld& world, const In& depth_m,
   problem.steps = steps;
   problem.replay = capture ? tsunami::Replay::captured : tsunami::Replay::eager;
   const auto open = world.open();
-  const nb::gil_scoped_release release;
+  const python::GilRelease release;
   new (self) PyTsunami{{open, problem}, static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)};
 }
 
@@ -68,7 +69,7 @@ std::optional<Out> gather(PyTsunami& self, const std::string& field) {
   require(field == "elevation" || field == "highest", "field='", field, "' is none of elevation, highest");
   std::vector<double> values;
   {
-    const nb::gil_scoped_release release;
+    const python::GilRelease release;
     values = self.solver.gather(field == "highest" ? tsunami::Field::highest : tsunami::Field::elevation);
   }
   return array_of(std::move(values), {self.rows, self.columns});
@@ -77,7 +78,7 @@ std::optional<Out> gather(PyTsunami& self, const std::string& field) {
 std::optional<Out> gauge(PyTsunami& self, std::size_t index) {
   std::vector<double> values;
   {
-    const nb::gil_scoped_release release;
+    const python::GilRelease release;
     values = self.solver.gauge(index);
   }
   const std::size_t count = values.size();
@@ -87,7 +88,7 @@ std::optional<Out> gauge(PyTsunami& self, std::size_t index) {
 nb::dict times(const PyTsunami& self) {
   tsunami::StepTimes times;
   {
-    const nb::gil_scoped_release release;
+    const python::GilRelease release;
     times = self.solver.times();
   }
   nb::dict out;
@@ -134,13 +135,13 @@ void bind_tsunami(nb::module_& m) {
            nb::arg("rows"), nb::arg("columns"), nb::arg("gauges"), nb::arg("steps"), nb::arg("capture"))
       .def(
           "run", [](PyTsunami& self, std::int64_t steps) { self.solver.run(steps); }, nb::arg("steps"),
-          nb::call_guard<nb::gil_scoped_release>(), "Advances by so many steps and waits for them.")
+          nb::call_guard<python::GilRelease>(), "Advances by so many steps and waits for them.")
       .def("gather", &gather, nb::arg("field") = "elevation",
            "Rank 0: the whole sea's elevation or highest; else None.")
       .def("gauge", &gauge, nb::arg("index"), "Rank 0: a gauge's elevation after every step; else None.")
       .def("times", &times, "Where this rank's time went since reset_times().")
       .def(
-          "reset_times", [](PyTsunami& self) { self.solver.reset_times(); }, nb::call_guard<nb::gil_scoped_release>())
+          "reset_times", [](PyTsunami& self) { self.solver.reset_times(); }, nb::call_guard<python::GilRelease>())
       .def(
           "explain", [](const PyTsunami& self) { return self.solver.explain(); }, "The halo plan's table.")
       .def("exchanges", &exchanges, "The halo plan's operations: kind, peer, note, bytes, layout, path, why.")

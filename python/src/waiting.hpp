@@ -24,6 +24,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "gil.hpp"
 #include "onstream/base/clock.hpp"
 #include "onstream/device/interrupt.hpp"
 
@@ -51,7 +52,7 @@ class InterruptGuard {
     const std::uint64_t now = now_ns();
     if (now - self.asked_ns_ < kSliceNs) return false;
     self.asked_ns_ = now;
-    const nanobind::gil_scoped_acquire acquire;
+    const GilAcquire acquire;
     if (PyErr_CheckSignals() != 0) self.error_.emplace();
     return self.error_.has_value();
   }
@@ -70,7 +71,7 @@ auto interruptible(const Function& function, const OnInterrupt& on_interrupt) {
   InterruptGuard guard;
   std::optional<decltype(function())> result;
   try {
-    const nanobind::gil_scoped_release release;
+    const GilRelease release;
     result.emplace(function());
   } catch (...) {
     if (!guard.error()) throw;  // else it tells of nothing but the interrupt
@@ -112,7 +113,7 @@ void poll_until(const Done& done, double spin_us) {
   Backoff backoff(spin_us);
   for (;;) {
     {
-      const nanobind::gil_scoped_release release;
+      const GilRelease release;
       const std::uint64_t slice_ends = now_ns() + kSliceNs;
       while (now_ns() < slice_ends) {
         if (done()) return;
@@ -134,7 +135,7 @@ template <class Function, class OnInterrupt>
 auto run_interruptible(Function function, const OnInterrupt& on_interrupt) -> std::invoke_result_t<Function&> {
   using Result = std::invoke_result_t<Function&>;
   if (!in_main_thread()) {
-    const nanobind::gil_scoped_release release;
+    const GilRelease release;
     return function();
   }
   std::packaged_task<Result()> task(std::move(function));

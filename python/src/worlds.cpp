@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "bind.hpp"
+#include "gil.hpp"
 #include "messages.hpp"
 #include "onstream/base/error.hpp"
 #include "segments.hpp"
@@ -26,7 +27,7 @@ std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
   World* const it = world.get();
   auto end = [held = std::move(world)](World*) mutable {
     if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return held.reset();
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     held.reset();
   };
   return {it, std::move(end)};
@@ -45,7 +46,7 @@ PyWorld::~PyWorld() {
   if (state_->guard.in_child()) return;
   auto end = take_world();
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     end();
   }
   state_->forget_buffers();
@@ -53,11 +54,31 @@ PyWorld::~PyWorld() {
 
 void PyWorld::close() {
   if (closed()) return;
-  run_interruptible(take_world(), [] {});
+  auto world = state_->world;
+  auto end = take_world();  // from here on no call begins
+  end_calls_of_others(*world);
+  world.reset();  // `end` has the last share but for those of calls
+  run_interruptible(std::move(end), [] {});
   state_->forget_buffers();  // only now: the world's end waited for the ops that used them
 }
 
+// Other threads may be inside calls: their waits end, so that they leave before the world goes.
+void PyWorld::end_calls_of_others(World& world) {
+  constexpr double kLimitS = 10;  // for those that do not look whether they shall end, as a reduction in Python
+  if (!state_->used_by_others()) return;
+  {
+    const GilRelease release;
+    world.leave();
+  }
+  const Deadline limit(kLimitS);
+  for (Backoff backoff(0); state_->used_by_others() && !limit.passed();) {
+    const GilRelease release;
+    backoff.pause();
+  }
+}
+
 std::function<void()> PyWorld::take_world() {
+  state_->closing = true;
   if (state_->world != nullptr) state_->ending = state_->world->points();
   return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
     for (const auto& weak : closables) {
@@ -99,7 +120,7 @@ Block allocate(PyWorld& self, std::size_t bytes, const std::string& kind_name) {
   const MemoryKind kind = kind_from(kind_name);
   const std::shared_ptr<Device>& device = world->fabric()->device();
   auto memory = [&] {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     // One byte for an empty array: an allocation of nothing has no address.
     return world->allocate(std::max<std::size_t>(bytes, 1), kind);
   }();
@@ -128,7 +149,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);
   if (choice.mine != nullptr) choice.mine->release_finished();
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     world->device().synchronize(*choice.stream);
   }
   self.state()->check_waited();
@@ -137,14 +158,15 @@ void synchronize(PyWorld& self, nb::handle stream) {
 void barrier(PyWorld& self, nb::handle stream) {
   const auto world = self.open();
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
-  if (!choice.stream) return run_together(world, "barrier", [world] { world->barrier(); });
+  if (!choice.stream) return run_together(self.state(), "barrier", [world] { world->barrier(); });
   world->fabric()->check([] { return std::string("a barrier"); });
   world->team()->barrier(*choice.stream);
 }
 
 std::vector<std::string> all_gather(PyWorld& self, const std::string& topic, const std::string& mine) {
   const auto world = self.open();
-  return run_together(world, "exchange", [world, topic, mine] { return world->fabric()->all_gather(topic, mine); });
+  return run_together(self.state(), "exchange",
+                      [world, topic, mine] { return world->fabric()->all_gather(topic, mine); });
 }
 
 void bind_launch(nb::module_& m) {
@@ -267,7 +289,7 @@ void bind_worlds(nb::module_& m) {
           [](const PyWorld& self, const std::string& reason, bool interrupt) {
             self.open()->abort(reason, interrupt ? Cause::interrupt : Cause::failure);
           },
-          nb::arg("reason"), nb::kw_only(), nb::arg("interrupt") = false, nb::call_guard<nb::gil_scoped_release>(),
+          nb::arg("reason"), nb::kw_only(), nb::arg("interrupt") = false, nb::call_guard<GilRelease>(),
           "Ends the world on every rank: streams drain. An interrupt by the user is logged at debug level only.")
       .def(
           "check", [](const PyWorld& self) { self.state()->check(); },

@@ -27,6 +27,7 @@ class PyWorld {
  private:
   // What ends the world, to be called without the GIL.
   std::function<void()> take_world();
+  void end_calls_of_others(World& world);
   Launch launch_;
   std::shared_ptr<WorldState> state_;
 };

@@ -284,6 +284,15 @@ class Fabric::Implementation {
     }
   }
 
+  void leave() {
+    guard_.check("this world");
+    leaving_.store(true, std::memory_order_release);
+    const std::string reason = concat("rank ", launch_.rank, " closed the world while others of its threads used it");
+    if (fault_log_.begin({reason, Cause::interrupt, false}, {})) log(LogLevel::debug, reason);
+    board_->set_abort(Cause::interrupt);
+    mesh_.fail_all(reason);  // last: whoever it wakes finds the world left
+  }
+
   // Takes new faults off the board: those of one op are told to the peer that cannot know, the rest fails the world.
   void look_at_board() {
     guard_.check("this world");
@@ -308,7 +317,7 @@ class Fabric::Implementation {
   }
 
   void take(FaultReport report) {
-    if (!fault_log_.add(report)) return;
+    if (!fault_log_.add(report) || leaving()) return;
     if (report.status == Status::timeout) is_late_.store(true, std::memory_order_relaxed);
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));
@@ -352,14 +361,22 @@ class Fabric::Implementation {
     return "";
   }
 
+  // Of waits that leave() has ended.
+  void check_left() const {
+    if (leaving()) throw Error(ErrorCode::closed, fault_log_.first().reason);
+  }
+  bool leaving() const { return leaving_.load(std::memory_order_acquire); }
+
   void check() {
     if (!has_failed()) return;
+    check_left();
     const std::string story = settled_failure("")->story;
     throw Error(is_late_.exchange(false, std::memory_order_relaxed) ? ErrorCode::timeout : ErrorCode::aborted, story);
   }
 
   void check_waited() {
     if (!has_failed()) return;
+    check_left();
     const Failure failure = *settled_failure("");
     const bool late = std::ranges::any_of(failure.faults, [this](const FaultReport& fault) {
       return fault.rank == launch_.rank && fault.status == Status::timeout;
@@ -370,6 +387,7 @@ class Fabric::Implementation {
 
   void check_waited(Status ended) {
     if (!has_failed()) return;
+    check_left();
     if (ended == Status::timeout) is_late_.store(false, std::memory_order_relaxed);
     throw Error(ended == Status::timeout ? ErrorCode::timeout : ErrorCode::aborted, settled_failure("")->story);
   }
@@ -386,7 +404,7 @@ class Fabric::Implementation {
     for (;;) {
       std::optional<Failure> now = failure();
       if (!now) return now;
-      if (!unheard(*now, launch_.rank) ||
+      if (leaving() || !unheard(*now, launch_.rank) ||
           now_ns() > fault_log_.failed_at_ns() + static_cast<std::uint64_t>(kSettleS * 1e9)) {
         now->story = story_of(*now, told);
         return now;
@@ -437,6 +455,7 @@ class Fabric::Implementation {
   bool whole_lines_ = false;
   bool crowded_ = false;
   FaultLog fault_log_;
+  std::atomic<bool> leaving_ = false;
   std::atomic<bool> is_late_ = false;  // a wait of this rank has passed its deadline, and no call has told so yet
   Segments segments_;
 
@@ -525,6 +544,8 @@ std::string Fabric::attach_story() const { return implementation_->reach_.attach
 void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {
   implementation_->abort("aborted: " + reason, cause, logged);
 }
+void Fabric::leave() { implementation_->leave(); }
+bool Fabric::leaving() const { return implementation_->leaving(); }
 void Fabric::take_late(const std::string& what) { implementation_->take_late(what); }
 void Fabric::check() const { implementation_->check(); }
 void Fabric::note_told_late() const { implementation_->is_late_.store(false, std::memory_order_relaxed); }

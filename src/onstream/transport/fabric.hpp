@@ -150,11 +150,15 @@ class Fabric {
 
   // Sets the abort word everywhere: streams drain, all later calls fail. The first reason stays.
   void abort(const std::string& reason, Cause cause = Cause::failure, Logged logged = Logged::now);
+  // Ends the waits of this rank alone, now and later: its threads leave their calls, which throw closed, because
+  // another of them ends the world. The other ranks hear of it by the goodbye.
+  void leave();
+  bool leaving() const;
   // A wait of this host, and no op's, passed its deadline: the world fails with it, as it does with a kernel's. `what`:
   // "a wait of the host for a word of 8 B".
   void take_late(const std::string& what);
   // Throws the story if the world has failed: timeout where a wait of this rank has passed its deadline, and nothing
-  // has told so before, else aborted. Closed in a forked child. Cheap: two loads.
+  // has told so before, else aborted. Closed in a forked child, and after leave(). Cheap: two loads.
   void check() const;
   // A call has told by its Status that its deadline passed.
   void note_told_late() const;

@@ -150,6 +150,8 @@ std::vector<std::shared_ptr<Event>> World::unfinished() const {
 
 void World::abort(const std::string& reason, Cause cause) { fabric_->abort(reason, cause); }
 
+void World::leave() { fabric_->leave(); }
+
 void World::check() const {
   fabric_->check();
   const std::vector<FaultReport> faults = fabric_->take_faults();

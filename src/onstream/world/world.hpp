@@ -120,6 +120,10 @@ class World {
   std::vector<std::shared_ptr<Event>> unfinished() const;
   std::vector<std::shared_ptr<Event>> points() const;  // the same without asking the device: some may be over
   void abort(const std::string& reason, Cause cause = Cause::failure);
+  // Before a thread lets go of a world that others of this process are using: their waits end and their calls throw
+  // closed, or return aborted. The other ranks hear nothing but the goodbye of the world's end. Buffers of calls that
+  // ended so may still be read or written by other ranks until then.
+  void leave();
   // Throws the story if the world failed, as every call; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.
   void check() const;

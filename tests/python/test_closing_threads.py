@@ -1,0 +1,142 @@
+"""Threads of a rank: one closes the world, or the program ends, while others are inside calls that block."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import run_job
+
+# What a thread calls. Rank 1 waits in a receive that nobody sends where it should not come to rank 0's call.
+CALLS = {
+    "recv": "w.recv(np.zeros(1), peer, lane=3)",
+    "recv into symmetric memory": "w.recv(x, peer, lane=3)",
+    "send": "w.send(np.zeros(300000), peer, lane=3)",
+    "wait": "w.irecv(np.zeros(1), peer, lane=3).wait()",
+    "sendrecv": "w.sendrecv(np.zeros(300000), peer, np.zeros(300000), peer, lane=3 + w.rank)",
+    "all_reduce": "w.all_reduce(np.ones(1)) if w.rank == 0 else w.recv(np.zeros(1), peer)",
+    "gather of many": "w.all_gather(np.ones(10**6), np.ones(2 * 10**6)) if w.rank == 0 else w.recv(np.zeros(1), peer)",
+    "barrier": "w.barrier() if w.rank == 0 else w.recv(np.zeros(1), peer)",
+    "team": "w.team([0, 1]) if w.rank == 0 else w.recv(np.zeros(1), peer)",
+    "plan": "plan.launch(stream='host') if w.rank == 0 else w.recv(np.zeros(1), peer)",
+    "build": "w.plan('b').recv(np.zeros(1), peer).build() if w.rank == 0 else w.recv(np.zeros(1), peer)",
+    "word": "context.wait(words[0:1], 1)",
+    "word of symmetric memory": "words[0:1].wait(1, stream='host')",
+}
+
+MAKE = """
+import sys, threading, time
+import numpy as np
+import onstream as ons
+
+w = ons.init(timeout_s=20)
+peer = 1 - w.rank
+x = w.zeros(300000)
+plan = w.plan("both").send(np.ones(4), peer).recv(np.zeros(4), peer).build()
+words = w.heap(1 << 16).zeros(8, "uint64")
+context = w.context()
+begun = threading.Event()
+"""
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_thread_inside_a_call_gets_an_error_when_another_closes_the_world(what: str, tmp_path: Path) -> None:
+    program = f"""{MAKE}
+ends = []
+def call():
+    begun.set()
+    try:
+        ends.append({CALLS[what]})
+    except ons.Error as error:
+        ends.append(type(error).__name__)
+thread = threading.Thread(target=call)
+thread.start()
+begun.wait()
+time.sleep(0.1)  # it waits by now; were it not yet there, it would find the world closed
+start = time.monotonic()
+w.close()
+thread.join(60)
+print("ends", ends, "late" if time.monotonic() - start > 10 else "soon", flush=True)
+"""
+    ended = run_job(tmp_path, 2, program)
+    assert ended.code == 0, ended.err
+    lines = [line.partition("ends ")[2] for line in ended.out.splitlines() if "ends " in line]
+    # Who waits for a rank that closed first may hear of that before it closes itself.
+    assert len(lines) == 2
+    assert all(line in ("['ClosedError'] soon", "['AbortedError'] soon") for line in lines), ended.out
+    assert "['ClosedError'] soon" in lines, ended.out
+
+
+@pytest.mark.parametrize("buffers", ["np.ones", "w.zeros"])
+def test_threads_that_exchange_all_the_time_survive_a_close_at_any_moment(buffers: str, tmp_path: Path) -> None:
+    program = f"""
+import threading, time
+import numpy as np
+import onstream as ons
+
+for k in range(12):
+    w = ons.init(timeout_s=10)
+    after, before = (w.rank + 1) % w.size, (w.rank - 1) % w.size
+    x, y = {buffers}(30000), {buffers}(30000)
+    ends = []
+    def exchange():
+        try:
+            while True:
+                w.sendrecv(x, after, y, before, lane=2)
+        except ons.Error as error:
+            ends.append(type(error).__name__)
+    thread = threading.Thread(target=exchange)
+    w.barrier()
+    thread.start()
+    time.sleep(0.01 + 0.002 * k)
+    try:
+        w.close()
+    except ons.Error:
+        pass
+    thread.join(60)
+    assert ends in (["ClosedError"], ["AbortedError"]), ends
+print("fine", flush=True)
+"""
+    ended = run_job(tmp_path, 2, program)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("fine") == 2
+
+
+@pytest.mark.parametrize(
+    ("what", "close"),
+    [*((what, "") for what in ("recv", "send", "wait", "barrier", "plan", "word")), ("recv", "w.close()")],
+)
+def test_a_program_ends_well_though_a_daemon_thread_is_inside_a_call(what: str, close: str, tmp_path: Path) -> None:
+    program = f"""{MAKE}
+def call():
+    begun.set()
+    {CALLS[what]}
+threading.Thread(target=call, daemon=True).start()
+begun.wait()
+time.sleep(0.1)
+print("result", 2, flush=True)
+{close}
+"""
+    ended = run_job(tmp_path, 2, program)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("result 2") == 2
+    assert "Fatal" not in ended.err
+    if not close:
+        assert ended.err == ""
+
+
+def test_a_signal_handler_may_close_the_world_that_its_thread_waits_in(tmp_path: Path) -> None:
+    program = f"""{MAKE}
+import os, signal
+def handle(number, frame):
+    w.close()
+signal.signal(signal.SIGUSR1, handle)
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1)).start()
+try:
+    w.recv(np.zeros(1), peer, lane=3)
+except ons.Error as error:
+    print("ended", type(error).__name__, flush=True)
+"""
+    ended = run_job(tmp_path, 2, program)
+    assert ended.code == 0, ended.err
+    assert ended.out.count("ended") == 2
