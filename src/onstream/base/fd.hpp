@@ -1,8 +1,13 @@
 // A file descriptor with one owner. Closed on destruction.
+//
+// Never 0, 1 or 2: a program that closed those would have the system give their numbers to us, and what it prints, or
+// what any library logs, would go into our sockets. Each descriptor that the library makes becomes an Fd in the
+// expression that makes it (tests/layers.toml sees to that).
 #pragma once
 
 #include <unistd.h>
 
+#include <string>
 #include <utility>
 
 namespace onstream {
@@ -10,7 +15,9 @@ namespace onstream {
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
+  // Takes over what a call of the system returned; one below 3 moves up, close-on-exec as all are. errno says why none
+  // is valid.
+  explicit Fd(int fd) : fd_(fd >= 0 && fd <= STDERR_FILENO ? moved_up(fd) : fd) {}
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
     if (this != &other) {
@@ -32,7 +39,14 @@ class Fd {
   }
 
  private:
+  static int moved_up(int fd);
   int fd_ = -1;
 };
+
+// A second descriptor of the same thing; not valid, and errno, where the system has none left.
+Fd duplicate(const Fd& fd);
+
+// What a file holds; empty, and errno, where it cannot be read.
+std::string contents_of(const std::string& path);
 
 }  // namespace onstream

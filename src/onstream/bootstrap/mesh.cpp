@@ -1,13 +1,13 @@
 #include "onstream/bootstrap/mesh.hpp"
 
 #include <atomic>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/log.hpp"
 #include "onstream/base/quiet_thread.hpp"
 #include "onstream/bootstrap/mesh_connect.hpp"
 #include "onstream/bootstrap/mesh_ledger.hpp"
@@ -359,8 +359,7 @@ void Mesh::Implementation::handle_notify(int peer, wire::Unpacker& body) {
     handle(peer, topic, payload, no_fd);
   } catch (const std::exception& error) {
     // Nobody waits for an answer, so this is the only place that can tell.
-    std::fprintf(stderr, "onstream: rank %d: '%.*s' from rank %d failed: %s\n", rank_, static_cast<int>(topic.size()),
-                 topic.data(), peer, error.what());
+    log(LogLevel::error, "'", topic, "' from rank ", peer, " failed: ", error.what());
   }
 }
 

@@ -223,9 +223,9 @@ FileRange::~FileRange() {
 }
 
 Fd FileRange::export_fd() const {
-  const int fd = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0);
-  if (fd < 0) fail_errno("duplicating the file descriptor of pinned memory");
-  return Fd(fd);
+  Fd fd = duplicate(fd_);
+  if (!fd.valid()) fail_errno("duplicating the file descriptor of pinned memory");
+  return fd;
 }
 
 }  // namespace onstream::cuda

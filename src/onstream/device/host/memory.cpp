@@ -88,7 +88,7 @@ bool from_this_process(const ExportRecord& record) {
 }  // namespace
 
 Shared::Shared(std::size_t bytes, MemoryKind kind) : kind_(kind), bytes_(bytes), id_(next_id()) {
-  fd_ = Fd(memfd_create("onstream", MFD_CLOEXEC));
+  fd_ = Fd(::memfd_create("onstream", MFD_CLOEXEC));
   if (!fd_.valid()) fail_errno(concat("memfd_create for ", bytes, " B"));
   if (bytes > static_cast<std::size_t>(INT64_MAX)) errno = EFBIG;
   if (bytes > static_cast<std::size_t>(INT64_MAX) || ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) {
@@ -128,7 +128,7 @@ Export Shared::share() const {
          " were imported from another process; only their owner can export them");
   }
   Export out;
-  out.fd = Fd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  out.fd = duplicate(fd_);
   if (!out.fd.valid()) fail_errno(concat("duplicating the file descriptor of ", bytes_, " B of shared host memory"));
   out.record.device = DeviceKind::host;
   out.record.kind = kind_;
