@@ -1,7 +1,6 @@
 #include "message_case.hpp"
 
 #include <array>
-#include <charconv>
 
 #include "onstream/base/error.hpp"
 #include "options.hpp"
@@ -30,12 +29,10 @@ std::vector<std::string> split(const std::string& text) {
 
 std::size_t number(const std::string& text, const char* field, const std::string& value, std::size_t least,
                    std::size_t most) {
-  std::size_t result = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  const bool whole = error == std::errc() && end == value.data() + value.size();
-  require(whole && result >= least && result <= most, "case '", text, "': ", field, " is '", value,
+  const auto result = number_in<std::size_t>(value);
+  require(result && *result >= least && *result <= most, "case '", text, "': ", field, " is '", value,
           "', not a number from ", least, " to ", most);
-  return result;
+  return *result;
 }
 
 template <class All>

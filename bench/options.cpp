@@ -1,9 +1,5 @@
 #include "options.hpp"
 
-#include <array>
-#include <charconv>
-#include <cstdio>
-
 #include "onstream/base/error.hpp"
 
 namespace onstream::bench {
@@ -20,12 +16,10 @@ MemoryKind memory_from(const std::string& option, const std::string& name) {
 }  // namespace
 
 int count_from(const std::string& option, const std::string& value, int least, int most) {
-  int result = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), result);
-  const bool whole = error == std::errc() && end == value.data() + value.size();
-  require(whole && result >= least && result <= most, option, " is '", value, "', not a number from ", least, " to ",
+  const std::optional<int> count = number_in<int>(value);
+  require(count && *count >= least && *count <= most, option, " is '", value, "', not a number from ", least, " to ",
           most);
-  return result;
+  return *count;
 }
 
 Parameters parameters_from(const std::string& device, const Settings& settings) {
@@ -93,9 +87,8 @@ void Options::read(int argc, char** argv) const {
 }
 
 std::string seconds_text(double seconds) {
-  std::array<char, 32> digits{};
-  std::snprintf(digits.data(), digits.size(), "%.9e", seconds);
-  return digits.data();
+  constexpr int kDigits = 9;
+  return scientific(seconds, kDigits);
 }
 
 std::string seconds_list(const std::vector<double>& seconds) {

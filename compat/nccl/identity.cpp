@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sstream>
 
 #include "guarded.hpp"
 #include "onstream/bootstrap/sha256.hpp"
@@ -14,7 +13,7 @@ namespace {
 constexpr char kKind[] = "onstream-nccl-1";
 constexpr std::size_t kWordDigits = 32;
 
-Launch launch_at(const std::string& name, const std::string& secret, int rank, int size) {
+Launch launch_at(std::string_view name, std::string_view secret, int rank, int size) {
   Launch launch;
   launch.rank = launch.local_rank = rank;
   launch.size = launch.local_size = size;
@@ -37,16 +36,12 @@ ncclUniqueId make_id() {
 
 Launch launch_of(const ncclUniqueId& id, int rank, int size) {
   const std::string text(id.internal, strnlen(id.internal, sizeof id.internal));
-  std::istringstream words(text);
-  std::string kind;
-  std::string name;
-  std::string secret;
-  words >> kind >> name >> secret;
-  demand(kind == kKind && name.size() == kWordDigits && secret.size() == kWordDigits,
+  const std::vector<std::string_view> words = words_of(text);
+  demand(words.size() == 3 && words[0] == kKind && words[1].size() == kWordDigits && words[2].size() == kWordDigits,
          "the unique id was not made by ncclGetUniqueId of this library, or did not arrive whole; rank 0 makes it and "
          "gives all ",
          NCCL_UNIQUE_ID_BYTES, " bytes of it to the others");
-  return launch_at(name, secret, rank, size);
+  return launch_at(words[1], words[2], rank, size);
 }
 
 Launch launch_beside(const Launch& parent, const std::string& what, int rank, int size) {

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <string_view>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fd.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 
@@ -79,9 +79,7 @@ std::string executable() {
   std::string_view id;
   dl_iterate_phdr(build_id, &id);
   if (!id.empty()) return concat("build ID ", to_hex(id));
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  const std::string contents{std::istreambuf_iterator<char>(file), {}};
-  return concat("SHA-256 ", to_hex(sha256(contents)));
+  return concat("SHA-256 ", to_hex(sha256(contents_of("/proc/self/exe"))));
 }
 
 // Pages that hold nothing but zeroes need no copy: the segment has them already.

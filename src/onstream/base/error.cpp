@@ -1,7 +1,6 @@
 #include "onstream/base/error.hpp"
 
 #include <cerrno>
-#include <cstring>
 
 namespace onstream {
 
@@ -21,7 +20,7 @@ const char* name_of(ErrorCode code) {
 
 void fail_errno(const std::string& what) {
   const int saved = errno;
-  fail(ErrorCode::system, what, ": ", std::strerror(saved), " (errno ", saved, ")");
+  fail(ErrorCode::system, what, ": ", error_text(saved), " (errno ", saved, ")");
 }
 
 }  // namespace onstream

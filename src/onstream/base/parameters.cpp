@@ -109,7 +109,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
 }
 
 std::string to_text(const std::string& value) { return value; }
-std::string to_text(std::int64_t value) { return std::to_string(value); }
+std::string to_text(std::int64_t value) { return concat(value); }
 std::string to_text(double value) {
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value);

@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include <array>
-#include <fstream>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fd.hpp"
 #include "onstream/bootstrap/wire.hpp"
 
 namespace onstream {
@@ -24,8 +24,10 @@ Host this_host() {
   Host host;
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) == 0) host.name = name.data();
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  if (!(boot >> host.boot_id)) fail_errno("cannot read /proc/sys/kernel/random/boot_id");
+  constexpr const char* kBootId = "/proc/sys/kernel/random/boot_id";
+  host.boot_id = contents_of(kBootId);
+  if (host.boot_id.empty()) fail_errno(concat("cannot read ", kBootId));
+  host.boot_id.erase(host.boot_id.find_last_not_of('\n') + 1);
   host.network_namespace = target_of("/proc/self/ns/net");
   host.pid_namespace = target_of("/proc/self/ns/pid");
   return host;

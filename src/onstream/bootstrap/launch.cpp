@@ -8,16 +8,14 @@
 
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <thread>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fd.hpp"
 #include "onstream/bootstrap/launch_parse.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 
@@ -42,10 +40,8 @@ std::optional<std::string> text_of(const char* name) {
 std::optional<int> number_of(const char* name) {
   const std::optional<std::string> text = text_of(name);
   if (!text) return std::nullopt;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  require(error == std::errc() && end == text->data() + text->size() && value >= 0, name, "='", *text,
-          "' is not a number from 0 on");
+  const std::optional<int> value = number_in<int>(*text);
+  require(value && *value >= 0, name, "='", *text, "' is not a number from 0 on");
   return value;
 }
 
@@ -120,10 +116,7 @@ std::optional<Found> from_open_mpi() {
 // Hydra gives its ranks no name of the job, but one proxy process a host is an ancestor of them all.
 std::string hydra_proxy() {
   for (int pid = ::getppid(); pid > 1;) {
-    std::ifstream file(concat("/proc/", pid, "/stat"));
-    std::stringstream text;
-    text << file.rdbuf();
-    const ProcessStat stat = parse_process_stat(text.str());
+    const ProcessStat stat = parse_process_stat(contents_of(concat("/proc/", pid, "/stat")));
     if (stat.name.starts_with("hydra_pmi")) return concat(pid, " since ", stat.start_time);
     pid = stat.parent;
   }

@@ -1,7 +1,6 @@
 #include "onstream/bootstrap/launch_parse.hpp"
 
 #include <charconv>
-#include <sstream>
 
 #include "onstream/base/error.hpp"
 
@@ -57,11 +56,14 @@ ProcessStat parse_process_stat(const std::string& text) {
   if (open == std::string::npos || close == std::string::npos || close < open) return {};
   ProcessStat stat;
   stat.name = text.substr(open + 1, close - open - 1);
-  std::istringstream fields(text.substr(close + 1));
-  std::string skipped;
-  fields >> skipped >> stat.parent;
-  for (int field = 5; field < 22; ++field) fields >> skipped;
-  if (!(fields >> stat.start_time)) return {};
+  constexpr std::size_t kParent = 1;      // field 4 of proc(5), the first behind the name being 3
+  constexpr std::size_t kStartTime = 19;  // field 22
+  const std::vector<std::string_view> fields = words_of(std::string_view(text).substr(close + 1));
+  if (fields.size() <= kStartTime) return {};
+  const auto parent = number_in<int>(fields[kParent]);
+  if (!parent) return {};
+  stat.parent = *parent;
+  stat.start_time = fields[kStartTime];
   return stat;
 }
 

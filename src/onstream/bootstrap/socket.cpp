@@ -73,10 +73,10 @@ std::vector<Place> places_of(const Endpoint& endpoint, std::string& why) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const std::string port = std::to_string(endpoint.port);
+  const std::string port = concat(endpoint.port);
   const int code = ::getaddrinfo(endpoint.address.c_str(), port.c_str(), &hints, &found);
   if (code != 0) {
-    why = concat("the name cannot be resolved: ", ::gai_strerror(code));
+    why = concat("the name cannot be resolved: ", resolver_text(code));
     return {};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
@@ -138,7 +138,7 @@ Fd connect_to(const Place& place, Deadline deadline, std::string& why) {
     ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
   }
   if (error != 0) {
-    why = std::strerror(error);
+    why = error_text(error);
     socket.reset();
     errno = error;
     return Fd();
@@ -229,7 +229,7 @@ void send_all(const Fd& socket, std::string_view bytes, Deadline deadline) {
       if (!wait_for(socket, POLLOUT, deadline))
         fail(ErrorCode::timeout, "a connection took no bytes before the deadline, ", bytes.size(), " B were left");
     } else if (errno != EINTR) {
-      fail(ErrorCode::closed, "the connection is gone: ", std::strerror(errno));
+      fail(ErrorCode::closed, "the connection is gone: ", error_text(errno));
     }
   }
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <sstream>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
@@ -387,33 +386,32 @@ std::string explain(const CollectiveCall& call, const Machine& machine) {
   const bool chain = direct && call.kind == OpKind::broadcast &&
                      goes_from_rank_to_rank(call.count * size_of(call.type), static_cast<std::uint64_t>(machine.size),
                                             machine.chain_bytes);
-  std::ostringstream text;
-  text.precision(3);
-  text << name_of(call.kind);
+  constexpr int kCostDigits = 3;
+  std::string text = name_of(call.kind);
   if (!is_v(call.kind) && call.kind != OpKind::barrier) {
     const bool of_bytes = call.type == ElementType::uint8 && !has_op(call.kind);
-    text << " of " << (of_bytes ? concat(call.count, " B") : elements_of(call));
+    text += concat(" of ", of_bytes ? concat(call.count, " B") : elements_of(call));
   }
-  text << " on " << machine.size << " ranks: " << name_of(chosen.algorithm) << ", " << chosen.what
-       << (chain ? ", from rank to rank" : "") << (engine ? ", by the copy engine (collective_engine)" : "")
-       << (call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
+  text += concat(" on ", machine.size, " ranks: ", name_of(chosen.algorithm), ", ", chosen.what,
+                 chain ? ", from rank to rank" : "", engine ? ", by the copy engine (collective_engine)" : "",
+                 call.algorithm == Algorithm::automatic ? " (the least predicted cost)" : " (asked for)");
   for (const AlgorithmRow& row : kRows) {
     const std::string reason = why_not(row, call, machine);
-    text << "\n  " << name_of(row.algorithm) << ": ";
+    text += concat("\n  ", name_of(row.algorithm), ": ");
     if (reason.empty()) {
-      text << row.cost_us(call, machine) << " us predicted";
-      if (*row.never_by_itself != 0) text << "; only for those who ask for it: " << row.never_by_itself;
+      text += concat(general(row.cost_us(call, machine), kCostDigits), " us predicted");
+      if (*row.never_by_itself != 0) text += concat("; only for those who ask for it: ", row.never_by_itself);
       if (row.algorithm != Algorithm::hierarchical) continue;
       for (const Staged& stage : stages_on(call, machine)) {
-        text << "\n    " << (stage.among == Among::group ? "within" : "across")
-             << " groups: " << name_of(stage.call.kind) << " of " << stage.call.count << " by "
-             << name_of(stage.row->algorithm);
+        text +=
+            concat("\n    ", stage.among == Among::group ? "within" : "across", " groups: ", name_of(stage.call.kind),
+                   " of ", stage.call.count, " by ", name_of(stage.row->algorithm));
       }
     } else {
-      text << reason;
+      text += reason;
     }
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace onstream::collective

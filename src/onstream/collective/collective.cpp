@@ -1,8 +1,6 @@
 #include "onstream/collective/collective.hpp"
 
-#include <iterator>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "onstream/base/error.hpp"
@@ -21,8 +19,9 @@ std::vector<int> all_ranks(int size) {
 }
 
 std::vector<int> numbers_in(const std::string& text) {
-  std::istringstream words(text);
-  return {std::istream_iterator<int>(words), {}};
+  std::vector<int> numbers;
+  for (const std::string_view word : words_of(text)) numbers.push_back(number_in<int>(word).value());
+  return numbers;
 }
 
 // Collective over the world. Throws on every rank alike unless all members of each team name it alike: a rank that

@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <set>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -342,11 +341,8 @@ class Collective::Implementation {
     for (const std::string& theirs :
          fabric_->all_gather("the first collective of a channel", concat(static_cast<int>(part), ' ', call.channel),
                              collective::what_of(call))) {
-      std::istringstream words(theirs);
-      int of = 0;
-      int one = 0;
-      words >> of >> one;
-      asked.emplace(static_cast<Part>(of), one);
+      const std::vector<std::string_view> words = words_of(theirs);
+      asked.emplace(static_cast<Part>(number_in<int>(words.at(0)).value()), number_in<int>(words.at(1)).value());
     }
     for (const auto& [of, one] : asked) of == Part::channel ? start_channel(one) : start_copies(one);
   }

@@ -1,7 +1,6 @@
 // The list of devices: GPUs first where CUDA is built and a driver answers, the host always last.
 #include "onstream/device/devices.hpp"
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 
@@ -34,11 +33,8 @@ std::shared_ptr<Device> open_gpu(int) { fail(ErrorCode::unsupported, "no cuda de
 std::optional<int> ordinal_of(std::string_view spec) {
   constexpr std::string_view kPrefix = "cuda:";
   if (!spec.starts_with(kPrefix)) return std::nullopt;
-  const std::string_view digits = spec.substr(kPrefix.size());
-  int ordinal = -1;
-  const auto end = std::from_chars(digits.data(), digits.data() + digits.size(), ordinal);
-  if (end.ec != std::errc() || end.ptr != digits.data() + digits.size() || ordinal < 0) return std::nullopt;
-  return ordinal;
+  const std::optional<int> ordinal = number_in<int>(spec.substr(kPrefix.size()));
+  return ordinal.value_or(-1) < 0 ? std::nullopt : ordinal;
 }
 
 }  // namespace

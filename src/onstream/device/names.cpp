@@ -57,7 +57,7 @@ std::string condition_of(const Until& until) {
   const auto whole = static_cast<std::int64_t>(until.value);
   const std::int64_t is_signed = narrow ? static_cast<std::int32_t>(until.value) : whole;
   const std::uint64_t is_unsigned = narrow ? static_cast<std::uint32_t>(until.value) : until.value;
-  const std::string value = until.sign == Sign::signed_word ? std::to_string(is_signed) : std::to_string(is_unsigned);
+  const std::string value = until.sign == Sign::signed_word ? concat(is_signed) : concat(is_unsigned);
   const auto how = [&] {
     switch (until.compare) {
       case Compare::eq: return "to be ";

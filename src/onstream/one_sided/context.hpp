@@ -221,8 +221,7 @@ class Context {
   }
   template <class T>
   std::string one_of(const T* words, std::size_t count, Compare compare, T value) const {
-    return "one of " + std::to_string(count) + " words" + place_of(words) + ", each " +
-           text_of(until_of(compare, value));
+    return concat("one of ", count, " words", place_of(words), ", each ", text_of(until_of(compare, value)));
   }
   void carry(const Carriage& what);
   void carry_pieces(const Carriage& what, const Remote& lowest);

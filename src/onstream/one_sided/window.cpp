@@ -1,6 +1,5 @@
 #include "onstream/one_sided/window.hpp"
 
-#include <charconv>
 #include <string_view>
 
 #include "onstream/base/error.hpp"
@@ -32,21 +31,7 @@ class Notice {
   std::string text_;
 };
 
-std::vector<std::string_view> lines_of(std::string_view text) {
-  std::vector<std::string_view> lines;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    lines.push_back(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-  }
-  return lines;
-}
-
-std::uint64_t number_of(std::string_view text) {
-  std::uint64_t value = 0;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
+std::uint64_t number_of(std::string_view text) { return number_in<std::uint64_t>(text).value_or(0); }
 
 }  // namespace
 

@@ -156,7 +156,7 @@ std::string Plan::explain() const {
     const PlanOp& row = it.ops[i];
     const bool moves = moves_bytes(row.op.kind);
     const bool has_bytes = row.op.layout.bytes() > 0 || moves;
-    rows.push_back({std::to_string(i), title(row.op), has_bytes ? std::to_string(row.op.layout.bytes()) : "-",
+    rows.push_back({concat(i), title(row.op), has_bytes ? concat(row.op.layout.bytes()) : "-",
                     moves ? row.op.layout.describe() : "-", moves ? name_of(row.path) : "-", row.why});
   }
   std::vector<std::size_t> widths(rows[0].size(), 0);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <sstream>
 
 #include "onstream/base/error.hpp"
 
@@ -16,13 +14,11 @@ constexpr int kMostGpus = 4096;
 class Reader {
  public:
   Machine read(std::string_view text) {
-    std::istringstream lines{std::string(text)};
-    for (std::string line; std::getline(lines, line);) {
+    for (const std::string_view line : lines_of(text)) {
       ++number_;
       line_ = line.substr(0, line.find('#'));
-      std::istringstream words(line_);
-      words_.clear();
-      for (std::string word; words >> word;) words_.push_back(word);
+      const std::vector<std::string_view> words = words_of(line_);
+      words_.assign(words.begin(), words.end());
       if (!words_.empty()) statement();
     }
     expect(machine_.gpus > 0, "a machine begins with `gpus COUNT` or `torus X Y Z`");
@@ -85,18 +81,14 @@ class Reader {
   int node(const std::string& word) const {
     const auto found = std::ranges::find(machine_.switches, word);
     if (found != machine_.switches.end()) return machine_.gpus + static_cast<int>(found - machine_.switches.begin());
-    int number = -1;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    expect(error == std::errc() && end == word.data() + word.size() && number >= 0 && number < machine_.gpus,
-           "a node is the number of a GPU or the name of a switch");
+    const int number = number_in<int>(word).value_or(-1);
+    expect(number >= 0 && number < machine_.gpus, "a node is the number of a GPU or the name of a switch");
     return number;
   }
 
   int count(const std::string& word, int most) const {
-    int number = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-    expect(error == std::errc() && end == word.data() + word.size() && number >= 1 && number <= most,
-           concat("a count is from 1 to ", most));
+    const int number = number_in<int>(word).value_or(0);
+    expect(number >= 1 && number <= most, concat("a count is from 1 to ", most));
     return number;
   }
 

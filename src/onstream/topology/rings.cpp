@@ -5,7 +5,6 @@
 #include <optional>
 #include <queue>
 #include <random>
-#include <sstream>
 
 #include "onstream/base/error.hpp"
 
@@ -225,14 +224,13 @@ Rings find_rings(const Machine& machine) {
 }
 
 std::string describe(const Machine& machine, const Rings& rings) {
-  std::ostringstream text;
-  text << rings.all.size() << (rings.all.size() == 1 ? " ring of " : " rings of ") << machine.gpus << " GPUs (at most "
-       << rings.bound << ")";
+  std::string text = concat(rings.all.size(), rings.all.size() == 1 ? " ring of " : " rings of ", machine.gpus,
+                            " GPUs (at most ", rings.bound, ")");
   for (const Ring& ring : rings.all) {
-    text << "\n ";
-    for (const int node : ring.nodes) text << " " << machine.name_of(node);
+    text += "\n ";
+    for (const int node : ring.nodes) text += concat(" ", machine.name_of(node));
   }
-  return text.str();
+  return text;
 }
 
 }  // namespace onstream::topology

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <mutex>
 #include <set>
-#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -140,12 +139,10 @@ class Fabric::Implementation {
     std::vector<std::string> devices;
     std::vector<std::set<std::string>> whole_to(all.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      std::istringstream lines(all[rank]);
-      std::getline(lines, devices.emplace_back());
-      std::string crowded;
-      std::getline(lines, crowded);
-      crowded_ = crowded_ || crowded == "1";
-      for (std::string other; std::getline(lines, other);) whole_to[rank].insert(other);
+      const std::vector<std::string_view> lines = lines_of(all[rank]);
+      devices.emplace_back(lines.at(0));
+      crowded_ = crowded_ || lines.at(1) == "1";
+      whole_to[rank].insert(lines.begin() + 2, lines.end());
     }
     const auto sharers = static_cast<int>(std::ranges::count(devices, mine));
     block_limit_ = std::max(1, device_->max_blocks() / (2 * sharers));

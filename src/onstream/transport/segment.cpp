@@ -1,6 +1,5 @@
 #include "onstream/transport/segment.hpp"
 
-#include <charconv>
 #include <string_view>
 
 #include "onstream/base/error.hpp"
@@ -42,11 +41,7 @@ struct Notice {
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     return line;
   }
-  static std::uint64_t number(std::string_view text) {
-    std::uint64_t value = 0;
-    std::from_chars(text.data(), text.data() + text.size(), value);
-    return value;
-  }
+  static std::uint64_t number(std::string_view text) { return number_in<std::uint64_t>(text).value_or(0); }
 };
 
 // Why `peer` does not map the part; nothing if it does now. Throws that where it must.

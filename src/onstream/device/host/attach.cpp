@@ -9,11 +9,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fd.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/device/foreign.hpp"
 #include "onstream/device/process_id.hpp"
@@ -29,10 +29,9 @@ std::atomic<std::uint64_t> known_word = 0;
 
 // 0: none, or the file is not there. 1: only descendants, and whom the process itself allows. 2, 3: nobody.
 int yama_scope() {
-  std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
-  int scope = 0;
-  file >> scope;
-  return file ? scope : 0;
+  const std::string text = contents_of("/proc/sys/kernel/yama/ptrace_scope");
+  const std::vector<std::string_view> words = words_of(text);
+  return words.empty() ? 0 : number_in<int>(words[0]).value_or(0);
 }
 
 enum class Direction { read, write };
@@ -124,7 +123,7 @@ std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid) {
       transfer(Direction::read, pid, reinterpret_cast<std::byte*>(&word), record.word_address, sizeof word);
   if (error != 0) {
     const std::string advice = advice_for(error);
-    fail(ErrorCode::unsupported, "process_vm_readv of process ", pid, ": ", std::strerror(error),
+    fail(ErrorCode::unsupported, "process_vm_readv of process ", pid, ": ", error_text(error),
          advice.empty() ? "" : concat(" (", advice, ")"));
   }
   if (word != record.process_id) {
@@ -142,7 +141,7 @@ std::string no_attach_reason() {
   std::uint64_t copy = 0;
   const int error = transfer(Direction::read, getpid(), reinterpret_cast<std::byte*>(&copy),
                              reinterpret_cast<std::uint64_t>(&word), sizeof word);
-  return error == 0 ? "" : concat("process_vm_readv: ", std::strerror(error));
+  return error == 0 ? "" : concat("process_vm_readv: ", error_text(error));
 }
 
 }  // namespace onstream::host
@@ -159,7 +158,7 @@ Status copy_foreign(void* destination, const void* source, std::size_t bytes) {
   if (error == 0) return Status::ok;
   if (error == ESRCH) return Status::aborted;
   log(LogLevel::error, "cannot copy ", bytes, " B ", writes ? "to " : "from ", reinterpret_cast<void*>(address),
-      " of process ", pid, writes ? " from " : " to ", static_cast<void*>(own), " of this one: ", std::strerror(error));
+      " of process ", pid, writes ? " from " : " to ", static_cast<void*>(own), " of this one: ", error_text(error));
   return Status::unmapped;
 }
 

@@ -4,13 +4,13 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <fstream>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/fd.hpp"
 #include "onstream/base/fork_guard.hpp"
 #include "onstream/device/host/attach.hpp"
 #include "onstream/device/host/memory.hpp"
@@ -23,10 +23,10 @@ namespace onstream::host {
 namespace {
 
 std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
+  const std::string info = contents_of("/proc/cpuinfo");
+  for (const std::string_view line : lines_of(info)) {
     const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+    if (line.starts_with("model name") && colon != std::string::npos) return std::string(line.substr(colon + 2));
   }
   utsname machine{};
   return uname(&machine) == 0 ? machine.machine : "CPU";  // other architectures have no model name
