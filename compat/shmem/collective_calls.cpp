@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "collectives.hpp"
+#include "onstream/collective/rules.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;
@@ -28,14 +29,27 @@ void of_set(const char* call, const Group::ActiveSet& set, const Function& funct
   });
 }
 
-// What `combine` does to two elements.
+// What `combine` does to two elements. The minimum and maximum of reals are the library's, so that an answer does not
+// depend on whose loop it is: NaN where some member has NaN, and of zeros of both signs the lowest member's.
 template <class T>
 struct Min {
-  T operator()(T a, T b) const { return std::min(a, b); }
+  T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return collective::FloatingRule<T, T>::min(a, b);
+    } else {
+      return std::min(a, b);
+    }
+  }
 };
 template <class T>
 struct Max {
-  T operator()(T a, T b) const { return std::max(a, b); }
+  T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      return collective::FloatingRule<T, T>::max(a, b);
+    } else {
+      return std::max(a, b);
+    }
+  }
 };
 template <class T>
 struct Sum {
@@ -63,6 +77,15 @@ void combine(void* into, const void* from, std::size_t count) {
   auto* const to = static_cast<T*>(into);
   const auto* const other = static_cast<const T*>(from);
   for (std::size_t i = 0; i < count; ++i) to[i] = Op<T>()(to[i], other[i]);
+}
+
+// A NaN of a result is always the same one, as in the library.
+template <class T>
+void settle(void* results, std::size_t count) {
+  if constexpr (std::is_floating_point_v<T>) {
+    auto* const values = static_cast<T*>(results);
+    for (std::size_t i = 0; i < count; ++i) values[i] = collective::settled(values[i]);
+  }
 }
 
 // The library's own type and reduction. It has no long double; its complex product is another for infinities.
@@ -95,7 +118,7 @@ template <>
 constexpr ReduceOp kOp<Xor> = ReduceOp::bxor;
 
 template <class T, template <class> class Op>
-constexpr Reduction kReduction{sizeof(T), combine<T, Op>, type_of<T>(), kOp<Op>};
+constexpr Reduction kReduction{sizeof(T), combine<T, Op>, settle<T>, type_of<T>(), kOp<Op>};
 
 template <class T, template <class> class Op>
 int reduce_team(const char* call, shmem_team_t team, T* dest, const T* source, std::size_t count) {

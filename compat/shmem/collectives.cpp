@@ -128,6 +128,7 @@ void combine_all(Group& group, std::byte* result, const void* source, std::size_
       group.context().get(theirs, from + offset, now * reduction.element, group.world_rank(member));
       reduction.combine(result + offset, theirs, now);
     }
+    reduction.settle(result + offset, now);
   }
 }
 

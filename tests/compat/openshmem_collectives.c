@@ -2,6 +2,7 @@
  * team - in every kind of symmetric memory, from one element to more than what is done at once.
  *
  * Memory is filled and looked at by puts and gets to the PE itself, as a GPU's is not the CPU's to touch. */
+#include <math.h>
 #include <pthread.h>
 
 #include "openshmem.h"
@@ -187,6 +188,50 @@ static void sums_that_cancel_are_in_the_order_of_the_members(void) {
   }
 }
 
+/* Element i is special at member i % all: NaN in the first half of the elements, -0 among zeros in the second. The
+ * answer is always NaN, the same one, or else the lowest member's zero: of teams and active sets of all and of some. */
+#define NANS_AND_ZEROS(NAME, TYPE)                                                                              \
+  static void NAME##_nans_and_zeros(shmem_team_t team, long* sync, size_t count) {                              \
+    static TYPE from[PES * 100], to[PES * 100];                                                                 \
+    const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);                                      \
+    for (int way = 0; way < 4; ++way) {                                                                         \
+      for (size_t i = 0; i < count; ++i) {                                                                      \
+        const int special = (int)(i % (size_t)all) == mine;                                                     \
+        from[i] = i < count / 2 ? (special ? (TYPE)-NAN : (TYPE)(mine + 1)) : (special ? (TYPE)-0.0 : (TYPE)0); \
+      }                                                                                                         \
+      shmem_team_sync(team);                                                                                    \
+      if (way == 0) CHECK(shmem_##NAME##_max_reduce(team, to, from, count) == 0);                               \
+      if (way == 1) CHECK(shmem_##NAME##_min_reduce(team, to, from, count) == 0);                               \
+      if (way == 2) shmem_##NAME##_max_to_all(to, from, (int)count, 0, 0, all, NULL, sync);                     \
+      if (way == 3) shmem_##NAME##_min_to_all(to, from, (int)count, 0, 0, all, NULL, sync);                     \
+      for (size_t i = 0; i < count; ++i) {                                                                      \
+        const int negative = i >= count / 2 && i % (size_t)all == 0;                                            \
+        CHECK(i < count / 2 ? isnan(to[i]) : to[i] == 0);                                                       \
+        CHECK((signbit(to[i]) != 0) == negative);                                                               \
+      }                                                                                                         \
+      shmem_team_sync(team);                                                                                    \
+    }                                                                                                           \
+  }
+NANS_AND_ZEROS(float, float)
+NANS_AND_ZEROS(double, double)
+NANS_AND_ZEROS(longdouble, long double)
+
+static void nans_and_zeros_have_one_rule_on_every_set(void) {
+  static long sync[SHMEM_REDUCE_SYNC_SIZE];
+  for (int i = 0; i < SHMEM_REDUCE_SYNC_SIZE; ++i) sync[i] = SHMEM_SYNC_VALUE;
+  shmem_team_t teams[] = {SHMEM_TEAM_WORLD, SHMEM_TEAM_INVALID};
+  shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, size > 1 ? size - 1 : 1, NULL, 0, &teams[1]);
+  for (int team = 0; team < 2 && teams[team] != SHMEM_TEAM_INVALID; ++team) {
+    for (size_t count = 16; count <= PES * 100; count *= 50) {
+      float_nans_and_zeros(teams[team], sync, count);
+      double_nans_and_zeros(teams[team], sync, count);
+      longdouble_nans_and_zeros(teams[team], sync, count);
+    }
+  }
+  shmem_barrier_all();
+  shmem_team_destroy(teams[1]);
+}
+
 /* The root keeps its own destination, and does what the others do wherever the two lie. */
 static void active_sets_broadcast_from_one_memory_to_another(void) {
   enum { COUNT = 300 };
@@ -316,6 +361,7 @@ int main(int argc, char** argv) {
     CASE(sums_of_reals_are_in_the_order_of_the_members)
     CASE(teams_come_and_go)
     CASE(sums_that_cancel_are_in_the_order_of_the_members)
+    CASE(nans_and_zeros_have_one_rule_on_every_set)
     CASE(active_sets_broadcast_from_one_memory_to_another)
     CASE(teams_of_any_size_reduce)
     CASE(threads_reduce_on_teams_of_their_own_at_once)
