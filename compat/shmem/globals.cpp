@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <span>
 #include <string_view>
+#include <utility>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/fd.hpp"
@@ -22,23 +24,41 @@ namespace {
 struct Pages {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
+  int protection = PROT_READ | PROT_WRITE;
 };
 
-// Of the executable, which the loader names first: what may be written once relocation is done.
-int writable_pages(dl_phdr_info* info, std::size_t, void* found) {
-  auto& pages = *static_cast<Pages*>(found);
-  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-  std::uintptr_t constant = 0;
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr) & part = info->dlpi_phdr[i];
-    const std::uintptr_t begin = info->dlpi_addr + part.p_vaddr;
-    const std::uintptr_t end = begin + part.p_memsz;
-    if (part.p_type == PT_GNU_RELRO) constant = end / page * page;
-    if (part.p_type != PT_LOAD || (part.p_flags & PF_W) == 0) continue;
-    pages.begin = pages.end == 0 ? begin / page * page : std::min(pages.begin, begin / page * page);
-    pages.end = std::max(pages.end, (end + page - 1) / page * page);
+// Adds to ascending ranges, of which no two touch.
+void add_pages(std::vector<Pages>& all, const Pages& more) {
+  if (more.begin >= more.end) return;
+  if (!all.empty() && more.begin <= all.back().end) {
+    all.back().end = std::max(all.back().end, more.end);
+    all.back().protection |= more.protection;
+  } else {
+    all.push_back(more);
   }
-  if (pages.begin < constant && constant <= pages.end) pages.begin = constant;
+}
+
+// Of the executable, which the loader names first: what may be written once relocation is done. A linker may leave any
+// room between the parts that it loads, in which nothing is mapped, or anything by now.
+int writable_pages(dl_phdr_info* info, std::size_t, void* found) {
+  auto& all = *static_cast<std::vector<Pages>*>(found);
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto down = [page](std::uintptr_t address) { return address / page * page; };
+  const std::span parts(info->dlpi_phdr, info->dlpi_phnum);
+  const auto begin_of = [info](const ElfW(Phdr) & part) { return info->dlpi_addr + part.p_vaddr; };
+  const auto relocated = std::ranges::find(parts, ElfW(Word){PT_GNU_RELRO}, &ElfW(Phdr)::p_type);
+  Pages constant;  // rounded as the loader rounds what it protects
+  if (relocated != parts.end()) {
+    constant = {down(begin_of(*relocated)), down(begin_of(*relocated) + relocated->p_memsz)};
+  }
+  for (const ElfW(Phdr) & part : parts) {
+    if (part.p_type != PT_LOAD || (part.p_flags & PF_W) == 0) continue;
+    const std::uintptr_t begin = down(begin_of(part));
+    const std::uintptr_t end = down(begin_of(part) + part.p_memsz + page - 1);
+    const int protection = PROT_READ | PROT_WRITE | ((part.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+    add_pages(all, {begin, std::clamp(constant.begin, begin, end), protection});
+    add_pages(all, {std::clamp(constant.end, begin, end), end, protection});
+  }
   return 1;
 }
 
@@ -95,34 +115,47 @@ void copy_pages(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 void Globals::make(World& world) {
-  Pages pages;
-  dl_iterate_phdr(writable_pages, &pages);
-  const std::size_t bytes = pages.end - pages.begin;
+  std::vector<Pages> found;
+  dl_iterate_phdr(writable_pages, &found);
+  std::vector<View> views;
+  std::size_t bytes = 0;
+  for (const Pages& pages : found) {
+    views.push_back({pages.begin, pages.end - pages.begin, bytes, pages.protection});
+    bytes += views.back().bytes;
+  }
   const std::vector<std::string> all = world.fabric()->all_gather("shmem.globals", concat(bytes, " B, ", executable()));
-  if (bytes == 0 || std::ranges::any_of(all, [&](const std::string& one) { return one != all.front(); })) {
-    why_ = "the PEs do not run the same program";
+  const bool differ = std::ranges::any_of(all, [&](const std::string& one) { return one != all.front(); });
+  if (differ || bytes == 0) {
+    why_ = differ ? "the PEs do not run the same program" : "the program has none";
     log(LogLevel::warn, "shmem_init: global variables are not symmetric: ", why_);
     return;
   }
   segment_ = world.segment(bytes, MemoryKind::file);
-  std::byte* const part = segment_->local();
-  copy_pages(part, reinterpret_cast<const std::byte*>(pages.begin), bytes);
-  // A second view of shared pages, over the first: the old size 0 asks for that.
-  void* const over = reinterpret_cast<void*>(pages.begin);
-  const bool made = mremap(part, 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, over) == over;
+  const bool made = std::ranges::all_of(views, [this](const View& view) { return lay_over(view); });
   const std::vector<std::string> took = world.fabric()->all_gather("shmem.globals.made", made ? "1" : "0");
   if (std::ranges::any_of(took, [](const std::string& one) { return one != "1"; })) {
     why_ = "the system does not map their pages twice";
     log(LogLevel::warn, "shmem_init: global variables are not symmetric: ", why_);
     return;
   }
-  begin_ = pages.begin;
-  bytes_ = bytes;
-  base_ = reinterpret_cast<std::uintptr_t>(part);
+  begin_ = views.front().begin;
+  bytes_ = views.back().begin + views.back().bytes - begin_;
+  base_ = reinterpret_cast<std::uintptr_t>(segment_->local());
+  views_ = std::move(views);
+}
+
+// A second view of shared pages, over the first: the old size 0 asks for that.
+bool Globals::lay_over(const View& view) const {
+  std::byte* const part = segment_->local() + view.offset;
+  void* const over = reinterpret_cast<void*>(view.begin);
+  copy_pages(part, static_cast<const std::byte*>(over), view.bytes);
+  if (mremap(part, 0, view.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, over) != over) return false;
+  return (view.protection & PROT_EXEC) == 0 || mprotect(over, view.bytes, view.protection) == 0;
 }
 
 void Globals::close(World& world) {
   bytes_ = 0;
+  views_.clear();
   if (segment_ != nullptr) world.free(segment_);
   segment_.reset();
 }

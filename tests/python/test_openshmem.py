@@ -386,6 +386,94 @@ def test_globals_of_two_executables_are_private_and_a_warning_says_so(option: st
             assert f"PE {pe}: {symmetric}" in output, output
 
 
+# Variables of all kinds: of a value, of none, on pages apart by an alignment, beside code that may be written, and a
+# pointer that the loader writes once (RELRO). Every PE puts to the next one's.
+SPREAD = """
+#include <shmem.h>
+#include <stdio.h>
+#ifndef ALIGN
+#define ALIGN 16
+#endif
+#ifndef EMPTY
+#define EMPTY 1
+#endif
+static long first, *const volatile pointer = &first;
+#ifndef NO_DATA
+static char table[ALIGN] __attribute__((aligned(ALIGN))) = {1};
+static long last __attribute__((aligned(ALIGN))) = 7;
+#else
+static char table[ALIGN];
+static long last;
+#endif
+static char empty[EMPTY];
+#ifdef CODE
+extern void beside(void);
+__asm__(".section .beside,\\"awx\\"\\n.globl beside\\nbeside: ret\\n.previous");
+#else
+static void beside(void) {}
+#endif
+int main(void) {
+  shmem_init();
+  beside();
+  const int me = shmem_my_pe(), next = (me + 1) % shmem_n_pes(), before = last;
+  shmem_barrier_all();
+  shmem_long_p(&first, 10 + me, next);
+  shmem_long_p(&last, 20 + me, next);
+  shmem_char_p(&table[sizeof table - 1], (char)(30 + me), next);
+  shmem_char_p(&empty[sizeof empty - 1], (char)(40 + me), next);
+  shmem_barrier_all();
+  const int symmetric = shmem_addr_accessible(table, next) + shmem_addr_accessible(empty, next);
+  printf("PE %d: %ld %d %ld %d %d, %d\\n", me, *pointer, before, last, table[sizeof table - 1], empty[sizeof empty - 1],
+         symmetric);
+  shmem_finalize();
+  return 0;
+}
+"""
+LAYOUTS = [
+    "",
+    "-pie -fPIE",
+    "-no-pie",
+    "-Wl,-z,now",
+    "-Wl,-z,now -DALIGN=4096",
+    "-Wl,-z,norelro",
+    "-Wl,-z,separate-code -DALIGN=8192",
+    "-Wl,-z,noseparate-code",
+    "-DNO_DATA",
+    "-DALIGN=65536",
+    "-DALIGN=65536 -no-pie",
+    "-DALIGN=2097152",
+    "-DALIGN=2097152 -Wl,-z,max-page-size=2097152",
+    "-DEMPTY=1073741824",
+    "-DCODE",
+    "-fuse-ld=gold",
+    "-fuse-ld=gold -DALIGN=65536",
+    "-fuse-ld=lld",
+    "-fuse-ld=lld -DALIGN=4096",
+    "-fuse-ld=lld -DALIGN=65536 -no-pie",
+    "-fuse-ld=lld -Wl,-z,now -DALIGN=2097152",
+    "-fuse-ld=lld -DNO_DATA",
+]
+
+
+# There is no static library, so no program of one file.
+@pytest.mark.limit(LIMIT_S + COMPILE_LIMIT_S)
+@pytest.mark.parametrize("options", LAYOUTS)
+def test_globals_are_symmetric_wherever_the_linker_puts_them(options: str, tmp_path: Path) -> None:
+    linker = re.search("-fuse-ld=([a-z]+)", options)
+    if linker is not None:
+        needs(f"ld.{linker[1]}")
+    source, program = tmp_path / "spread.c", tmp_path / "spread"
+    source.write_text(SPREAD)
+    status, output = call([str(commands() / "oshcc"), *options.split(), str(source), "-o", str(program)], COMPILE_LIMIT_S)
+    assert status == 0, output
+    status, output = run(2, program)
+    assert status == 0, output
+    before = 0 if "NO_DATA" in options else 7
+    for pe, other in ((0, 1), (1, 0)):
+        values = f"{10 + other} {before} {20 + other} {30 + other} {40 + other}"
+        assert re.search(rf"PE {pe}: {values}, 2$", output, re.MULTILINE), output
+
+
 PROFILED = """
 #include <pshmem.h>
 #include <stdio.h>
