@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import _core
+from . import _core, _values
 from .errors import InvalidArgumentError, UnsupportedError
 
 _DLPACK_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
@@ -421,7 +421,8 @@ def view_of(block: _core.Block, shape: int | Sequence[int], dtype: Any) -> Any:
 
 
 def extents_of(shape: int | Sequence[int]) -> tuple[int, ...]:
-    return tuple(integer_of(extent, "shape") for extent in (shape if isinstance(shape, Iterable) else (shape,)))
+    extents: Iterable[Any] = shape if _values.is_several(shape) else (shape,)
+    return tuple(integer_of(extent, "shape") for extent in extents)
 
 
 def _numpy_view(block: _core.Block, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -533,6 +534,7 @@ def word_of_type(value: Any, type_name: str, name: str) -> int:
 
 def check_same_type(call: str, to: str, source: str) -> None:
     """Bytes that are copied mean the same on both sides, if both sides tell."""
+    _values.check_same_order(call, to, source)
     if to and source and to != source:
         raise InvalidArgumentError(
             f"{call}: the source is of {source}, but the destination of {to}; convert the one, or copy its bytes as they "
@@ -562,11 +564,13 @@ def check_bytes(nbytes: int, what: str) -> None:
 
 
 def integer_of(value: Any, name: str) -> int:
-    """An argument that counts something, whatever integer type it has. TypeError naming it for anything else."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be an integer") from None
+    """An argument that counts something, whatever integer type it has. TypeError naming it for anything else: bools too."""
+    if not isinstance(value, bool):
+        try:
+            return operator.index(value)
+        except TypeError:
+            pass
+    raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be an integer")
 
 
 def text_of(value: Any, name: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _core
+from . import _arrays, _core, _values
 from .errors import InvalidArgumentError
 from .neighbours import (
     FLOATS,
@@ -83,7 +83,7 @@ class Collectives:
         channel: int = 0, algorithm: str = "auto", deterministic: bool = False, stream: Any = None,
     ) -> Any:  # fmt: skip
         """For every rank the reduction of all ranks up to it; exclusive: below it (the first one's stays)."""
-        kind = "exclusive_scan" if exclusive else "scan"
+        kind = "exclusive_scan" if _values.flag_of(exclusive, "exclusive") else "scan"
         return self._reduce(kind, array, out, op, factor, 0, channel, algorithm, deterministic, stream)
 
     def reduce_scatter(
@@ -235,8 +235,9 @@ class Collectives:
         deterministic: bool, stream: Any,
     ) -> Any:  # fmt: skip
         result = array if out is None else out
-        if factor != 1 and op != "premulsum":
+        if not _is_one(factor) and op != "premulsum":
             raise InvalidArgumentError(f"{kind}: `factor` is for op='premulsum', not for {op!r}")
+        deterministic = deterministic is not False and _values.flag_of(deterministic, "deterministic")
         simple = kind != "reduce" and not deterministic
         if simple and self._run_plain(kind, array, out, op, root, channel, algorithm, stream):
             return result
@@ -368,8 +369,17 @@ def _check_bool(kind: str, op: str, source: _arrays.Span, target: _arrays.Span |
         raise InvalidArgumentError(f"{kind}: the array is of {source.dtype}, but `out` of bool")
 
 
+def _is_one(factor: Any) -> bool:
+    if type(factor) is not int:
+        factor = _values.plain_number(factor)
+        if not _values.is_number(factor):
+            return False
+    return bool(factor == 1)
+
+
 def _factors_of(factor: Any, type_name: str) -> tuple[float, int]:
     """The factor of a premulsum, for floating point and for integers: the library takes the one of its elements."""
+    factor = _values.plain_number(factor)
     if isinstance(factor, (complex, np.complexfloating)):
         if factor.imag != 0:
             raise InvalidArgumentError(
@@ -377,6 +387,8 @@ def _factors_of(factor: Any, type_name: str) -> tuple[float, int]:
                 "array by it, and take the sum"
             )
         factor = factor.real
+    if not _values.is_number(factor):
+        raise InvalidArgumentError(f"premulsum: the factor is {factor!r}, but must be a number")
     return (1.0, _integer_factor(factor, type_name)) if type_name in INTEGERS else (_real_factor(factor, type_name), 1)
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from . import _arrays, _core
+import numpy as np
+
+from . import _arrays, _core, _values
 from .errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ class Neighbourhood:
             if len(sources) > 0 or len(destinations) > 0:
                 raise InvalidArgumentError("neighbourhood: give a grid, or sources and destinations, not both")
             dims = [_arrays.integer_of(dim, "grid") for dim in grid]
-            around = [periodic] * len(dims) if isinstance(periodic, bool) else [bool(one) for one in periodic]
+            around = flags_per_dimension(periodic, len(dims))
             self._edges = _core.make_grid_neighbourhood(team, dims, around)
 
     @property
@@ -131,23 +133,33 @@ def unit_of(
 ) -> Unit:
     """Of a move of these arrays, in which these numbers of bytes matter.
 
-    A move is of bytes, whatever they mean; but what this rank has as two types of numbers is refused. Only where the ranks compare their calls (collective_check) it is of the
-    arrays' elements, so that ranks of another type are told: if the library knows the type, and all of the call's
-    arrays that tell theirs have it.
+    A move is of bytes, whatever they mean; but what this rank has as two types of numbers, or in two byte orders, is
+    refused. Only where the ranks compare their calls (collective_check) it is of the arrays' elements, so that ranks of
+    another type are told: if the library knows the type, and all of the call's arrays that tell theirs have it.
     """
     there = [span for span in spans if span is not None and span.nbytes > 0]
     told = {type_name_of(span.dtype): span.item_bytes for span in there if span.dtype}
-    if len(told) == 2 and "uint8" not in told and _NUMBERS.issuperset(told):
-        of, out_of = told
-        raise InvalidArgumentError(
-            f"{kind}: the array is of {of}, but `out` of {out_of}; nothing is converted: view one of them as the "
-            "other's type, or as bytes (uint8)"
-        )
+    if len(told) == 2 and "uint8" not in told:
+        _check_types(kind, *told)
     if not runner.checks or len(told) != 1:
         return _BYTE
     name, item = told.popitem()
     aligned = all(span.address % min(item, _MOST_ALIGNED) == 0 for span in there)
     return Unit(name, item) if name in _NUMBERS and aligned and all(size % item == 0 for size in sizes) else _BYTE
+
+
+def _check_types(kind: str, of: str, out_of: str) -> None:
+    if _NUMBERS.issuperset((of, out_of)):
+        raise InvalidArgumentError(
+            f"{kind}: the array is of {of}, but `out` of {out_of}; nothing is converted: view one of them as the "
+            "other's type, or as bytes (uint8)"
+        )
+    native = {_values.native_name(of), _values.native_name(out_of)}
+    if len(native) == 1 or (native != {of, out_of} and _NUMBERS.issuperset(map(type_name_of, native))):
+        raise InvalidArgumentError(
+            f"{kind}: the array is of {of}, but `out` of {out_of}, whose bytes are in another order; nothing is "
+            "converted: convert one of them, such as by array.astype(array.dtype.newbyteorder('='))"
+        )
 
 
 def type_name_of(dtype: str) -> str:
@@ -160,6 +172,12 @@ def run_call(
 ) -> None:
     """On the stream, or, with none, on that of the arrays' library; for host arrays the call blocks."""
     runner.run(call, [span.owner for span in spans], stream, _arrays.natural_of(spans))
+
+
+def flags_per_dimension(periodic: Any, dims: int) -> list[bool]:
+    """One for each dimension, or one for all."""
+    flags = [periodic] * dims if np.ndim(periodic) == 0 else list(periodic)
+    return [_values.flag_of(flag, "periodic") for flag in flags]
 
 
 def contiguous_span(array: Any, world: World, *, writable: bool = False) -> _arrays.Span:

@@ -7,13 +7,13 @@ signals and atomics follow the puts added before them, and that collectives run 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from . import _arrays, _core
+from . import _arrays, _core, _values
 from .collectives import Collectives, Op
 from .errors import InvalidArgumentError, UnsupportedError
-from .neighbours import Neighbourhood
+from .neighbours import Neighbourhood, flags_per_dimension
 from .symmetric import SymmetricArray, atomic_bits, elements_of, told_bits
 from .teams import Team
 
@@ -60,8 +60,8 @@ class PlanBuilder:
         peer here.
         """
         to, span = self._remote(remote, peer, writable=True), self._span(source, writable=False)
-        if isinstance(remote, SymmetricArray):
-            _arrays.check_same_type("put", to.dtype, span.dtype)
+        check = _arrays.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
+        check("put", to.dtype, span.dtype)
         self._core.put(elements_of(to), elements_of(span), _arrays.integer_of(peer, "peer"), note)
         return self
 
@@ -71,8 +71,8 @@ class PlanBuilder:
         Reads what lies there when a launch begins, or later: a wait of the same plan does not hold it back.
         """
         to, span = self._span(destination, writable=True), self._remote(remote, peer, writable=False)
-        if isinstance(remote, SymmetricArray):
-            _arrays.check_same_type("get", to.dtype, span.dtype)
+        check = _arrays.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
+        check("get", to.dtype, span.dtype)
         self._core.get(elements_of(to), elements_of(span), _arrays.integer_of(peer, "peer"), note)
         return self
 
@@ -99,6 +99,8 @@ class PlanBuilder:
         kept = None if old is None else self._span(old, writable=True)
         if kept is not None and kept.nbytes != span.nbytes:
             raise InvalidArgumentError(f"the old value of {span.nbytes} bytes cannot go to {kept.nbytes} bytes")
+        if kept is not None:
+            _values.check_same_order("atomic", kept.dtype, span.dtype)
         value_bits, expected_bits = atomic_bits(op, span.dtype, value, expected)
         self._core.atomic(
             op,
@@ -143,7 +145,9 @@ class PlanBuilder:
             span = self._span(array, writable=True)
             dims = len(span.shape)
             widths = _per_dimension(ghost, dims, "ghost")
-            wraps = [bool(flag) for flag in _per_dimension(periodic, dims, "periodic")]
+            wraps = flags_per_dimension(periodic, dims)
+            _check_dimensions(wraps, dims, "periodic")
+            with_corners = _values.flag_of(corners, "corners")
             ranks = [] if grid is None else [_arrays.integer_of(n, "grid") for n in grid]
             number = _arrays.integer_of(lane, "lane")
         except (TypeError, ValueError, UnsupportedError) as error:
@@ -155,7 +159,7 @@ class PlanBuilder:
         if grid is None:
             interior = [max(1, extent - 2 * width) for extent, width in zip(span.shape, widths, strict=True)]
             ranks = self._choose_grid(interior)
-        self._core.halo(elements_of(span), widths, ranks, wraps, bool(corners), number)
+        self._core.halo(elements_of(span), widths, ranks, wraps, with_corners, number)
         return self
 
     @overload
@@ -333,12 +337,16 @@ class Plan:
 
 
 def _per_dimension(value: Any, dims: int, name: str) -> list[int]:
-    if not isinstance(value, Iterable):
+    if not _values.is_several(value):
         return [_arrays.integer_of(value, name)] * dims
     values = [_arrays.integer_of(item, name) for item in value]
-    if len(values) != dims:
-        raise InvalidArgumentError(f"{name}={list(value)} has {len(values)} values for an array of {dims} dimensions")
+    _check_dimensions(values, dims, name)
     return values
+
+
+def _check_dimensions(values: Sequence[Any], dims: int, name: str) -> None:
+    if len(values) != dims:
+        raise InvalidArgumentError(f"{name}={list(values)} has {len(values)} values for an array of {dims} dimensions")
 
 
 def _counter(span: _arrays.Span) -> _arrays.Span:

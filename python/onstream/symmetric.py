@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _arrays, _core
+from . import _arrays, _core, _values
 from .errors import ClosedError, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _FLOATS = {"float32": "<f", "float64": "<d"}
 _COUNTERS = ("int64", "uint64")
+_PLACES = {4: ("int32", "uint32"), 8: _COUNTERS}  # of what a wait on a stream reads and writes, by bytes
 _BITWISE = ("add", "and", "or", "xor")
 
 
@@ -222,6 +223,7 @@ class SymmetricArray:
                 raise InvalidArgumentError(
                     f"the old value of {self._item_bytes} bytes cannot go to {span.nbytes} bytes"
                 )
+            _values.check_same_order("atomic", span.dtype, self.type_name)
             address = span.address
             owners.append(span.owner)
         was = self._ops.atomic(op, self.elements(), _arrays.rank_of(rank), *bits, address, stream, owners)
@@ -312,6 +314,7 @@ class SymmetricArray:
                     f"`{name}` must be {count} integers of {item_bytes} bytes side by side, not shape {span.shape} of "
                     f"{span.item_bytes} bytes each"
                 )
+            _values.check_place_of(f"wait_{which}", name, span.dtype, _PLACES[item_bytes])
             owners.append(span.owner)
             return span.address
 
@@ -392,12 +395,15 @@ def bits_of(value: Any, type_name: str, name: str) -> int:
     """A value of a word, as an unsigned integer of as many bits."""
     if type_name not in _FLOATS:
         return _arrays.word_of_type(value, type_name, name)
+    number = _values.plain_number(value)
     try:
-        return int.from_bytes(struct.pack(_FLOATS[type_name], value), "little")
+        if _values.is_number(number):
+            return int.from_bytes(struct.pack(_FLOATS[type_name], number), "little")
     except OverflowError:
         raise InvalidArgumentError(f"{name} is {value!r}, which is too large for a {type_name}") from None
     except struct.error:
-        raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be a number") from None
+        pass
+    raise TypeError(f"{name} is {value!r} of type {type(value).__name__}, but must be a number")
 
 
 def atomic_bits(op: str, type_name: str, value: Any, expected: Any) -> tuple[int, int]:
@@ -429,7 +435,10 @@ def flags_of(leave_out: Any, count: int) -> list[int]:
     """1 for each of so many words that is left out. Nothing for None, and of what lies in a GPU's memory."""
     if leave_out is None or (not isinstance(leave_out, Sequence) and _arrays.span_of(leave_out).device != "host"):
         return []
-    flags = [int(bool(flag)) for flag in np.asarray(leave_out).ravel()]
+    given = np.asarray(leave_out)
+    if given.dtype.kind not in "biu" and given.size > 0:
+        raise TypeError(f"leave_out has entries of {given.dtype}, but must have bools, or integers of which 0 is false")
+    flags = [int(bool(flag)) for flag in given.ravel()]
     if len(flags) != count:
         raise InvalidArgumentError(f"leave_out has {len(flags)} entries for {count} words")
     return flags

@@ -37,7 +37,7 @@ class World(_core.World, Teams):
     def __init__(self, *, launch: _core.Launch | None = None, **parameters: Any) -> None:
         if launch is not None and not isinstance(launch, _core.Launch):
             raise TypeError(f"launch is {launch!r} of type {type(launch).__name__}, but must be an onstream.Launch")
-        settings = {name: _text(value) for name, value in parameters.items() if value is not None}
+        settings = {name: str(value) for name, value in parameters.items() if value is not None}
         super().__init__(launch, settings)
         self._members = _core.world_team(self)
         self._one_sided = _core.one_sided_of(self)
@@ -307,10 +307,6 @@ def init(*, launch: _core.Launch | None = None, **parameters: Any) -> World:
 
 def _whole(block: _core.Block, dtype: Any) -> Any:
     return _arrays.view_of(block, block.nbytes // _arrays.item_bytes_of(dtype), dtype)
-
-
-def _text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def _is_success(error: BaseException) -> bool:

@@ -139,11 +139,15 @@ nb::handle CallForm::array(const char* argument, nb::handle value) const {
   return value;
 }
 
+bool integer_from(nb::handle value, int& number) {
+  return PyBool_Check(value.ptr()) == 0 && nb::try_cast(value, number);
+}
+
 int CallForm::integer(const char* argument, nb::handle value, const char* what) const {
   int number = 0;
-  if (nb::try_cast(value, number)) return number;
+  if (integer_from(value, number)) return number;
   if (is_missing(value)) refuse(concat("there is no ", argument));
-  if (PyLong_Check(value.ptr()) != 0) {
+  if (PyLong_Check(value.ptr()) != 0 && PyBool_Check(value.ptr()) == 0) {
     refuse(concat(argument, " is ", nb::cast<std::string>(nb::repr(value)), ": too large"));
   }
   refuse(concat(argument, " is ", told(value), ", but must be ", what));

@@ -42,6 +42,9 @@ struct PlainElements {
 // Nothing for any other array, and for bytes, which do not say what they are.
 std::optional<PlainElements> plain_elements(nanobind::handle array, Access access);
 
+// An integer of any type; a bool is none. False, and nothing is written, for anything else.
+bool integer_from(nanobind::handle value, int& number);
+
 // What a call of World takes, for errors: each throws a TypeError that names the argument and shows the form.
 struct CallForm {
   const char* name;

@@ -269,7 +269,7 @@ bool run_plain(const PyTeam& self, const std::string& kind, nb::handle array, nb
   auto plain = plain_call(kind_from(kind), array, out, static_cast<std::size_t>(self.runner()->size()));
   if (!plain) return false;
   CollectiveCall& call = plain->call;
-  if (!nb::try_cast(root, call.root) || !nb::try_cast(channel, call.channel)) return false;
+  if (!integer_from(root, call.root) || !integer_from(channel, call.channel)) return false;
   call.op = reduce_op_of(reduction);
   call.algorithm = algorithm_of(wanted);
   run_call(self, call, std::move(plain->holds), stream, std::nullopt);

@@ -117,7 +117,8 @@ std::optional<void*> foreign_handle(nb::handle given) {
   for (const char* name : {"cuda_stream", "ptr"}) {  // torch's and cupy's names for the handle
     if (nb::hasattr(given, name)) return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(given.attr(name)));
   }
-  if (PyLong_Check(given.ptr())) return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(given));
+  if (PyLong_Check(given.ptr()) != 0 && PyBool_Check(given.ptr()) == 0)
+    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(given));
   return std::nullopt;
 }
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <utility>
 
+#include "arguments.hpp"
 #include "bind.hpp"
 #include "gil.hpp"
 #include "messages.hpp"
@@ -197,7 +198,7 @@ void bind_launch(nb::module_& m) {
             std::vector<int> absent;
             for (const nb::handle rank : ranks) {
               absent.push_back(0);
-              if (!nb::try_cast(rank, absent.back())) {
+              if (!integer_from(rank, absent.back())) {
                 throw nb::type_error(concat("a rank is ", nb::cast<std::string>(nb::repr(rank)), " of type ",
                                             nb::type_name(rank.type()).c_str(), ", but must be an integer")
                                          .c_str());
