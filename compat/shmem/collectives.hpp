@@ -31,7 +31,7 @@ struct Reduction {
   std::size_t element;
   void (*combine)(void* into, const void* from, std::size_t count);
   void (*settle)(void* results, std::size_t count);  // what is done to them behind the last member's
-  std::optional<ElementType> type;  // the library's, if it has it
+  std::optional<ElementType> type;                   // the library's, if it has it
   ReduceOp op = ReduceOp::sum;
 };
 void reduce(Group& group, void* dest, const void* source, std::size_t count, const Reduction& reduction);

@@ -1,9 +1,10 @@
 // Globals: the global and static variables of the program as symmetric memory.
 //
 // The writable pages of the executable, which may lie in several places with anything between, are replaced by second
-// views of one segment with the same contents: addresses and values stay, and peers reach the segment. Every rank must run the same program, by its build ID or its contents;
-// where that is not so, or where the system refuses, the variables stay private, why() says so, and ops on them are
-// refused. Shared libraries' variables stay private. No other thread of the program may write them while this is made.
+// views of one segment with the same contents: addresses and values stay, and peers reach the segment. Every rank must
+// run the same program, by its build ID or its contents; where that is not so, or where the system refuses, the
+// variables stay private, why() says so, and ops on them are refused. Shared libraries' variables stay private. No
+// other thread of the program may write them while this is made.
 #pragma once
 
 #include <cstddef>

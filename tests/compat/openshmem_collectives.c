@@ -190,27 +190,27 @@ static void sums_that_cancel_are_in_the_order_of_the_members(void) {
 
 /* Element i is special at member i % all: NaN in the first half of the elements, -0 among zeros in the second. The
  * answer is always NaN, the same one, or else the lowest member's zero: of teams and active sets of all and of some. */
-#define NANS_AND_ZEROS(NAME, TYPE)                                                                              \
-  static void NAME##_nans_and_zeros(shmem_team_t team, long* sync, size_t count) {                              \
-    static TYPE from[PES * 100], to[PES * 100];                                                                 \
-    const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);                                      \
-    for (int way = 0; way < 4; ++way) {                                                                         \
-      for (size_t i = 0; i < count; ++i) {                                                                      \
-        const int special = (int)(i % (size_t)all) == mine;                                                     \
-        from[i] = i < count / 2 ? (special ? (TYPE)-NAN : (TYPE)(mine + 1)) : (special ? (TYPE)-0.0 : (TYPE)0); \
-      }                                                                                                         \
-      shmem_team_sync(team);                                                                                    \
-      if (way == 0) CHECK(shmem_##NAME##_max_reduce(team, to, from, count) == 0);                               \
-      if (way == 1) CHECK(shmem_##NAME##_min_reduce(team, to, from, count) == 0);                               \
-      if (way == 2) shmem_##NAME##_max_to_all(to, from, (int)count, 0, 0, all, NULL, sync);                     \
-      if (way == 3) shmem_##NAME##_min_to_all(to, from, (int)count, 0, 0, all, NULL, sync);                     \
-      for (size_t i = 0; i < count; ++i) {                                                                      \
-        const int negative = i >= count / 2 && i % (size_t)all == 0;                                            \
-        CHECK(i < count / 2 ? isnan(to[i]) : to[i] == 0);                                                       \
-        CHECK((signbit(to[i]) != 0) == negative);                                                               \
-      }                                                                                                         \
-      shmem_team_sync(team);                                                                                    \
-    }                                                                                                           \
+#define NANS_AND_ZEROS(NAME, TYPE)                                                                                  \
+  static void NAME##_nans_and_zeros(shmem_team_t team, long* sync, size_t count) {                                  \
+    static TYPE from[PES * 100], to[PES * 100];                                                                     \
+    const int mine = shmem_team_my_pe(team), all = shmem_team_n_pes(team);                                          \
+    for (int way = 0; way < 4; ++way) {                                                                             \
+      for (size_t i = 0; i < count; ++i) {                                                                          \
+        const int special = (int)(i % (size_t)all) == mine;                                                         \
+        from[i] = i < count / 2 ? (special ? (TYPE) - NAN : (TYPE)(mine + 1)) : (special ? (TYPE) - 0.0 : (TYPE)0); \
+      }                                                                                                             \
+      shmem_team_sync(team);                                                                                        \
+      if (way == 0) CHECK(shmem_##NAME##_max_reduce(team, to, from, count) == 0);                                   \
+      if (way == 1) CHECK(shmem_##NAME##_min_reduce(team, to, from, count) == 0);                                   \
+      if (way == 2) shmem_##NAME##_max_to_all(to, from, (int)count, 0, 0, all, NULL, sync);                         \
+      if (way == 3) shmem_##NAME##_min_to_all(to, from, (int)count, 0, 0, all, NULL, sync);                         \
+      for (size_t i = 0; i < count; ++i) {                                                                          \
+        const int negative = i >= count / 2 && i % (size_t)all == 0;                                                \
+        CHECK(i < count / 2 ? isnan(to[i]) : to[i] == 0);                                                           \
+        CHECK((signbit(to[i]) != 0) == negative);                                                                   \
+      }                                                                                                             \
+      shmem_team_sync(team);                                                                                        \
+    }                                                                                                               \
   }
 NANS_AND_ZEROS(float, float)
 NANS_AND_ZEROS(double, double)

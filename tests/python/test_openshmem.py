@@ -464,7 +464,9 @@ def test_globals_are_symmetric_wherever_the_linker_puts_them(options: str, tmp_p
         needs(f"ld.{linker[1]}")
     source, program = tmp_path / "spread.c", tmp_path / "spread"
     source.write_text(SPREAD)
-    status, output = call([str(commands() / "oshcc"), *options.split(), str(source), "-o", str(program)], COMPILE_LIMIT_S)
+    status, output = call(
+        [str(commands() / "oshcc"), *options.split(), str(source), "-o", str(program)], COMPILE_LIMIT_S
+    )
     assert status == 0, output
     status, output = run(2, program)
     assert status == 0, output
