@@ -1,6 +1,8 @@
 // Communicators ended: finalized, destroyed, aborted, revoked. None of these waits for other ranks' calls, only for
 // this rank's own work, and that is bounded by the deadline; but ncclCommDestroy waits for a start in the background,
 // and for a split of it there until its ranks have met, bounded likewise.
+#include <optional>
+
 #include "group.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/group.hpp"
@@ -27,6 +29,24 @@ void drain(ncclComm& comm) {
   }
 }
 
+// Throws what went wrong with the work until now and has not been told yet, or has failed the world.
+void check_work(ncclComm& comm) {
+  drain(comm);
+  comm.world->fabric()->check_waited();
+  comm.world->check();
+}
+
+// The same, of one that goes whatever it is.
+std::optional<Refusal> last_words(ncclComm& comm) {
+  if (comm.state.load(std::memory_order_acquire) != State::ready) return std::nullopt;
+  try {
+    inside_of(comm, [&] { check_work(comm); });
+  } catch (const Refusal& refusal) {
+    return refusal;
+  }
+  return std::nullopt;
+}
+
 void demand_not_destroyed(const ncclComm& comm) {
   if (comm.state.load(std::memory_order_acquire) == State::destroyed) refuse_state(comm);
 }
@@ -45,7 +65,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t handle) {
     demand_no_ops(comm);
     {
       const Inside inside(comm);
-      drain(comm);
+      check_work(comm);
     }
     leave_ready(comm, State::finalized);
     return ncclSuccess;
@@ -59,7 +79,9 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
     demand_not_destroyed(comm);
     demand_no_ops(comm);
     if (std::thread starter = starter_of(comm); starter.joinable()) starter.join();
+    const std::optional<Refusal> failed = last_words(comm);
     if (!empty(comm)) refuse_state(comm);
+    if (failed) throw *failed;
     return ncclSuccess;
   });
 }

@@ -31,6 +31,7 @@ ncclResult_t init(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, c
 
 // --- all devices of a process ---
 
+// Without a list the first ones; of the host device, which is one, as many ranks as there shall be.
 std::vector<int> devices_of(int count, const int* devices) {
   demand(count >= 1, count, " devices are none to communicate between");
   const auto rows = list_devices();
@@ -44,7 +45,7 @@ std::vector<int> devices_of(int count, const int* devices) {
            std::max(gpus, 1));
   }
   const std::set<int> different(found.begin(), found.end());
-  if (gpus > 0 && different.size() != found.size()) {
+  if (devices != nullptr && different.size() != found.size()) {
     refuse(ncclInvalidUsage, "a device is named twice among ", count);
   }
   return found;

@@ -47,6 +47,7 @@ struct ranked {
   ncclUniqueId id;
   ncclComm_t comm;
   cudaStream_t stream;
+  int failed; /* the case has let the communicator fail, which its end tells; below 0: it may have */
 };
 
 /* --- types --- */
@@ -213,7 +214,10 @@ static inline void* run_rank(void* argument) {
   CUDA_OK(cudaStreamCreateWithFlags(&me->stream, cudaStreamNonBlocking));
   OK(ncclCommInitRank(&me->comm, me->size, me->id, me->rank));
   seat->test->body(me);
-  if (me->comm != NULL) OK(ncclCommDestroy(me->comm));
+  if (me->comm != NULL) {
+    const int ended_well = ncclCommDestroy(me->comm) == ncclSuccess;
+    CHECK(me->failed < 0 || ended_well == !me->failed);
+  }
   CUDA_OK(cudaStreamDestroy(me->stream));
   return NULL;
 }

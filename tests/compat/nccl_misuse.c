@@ -50,6 +50,7 @@ static void wrong_arguments_of_communicators_are_refused(struct ranked* me) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   ncclUniqueId id;
   ncclComm_t made = me->comm;
+  ncclComm_t two[2];
   int twice[2] = {1 - me->rank, 1 - me->rank};
   memset(&id, 'x', sizeof id);
   REFUSED(ncclCommInitRank(&made, 2, id, 0), ncclInvalidArgument,
@@ -60,6 +61,7 @@ static void wrong_arguments_of_communicators_are_refused(struct ranked* me) {
   REFUSED(ncclCommInitRank(NULL, 2, me->id, 0), ncclInvalidArgument, "there is no place for the communicator");
   REFUSED(ncclCommInitAll(&made, 0, NULL), ncclInvalidArgument, "0 devices are none to communicate between");
   REFUSED(ncclCommInitAll(&made, 1, (int[]){99}), ncclInvalidArgument, "device 99 does not exist");
+  REFUSED(ncclCommInitAll(two, 2, (int[]){0, 0}), ncclInvalidUsage, "a device is named twice among 2");
   REFUSED(ncclGetUniqueId(NULL), ncclInvalidArgument, "there is no place for the id");
   config.magic = 1;
   REFUSED(ncclCommSplit(me->comm, 0, 0, &made, &config), ncclInvalidArgument,
@@ -397,6 +399,7 @@ static void a_message_larger_than_its_receive_is_told(struct ranked* me) {
   if (me->rank == 1) OK(ncclRecv(at, 10, ncclChar, 0, me->comm, me->stream));
   finish(me);
   OK(ncclCommGetAsyncError(me->comm, &result));
+  me->failed = -1; /* the sender hears it at some time */
   if (me->rank == 1) CHECK(result == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "1000 B") != NULL);
   check_still_works(me);
   drop(at);
@@ -406,6 +409,7 @@ static void a_message_larger_than_its_receive_is_told(struct ranked* me) {
 
 static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
   unsigned char* at = take(4);
+  me->failed = 1;
   check_still_works(me);
   if (me->rank == 0) {
     OK(ncclAllReduce(at, at, 1, ncclInt, ncclSum, me->comm, me->stream));
@@ -424,6 +428,7 @@ static void a_late_rank_is_named_at_the_deadline(struct ranked* me) {
 
 static void a_late_split_is_told_as_what_failed_its_parent(struct ranked* me) {
   ncclComm_t part = NULL;
+  me->failed = 1;
   check_still_works(me);
   if (me->rank == 0) {
     CHECK(ncclCommSplit(me->comm, 0, 0, &part, NULL) == ncclSystemError && part == NULL);
@@ -539,6 +544,35 @@ static void ranks_that_differ_are_named_in_the_checking_mode(struct ranked* me) 
   check_still_works(me);
 }
 
+/* Every call and every wait of the program has returned success. */
+static void the_end_tells_that_the_last_collective_failed(struct ranked* me) {
+  unsigned char* at = take(4);
+  check_still_works(me);
+  OK(ncclAllReduce(at, at, 1, ncclInt, me->rank == 1 ? ncclMax : ncclSum, me->comm, me->stream));
+  finish(me);
+  if (me->rank == 0) {
+    CHECK(ncclCommFinalize(me->comm) == ncclRemoteError);
+    CHECK(strstr(ncclGetLastError(NULL), "all_reduce of 4 B") != NULL);
+  }
+  CHECK(ncclCommDestroy(me->comm) == ncclRemoteError);
+  CHECK(strstr(ncclGetLastError(NULL), "all_reduce of 4 B") != NULL);
+  me->comm = NULL;
+}
+
+static void the_end_tells_that_the_last_message_was_cut(struct ranked* me) {
+  unsigned char* at = take(1000);
+  check_still_works(me);
+  if (me->rank == 0) OK(ncclSend(at, 1000, ncclChar, 1, me->comm, me->stream));
+  if (me->rank == 1) OK(ncclRecv(at, 10, ncclChar, 0, me->comm, me->stream));
+  finish(me);
+  me->failed = -1; /* the sender may end before it hears */
+  if (me->rank == 0) return drop(at);
+  CHECK(ncclCommDestroy(me->comm) == ncclInvalidUsage);
+  CHECK(strstr(ncclGetLastError(NULL), "1000 B") != NULL);
+  me->comm = NULL;
+  drop(at);
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {
       CASE(wrong_arguments_of_collectives_are_refused),
@@ -559,6 +593,8 @@ int main(int argc, char** argv) {
       CASE(what_is_not_supported_is_refused),
       CASE(a_message_larger_than_its_receive_is_told),
       CASE(a_late_rank_is_named_at_the_deadline),
+      CASE(the_end_tells_that_the_last_collective_failed),
+      CASE(the_end_tells_that_the_last_message_was_cut),
       CASE(a_late_split_is_told_as_what_failed_its_parent),
       CASE(a_dead_rank_is_named),
       CASE(an_abort_ends_what_waits),

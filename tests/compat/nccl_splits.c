@@ -83,6 +83,7 @@ static double seconds_since(const struct timespec* before) {
 /* The last rank does not split. */
 static void a_parent_may_be_aborted_while_others_are_awaited(struct ranked* me) {
   ncclComm_t aside = meet_aside(me);
+  me->failed = -1; /* the last one may end before it hears */
   if (me->rank < me->size - 1) {
     struct timespec before;
     ncclComm_t part = split_in_the_background(me->comm, 0, me->rank);
@@ -100,6 +101,7 @@ static void a_parent_may_be_aborted_while_others_are_awaited(struct ranked* me) 
 /* The last rank does not split, for which the others wait to their deadline of 2 s. */
 static void a_destroy_waits_for_a_split_to_its_deadline(struct ranked* me) {
   ncclComm_t aside = meet_aside(me);
+  me->failed = -1;
   if (me->rank < me->size - 1) {
     struct timespec before;
     ncclComm_t part = split_in_the_background(me->comm, 0, me->rank);

@@ -32,6 +32,8 @@ OF_PROCESSES_ONLY = {"the_default_stream_is_a_stream"}
 SPECIAL = {
     "a_late_rank_is_named_at_the_deadline": ("threads", {"ONSTREAM_TIMEOUT_S": "2"}),
     "a_late_split_is_told_as_what_failed_its_parent": ("threads", {"ONSTREAM_TIMEOUT_S": "2"}),
+    "the_end_tells_that_the_last_collective_failed": ("processes", {"ONSTREAM_TIMEOUT_S": "2"}),
+    "the_end_tells_that_the_last_message_was_cut": ("processes", {}),
     "a_dead_rank_is_named": ("processes", {}),
     "an_abort_ends_what_waits": ("processes", {}),
     "ranks_that_differ_are_named_in_the_checking_mode": ("threads", {"ONSTREAM_COLLECTIVE_CHECK": "on"}),
