@@ -1,0 +1,49 @@
+"""The families by name, and blocks of them one after the other in one world."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import onstream as ons
+
+from .collectives import collectives, neighbourhoods, teams
+from .messages import messages, streams
+from .one_sided import one_sided
+from .plans import halos, plans
+from .turn import Turn
+
+
+def worlds(turn: Turn) -> None:
+    """Another world of the same ranks beside the first one, and both are used."""
+    turn.world.barrier()
+    with ons.init(launch=turn.world.launch, device=turn.world.device, timeout_s=10) as other:
+        for part in range(turn.dice.randint(1, 3)):
+            inner = turn.fork(part)
+            family = inner.dice.choice((messages, streams, collectives, one_sided))
+            family(inner.inside(other) if inner.dice.random() < 0.7 else inner)
+
+
+BLOCKS: dict[str, Callable[[Turn], None]] = {
+    "messages": messages,
+    "streams": streams,
+    "plans": plans,
+    "halos": halos,
+    "collectives": collectives,
+    "teams": teams,
+    "neighbourhoods": neighbourhoods,
+    "one_sided": one_sided,
+    "worlds": worlds,
+}
+IN_THREADS = ("messages", "streams", "collectives")  # whose hosts meet nowhere but in channels of their own
+
+
+def turns(names: tuple[str, ...], name: str, count: int | None, make: Callable[..., Turn]) -> None:
+    """Runs `count` blocks, or blocks without end; make(family=..., name=..., dice=...) gives the turn of each."""
+    numbers: Any = itertools.count() if count is None else range(count)
+    for number in numbers:
+        dice = random.Random(f"{name}.{number}")
+        family = dice.choice(names)
+        BLOCKS[family](make(family=family, name=f"{name}.{number}.{family}", dice=dice))

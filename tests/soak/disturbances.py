@@ -1,0 +1,183 @@
+"""What a rank does under each disturbance: which errors it expects, and how it goes on after them.
+
+Signals come from outside (job.py); here is how the ranks take them.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+import onstream as ons
+
+from .blocks import IN_THREADS
+from .episode import Episode
+from .rank import Seat
+from .turn import Wrong
+from .under_threads import closing, daemons, one_lane, run_at_once
+
+AFTER = 6  # blocks once the world has failed
+
+
+def calm(seat: Seat) -> None:
+    """Lives one after the other, in which nothing may fail."""
+    for life in range(seat.episode.lives):
+        with seat.open() as world:
+            if life == 0:
+                seat.ready()
+            seat.live(world, life, seat.episode.blocks)
+    seat.report()
+
+
+def signals(seat: Seat) -> None:
+    """Handlers of Python's run all the time; SIGUSR1 comes from outside as well."""
+    seen = {"alarm": 0, "user": 0}
+
+    def count(name: str) -> Callable[[int, FrameType | None], None]:
+        def handler(_number: int, _frame: FrameType | None) -> None:
+            seen[name] += 1
+
+        return handler
+
+    signal.signal(signal.SIGUSR1, count("user"))
+    signal.signal(signal.SIGALRM, count("alarm"))
+    period_s = seat.episode.dice("alarm").uniform(0.0005, 0.02)
+    signal.setitimer(signal.ITIMER_REAL, period_s, period_s)
+    try:
+        calm(seat)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until the end
+
+
+def killed(seat: Seat) -> None:
+    world = seat.open()
+    seat.ready()
+    error = until_an_error(seat, world, None)
+    failure = world.failure()
+    if not isinstance(error, ons.AbortedError) or failure is None or failure.dead != [seat.episode.victim]:
+        not_expected(seat, world, error)
+    go_on(seat, world, failure.dead)
+
+
+def interrupted(seat: Seat) -> None:
+    came = []
+
+    def handler(number: int, frame: FrameType | None) -> NoReturn:
+        came.append(number)
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, handler)
+    world = seat.open()
+    seat.ready()
+    if seat.number == seat.episode.victim:
+        try:
+            with world:
+                for life in range(10_000):  # an interrupt within a destructor is lost
+                    if came:
+                        raise KeyboardInterrupt
+                    seat.live(world, f"endless{life}", 1)
+        except KeyboardInterrupt:
+            pass
+    else:
+        error = until_an_error(seat, world, [f"endless{life}" for life in range(10_000)])
+        failure = world.failure()
+        text = f"{error} {failure.story if failure else ''}"
+        named = f"rank {seat.episode.victim} was interrupted" in text or "ended by KeyboardInterrupt" in text
+        if not isinstance(error, ons.AbortedError) or not named:
+            not_expected(seat, world, error)
+    go_on(seat, world, [])
+
+
+def left(seat: Seat) -> int:
+    """A rank ends early; the others come to need it, are told so, and go on without it."""
+    episode, dice = seat.episode, seat.episode.dice("leave")
+    count = dice.randint(0, 15)
+    world = seat.open()
+    seat.ready()
+    if seat.number == episode.victim:
+        seat.live(world, "before", count)
+        seat.report()
+        if episode.way == "exception":
+            raise ZeroDivisionError("as the episode says")
+        if episode.way == "close":
+            world.close()
+            return 0
+        sys.exit(3 if episode.way == "exit 3" else 0)
+    error = until_an_error(seat, world, None, "before")
+    failure = world.failure()
+    told = isinstance(error, (ons.ClosedError, ons.AbortedError)) and not (failure and failure.dead)
+    if not told or (episode.way == "exception" and "ZeroDivisionError" not in str(error)):
+        not_expected(seat, world, error)
+    go_on(seat, world, [episode.victim])
+    return 0
+
+
+def until_an_error(seat: Seat, world: ons.World, lives: list[str] | None, name: str = "endless") -> ons.Error:
+    """Blocks until the world fails. `lives` has one block each."""
+    try:
+        if lives is None:
+            seat.live(world, name, None)
+        for life in lives or []:
+            seat.live(world, life, 1)
+    except ons.Error as error:
+        seat.told["heard_at"], seat.told["error"] = time.monotonic(), f"{type(error).__name__}: {error}"
+        return error
+    raise Wrong("the blocks ended, and nothing failed")
+
+
+def not_expected(seat: Seat, world: ons.World, error: ons.Error) -> NoReturn:
+    failure = world.failure()
+    told = "none" if failure is None else f"{failure.reason}; dead {failure.dead}, left {failure.left}"
+    raise Wrong(f"another error was to come of {seat.episode.disturbance}: failure {told}") from error
+
+
+def go_on(seat: Seat, world: ons.World, gone: list[int]) -> None:
+    launch = world.launch.without(gone) if gone else world.launch
+    world.close()
+    with seat.open(launch) as again:
+        seat.live(again, "after", AFTER)
+    seat.report()
+
+
+def threads(seat: Seat) -> None:
+    episode, dice = seat.episode, seat.episode.dice("threads")
+    count = dice.randint(2, 4)
+    names = tuple(name for name in episode.families if name in IN_THREADS) or IN_THREADS[:1]
+    with seat.open() as world:
+        seat.ready()
+
+        def work(number: int) -> None:
+            lanes = range(62 * number // count, 62 * (number + 1) // count)
+            more: dict[str, Any] = {"lanes": lanes, "channel": number, "alone": False, "names": names}
+            seat.live(world, f"thread{number}", episode.blocks, **more)
+
+        run_at_once(world, work, count)
+        seat.live(world, "alone", 3)
+    seat.report()
+
+
+def a_rank_that_is_a_thread(episode: Episode, world: ons.World) -> None:
+    seat = Seat(episode, world.rank)
+    seat.ready()
+    seat.live(world, 0, episode.blocks)
+    seat.report()
+
+
+DISTURBED: dict[str, Callable[[Seat], int | None]] = {
+    "none": calm,
+    "stop": calm,
+    "kill": killed,
+    "signals": signals,
+    "interrupt": interrupted,
+    "leave": left,
+    "threads": threads,
+    "threads-one-lane": one_lane,
+    "daemon": daemons,
+    "close": closing,
+}

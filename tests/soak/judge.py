@@ -1,0 +1,69 @@
+"""Whether an episode went as its seed says: codes, reports, output, times, and what it left behind."""
+
+from __future__ import annotations
+
+import re
+import signal
+
+from .episode import DEADLINE_S
+from .job import Outcome
+
+SLACK_S = 5.0  # behind the deadline, in which who waits for a rank that has died is told
+# What no rank writes in any episode.
+CRASHES = re.compile(
+    r"Fatal Python error|Segmentation fault|SIGSEGV|SIGABRT|SIGBUS|SIGFPE|SIGILL|terminate called|Assertion|"
+    r"AddressSanitizer|ThreadSanitizer|SystemError|MemoryError|corrupted|double free|Wrong: "
+)
+TRACEBACK = "Traceback (most recent call last)"
+# Where a signal's handler raises in a destructor, Python says so and goes on.
+IGNORED = "Exception ignored in"
+FAILS = ("kill", "interrupt", "leave", "daemon", "close")  # in which a world may fail, and says so
+
+
+def faults_of(outcome: Outcome) -> list[str]:
+    """What went wrong; nothing if all is as it should be."""
+    if outcome.code is None:
+        return [f"hung for {outcome.seconds:.0f} s, in {outcome.traces}"]
+    return [*_of_ends(outcome), *_of_words(outcome), *_of_times(outcome)]
+
+
+def _of_ends(outcome: Outcome) -> list[str]:
+    episode, found = outcome.episode, []
+    if outcome.code != episode.code:
+        found.append(f"the job ended with code {outcome.code}, not {episode.code}")
+    dead = {episode.victim} if episode.disturbance == "kill" else set()
+    silent = [rank for rank in range(episode.size) if rank not in outcome.reports and rank not in dead]
+    if silent:
+        found.append(f"ranks {silent} did not come to their ends, in {[outcome.traces.get(rank) for rank in silent]}")
+    if outcome.lingering:
+        found.append(f"processes outlived the job: {outcome.lingering}")
+    if outcome.left_files:
+        found.append(f"files are left in /dev/shm: {outcome.left_files}")
+    return found
+
+
+def _of_words(outcome: Outcome) -> list[str]:
+    """Of what the ranks wrote."""
+    episode, text = outcome.episode, outcome.out + outcome.err
+    found = [f"a rank wrote {match.group(0)!r}" for match in [CRASHES.search(text)] if match]
+    raised = text.count(TRACEBACK)
+    expected = 1 if episode.disturbance == "leave" and episode.way == "exception" else 0
+    shown = 2 if expected else 0  # the launcher repeats the first failure's words
+    if episode.disturbance != "interrupt" and raised > max(expected, shown):
+        found.append(f"{raised} tracebacks")
+    if IGNORED in text and episode.disturbance != "interrupt":
+        found.append(f"a rank wrote {IGNORED!r}")
+    if episode.disturbance not in FAILS and re.search(r"onstream\S* error:", text):
+        found.append("a rank logged an error")
+    return found
+
+
+def _of_times(outcome: Outcome) -> list[str]:
+    """How soon those who waited for a rank that died, or was interrupted, were told."""
+    ends = [at for at, _, number in outcome.sent if number in (signal.SIGKILL, signal.SIGINT)]
+    late = {
+        rank: f"{report['heard_at'] - ends[0]:.1f} s"
+        for rank, report in outcome.reports.items()
+        if ends and report.get("heard_at", 0) - ends[0] > DEADLINE_S + SLACK_S
+    }
+    return [f"ranks were told late: {late}"] if late else []
