@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from types import FrameType
@@ -63,6 +62,38 @@ def killed(seat: Seat) -> None:
     if not isinstance(error, ons.AbortedError) or failure is None or failure.dead != [seat.episode.victim]:
         not_expected(seat, world, error)
     go_on(seat, world, failure.dead)
+
+
+def killed_twice(seat: Seat) -> None:
+    """Behind the first death the living go on without end in worlds without the dead, until the second one."""
+    victims = seat.episode.victims
+    if len(victims) == 1:
+        return killed(seat)
+    world = seat.open()
+    launch = world.launch
+    seat.ready()
+    error = until_an_error(seat, world, None)
+    failure = world.failure()
+    if not isinstance(error, ons.AbortedError) or failure is None or not {*failure.dead} <= {*victims}:
+        not_expected(seat, world, error)
+    world.close()
+    if victims[1] not in failure.dead:
+        try:
+            with seat.open(launch.without(victims[:1])) as again:
+                seat.live(again, "again", None)
+        except ons.Error as second:
+            seat.told["second"] = f"{type(second).__name__}: {second}"
+    for attempt in range(3):  # ranks that heard of both deaths at once come first, and may wait in vain
+        try:
+            rest = seat.open(launch.without(victims))
+        except ons.Error as late:
+            seat.told[f"attempt {attempt}"] = str(late)
+        else:
+            with rest:
+                seat.live(rest, "after", AFTER)
+            seat.report()
+            return None
+    raise Wrong(f"no world without {victims} came to be: {seat.told}")
 
 
 def interrupted(seat: Seat) -> None:
@@ -173,6 +204,7 @@ DISTURBED: dict[str, Callable[[Seat], int | None]] = {
     "none": calm,
     "stop": calm,
     "kill": killed,
+    "kill-twice": killed_twice,
     "signals": signals,
     "interrupt": interrupted,
     "leave": left,

@@ -77,7 +77,7 @@ def _one(seed: int, shape: Shape, options: Options) -> Outcome:
         outcome = run_episode(episode, folder, options.limit_s)
         if faults_of(outcome) and options.keep:
             (folder / "stacks").write_text(outcome.stacks)
-            kept = Path(options.keep) / str(seed)
+            kept = Path(options.keep) / f"{seed}-{episode.disturbance}"
             shutil.copytree(folder, kept, dirs_exist_ok=True)
         return outcome
     finally:

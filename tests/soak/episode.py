@@ -24,6 +24,7 @@ DISTURBANCES = {  # and how often each is taken
     "none": 3,
     "stop": 2,  # ranks stand still for a while
     "kill": 3,  # a rank is killed, the others go on without it
+    "kill-twice": 2,  # then another one, perhaps while the world of the others starts
     "signals": 2,  # harmless signals with handlers
     "interrupt": 2,  # Ctrl-C to one rank, then all go on
     "leave": 2,  # a rank ends early, the others go on without it
@@ -109,9 +110,9 @@ class Episode:
             disturbance,
             dice.randrange(size),
             dice.choice(list(WAYS_TO_LEAVE)),
-            dice.randint(5, 40),
+            dice.randint(5, max(10, 90 // size)),
             dice.choice((1, 1, 2, 3)),
-            {"device": shape.device, "timeout_s": DEADLINE_S, **_parameters(dice)},
+            {"device": shape.device, "timeout_s": DEADLINE_S, "bootstrap_timeout_s": DEADLINE_S, **_parameters(dice)},
             shape,
         )
 
@@ -119,14 +120,16 @@ class Episode:
         return random.Random(f"{name} of {self.seed}")
 
     @property
-    def endless(self) -> bool:
-        """Whether blocks follow each other until the world fails."""
-        return self.disturbance in ("kill", "interrupt")
+    def victims(self) -> list[int]:
+        """The ranks that are killed, in this order. One of two at least lives."""
+        if self.disturbance == "kill-twice" and self.size > 2:
+            return [self.victim, (self.victim + 1 + self.seed % (self.size - 1)) % self.size]
+        return [self.victim] if self.disturbance in ("kill", "kill-twice") else []
 
     @property
     def code(self) -> int:
         """What the job ends with."""
-        if self.disturbance == "kill":
+        if self.victims:
             return 128 + 9
         return WAYS_TO_LEAVE[self.way] if self.disturbance == "leave" else 0
 

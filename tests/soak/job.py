@@ -79,8 +79,11 @@ def signals_of(episode: Episode) -> list[tuple[float, int, int]]:
         while at < 10:
             at += dice.expovariate(1 / pause)
             found.append((at, dice.randrange(episode.size), signal.SIGUSR1))
-    elif episode.disturbance == "kill":
-        found.append((dice.uniform(0, 2.5), episode.victim, signal.SIGKILL))
+    elif episode.victims:
+        at = dice.uniform(0, 2.5)
+        for victim in episode.victims:
+            found.append((at, victim, signal.SIGKILL))
+            at += dice.choice((0, dice.uniform(0, 0.1), dice.uniform(0, 2)))
     elif episode.disturbance == "interrupt":
         found.append((dice.uniform(0, 2.5), episode.victim, signal.SIGINT))
     return sorted(found)

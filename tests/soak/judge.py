@@ -17,7 +17,7 @@ CRASHES = re.compile(
 TRACEBACK = "Traceback (most recent call last)"
 # Where a signal's handler raises in a destructor, Python says so and goes on.
 IGNORED = "Exception ignored in"
-FAILS = ("kill", "interrupt", "leave", "daemon", "close")  # in which a world may fail, and says so
+FAILS = ("kill", "kill-twice", "interrupt", "leave", "daemon", "close")  # in which a world may fail, and says so
 
 
 def faults_of(outcome: Outcome) -> list[str]:
@@ -31,8 +31,8 @@ def _of_ends(outcome: Outcome) -> list[str]:
     episode, found = outcome.episode, []
     if outcome.code != episode.code:
         found.append(f"the job ended with code {outcome.code}, not {episode.code}")
-    dead = {episode.victim} if episode.disturbance == "kill" else set()
-    silent = [rank for rank in range(episode.size) if rank not in outcome.reports and rank not in dead]
+    living = [rank for rank in range(episode.size) if rank not in episode.victims]
+    silent = [rank for rank in living if rank not in outcome.reports]
     if silent:
         found.append(f"ranks {silent} did not come to their ends, in {[outcome.traces.get(rank) for rank in silent]}")
     if outcome.lingering:
@@ -45,7 +45,7 @@ def _of_ends(outcome: Outcome) -> list[str]:
 def _of_words(outcome: Outcome) -> list[str]:
     """Of what the ranks wrote."""
     episode, text = outcome.episode, outcome.out + outcome.err
-    found = [f"a rank wrote {match.group(0)!r}" for match in [CRASHES.search(text)] if match]
+    found = [f"a rank wrote {line.strip()!r}" for line in text.splitlines() if CRASHES.search(line)][:3]
     raised = text.count(TRACEBACK)
     expected = 1 if episode.disturbance == "leave" and episode.way == "exception" else 0
     shown = 2 if expected else 0  # the launcher repeats the first failure's words

@@ -39,6 +39,7 @@ def some_messages(turn: Turn, count: int, paths: tuple[str, ...], *, kernels: bo
     found = []
     for _ in range(count):
         path, nbytes = turn.dice.choice(paths), turn.some_bytes()
+        peers = path in ("store", "load", "copy")  # which need memory that peers reach
         found.append(
             Message(
                 turn.dice.randrange(turn.size),
@@ -46,7 +47,7 @@ def some_messages(turn: Turn, count: int, paths: tuple[str, ...], *, kernels: bo
                 turn.some_lane(),
                 min(nbytes, LL_MOST) if path == "ll" else nbytes,
                 path,
-                (turn.some_memory(kernels=kernels), turn.some_memory(kernels=kernels)),
+                (turn.some_memory(kernels=kernels, peers=peers), turn.some_memory(kernels=kernels, peers=peers)),
                 turn.dice.choice((0, 0, 1, 100)),
             )
         )
@@ -127,6 +128,8 @@ def round_the_ranks(turn: Turn) -> None:
 
 def cut_short(turn: Turn) -> None:
     """A message too large for its receive: both are told, and the lane goes on."""
+    if turn.size == 1:
+        return
     source, lane, nbytes = turn.dice.randrange(turn.size), turn.some_lane(), turn.dice.choice((20_000, 500_000))
     dest, small = (source + 1) % turn.size, turn.dice.choice((0, 100, 10_000))
     if turn.rank == source:

@@ -51,8 +51,8 @@ class Seat:
         self.trace = Path(f"trace{number}").open("w", buffering=1)  # noqa: SIM115
         self.told: dict[str, Any] = {}
 
-    def open(self, launch: ons.Launch | None = None) -> ons.World:
-        return ons.init(launch=launch, **self.episode.parameters)
+    def open(self, launch: ons.Launch | None = None, **parameters: Any) -> ons.World:
+        return ons.init(launch=launch, **{**self.episode.parameters, **parameters})
 
     def ready(self) -> None:
         path = Path(f"ready{self.number}")

@@ -89,9 +89,9 @@ class Turn:
 
     # --- memory ---
 
-    def some_memory(self, *, kernels: bool = False) -> str:
-        """A kind of memory; of that which kernels of the device reach themselves, if asked."""
-        kinds = ["numpy", "pinned", "device"]
+    def some_memory(self, *, kernels: bool = False, peers: bool = False) -> str:
+        """A kind of memory; of that which kernels of the device, or those of other processes, reach, if asked."""
+        kinds = ["pinned", "device"] if peers else ["numpy", "pinned", "device"]
         if self.world.device != "host":
             kinds = ["pinned", "managed", *LIBRARIES] if kernels else [*kinds, "managed", *LIBRARIES]
         return self.dice.choice(kinds)

@@ -11,9 +11,10 @@ import numpy as np
 
 import onstream as ons
 
-from .episode import DEADLINE_S
 from .rank import Seat
 from .turn import Turn, Wrong
+
+CLOSING_S = 3.0  # deadline of worlds that are closed under calls
 
 
 def run_at_once(world: ons.World, work: Callable[[int], None], count: int) -> None:
@@ -127,8 +128,8 @@ def daemons(seat: Seat) -> None:
 def closing(seat: Seat) -> None:
     """A thread closes the world while others are in calls: those get an Error, soon."""
     dice = seat.episode.dice("close")
-    for life in range(dice.randint(2, 6)):
-        world = seat.open()
+    for life in range(dice.randint(2, 5)):
+        world = seat.open(timeout_s=CLOSING_S)
         if life == 0:
             seat.ready()
         turn = Turn(world, dice, f"{seat.episode.seed}.close.{life}", "messages", seat.score)
@@ -139,6 +140,7 @@ def closing(seat: Seat) -> None:
             threading.Thread(target=_call_until_an_error, args=(world, kind, nbytes, memory, errors), daemon=True)
             for kind in kinds
         ]
+        seat.trace.write(f"close {life}: calls {kinds} of {nbytes} B of {memory}\n")
         world.sync()
         for thread in threads:
             thread.start()
@@ -148,7 +150,7 @@ def closing(seat: Seat) -> None:
         except ons.Error as error:
             seat.told["close"] = str(error)
         for thread in threads:
-            thread.join(DEADLINE_S + 5)
+            thread.join(CLOSING_S + 5)
         if any(thread.is_alive() for thread in threads):
             raise Wrong(f"calls {kinds} did not end when their world was closed")
         turn.check_number([error for error in errors if not isinstance(error, ons.Error)], [], "errors of a closed world")
