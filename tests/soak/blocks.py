@@ -9,10 +9,12 @@ from typing import Any
 
 import onstream as ons
 
-from .collectives import collectives, neighbourhoods, teams
+from .collectives import collectives
+from .halos import halos
 from .messages import messages, streams
 from .one_sided import one_sided
-from .plans import halos, plans
+from .plans import plans
+from .teams import neighbourhoods, teams
 from .turn import Turn
 
 

@@ -16,7 +16,9 @@ def one_sided(turn: Turn) -> None:
 def some_pairs(turn: Turn) -> list[tuple[int, int]]:
     """Who puts to whom."""
     size = turn.size
-    return sorted({(turn.dice.randrange(size), turn.dice.randrange(size)) for _ in range(turn.dice.randint(1, 2 * size))})
+    return sorted(
+        {(turn.dice.randrange(size), turn.dice.randrange(size)) for _ in range(turn.dice.randint(1, 2 * size))}
+    )
 
 
 def puts_with_signals(turn: Turn) -> None:
@@ -42,7 +44,9 @@ def puts_with_signals(turn: Turn) -> None:
             stream.synchronize()
         for source in came:
             expected = turn.bytes_of(nbytes, time, source, me)
-            turn.check(local[slot * source : slot * source + nbytes], expected, f"put of {nbytes} B from {source} by {way}")
+            turn.check(
+                local[slot * source : slot * source + nbytes], expected, f"put of {nbytes} B from {source} by {way}"
+            )
         for source in came:
             segment.atomic("swap", me, offset=words + 8 * source, value=0)
         turn.world.barrier()

@@ -50,6 +50,7 @@ class Seat:
         self.score = Score(spoilt_at=2 if spoilt else None)
         self.trace = Path(f"trace{number}").open("w", buffering=1)  # noqa: SIM115
         self.told: dict[str, Any] = {}
+        self.family = ""  # of the newest block
 
     def open(self, launch: ons.Launch | None = None, **parameters: Any) -> ons.World:
         return ons.init(launch=launch, **{**self.episode.parameters, **parameters})
@@ -64,6 +65,7 @@ class Seat:
         names = more.pop("names", self.episode.families)
 
         def make(**given: Any) -> Turn:
+            self.family = given["family"]
             self.trace.write(f"{time.monotonic():.3f} {given['name']}\n")
             return Turn(world=world, score=self.score, **given, **more)
 

@@ -153,7 +153,9 @@ def closing(seat: Seat) -> None:
             thread.join(CLOSING_S + 5)
         if any(thread.is_alive() for thread in threads):
             raise Wrong(f"calls {kinds} did not end when their world was closed")
-        turn.check_number([error for error in errors if not isinstance(error, ons.Error)], [], "errors of a closed world")
+        turn.check_number(
+            [error for error in errors if not isinstance(error, ons.Error)], [], "errors of a closed world"
+        )
     seat.report()
 
 
