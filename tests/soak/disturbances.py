@@ -15,12 +15,30 @@ from typing import Any, NoReturn
 import onstream as ons
 
 from .blocks import IN_THREADS
-from .episode import Episode
+from .episode import DEADLINE_S, Episode
 from .rank import Seat
 from .turn import Wrong
 from .under_threads import closing, daemons, one_lane, run_at_once
 
 AFTER = 6  # blocks once the world has failed
+
+
+def work(seat: Seat, world: ons.World, life: Any, count: int | None) -> None:
+    """Blocks, by several threads of the rank if the episode says so: on lanes and a channel for each."""
+    threads = seat.episode.threads
+    if threads == 1:
+        seat.live(world, life, count)
+        return
+    names = tuple(name for name in seat.episode.families if name in IN_THREADS) or IN_THREADS[:1]
+
+    def one(number: int) -> None:
+        lanes = range(62 * number // threads, 62 * (number + 1) // threads)
+        more: dict[str, Any] = {"lanes": lanes, "channel": number, "alone": False, "names": names}
+        seat.live(world, f"{life}.thread{number}", count, **more)
+
+    run_at_once(world, one, threads)
+    if count is not None:
+        seat.live(world, f"{life}.alone", 3)
 
 
 def calm(seat: Seat) -> None:
@@ -29,7 +47,7 @@ def calm(seat: Seat) -> None:
         with seat.open() as world:
             if life == 0:
                 seat.ready()
-            seat.live(world, life, seat.episode.blocks)
+            work(seat, world, life, seat.episode.blocks)
     seat.report()
 
 
@@ -96,6 +114,16 @@ def killed_twice(seat: Seat) -> None:
     raise Wrong(f"no world without {victims} came to be: {seat.told}")
 
 
+def stalled(seat: Seat) -> None:
+    """All are told, by the deadline or by whoever comes to it first, and start again."""
+    world = seat.open()
+    seat.ready()
+    error = until_an_error(seat, world, None)
+    if not (isinstance(error, ons.TimeoutError) or aborted(seat, error)):
+        not_expected(seat, world, error)
+    go_on(seat, world, [])
+
+
 def interrupted(seat: Seat) -> None:
     came = []
 
@@ -153,7 +181,7 @@ def until_an_error(seat: Seat, world: ons.World, lives: list[str] | None, name: 
     """Blocks until the world fails. `lives` has one block each."""
     try:
         if lives is None:
-            seat.live(world, name, None)
+            work(seat, world, name, None)
         for life in lives or []:
             seat.live(world, life, 1)
     except ons.Error as error:
@@ -184,25 +212,8 @@ def not_expected(seat: Seat, world: ons.World, error: ons.Error) -> NoReturn:
 def go_on(seat: Seat, world: ons.World, gone: list[int]) -> None:
     launch = world.launch.without(gone) if gone else world.launch
     world.close()
-    with seat.open(launch) as again:
+    with seat.open(launch, timeout_s=DEADLINE_S) as again:
         seat.live(again, "after", AFTER)
-    seat.report()
-
-
-def threads(seat: Seat) -> None:
-    episode, dice = seat.episode, seat.episode.dice("threads")
-    count = dice.randint(2, 4)
-    names = tuple(name for name in episode.families if name in IN_THREADS) or IN_THREADS[:1]
-    with seat.open() as world:
-        seat.ready()
-
-        def work(number: int) -> None:
-            lanes = range(62 * number // count, 62 * (number + 1) // count)
-            more: dict[str, Any] = {"lanes": lanes, "channel": number, "alone": False, "names": names}
-            seat.live(world, f"thread{number}", episode.blocks, **more)
-
-        run_at_once(world, work, count)
-        seat.live(world, "alone", 3)
     seat.report()
 
 
@@ -221,7 +232,8 @@ DISTURBED: dict[str, Callable[[Seat], int | None]] = {
     "signals": signals,
     "interrupt": interrupted,
     "leave": left,
-    "threads": threads,
+    "threads": calm,
+    "stall": stalled,
     "threads-one-lane": one_lane,
     "daemon": daemons,
     "close": closing,

@@ -25,6 +25,7 @@ DISTURBANCES = {  # and how often each is taken
     "stop": 2,  # ranks stand still for a while
     "kill": 3,  # a rank is killed, the others go on without it
     "kill-twice": 2,  # then another one, perhaps while the world of the others starts
+    "stall": 1,  # a rank stands still for longer than the deadline, then all go on
     "signals": 2,  # harmless signals with handlers
     "interrupt": 2,  # Ctrl-C to one rank, then all go on
     "leave": 2,  # a rank ends early, the others go on without it
@@ -38,6 +39,7 @@ ON_REQUEST = ("threads-one-lane", "daemon", "close")
 WAYS_TO_LEAVE = {"close": 0, "exit": 0, "exit 3": 3, "exception": 1}  # and the code that the rank ends with
 
 DEADLINE_S = 10.0  # of every wait of a world
+STALL_S = 2.0  # the same where a rank stalls
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Episode:
     disturbance: str
     victim: int
     way: str  # how the victim leaves
+    threads: int  # of each rank; in what "threads" and some others do
     blocks: int  # of each life of the world
     lives: int  # worlds, one after the other, of a job that nothing ends
     parameters: dict[str, Any]
@@ -110,9 +113,15 @@ class Episode:
             disturbance,
             dice.randrange(size),
             dice.choice(list(WAYS_TO_LEAVE)),
+            dice.randint(2, 4) if disturbance == "threads" or dice.random() < 0.25 else 1,
             dice.randint(5, max(10, 90 // size)),
             dice.choice((1, 1, 2, 3)),
-            {"device": shape.device, "timeout_s": DEADLINE_S, "bootstrap_timeout_s": DEADLINE_S, **_parameters(dice)},
+            {
+                "device": shape.device,
+                "timeout_s": STALL_S if disturbance == "stall" else DEADLINE_S,
+                "bootstrap_timeout_s": DEADLINE_S,
+                **_parameters(dice),
+            },
             shape,
         )
 

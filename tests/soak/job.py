@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .episode import Episode
+from .episode import STALL_S, Episode
 
 HERE = Path(__file__).resolve().parent
 TOKEN = "SOAK_EPISODE"  # in the environment of every process of an episode
@@ -25,7 +25,8 @@ GONE_S = 3.0  # in which the last process of a job ends
 @dataclass
 class Outcome:
     episode: Episode
-    code: int | None = None  # None: it hung
+    code: int | None = None
+    hung: bool = False
     out: str = ""
     err: str = ""
     seconds: float = 0
@@ -47,7 +48,8 @@ def run_episode(episode: Episode, folder: Path, limit_s: float) -> Outcome:
         )  # fmt: skip
         try:
             _attend(job, outcome, folder, begun + limit_s)
-            if job.poll() is None:
+            outcome.hung = job.poll() is None
+            if outcome.hung:
                 outcome.stacks = _stacks(token, folder)
         finally:
             outcome.code = job.poll()
@@ -74,6 +76,9 @@ def signals_of(episode: Episode) -> list[tuple[float, int, int]]:
         for _ in range(dice.randint(1, 5)):
             rank, at, hold = dice.randrange(episode.size), dice.uniform(0, 2), dice.uniform(0.01, 1.5)
             found += [(at, rank, signal.SIGSTOP), (at + hold, rank, signal.SIGCONT)]
+    elif episode.disturbance == "stall":
+        at = dice.uniform(0, 2)
+        found += [(at, episode.victim, signal.SIGSTOP), (at + 2 * STALL_S, episode.victim, signal.SIGCONT)]
     elif episode.disturbance == "signals":
         at, pause = 0.0, dice.uniform(0.001, 0.03)
         while at < 10:

@@ -17,12 +17,20 @@ CRASHES = re.compile(
 TRACEBACK = "Traceback (most recent call last)"
 # Where a signal's handler raises in a destructor, Python says so and goes on.
 IGNORED = "Exception ignored in"
-FAILS = ("kill", "kill-twice", "interrupt", "leave", "daemon", "close")  # in which a world may fail, and says so
+FAILS = (
+    "kill",
+    "kill-twice",
+    "stall",
+    "interrupt",
+    "leave",
+    "daemon",
+    "close",
+)  # in which a world may fail, and says so
 
 
 def faults_of(outcome: Outcome) -> list[str]:
     """What went wrong; nothing if all is as it should be."""
-    if outcome.code is None:
+    if outcome.hung:
         return [f"hung for {outcome.seconds:.0f} s, in {outcome.traces}"]
     return [*_of_ends(outcome), *_of_words(outcome), *_of_times(outcome)]
 
@@ -61,6 +69,9 @@ def _of_words(outcome: Outcome) -> list[str]:
 def _of_times(outcome: Outcome) -> list[str]:
     """How soon those who waited for a rank that died, or was interrupted, were told."""
     ends = [at for at, _, number in outcome.sent if number in (signal.SIGKILL, signal.SIGINT)]
+    ends += [
+        at for at, _, number in outcome.sent if outcome.episode.disturbance == "stall" and number == signal.SIGSTOP
+    ]
     late = {
         rank: f"{report['heard_at'] - ends[0]:.1f} s"
         for rank, report in outcome.reports.items()

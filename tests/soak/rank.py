@@ -62,12 +62,12 @@ class Seat:
 
     def live(self, world: ons.World, life: Any, count: int | None, **more: Any) -> None:
         """Blocks of the episode in this world; `more` goes to their turns."""
-        names = more.pop("names", self.episode.families)
+        names, deadline_s = more.pop("names", self.episode.families), self.episode.parameters["timeout_s"]
 
         def make(**given: Any) -> Turn:
             self.family = given["family"]
             self.trace.write(f"{time.monotonic():.3f} {given['name']}\n")
-            return Turn(world=world, score=self.score, **given, **more)
+            return Turn(world=world, score=self.score, deadline_s=deadline_s, **given, **more)
 
         turns(names, f"{self.episode.seed}.{life}", count, make)
 
