@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
 import onstream as ons
 
 from .collectives import collectives
+from .forks import forks
 from .halos import halos
 from .messages import messages, streams
 from .one_sided import one_sided
 from .plans import plans
 from .teams import neighbourhoods, teams
-from .turn import Turn
+from .turn import Turn, Wrong
 
 
 def worlds(turn: Turn) -> None:
@@ -38,14 +40,19 @@ BLOCKS: dict[str, Callable[[Turn], None]] = {
     "neighbourhoods": neighbourhoods,
     "one_sided": one_sided,
     "worlds": worlds,
+    "forks": forks,
 }
+ENDLESS_S = 120  # in which what ends blocks without end has come
 IN_THREADS = ("messages", "streams", "collectives")  # whose hosts meet nowhere but in channels of their own
 
 
 def turns(names: tuple[str, ...], name: str, count: int | None, make: Callable[..., Turn]) -> None:
     """Runs `count` blocks, or blocks without end; make(family=..., name=..., dice=...) gives the turn of each."""
     numbers: Any = itertools.count() if count is None else range(count)
+    until = time.monotonic() + ENDLESS_S
     for number in numbers:
+        if count is None and time.monotonic() > until:
+            raise Wrong(f"nothing failed in {ENDLESS_S:g} s")
         dice = random.Random(f"{name}.{number}")
         family = dice.choice(names)
         BLOCKS[family](make(family=family, name=f"{name}.{number}.{family}", dice=dice))

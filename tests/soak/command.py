@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = _parser()
     given = parser.parse_args(arguments)
     try:
-        shape = Shape.of(given.ranks, given.only, given.without, given.device, self_test=given.self_test)
+        shape = Shape.of(given)
     except ValueError as error:
         parser.error(str(error))
     if given.rank_of is not None:
@@ -32,7 +32,8 @@ def main(arguments: list[str] | None = None) -> int:
         return run_rank(Episode.of(given.rank_of, shape))
     from .driver import replay, soak
 
-    options = Options(given.seconds, given.seed, given.jobs, given.limit_s, given.keep)
+    limit_s = given.limit_s or 6 * given.deadline_s
+    options = Options(given.seconds, given.seed, given.jobs, limit_s, given.keep)
     return soak(shape, options) if given.replay is None else replay(given.replay, shape, options)
 
 
@@ -49,7 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--without", default="", help="families and disturbances that are left out")
     parser.add_argument("--device", default="host", help="device of the ranks (host)")
     parser.add_argument("--jobs", type=int, default=1, help="how many episodes run at once (1)")
-    parser.add_argument("--limit-s", type=float, default=60, help="an episode that takes longer hangs (60)")
+    parser.add_argument("--deadline-s", type=float, default=10, help="of waits; longer on a machine that is busy (10)")
+    parser.add_argument("--limit-s", type=float, help="an episode that takes longer hangs (six deadlines)")
     parser.add_argument("--keep", default="soak-failures", help="folder for the output of episodes that fail")
     parser.add_argument("--replay", type=int, metavar="SEED", help="runs this episode alone")
     parser.add_argument("--self-test", action="store_true", help="one rank of each episode expects a wrong value")

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import onstream as ons
 
 from .blocks import IN_THREADS
-from .episode import DEADLINE_S, Episode
+from .episode import Episode
 from .rank import Seat
 from .turn import Wrong
 from .under_threads import closing, daemons, one_lane, run_at_once
@@ -97,13 +97,13 @@ def killed_twice(seat: Seat) -> None:
     world.close()
     if victims[1] not in failure.dead:
         try:
-            with seat.open(launch.without(victims[:1])) as again:
+            with seat.open(launch.without(victims[:1]), bootstrap_timeout_s=seat.episode.shape.deadline_s) as again:
                 seat.live(again, "again", None)
         except ons.Error as second:
             seat.told["second"] = f"{type(second).__name__}: {second}"
     for attempt in range(3):  # ranks that heard of both deaths at once come first, and may wait in vain
         try:
-            rest = seat.open(launch.without(victims))
+            rest = seat.open(launch.without(victims), bootstrap_timeout_s=1.5 * seat.episode.shape.deadline_s)
         except ons.Error as late:
             seat.told[f"attempt {attempt}"] = str(late)
         else:
@@ -212,7 +212,8 @@ def not_expected(seat: Seat, world: ons.World, error: ons.Error) -> NoReturn:
 def go_on(seat: Seat, world: ons.World, gone: list[int]) -> None:
     launch = world.launch.without(gone) if gone else world.launch
     world.close()
-    with seat.open(launch, timeout_s=DEADLINE_S) as again:
+    deadline_s = seat.episode.shape.deadline_s
+    with seat.open(launch, timeout_s=deadline_s, bootstrap_timeout_s=2 * deadline_s) as again:
         seat.live(again, "after", AFTER)
     seat.report()
 

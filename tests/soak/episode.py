@@ -6,6 +6,7 @@ Nothing here depends on a rank, on time or on the machine.
 from __future__ import annotations
 
 import random
+from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ FAMILIES = (
     "neighbourhoods",
     "one_sided",
     "worlds",
+    "forks",
 )
 DISTURBANCES = {  # and how often each is taken
     "none": 3,
@@ -38,8 +40,7 @@ DISTURBANCES = {  # and how often each is taken
 ON_REQUEST = ("threads-one-lane", "daemon", "close")
 WAYS_TO_LEAVE = {"close": 0, "exit": 0, "exit 3": 3, "exception": 1}  # and the code that the rank ends with
 
-DEADLINE_S = 10.0  # of every wait of a world
-STALL_S = 2.0  # the same where a rank stalls
+STALLS = 0.2  # of the deadline are left where a rank stalls
 
 
 @dataclass(frozen=True)
@@ -51,25 +52,28 @@ class Shape:
     families: tuple[str, ...]
     disturbances: tuple[str, ...]
     device: str
+    deadline_s: float  # of every wait of a world
     self_test: bool
     words: tuple[str, ...]  # of the command line, which say this again
 
     @staticmethod
-    def of(ranks: str, only: str, without: str, device: str, *, self_test: bool) -> Shape:
-        fewest, _, most = ranks.partition("-")
-        wanted, unwanted = _names(only), _names(without)
+    def of(given: Namespace) -> Shape:
+        fewest, _, most = given.ranks.partition("-")
+        wanted, unwanted = _names(given.only), _names(given.without)
         families = [name for name in FAMILIES if name in wanted] or list(FAMILIES)
         usual = [name for name in DISTURBANCES if name not in ON_REQUEST]
         disturbances = [name for name in DISTURBANCES if name in wanted] or usual
-        words = ["--ranks", ranks, "--only", only, "--without", without, "--device", device]
+        words = ["--ranks", given.ranks, "--only", given.only, "--without", given.without, "--device", given.device]
+        words += ["--deadline-s", f"{given.deadline_s:g}", *(["--self-test"] if given.self_test else [])]
         shape = Shape(
             int(fewest),
             int(most or fewest),
             tuple(name for name in families if name not in unwanted),
             tuple(name for name in disturbances if name not in unwanted),
-            device,
-            self_test,
-            (*words, *(["--self-test"] if self_test else [])),
+            given.device,
+            given.deadline_s,
+            given.self_test,
+            tuple(words),
         )
         if not (shape.families and shape.disturbances and 2 <= shape.fewest <= shape.most):
             raise ValueError("there is no episode of these: needs a family, a disturbance, and 2 ranks or more")
@@ -113,13 +117,13 @@ class Episode:
             disturbance,
             dice.randrange(size),
             dice.choice(list(WAYS_TO_LEAVE)),
-            dice.randint(2, 4) if disturbance == "threads" or dice.random() < 0.25 else 1,
+            _threads(dice, disturbance),
             dice.randint(5, max(10, 90 // size)),
             dice.choice((1, 1, 2, 3)),
             {
                 "device": shape.device,
-                "timeout_s": STALL_S if disturbance == "stall" else DEADLINE_S,
-                "bootstrap_timeout_s": DEADLINE_S,
+                "timeout_s": shape.deadline_s * (STALLS if disturbance == "stall" else 1),
+                "bootstrap_timeout_s": 4 * shape.deadline_s,  # on a busy machine Python takes seconds to start
                 **_parameters(dice),
             },
             shape,
@@ -141,6 +145,13 @@ class Episode:
         if self.victims:
             return 128 + 9
         return WAYS_TO_LEAVE[self.way] if self.disturbance == "leave" else 0
+
+
+def _threads(dice: random.Random, disturbance: str) -> int:
+    """Of each rank. A rank that leaves, or is interrupted, does so between its blocks, or in its first thread."""
+    if disturbance == "threads":
+        return dice.randint(2, 4)
+    return 1 if disturbance in ("leave", "interrupt") or dice.random() < 0.75 else dice.randint(2, 4)
 
 
 # Other values than the defaults, of which an episode has a few.

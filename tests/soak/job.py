@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import secrets
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .episode import STALL_S, Episode
+from .episode import Episode
 
 HERE = Path(__file__).resolve().parent
 TOKEN = "SOAK_EPISODE"  # in the environment of every process of an episode
@@ -44,7 +45,7 @@ def run_episode(episode: Episode, folder: Path, limit_s: float) -> Outcome:
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
         job = subprocess.Popen(
             _command(episode), cwd=folder, env={**os.environ, TOKEN: token}, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=_end_with_driver,
         )  # fmt: skip
         try:
             _attend(job, outcome, folder, begun + limit_s)
@@ -60,6 +61,11 @@ def run_episode(episode: Episode, folder: Path, limit_s: float) -> Outcome:
     outcome.left_files = sorted(name for name in _shared_files() - shared if "onstream" in name)
     _read(outcome, folder)
     return outcome
+
+
+def _end_with_driver() -> None:
+    """In the launcher's process, whose ranks end with it."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def _command(episode: Episode) -> list[str]:
@@ -78,7 +84,10 @@ def signals_of(episode: Episode) -> list[tuple[float, int, int]]:
             found += [(at, rank, signal.SIGSTOP), (at + hold, rank, signal.SIGCONT)]
     elif episode.disturbance == "stall":
         at = dice.uniform(0, 2)
-        found += [(at, episode.victim, signal.SIGSTOP), (at + 2 * STALL_S, episode.victim, signal.SIGCONT)]
+        found += [
+            (at, episode.victim, signal.SIGSTOP),
+            (at + 2 * episode.parameters["timeout_s"], episode.victim, signal.SIGCONT),
+        ]
     elif episode.disturbance == "signals":
         at, pause = 0.0, dice.uniform(0.001, 0.03)
         while at < 10:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import signal
 
-from .episode import DEADLINE_S
 from .job import Outcome
 
 SLACK_S = 5.0  # behind the deadline, in which who waits for a rank that has died is told
@@ -75,6 +74,6 @@ def _of_times(outcome: Outcome) -> list[str]:
     late = {
         rank: f"{report['heard_at'] - ends[0]:.1f} s"
         for rank, report in outcome.reports.items()
-        if ends and report.get("heard_at", 0) - ends[0] > DEADLINE_S + SLACK_S
+        if ends and report.get("heard_at", 0) - ends[0] > outcome.episode.shape.deadline_s + SLACK_S
     }
     return [f"ranks were told late: {late}"] if late else []
