@@ -28,6 +28,7 @@ class Outcome:
     episode: Episode
     code: int | None = None
     hung: bool = False
+    ended_at: float = 0  # on the clock of the traces; of a job that hung, when its limit had passed
     out: str = ""
     err: str = ""
     seconds: float = 0
@@ -49,7 +50,7 @@ def run_episode(episode: Episode, folder: Path, limit_s: float) -> Outcome:
         )  # fmt: skip
         try:
             _attend(job, outcome, folder, begun + limit_s)
-            outcome.hung = job.poll() is None
+            outcome.hung, outcome.ended_at = job.poll() is None, time.monotonic()
             if outcome.hung:
                 outcome.stacks = _stacks(token, folder)
         finally:

@@ -30,7 +30,9 @@ FAILS = (
 def faults_of(outcome: Outcome) -> list[str]:
     """What went wrong; nothing if all is as it should be."""
     if outcome.hung:
-        return [f"hung for {outcome.seconds:.0f} s, in {outcome.traces}"]
+        since = [outcome.ended_at - float(trace.split()[0]) for trace in outcome.traces.values()]
+        newest = f"no rank began a block in the last {min(since):.0f} s" if since else "no rank began a block"
+        return [f"did not end within {outcome.seconds:.0f} s; {newest}: {outcome.traces}"]
     return [*_of_ends(outcome), *_of_words(outcome), *_of_times(outcome)]
 
 

@@ -48,7 +48,9 @@ def one_lane(seat: Seat) -> None:
             most, lane, posted = dice.choice((64, 4000, 40_000, 300_000)), dice.randrange(62), dice.random() < 0.5
             turn = Turn(world, dice, f"{seat.episode.seed}.lane.{part}", "messages", seat.score)
             share = senders * each // receivers
-            seat.trace.write(f"one lane: {senders} send {each}, {receivers} receive {share}, of up to {most} B\n")
+            seat.trace.write(
+                f"{time.monotonic():.3f} one lane: {senders} send {each}, {receivers} receive {share}, of up to {most} B\n"
+            )
             _share_a_lane(turn, lane, (senders, each), receivers, most, posted)
             world.barrier()
     seat.report()
@@ -140,7 +142,7 @@ def closing(seat: Seat) -> None:
             threading.Thread(target=_call_until_an_error, args=(world, kind, nbytes, memory, errors), daemon=True)
             for kind in kinds
         ]
-        seat.trace.write(f"close {life}: calls {kinds} of {nbytes} B of {memory}\n")
+        seat.trace.write(f"{time.monotonic():.3f} close {life}: calls {kinds} of {nbytes} B of {memory}\n")
         world.sync()
         for thread in threads:
             thread.start()
