@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from .episode import DISTURBANCES, FAMILIES, ON_REQUEST, Episode, Shape
+from .episode import DISTURBANCES, FAMILIES, Episode, Shape
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=60, help="how long episodes are begun (60)")
     parser.add_argument("--seed", type=int, default=1, help="from which all episodes' seeds come (1)")
     parser.add_argument("--ranks", default="2-8", help="fewest and most ranks of an episode (2-8)")
-    on_request = ", ".join(ON_REQUEST)
-    parser.add_argument(
-        "--only", default="", help=f"families and disturbances, by commas; {on_request} come by this alone"
-    )
+    parser.add_argument("--only", default="", help="families and disturbances, by commas")
     parser.add_argument("--without", default="", help="families and disturbances that are left out")
     parser.add_argument("--device", default="host", help="device of the ranks (host)")
     parser.add_argument("--jobs", type=int, default=1, help="how many episodes run at once (1)")

@@ -37,7 +37,6 @@ DISTURBANCES = {  # and how often each is taken
     "daemon": 1,  # daemon threads still wait when the program ends
     "close": 1,  # a thread closes the world while others are in calls
 }
-ON_REQUEST = ("threads-one-lane", "daemon", "close")
 WAYS_TO_LEAVE = {"close": 0, "exit": 0, "exit 3": 3, "exception": 1}  # and the code that the rank ends with
 
 STALLS = 0.2  # of the deadline are left where a rank stalls
@@ -61,8 +60,7 @@ class Shape:
         fewest, _, most = given.ranks.partition("-")
         wanted, unwanted = _names(given.only), _names(given.without)
         families = [name for name in FAMILIES if name in wanted] or list(FAMILIES)
-        usual = [name for name in DISTURBANCES if name not in ON_REQUEST]
-        disturbances = [name for name in DISTURBANCES if name in wanted] or usual
+        disturbances = [name for name in DISTURBANCES if name in wanted] or list(DISTURBANCES)
         words = ["--ranks", given.ranks, "--only", given.only, "--without", given.without, "--device", given.device]
         words += ["--deadline-s", f"{given.deadline_s:g}", *(["--self-test"] if given.self_test else [])]
         shape = Shape(
