@@ -3,7 +3,8 @@
 Messages (send, recv, sendrecv, isend, irecv), barrier, abort and failure come from the compiled base class, collectives
 from collectives.py; here are arrays, segments, plans, halos and captures. Calls that wait for other ranks release the
 GIL, end at a deadline (parameter timeout_s) and can be interrupted with Ctrl-C. A world that a program forgets to close is closed when it ends; if it
-ends by an exception, the other ranks hear of it at once instead of waiting for a rank that is gone.
+ends by an exception, the other ranks hear of it at once instead of waiting for a rank that is gone. If work on a stream has failed and no call
+has told so, close() raises, and a program that has not closed its world ends with exit status 1.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ class World(_core.World, Teams):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if error is not None and not self.closed and not _is_success(error):
             _end(self, error)
-        self.close()
+        try:
+            self.close()
+        except Error:
+            if error is None:  # else that one says why
+                raise
 
     def __repr__(self) -> str:
         if self.closed:
@@ -339,4 +344,9 @@ def _close_open_worlds() -> None:
         if not world.closed:
             if error is not None:
                 _end(world, error)
-            world.close()
+            try:
+                world.close()
+            except Error as untold:
+                if error is None:
+                    print(_words_of(untold), file=sys.stderr)
+                    _core._end_with_failure()

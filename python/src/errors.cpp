@@ -51,11 +51,13 @@ void translate(const std::exception_ptr& thrown, void*) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    set_error(class_of(error.code()), error.what());
+    python::set_error(error);
   }
 }
 
 }  // namespace
+
+void set_error(const Error& error) { set_error(class_of(error.code()), error.what()); }
 
 void raise_unless_ok(const World& world, const FaultReport& fault) {
   if (fault.status == Status::ok) return;

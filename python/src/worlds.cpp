@@ -7,15 +7,22 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <map>
 #include <utility>
 
 #include "arguments.hpp"
 #include "bind.hpp"
+#include "errors.hpp"
 #include "gil.hpp"
 #include "messages.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/base/log.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
 
@@ -34,6 +41,15 @@ std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
   return {it, std::move(end)};
 }
 
+// Python ignores what its atexit functions raise, and has no other way to an exit status then.
+void end_with_failure() {
+  static const bool registered = std::atexit([] {
+                                   std::fflush(nullptr);
+                                   ::_exit(EXIT_FAILURE);
+                                 }) == 0;
+  if (!registered) log(LogLevel::error, "the exit status does not tell of this failure: atexit() refused");
+}
+
 }  // namespace
 
 PyWorld::PyWorld(const Launch& launch, const Parameters& parameters)
@@ -46,30 +62,38 @@ PyWorld::PyWorld(const Launch& launch, const Parameters& parameters)
 PyWorld::~PyWorld() {
   if (state_->guard.in_child()) return;
   auto end = take_world();
-  {
+  const std::exception_ptr untold = [&] {
     const GilRelease release;
-    end();
-  }
+    return end();
+  }();
   state_->forget_buffers();
+  if (untold == nullptr) return;
+  try {
+    std::rethrow_exception(untold);
+  } catch (const Error& error) {  // nobody catches what a destructor raises
+    nb::error_scope whatever_is_raised;
+    set_error(error);
+    PyErr_WriteUnraisable(nullptr);
+    end_with_failure();
+  }
 }
 
 void PyWorld::close() {
   if (closed()) return;
-  auto world = state_->world;
   auto end = take_world();  // from here on no call begins
-  end_calls_of_others(*world);
-  world.reset();  // `end` has the last share but for those of calls
-  run_interruptible(std::move(end), [] {});
+  end_calls_of_others();
+  const std::exception_ptr untold = run_interruptible(std::move(end), [] {});
   state_->forget_buffers();  // only now: the world's end waited for the ops that used them
+  if (untold != nullptr) std::rethrow_exception(untold);
 }
 
 // Other threads may be inside calls: their waits end, so that they leave before the world goes.
-void PyWorld::end_calls_of_others(World& world) {
+void PyWorld::end_calls_of_others() {
   constexpr double kLimitS = 10;  // for those that do not look whether they shall end, as a reduction in Python
   if (!state_->used_by_others()) return;
-  {
+  if (const auto world = state_->left.lock()) {
     const GilRelease release;
-    world.leave();
+    world->leave();
   }
   const Deadline limit(kLimitS);
   for (Backoff backoff(0); state_->used_by_others() && !limit.passed();) {
@@ -78,14 +102,22 @@ void PyWorld::end_calls_of_others(World& world) {
   }
 }
 
-std::function<void()> PyWorld::take_world() {
+std::function<std::exception_ptr()> PyWorld::take_world() {
   state_->closing = true;
+  state_->left = state_->world;
   if (state_->world != nullptr) state_->ending = state_->world->points();
   return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
+    std::exception_ptr untold;
+    try {
+      if (world != nullptr) world->finish();
+    } catch (const Error&) {
+      untold = std::current_exception();
+    }
     for (const auto& weak : closables) {
       if (const auto closable = weak.lock()) closable->close();
     }
     world.reset();
+    return untold;
   };
 }
 
@@ -247,6 +279,7 @@ void bind_failures(nb::module_& m) {
 
 void bind_worlds(nb::module_& m) {
   bind_launch(m);
+  m.def("_end_with_failure", &end_with_failure, "The process, which is ending, ends with exit status 1.");
   bind_failures(m);
   nb::class_<PyWorld> world(m, "World", "The ranks of a job and all they share. Use onstream.World, which adds arrays.",
                             nb::dynamic_attr(), nb::is_weak_referenceable());
@@ -267,7 +300,9 @@ void bind_worlds(nb::module_& m) {
       .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
       .def_prop_ro("closed", &PyWorld::closed, "Also in a forked child, which makes a world of its own.")
       .def("close", &PyWorld::close,
-           "Waits for the work enqueued through this world, then leaves it. Idempotent; not collective.")
+           "Waits for the work enqueued through this world, then leaves it; then raises what went wrong with that work "
+           "and\n"
+           "no call has told yet. Calls of other threads end with ClosedError before. Idempotent; not collective.")
       .def("allocate", &allocate, nb::arg("nbytes"), nb::kw_only(), nb::arg("kind") = "device",
            "Zeroed memory, which peers reach directly unless it is plain host memory. World.empty() gives it as an "
            "array.")

@@ -1,6 +1,7 @@
 // World as Python holds it: the base class of onstream.World, which adds arrays, plans and context managers in Python.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,9 +26,9 @@ class PyWorld {
   std::string device() const;
 
  private:
-  // What ends the world, to be called without the GIL.
-  std::function<void()> take_world();
-  void end_calls_of_others(World& world);
+  // What ends the world, to be called without the GIL: it returns the Error of work that no call has told of, or null.
+  std::function<std::exception_ptr()> take_world();
+  void end_calls_of_others();
   Launch launch_;
   std::shared_ptr<WorldState> state_;
 };

@@ -198,6 +198,7 @@ class Fabric::Implementation {
 
   // The ranks' calls no longer match each other from here on.
   [[noreturn]] void late(const std::string& what) {
+    note_told();
     const std::string reason = concat("rank ", launch_.rank, ": ", what);
     abort(reason);
     throw Error(ErrorCode::timeout, concat(what, '\n', story_of(*failure(), reason)));
@@ -362,10 +363,16 @@ class Fabric::Implementation {
   void check_left() const {
     if (leaving()) throw Error(ErrorCode::closed, fault_log_.first().reason);
   }
+  void note_told() { told_.store(true, std::memory_order_release); }
   bool leaving() const { return leaving_.load(std::memory_order_acquire); }
+
+  void check_untold() {
+    if (has_failed() && !leaving() && fault_log_.has_fatal() && !told_.load(std::memory_order_acquire)) check_waited();
+  }
 
   void check() {
     if (!has_failed()) return;
+    note_told();
     check_left();
     const std::string story = settled_failure("")->story;
     throw Error(is_late_.exchange(false, std::memory_order_relaxed) ? ErrorCode::timeout : ErrorCode::aborted, story);
@@ -373,6 +380,7 @@ class Fabric::Implementation {
 
   void check_waited() {
     if (!has_failed()) return;
+    note_told();
     check_left();
     const Failure failure = *settled_failure("");
     const bool late = std::ranges::any_of(failure.faults, [this](const FaultReport& fault) {
@@ -384,6 +392,7 @@ class Fabric::Implementation {
 
   void check_waited(Status ended) {
     if (!has_failed()) return;
+    note_told();
     check_left();
     if (ended == Status::timeout) is_late_.store(false, std::memory_order_relaxed);
     throw Error(ended == Status::timeout ? ErrorCode::timeout : ErrorCode::aborted, settled_failure("")->story);
@@ -453,6 +462,7 @@ class Fabric::Implementation {
   bool crowded_ = false;
   FaultLog fault_log_;
   std::atomic<bool> leaving_ = false;
+  std::atomic<bool> told_ = false;     // some call has told the program that the world failed
   std::atomic<bool> is_late_ = false;  // a wait of this rank has passed its deadline, and no call has told so yet
   Segments segments_;
 
@@ -546,10 +556,16 @@ bool Fabric::leaving() const { return implementation_->leaving(); }
 void Fabric::take_late(const std::string& what) { implementation_->take_late(what); }
 void Fabric::check() const { implementation_->check(); }
 void Fabric::note_told_late() const { implementation_->is_late_.store(false, std::memory_order_relaxed); }
+void Fabric::check_untold() const { implementation_->check_untold(); }
 void Fabric::check_waited() const { implementation_->check_waited(); }
 void Fabric::check_waited(Status ended) const { implementation_->check_waited(ended); }
-std::optional<Failure> Fabric::failure() const { return implementation_->failure(); }
+std::optional<Failure> Fabric::failure() const {
+  auto failure = implementation_->failure();
+  if (failure) implementation_->note_told();
+  return failure;
+}
 std::optional<Failure> Fabric::settled_failure(const std::string& told) const {
+  implementation_->note_told();
   return implementation_->settled_failure(told);
 }
 void Fabric::name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes) {

@@ -166,6 +166,8 @@ class Fabric {
   void check_waited() const;
   // The same after a wait of this host that ended as `ended`, and that no fault tells of.
   void check_waited(Status ended) const;
+  // check_waited(), of a failure in which an op of this rank has ended and that no call has told yet.
+  void check_untold() const;
   // check() in the name of what was about to start, what().
   template <class What>
   void check(const What& what) const {

@@ -62,6 +62,11 @@ bool FaultLog::add(FaultReport& fault) {
   return fatal;
 }
 
+bool FaultLog::has_fatal() const {
+  const std::lock_guard lock(mutex_);
+  return !fatal_.empty();
+}
+
 void FaultLog::add_foreign(const FaultReport& fault) {
   const std::lock_guard lock(mutex_);
   foreign_.push_back(fault);

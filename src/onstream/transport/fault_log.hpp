@@ -32,6 +32,7 @@ class FaultLog {
   void name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes);
   // A fault of an op of this rank, which gets its plan's name, and its lane, here. Says whether it fails the world.
   bool add(FaultReport& fault);
+  bool has_fatal() const;                      // one of this rank's ops has failed the world
   void add_foreign(const FaultReport& fault);  // of another rank
   // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
   std::vector<FaultReport> take();

@@ -150,10 +150,31 @@ std::vector<std::shared_ptr<Event>> World::unfinished() const {
 
 void World::abort(const std::string& reason, Cause cause) { fabric_->abort(reason, cause); }
 
+void World::finish() {
+  constexpr double kKernelsGiveUpS = 5;  // behind their deadline at the latest, which began when they started
+  const double limit_s = fabric_->parameters().timeout_s;
+  auto work = points();
+  const auto is_over = [](const auto& event) { return ended(*event); };
+  const Deadline limit(limit_s + kKernelsGiveUpS);
+  for (std::uint32_t round = 0; std::erase_if(work, is_over), !work.empty(); ++round) {
+    if (limit.passed()) {
+      fail(ErrorCode::timeout, "rank ", rank(), ": work of this world has not ended within ", limit_s,
+           " s (timeout_s), or what its streams have to do before");
+    }
+    HostGroup::pause(round, 16);
+  }
+  fabric_->check_untold();
+  throw_faults();
+}
+
 void World::leave() { fabric_->leave(); }
 
 void World::check() const {
   fabric_->check();
+  throw_faults();
+}
+
+void World::throw_faults() const {
   const std::vector<FaultReport> faults = fabric_->take_faults();
   if (faults.empty()) return;
   std::string story;

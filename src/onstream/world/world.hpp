@@ -120,6 +120,10 @@ class World {
   std::vector<std::shared_ptr<Event>> unfinished() const;
   std::vector<std::shared_ptr<Event>> points() const;  // the same without asking the device: some may be over
   void abort(const std::string& reason, Cause cause = Cause::failure);
+  // At the world's end: waits for all work enqueued through it, bounded by the deadline, then throws what went wrong
+  // with it and no call has told: a failure in which an op of this rank has ended, or the faults that check() tells.
+  // The destructor waits too, but can tell nothing.
+  void finish();
   // Before a thread lets go of a world that others of this process are using: their waits end and their calls throw
   // closed, or return aborted. The other ranks hear nothing but the goodbye of the world's end. Buffers of calls that
   // ended so may still be read or written by other ranks until then.
@@ -141,6 +145,7 @@ class World {
 
  private:
   explicit World(std::shared_ptr<Fabric> fabric);
+  void throw_faults() const;
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Collective> collective_;  // first: its kernels are loaded before the messages' barrier
   std::unique_ptr<Messages> messages_;
