@@ -183,6 +183,9 @@ def launch_from_environment() -> Launch:
     Who this process is, as its launcher (onstream run, torchrun, mpirun, srun) says.
     """
 
+def _end_with_failure() -> None:
+    """The process, which is ending, ends with exit status 1."""
+
 class Fault:
     """One operation that did not end well, on one rank."""
 
@@ -274,7 +277,8 @@ class World:
 
     def close(self) -> None:
         """
-        Waits for the work enqueued through this world, then leaves it. Idempotent; not collective.
+        Waits for the work enqueued through this world, then leaves it; then raises what went wrong with that work and
+        no call has told yet. Calls of other threads end with ClosedError before. Idempotent; not collective.
         """
 
     def allocate(self, nbytes: int, *, kind: str = 'device') -> Block:
