@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from . import __version__
+from . import __version__, launcher
 from .errors import Error
+from .launcher import standard
 
 try:
     import typer
@@ -76,11 +77,20 @@ def run(
 
     When a rank fails, the others are ended and its error is the last thing on the screen. The programs of this
     Python, `python` among them, are found first.
-    """
-    from . import launcher
 
+    Rank 0 alone reads standard input: of `run -n 2 python -` it alone has the program. At a terminal it gets, by a pipe,
+    each line that is typed, and Ctrl-D is the end. Other descriptors that the command was started with, such as those of
+    `<(...)`, all ranks have.
+
+    Signals go to all ranks. Ctrl-Z stops them too, and no time counts until they are continued. Ranks ignore what
+    the command's caller ignores, as under nohup; but SIGPIPE and SIGXFSZ, which Python hides, are as usual.
+
+    A line of more than 16 MiB is cut, which it says. When standard output cannot be written, the job is ended.
+    """
     output = "prefixed" if prefix else "own"
-    raise typer.Exit(launcher.run(ranks, command, output=output, grace_s=grace_s, timeout_s=timeout_s))
+    descriptors = (0, *standard.inherited())
+    code = launcher.run(ranks, command, output=output, grace_s=grace_s, timeout_s=timeout_s, descriptors=descriptors)
+    raise typer.Exit(code)
 
 
 @app.command()
@@ -184,10 +194,11 @@ def info(
 
 
 def main() -> int:
-    """The entry point: an error of onstream is a message, not a traceback."""
-    try:
-        app()
-    except Error as error:
-        print(f"onstream: {error}", file=sys.stderr)
-        return 1
+    """The entry point: an error of onstream is a message, not a traceback, and so is an output that cannot be written."""
+    with standard.guarded("onstream"):
+        try:
+            app()
+        except Error as error:
+            print(f"onstream: {error}", file=sys.stderr)
+            return 1
     return 0

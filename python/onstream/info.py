@@ -227,4 +227,7 @@ def _driver_call(function: Any, *arguments: Any) -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(collect(), indent=2))
+    from .launcher import standard
+
+    with standard.guarded("onstream info"):
+        print(json.dumps(collect(), indent=2))

@@ -21,7 +21,7 @@ from mpi_programs import call, has_gpu, libmp_folder, nvcc_of
 pytestmark = pytest.mark.gpu
 
 INCLUDE = ROOT / "compat" / "nccl" / "include"
-LAUNCHER = [sys.executable, str(ROOT / "python" / "onstream" / "launcher.py")]
+LAUNCHER = [sys.executable, str(ROOT / "python" / "onstream" / "launcher")]
 LIMIT_S = 90
 COMPILE_LIMIT_S = 120
 SETTINGS = {"ONSTREAM_TIMEOUT_S": "20"}

@@ -57,18 +57,19 @@ def _bench() -> None:
 
 def end_programs_on_sigterm() -> None:
     """So that a time limit over the command ends what it has started too, as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
 
 
 def _say(line: str) -> None:
-    typer.echo(line, err=True)
+    print(line, file=sys.stderr, flush=True)
 
 
 def _finish(result: dict[str, Any], json_file: Path | None, html: Path | None) -> None:
     from . import lines, report, results
 
     for line in lines.lines_of_any(result):  # first: whatever becomes of the files, what was measured is on the screen
-        typer.echo(line)
+        print(line, flush=True)
     if json_file is not None:
         _write(lambda file: results.write(result, file), json_file)
     if html is not None:
@@ -82,7 +83,7 @@ def _write(write: Callable[[Path], None], file: Path) -> None:
         write(file)
     except OSError as error:
         raise SystemError(f"{file} cannot be written: {error.strerror}") from error
-    typer.echo(f"written: {file}")
+    print(f"written: {file}", flush=True)
 
 
 def _counts(text: str, option: str, least: int) -> tuple[int, ...]:
@@ -450,6 +451,6 @@ def report_command(
                 f"{file} is not whole: as a result of kind '{result['kind']}' it lacks or garbles {error}"
             ) from error
         for line in told:
-            typer.echo(line)
+            print(line, flush=True)
     if html is not None:
         _write(lambda file: report.write(results, file), html)

@@ -161,6 +161,7 @@ def execute(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",
         env={**os.environ, **program.environment},
         start_new_session=True,
     )

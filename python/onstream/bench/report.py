@@ -48,7 +48,7 @@ MODE_TITLES = {
 
 def write(results: list[dict[str, Any]], file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page(results))
+    file.write_text(page(results), encoding="utf-8")
 
 
 def page(results: list[dict[str, Any]]) -> str:
@@ -69,7 +69,7 @@ def page(results: list[dict[str, Any]]) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>onstream: measured</title>
 <style>
-{STYLE_FILE.read_text()}</style>
+{STYLE_FILE.read_text(encoding="utf-8")}</style>
 </head>
 <body>
 <header>

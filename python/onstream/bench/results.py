@@ -38,7 +38,7 @@ def write(result: dict[str, Any], file: Path) -> None:
 def load(file: Path, kinds: Collection[str]) -> dict[str, Any]:
     """A result of one of the kinds, which write() made. Throws naming the file when it is something else."""
     try:
-        result = json.loads(file.read_text())
+        result = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise InvalidArgumentError(f"{file} cannot be read: {error}") from error
     if not isinstance(result, dict) or result.get("schema") != SCHEMA or "kind" not in result:

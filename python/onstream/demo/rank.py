@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from .. import Launch, World, _core
 from ..errors import Error
+from ..launcher import standard
 from .bathymetry import Array
 from .job import Job
 
@@ -175,4 +176,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    with standard.guarded("onstream demo"):
+        sys.exit(main(sys.argv[1:]))

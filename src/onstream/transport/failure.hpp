@@ -77,7 +77,7 @@ struct Failure {
 };
 
 // The story. `told` is what the reader has just read (a fault's description, the reason), which is not told again.
-// `onstream run` finds in it the rank where the failure began (CAUSE in launcher.py).
+// `onstream run` finds in it the rank where the failure began (CAUSE in launcher/rank.py).
 std::string story_of(const Failure& failure, const std::string& told = "");
 // The story without how to go on, which an interface with other words than this one's says itself; may be empty.
 std::string facts_of(const Failure& failure, const std::string& told = "");

@@ -1,0 +1,200 @@
+"""From the ranks to the screen, by whole lines, and from the keyboard to rank 0.
+
+What a rank writes to standard error without a pause, such as a traceback, stays together. A line is kept until it ends, up
+to LONGEST_LINE of memory for each stream of a rank; then it is cut, and says so. While somebody types for rank 0 at a
+terminal, its question goes out before its line ends.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+LONGEST_LINE = 16 << 20
+CUT = b" [the line is cut here, after 16 MiB, and goes on below]"
+PAUSE_S = 0.05  # after which what a rank wrote to standard error goes out
+LONGEST_HOLD_S = 0.5  # of a rank that never pauses
+MOST_HELD = 1 << 20  # of lines of standard error
+LONGEST_TOLD = 1 << 16  # of a line that is repeated at the end
+
+
+@dataclass
+class Screen:
+    """Whose lines were written last, how many of its standard error stand together there, and whose line has not ended."""
+
+    pipe: BinaryIO | None = None
+    lines: int = 0
+    unended: Source | None = None
+
+    def typed_a_line(self) -> None:
+        """Its end is on the screen, too: the terminal shows what is typed."""
+        self.unended = None
+
+
+@dataclass
+class Source:
+    """One output stream of one rank: cut into lines, each with its prefix. Standard error goes out when it pauses."""
+
+    pipe: BinaryIO
+    sink: BinaryIO
+    screen: Screen
+    prefix: bytes
+    tail: deque[bytes] | None  # the last lines, for standard error
+    name: bytes = b""  # by which the library's own lines call the rank: beside a prefix once too often
+    asks: bool = False  # what it writes may be a question to who types
+    pending: bytearray = field(default_factory=bytearray)
+    held: bytearray = field(default_factory=bytearray)  # whole lines
+    held_since: float = 0.0
+    due: float | None = None  # when they go out
+    silenced: bool = False
+
+    def read(self) -> bool:
+        """Passes on what is there. False at the end of the stream."""
+        try:
+            chunk = os.read(self.pipe.fileno(), 1 << 16)
+        except BlockingIOError:
+            return True
+        if not chunk:
+            self.finish()
+            return False
+        end = chunk.rfind(b"\n") + 1
+        if end > 0:
+            lines, self.pending = bytes(self.pending + chunk[:end]), bytearray(chunk[end:])
+            self._hold(lines)
+        else:
+            self.pending += chunk
+            if len(self.pending) > LONGEST_LINE:
+                line = bytes(self.pending[:LONGEST_LINE]) + CUT + b"\n"
+                del self.pending[:LONGEST_LINE]
+                self._hold(line)
+        if self.asks and self.pending:
+            self.due = time.monotonic() + PAUSE_S
+        return True
+
+    def _hold(self, lines: bytes) -> None:
+        if self.tail is None:
+            self._emit(lines)
+            return
+        now = time.monotonic()
+        if not self.held:
+            self.held_since = now
+        self.held += lines
+        self.due = min(now + PAUSE_S, self.held_since + LONGEST_HOLD_S)
+        if len(self.held) > MOST_HELD:
+            self.release()
+
+    def release(self) -> None:
+        """Writes what is held, and of a question what there is."""
+        held, self.held, self.due = bytes(self.held), bytearray(), None
+        if held:
+            self._emit(held)
+        if self.asks and self.pending:
+            question = bytes(self.pending)
+            self.pending.clear()
+            self._emit(question)
+
+    def finish(self) -> None:
+        self.release()
+        if self.pending or self.screen.unended is self:
+            self._emit(bytes(self.pending) + b"\n")
+            self.pending.clear()
+
+    def _emit(self, block: bytes) -> None:
+        """Lines, the last of which may have no end yet."""
+        lines = block.split(b"\n")
+        ended = lines[-1] == b""
+        if ended:
+            lines.pop()
+        if self.name:
+            lines = [b"onstream" + line[len(self.name) :] if line.startswith(self.name) else line for line in lines]
+        text = b"\n".join(self.prefix + line for line in lines) + (b"\n" if ended else b"")
+        if self.screen.unended is self:
+            text, self.screen.unended = text[len(self.prefix) :], None
+        elif self.screen.unended is not None and self.sink.isatty():
+            text, self.screen.unended = b"\n" + text, None
+        if not ended:
+            self.screen.unended = self
+        if self.screen.pipe is not self.pipe:
+            self.screen.pipe, self.screen.lines = self.pipe, 0
+        self.screen.lines += len(lines)
+        if self.tail is not None:
+            self.tail.extend(line[:LONGEST_TOLD] for line in lines)
+        if not self.silenced:
+            self.sink.write(text)
+            self.sink.flush()
+
+
+class Typing:
+    """What is typed at the terminal, for rank 0, which cannot read there itself: its process group is not in the foreground.
+
+    It reads a pipe, whose other end is ours. Ctrl-D is the end of it. Never blocks.
+    """
+
+    TERMINAL = 0
+
+    def __init__(self, screen: Screen) -> None:
+        self.reader, writer = os.pipe()  # until rank 0 has it
+        self.writer: int | None = writer
+        os.set_blocking(writer, False)
+        self._screen = screen
+        self._left = b""  # which the pipe had no room for
+
+    @property
+    def waits_for(self) -> int | None:
+        """The descriptor that must be ready before step(): the terminal's to read or the pipe's to write. None at the end."""
+        if self.writer is None:
+            return None
+        if self._left:
+            return self.writer
+        return self.TERMINAL if _in_the_foreground(self.TERMINAL) else None
+
+    def step(self) -> None:
+        try:
+            if not self._left:
+                self._left = self._typed()
+            if self._left and self.writer is not None:
+                self._left = self._left[os.write(self.writer, self._left) :]
+        except BlockingIOError:
+            return
+        except BrokenPipeError:  # rank 0 reads no more
+            self.close()
+
+    def _typed(self) -> bytes:
+        # Between the question whether we are in the foreground and the answer, the shell may have changed it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
+        try:
+            line = os.read(self.TERMINAL, 1 << 16)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if not line:
+            self.close()
+        elif line.endswith(b"\n"):
+            self._screen.typed_a_line()
+        return line
+
+    def close_reader(self) -> None:
+        if self.reader >= 0:
+            os.close(self.reader)
+            self.reader = -1
+
+    def close(self) -> None:
+        self.close_reader()
+        if self.writer is not None:
+            os.close(self.writer)
+            self.writer = None
+
+
+def _in_the_foreground(terminal: int) -> bool:
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:  # it has gone, or is not the terminal that controls us: then nothing stops us from reading it
+        return os.isatty(terminal)
