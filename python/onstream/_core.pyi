@@ -716,12 +716,12 @@ def world_team(world: World) -> Team:
 def make_team(world: World, ranks: Sequence[int], channels: int) -> Team:
     """Collective over the world."""
 
-def describe_rings(machine: str) -> str:
+def describe_rings(machine: bytes) -> str:
     """
     The edge-disjoint rings of a machine, a line each; its description is in onstream/topology/machine.hpp.
     """
 
-def find_rings(machine: str) -> list[list[int]]:
+def find_rings(machine: bytes) -> list[list[int]]:
     """The same as data: the GPUs of each in its order."""
 
 class DeviceRow:

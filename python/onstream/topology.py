@@ -34,10 +34,13 @@ def _from_first(ring: list[int]) -> tuple[int, ...]:
     return (*ring[first:], *ring[:first])
 
 
-def description_of(machine: str | Path) -> str:
+def description_of(machine: str | Path) -> bytes:
     shipped = Path(__file__).with_name("machines")
-    file = Path(machine) if Path(machine).is_file() else shipped / f"{machine}.txt"
-    if not file.is_file():
-        known = ", ".join(sorted(one.stem for one in shipped.glob("*.txt")))
-        raise InvalidArgumentError(f"there is no file '{machine}', and no machine of that name; there are {known}")
-    return file.read_text()
+    try:
+        file = Path(machine) if Path(machine).is_file() else shipped / f"{machine}.txt"
+        if file.is_file():
+            return file.read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(f"the file '{machine}' cannot be read: {error.strerror}") from error
+    known = ", ".join(sorted(one.stem for one in shipped.glob("*.txt")))
+    raise InvalidArgumentError(f"there is no file '{machine}', and no machine of that name; there are {known}")

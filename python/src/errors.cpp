@@ -44,7 +44,10 @@ void set_error(const char* class_name, const std::string& text) {
   // A Ctrl-C that has come meanwhile goes first: left pending, it would break into whatever reports this error.
   if (PyErr_CheckSignals() != 0) return;
   const nb::object errors = nb::module_::import_("onstream.errors");
-  PyErr_SetString(nb::object(errors.attr(class_name)).ptr(), text.c_str());
+  // The text may quote bytes of a file or a variable that are no UTF-8.
+  const nb::object words =
+      nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+  if (words) PyErr_SetObject(nb::object(errors.attr(class_name)).ptr(), words.ptr());
 }
 
 void translate(const std::exception_ptr& thrown, void*) {

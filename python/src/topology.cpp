@@ -6,32 +6,44 @@
 #include <nanobind/stl/vector.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bind.hpp"
 #include "gil.hpp"
 
 namespace onstream::python {
+namespace {
+
+// As bytes: a file's comments may be in any encoding.
+topology::Machine machine_of(const nb::bytes& description) {
+  return topology::machine_from(std::string_view(description.c_str(), description.size()));
+}
+
+}  // namespace
 
 void bind_topology(nb::module_& m) {
   m.def(
       "describe_rings",
-      [](const std::string& machine) {
-        const topology::Machine read = topology::machine_from(machine);
+      [](const nb::bytes& machine) {
+        const topology::Machine read = machine_of(machine);
+        const GilRelease release;
         return topology::describe(read, topology::find_rings(read));
       },
-      nb::arg("machine"), nb::call_guard<GilRelease>(),
+      nb::arg("machine"),
       "The edge-disjoint rings of a machine, a line each; its description is in onstream/topology/machine.hpp.");
   m.def(
       "find_rings",
-      [](const std::string& machine) {
+      [](const nb::bytes& machine) {
+        const topology::Machine read = machine_of(machine);
+        const GilRelease release;
         std::vector<std::vector<int>> gpus;
-        for (topology::Ring& ring : topology::find_rings(topology::machine_from(machine)).all) {
+        for (topology::Ring& ring : topology::find_rings(read).all) {
           gpus.push_back(std::move(ring.gpus));
         }
         return gpus;
       },
-      nb::arg("machine"), nb::call_guard<GilRelease>(), "The same as data: the GPUs of each in its order.");
+      nb::arg("machine"), "The same as data: the GPUs of each in its order.");
 }
 
 }  // namespace onstream::python

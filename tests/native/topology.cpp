@@ -91,4 +91,18 @@ CASE(what_is_no_machine_is_told_with_its_line) {
   CHECK_THROWS((void)find_rings(machine_from("gpus 1")), "at least 2 GPUs");
 }
 
+CASE(comments_may_be_in_any_encoding_and_all_else_is_utf8) {
+  const Machine machine =
+      machine_from("# caf\xe9\ngpus 2  # \xff\nswitch caf\xc3\xa9\nlink 0 caf\xc3\xa9 2\nlink 0 1\n");
+  CHECK(machine.switches.at(0) == "caf\xc3\xa9");
+  CHECK_THROWS((void)machine_from("gpus 2\nswitch caf\xe9\n"), "line 2 of the machine is not text in UTF-8");
+  for (const char* good : {"", "a", "\xc2\x80", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"}) {
+    CHECK(onstream::is_utf8(good));
+  }
+  for (const char* bad : {"\x80", "\xc3", "\xc3(", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xe2\x82",
+                          "\xf0\x80\x80\x80", "\xf4\x90\x80\x80", "\xff"}) {
+    CHECK(!onstream::is_utf8(bad));
+  }
+}
+
 int main(int argc, char** argv) { return onstream::test::run(argc, argv); }

@@ -250,5 +250,12 @@ def test_a_machine_may_be_a_file_and_must_be_one_or_known(tmp_path: Path) -> Non
     assert [sorted(ring) for ring in ons.find_rings(file)] == [[0, 1, 2]]
     file.write_text("gpus 3\nlink 0 1\nlink 1 2\n")
     assert ons.find_rings(file) == []
+    file.write_bytes(b"# caf\xe9\ngpus 3\nlink 0 1 # \xff\nlink 1 2\nlink 2 0\n")
+    assert [sorted(ring) for ring in ons.find_rings(file)] == [[0, 1, 2]]
+    file.write_bytes(b"gpus 3\nlink 0 1\nlink 1 \xe9\n")
+    with pytest.raises(ons.InvalidArgumentError, match="line 3 of the machine is not text in UTF-8"):
+        ons.find_rings(file)
+    with pytest.raises(ons.InvalidArgumentError, match="cannot be read: File name too long"):
+        ons.find_rings("n" * 1000)
     with pytest.raises(ons.InvalidArgumentError, match="no machine of that name; there are dgx1-p100"):
         ons.find_rings("nothing")

@@ -24,6 +24,12 @@ locale_t classic() {
   return made;
 }
 
+// The bits of a continuation byte, -1 for any other byte.
+int continued(char byte) {
+  const auto bits = static_cast<unsigned char>(byte);
+  return (bits & 0xC0U) == 0x80U ? static_cast<int>(bits & 0x3FU) : -1;
+}
+
 }  // namespace
 
 void append(std::string& text, double value) {
@@ -46,6 +52,28 @@ void append(std::string& text, const void* value) {
 std::string general(double value, int digits) { return printed(value, std::chars_format::general, digits); }
 
 std::string scientific(double value, int digits) { return printed(value, std::chars_format::scientific, digits); }
+
+bool is_utf8(std::string_view bytes) {
+  constexpr std::array<int, 4> kLeast = {0, 0x80, 0x800, 0x10000};  // by how many bytes follow: a longer form is none
+  while (!bytes.empty()) {
+    const auto first = static_cast<unsigned char>(bytes.front());
+    const std::size_t more = first < 0x80        ? 0
+                             : first >> 5U == 6  ? 1
+                             : first >> 4U == 14 ? 2
+                             : first >> 3U == 30 ? 3
+                                                 : 4;
+    if (more >= bytes.size() || more == 4) return false;
+    int code = more == 0 ? first : static_cast<int>(first & (0x3FU >> more));
+    for (std::size_t i = 1; i <= more; ++i) {
+      const int bits = continued(bytes[i]);
+      if (bits < 0) return false;
+      code = code << 6 | bits;
+    }
+    if (code < kLeast.at(more) || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return false;
+    bytes.remove_prefix(more + 1);
+  }
+  return true;
+}
 
 std::string human_bytes(std::uint64_t bytes) {
   constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace onstream {
@@ -52,6 +53,9 @@ std::string listed(const Values& values) {
 // As %.{digits}g and %.{digits}e.
 std::string general(double value, int digits);
 std::string scientific(double value, int digits);
+
+// Whether these bytes are text in UTF-8.
+bool is_utf8(std::string_view bytes);
 
 // "8 B", "64 KiB", "1.5 MiB": bytes for people.
 std::string human_bytes(std::uint64_t bytes);

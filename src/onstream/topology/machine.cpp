@@ -4,6 +4,7 @@
 #include <array>
 
 #include "onstream/base/error.hpp"
+#include "onstream/base/text.hpp"
 
 namespace onstream::topology {
 
@@ -17,6 +18,7 @@ class Reader {
     for (const std::string_view line : lines_of(text)) {
       ++number_;
       line_ = line.substr(0, line.find('#'));
+      require(is_utf8(line_), "line ", number_, " of the machine is not text in UTF-8; only comments may be otherwise");
       const std::vector<std::string_view> words = words_of(line_);
       words_.assign(words.begin(), words.end());
       if (!words_.empty()) statement();

@@ -1,6 +1,6 @@
 // A machine as its links: GPUs, the switches and bridges between them, and how many links join two of them.
 //
-// Read from text, a statement a line; `#` begins a comment:
+// Read from text in UTF-8, a statement a line; `#` begins a comment, in any encoding:
 //
 //   gpus 8                 GPUs 0 to 7, first of all
 //   switch NAME...         what only passes data on: an NVSwitch, a PCIe switch, a CPU
