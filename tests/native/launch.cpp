@@ -73,6 +73,16 @@ CASE(onstream_variables_win_over_other_launchers) {
   CHECK(launch_under(both).launcher == "onstream");
 }
 
+CASE(a_port_that_kubernetes_sets_for_a_service_is_none_of_ours) {
+  const std::string service = "tcp://10.0.0.1:8080";
+  const Variables two_hosts = with(with(kTorchrun, "LOCAL_WORLD_SIZE", "2"), "LOCAL_RANK", "1");
+  CHECK(launch_under(with(two_hosts, "ONSTREAM_PORT", service)).port == launch_under(two_hosts).port);
+  CHECK(launch_under({{"ONSTREAM_PORT", service}}).size == 1);
+  const Variables hand = {
+      {"ONSTREAM_RANK", "1"}, {"ONSTREAM_SIZE", "2"}, {"ONSTREAM_PORT", service}, {"ONSTREAM_SECRET", "s"}};
+  CHECK_THROWS((void)launch_under(hand), "ONSTREAM_PORT is missing");
+}
+
 CASE(a_job_started_by_hand_needs_port_and_secret) {
   const Variables hand = {
       {"ONSTREAM_RANK", "1"}, {"ONSTREAM_SIZE", "2"}, {"ONSTREAM_PORT", "4711"}, {"ONSTREAM_SECRET", "s"}};

@@ -74,6 +74,49 @@ CASE(a_misspelled_variable_is_refused_with_the_nearest_known_one) {
   CHECK_THROWS(Parameters::from_environment(), "ONSTREAM_TIMEOUT_S");
 }
 
+CASE(what_is_nearly_a_known_name_is_a_misspelling) {
+  for (const char* name :
+       {"ONSTREAM_LANE", "ONSTREAM_TIMEOUT", "ONSTREAM_PAHT", "ONSTREAM_LOGS", "ONSTREAM_BOOTSTRAP_TIMEOUT",
+        "ONSTREAM_COLECTIVE_ALGORITM", "ONSTREAM_RANKS", "ONSTREAM_LOCAL_RANKS", "ONSTREAM__DEVICE"}) {
+    const Variable typo(name, "1");
+    CHECK_THROWS(Parameters::from_environment(), name);
+  }
+}
+
+CASE(variables_that_others_set_are_told_and_do_no_harm) {
+  const std::vector<const char*> others = {"ONSTREAM_ROOT",
+                                           "ONSTREAM_HOME",
+                                           "ONSTREAM_DIR",
+                                           "ONSTREAM_BASE",
+                                           "ONSTREAM_PREFIX",
+                                           "ONSTREAM_VERSION",
+                                           "ONSTREAM_LIB",
+                                           "ONSTREAM_LIBRARY",
+                                           "ONSTREAM_BIN",
+                                           "ONSTREAM_INC",
+                                           "ONSTREAM_INCLUDE",
+                                           "ONSTREAM_DATA",
+                                           "ONSTREAM_DOC",
+                                           "ONSTREAM_CONFIG",
+                                           "ONSTREAM_SERVICE_HOST",
+                                           "ONSTREAM_SERVICE_PORT",
+                                           "ONSTREAM_SERVICE_PORT_HTTP",
+                                           "ONSTREAM_PORT_8080_TCP",
+                                           "ONSTREAM_PORT_8080_TCP_ADDR",
+                                           "ONSTREAM_PORT_8080_TCP_PORT",
+                                           "ONSTREAM_PORT_8080_TCP_PROTO"};
+  for (const char* name : others) {
+    const Variable other(name, "x");
+    CHECK(Parameters::from_environment().unknown_variables() == std::vector<std::string>{name});
+  }
+  const Variable first("ONSTREAM_VERSION", "1");
+  const Variable second("ONSTREAM_HOME", "/opt");
+  const Variable known("ONSTREAM_LANES", "8");
+  const Parameters parameters = Parameters::from_environment();
+  CHECK(parameters.unknown_variables() == (std::vector<std::string>{"ONSTREAM_HOME", "ONSTREAM_VERSION"}));
+  CHECK(parameters.lanes == 8);
+}
+
 CASE(launcher_variables_are_no_misspellings) {
   const Variable rank("ONSTREAM_RANK", "0");
   const Variable world("ONSTREAM_WORLD_ANYTHING", "1");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -50,3 +51,32 @@ def test_a_wrong_variable_is_an_error_that_names_it(variable: str) -> None:
     )
     assert result.returncode != 0
     assert name in result.stderr.splitlines()[-1]
+
+
+def test_a_value_that_is_no_text_is_an_error_all_the_same() -> None:
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import onstream\ntry: onstream.init()\nexcept ValueError as error: print(ascii(error))",
+        ],
+        env={b"PATH": b"/usr/bin:/bin", b"ONSTREAM_LANES": b"\xe9"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "ONSTREAM_LANES is '\\\\xe9'" in result.stdout, result.stderr
+
+
+def test_variables_that_others_set_are_told_once_a_job() -> None:
+    program = "import onstream as ons\nfor _ in range(2): ons.init(device='host').close()"
+    result = subprocess.run(
+        [sys.executable, "-m", "onstream", "run", "-n", "2", "python", "-c", program],
+        env={**os.environ, "ONSTREAM_SERVICE_HOST": "10.0.0.1", "ONSTREAM_HOME": "/opt/onstream"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    told = "ignored, as no parameter has such a name: ONSTREAM_HOME ONSTREAM_SERVICE_HOST (docs/parameters.md)"
+    assert result.stderr == f"[0] onstream warn: {told}\n"

@@ -48,12 +48,13 @@ constexpr std::array kChoiceRules = {
 #undef ONSTREAM_CHOICE
 };
 
-// Variables that start with ONSTREAM_ and are no parameters: the launcher's (bootstrap/launch.cpp) and those of the
-// Makefile and the tests. A trailing _ means any variable with that prefix.
-constexpr std::array<std::string_view, 12> kOtherVariables = {
+// Variables that start with ONSTREAM_ and are no parameters: the launcher's (bootstrap/launch.cpp), which may be
+// misspelled too, and those of the Makefile and the tests. A trailing _ means any variable with that prefix.
+constexpr std::array<std::string_view, 7> kLaunchVariables = {
     "ONSTREAM_RANK",    "ONSTREAM_SIZE", "ONSTREAM_LOCAL_RANK", "ONSTREAM_LOCAL_SIZE",
-    "ONSTREAM_ADDRESS", "ONSTREAM_PORT", "ONSTREAM_SECRET",     "ONSTREAM_WORLD_",
-    "ONSTREAM_OFFLINE", "ONSTREAM_CUDA", "ONSTREAM_BUILD",      "ONSTREAM_TEST_"};
+    "ONSTREAM_ADDRESS", "ONSTREAM_PORT", "ONSTREAM_SECRET"};
+constexpr std::array<std::string_view, 5> kOtherVariables = {"ONSTREAM_WORLD_", "ONSTREAM_OFFLINE", "ONSTREAM_CUDA",
+                                                             "ONSTREAM_BUILD", "ONSTREAM_TEST_"};
 
 // Of other libraries, whose interfaces are in compat/.
 constexpr std::array<const char*, 8> kForeignVariables = {
@@ -85,18 +86,22 @@ std::vector<std::string> all_names() {
   return names;
 }
 
-// Levenshtein distance, to name the parameter that a misspelling meant.
+// How many letters are left out, too many, wrong, or exchanged with their neighbour: to name the parameter that a
+// misspelling meant.
 std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> last(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    before.swap(last);
+    last.swap(row);
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      row[j] = std::min({above + 1, row[j - 1] + 1, substituted});
-      diagonal = above;
+      const std::size_t substituted = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, substituted});
+      const bool exchanged = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (exchanged) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row[b.size()];
@@ -204,18 +209,32 @@ bool is_other_variable(std::string_view variable) {
   });
 }
 
-void reject_misspelled_variables(const std::vector<std::string>& names) {
-  std::vector<std::string> known;
+// Whether a word is so near a known one that it is a misspelling of it: one letter in four of the known one is wrong,
+// one at least and three at most.
+bool misspells(std::string_view variable, std::string_view known) {
+  const std::size_t letters = known.size() - kPrefix.size();
+  return distance(variable, known) <= std::clamp<std::size_t>(letters / 4, 1, 3);
+}
+
+// The variables that name no parameter and are not near one, sorted: others set them, such as a module system
+// (ONSTREAM_ROOT) or Kubernetes (ONSTREAM_SERVICE_HOST). Throws for a misspelling.
+std::vector<std::string> variables_of_others(const std::vector<std::string>& names) {
+  std::vector<std::string> known(kLaunchVariables.begin(), kLaunchVariables.end());
   for (const std::string& name : names) known.push_back(variable_of(name));
+  std::vector<std::string> unknown;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view whole(*entry);
     const std::string_view variable = whole.substr(0, whole.find('='));
     if (!variable.starts_with(kPrefix) || is_other_variable(variable)) continue;
     if (std::find(known.begin(), known.end(), variable) != known.end()) continue;
-    fail(ErrorCode::invalid_argument, "the environment variable ", variable,
-         " is not one that onstream knows; did you mean ", nearest(variable, known),
-         "? Unset or rename it (`onstream info --parameters` lists them all).");
+    const std::string meant = nearest(variable, known);
+    require(!misspells(variable, meant), "the environment variable ", variable,
+            " is not one that onstream knows; did you mean ", meant,
+            "? Unset or rename it (`onstream info --parameters` lists them all).");
+    unknown.emplace_back(variable);
   }
+  std::sort(unknown.begin(), unknown.end());
+  return unknown;
 }
 
 }  // namespace
@@ -223,7 +242,7 @@ void reject_misspelled_variables(const std::vector<std::string>& names) {
 Parameters Parameters::from_environment() {
   Parameters parameters;
   const std::vector<std::string> names = all_names();
-  reject_misspelled_variables(names);
+  parameters.unknown_variables_ = variables_of_others(names);
   for (const std::string& name : names) {
     const std::string variable = variable_of(name);
     const char* text = std::getenv(variable.c_str());

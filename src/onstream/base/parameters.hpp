@@ -28,8 +28,7 @@ struct Parameters {
 #undef ONSTREAM_PARAMETER
 
   // Defaults overridden by ONSTREAM_* variables. Throws invalid_argument naming the variable whose value cannot be
-  // read, and for a variable that starts with ONSTREAM_ but names no parameter and no launcher variable (a
-  // misspelling).
+  // read, and one that is nearly the name of a parameter or of a launcher's variable (a misspelling).
   static Parameters from_environment();
 
   // Sets one by name, as a call would. Throws invalid_argument for an unknown name (with the nearest known one) or an
@@ -40,11 +39,15 @@ struct Parameters {
   // calls it.
   void validate() const;
 
+  // The variables that start with ONSTREAM_ and name nothing that onstream knows, sorted. Rank 0 logs them once.
+  const std::vector<std::string>& unknown_variables() const { return unknown_variables_; }
+
   // One row a parameter, in table order.
   std::vector<ParameterRow> rows() const;
 
  private:
   std::vector<std::string> set_by_;  // in table order; empty means "default"
+  std::vector<std::string> unknown_variables_;
 };
 
 // A variable that users of another library know and its interface in compat/ honours (SHMEM_SYMMETRIC_SIZE); nothing

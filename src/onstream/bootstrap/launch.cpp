@@ -45,6 +45,13 @@ std::optional<int> number_of(const char* name) {
   return value;
 }
 
+// The port where the ranks meet. Kubernetes puts `tcp://...` there for a service called onstream, which is no word to
+// us.
+std::optional<int> meeting_port() {
+  const std::optional<std::string> text = text_of("ONSTREAM_PORT");
+  return text && text->find("://") != std::string::npos ? std::nullopt : number_of("ONSTREAM_PORT");
+}
+
 int needed_number(const char* name, const char* beside) {
   const std::optional<int> value = number_of(name);
   require(value.has_value(), name, " is missing though ", beside, " is set; set both or neither");
@@ -63,8 +70,8 @@ std::optional<Found> from_onstream() {
   found.launch.local_size = number_of("ONSTREAM_LOCAL_SIZE").value_or(found.launch.size);
   const std::string address = text_of("ONSTREAM_ADDRESS").value_or("127.0.0.1");
   if (found.launch.size > 1 && !address.starts_with("unix:")) {
-    require(text_of("ONSTREAM_PORT").has_value(), "ONSTREAM_PORT is missing: the port where the ranks meet at ",
-            address, ", the same for all ranks (`onstream run` sets it all)");
+    require(meeting_port().has_value(), "ONSTREAM_PORT is missing: the port where the ranks meet at ", address,
+            ", the same for all ranks (`onstream run` sets it all)");
     require(text_of("ONSTREAM_SECRET").has_value(),
             "ONSTREAM_SECRET is missing: the same random text for all ranks (`onstream run` sets it)");
   }
@@ -191,7 +198,7 @@ Launch settle(Found found) {
           " started ranks on several hosts and does not tell rank 0's; say it: ", found.advice, " ...");
   launch.address = address;
   if (!address.starts_with("unix:")) {
-    launch.port = number_of("ONSTREAM_PORT").value_or(derived_port(found));
+    launch.port = meeting_port().value_or(derived_port(found));
     require(launch.port > 0 && launch.port < 65536, "port ", launch.port,
             ", where the ranks meet, is not from 1 to 65535");
   }

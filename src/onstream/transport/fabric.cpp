@@ -115,6 +115,11 @@ class Fabric::Implementation {
   static const Parameters& valid(const Launch& launch, const Parameters& parameters) {
     parameters.validate();
     set_log(log_level_of(parameters.log), launch.size > 1 ? launch.rank : -1);
+    const std::vector<std::string>& unknown = parameters.unknown_variables();
+    if (launch.rank == 0 && !unknown.empty()) {
+      log_once(LogLevel::warn, "unknown variables", "ignored, as no parameter has such a name:", listed(unknown),
+               " (docs/parameters.md)");
+    }
     return parameters;
   }
 
