@@ -82,8 +82,8 @@ def run(
     each line that is typed, and Ctrl-D is the end. Other descriptors that the command was started with, such as those of
     `<(...)`, all ranks have.
 
-    Signals go to all ranks. Ctrl-Z stops them too, and no time counts until they are continued. Ranks ignore what
-    the command's caller ignores, as under nohup; but SIGPIPE and SIGXFSZ, which Python hides, are as usual.
+    Signals go to all ranks. Ctrl-Z stops them too, and no time counts until they are continued. Ranks ignore
+    the signals that the command's caller ignores, as under nohup; but SIGPIPE and SIGXFSZ, which Python hides, are as usual.
 
     A line of more than 16 MiB is cut, which it says. When standard output cannot be written, the job is ended.
     """

@@ -41,10 +41,10 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def wait_for(what: str, holds: Callable[[], bool]) -> None:
+def wait_for(event: str, holds: Callable[[], bool]) -> None:
     limit = time.monotonic() + SOON_S
     while not holds():
-        assert time.monotonic() < limit, what
+        assert time.monotonic() < limit, event
         time.sleep(0.01)
 
 
@@ -183,7 +183,7 @@ def test_a_long_line_is_whole_and_the_longest_are_cut() -> None:
 
 
 class Terminal:
-    """A pseudo-terminal, and what is read from its other end."""
+    """A pseudo-terminal, and all that its other end gave."""
 
     def __init__(self) -> None:
         self.master, self.slave = pty.openpty()
@@ -285,7 +285,7 @@ def test_a_rank_that_uses_the_terminal_itself_is_told_and_ends_by_ctrl_c() -> No
 
 
 def test_a_job_in_the_background_leaves_what_is_typed_to_others() -> None:
-    """As under a shell's `&`: the launcher neither stops nor reads, and takes what comes once it is in the foreground."""
+    """As under a shell's `&`: the launcher neither stops nor reads, and reads the next line once it is in the foreground."""
     job = command(1, "print('heard', input('name? '))")
     with at_a_terminal(under_a_shell(job, "print('shell read', sys.stdin.readline(), flush=True)")) as (
         leader,
@@ -304,11 +304,14 @@ def test_a_job_that_may_not_write_from_the_background_stops_whole() -> None:
     job = command(1, WAIT + "sys.stdin.readline()")
     stopped = """
 os.waitid(os.P_PID, job.pid, os.WSTOPPED | os.WNOWAIT)
-ranks = open(f"/proc/{job.pid}/task/{job.pid}/children").read().split()
-print("states", [open(f"/proc/{rank}/stat").read().rpartition(")")[2].split()[0] for rank in ranks], flush=True)
+print("launcher stopped", flush=True)
+(rank,) = open(f"/proc/{job.pid}/task/{job.pid}/children").read().split()
+signal.alarm(60)
+while open(f"/proc/{rank}/stat").read().rpartition(")")[2].split()[0] != "T": pass
+print("rank stopped", flush=True)
 """
     with at_a_terminal(under_a_shell(job, stopped), termios.TOSTOP) as (leader, terminal):
-        terminal.wait_for("states ['T']\n")
+        terminal.wait_for("launcher stopped\nrank stopped\n")
         terminal.wait_for("[0] ready")
         terminal.type("end\n")
         assert leader.wait(SOON_S) == 0

@@ -72,7 +72,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _main(arguments: list[str] | None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m onstream.launcher", description="Runs a program as several ranks.")
+    parser = argparse.ArgumentParser(
+        prog="python -m onstream.launcher",
+        description="Runs a program as several ranks, of which rank 0 alone reads standard input.",
+    )
     parser.add_argument("-n", "--ranks", type=int, default=1, help="how many ranks")
     parser.add_argument("--no-prefix", dest="prefix", action="store_false", help="do not put the rank before each line")
     parser.add_argument("--grace-s", type=float, default=5.0, help="seconds for the other ranks when one has failed")

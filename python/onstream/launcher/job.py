@@ -43,7 +43,7 @@ CODE_TIMEOUT = 124
 
 @dataclass(frozen=True)
 class Given:
-    """What every rank is started with."""
+    """The same for every rank."""
 
     command: list[str]
     env: dict[str, str]  # added to this process's

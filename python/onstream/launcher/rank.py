@@ -1,7 +1,7 @@
 """One rank: its process, how it ended, and its last words.
 
-It leads a process group of its own, so that a signal reaches it once, through us, and that what it leaves running ends with the
-job. It dies with the launcher, even when that is killed.
+It leads a process group of its own, so that a signal reaches it once, through us, and that processes which it leaves running end with
+the job. It dies with the launcher, even when that is killed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From the ranks to the screen, by whole lines, and from the keyboard to rank 0.
 
-What a rank writes to standard error without a pause, such as a traceback, stays together. A line is kept until it ends, up
+Lines of a rank on standard error without a pause between them, such as a traceback, stay together. A line is kept until it ends, up
 to LONGEST_LINE of memory for each stream of a rank; then it is cut, and says so. While somebody types for rank 0 at a
 terminal, its question goes out before its line ends.
 """
@@ -32,7 +32,7 @@ class Screen:
     unended: Source | None = None
 
     def typed_a_line(self) -> None:
-        """Its end is on the screen, too: the terminal shows what is typed."""
+        """Its end is on the screen, too: the terminal echoes the keyboard."""
         self.unended = None
 
 
@@ -46,7 +46,7 @@ class Source:
     prefix: bytes
     tail: deque[bytes] | None  # the last lines, for standard error
     name: bytes = b""  # by which the library's own lines call the rank: beside a prefix once too often
-    asks: bool = False  # what it writes may be a question to who types
+    asks: bool = False  # somebody types for it, so a question goes out before its line ends
     pending: bytearray = field(default_factory=bytearray)
     held: bytearray = field(default_factory=bytearray)  # whole lines
     held_since: float = 0.0
@@ -89,7 +89,7 @@ class Source:
             self.release()
 
     def release(self) -> None:
-        """Writes what is held, and of a question what there is."""
+        """Writes the lines that are held, and a question."""
         held, self.held, self.due = bytes(self.held), bytearray(), None
         if held:
             self._emit(held)
@@ -130,7 +130,7 @@ class Source:
 
 
 class Typing:
-    """What is typed at the terminal, for rank 0, which cannot read there itself: its process group is not in the foreground.
+    """The keyboard of the terminal, for rank 0, which cannot read there itself: its process group is not in the foreground.
 
     It reads a pipe, whose other end is ours. Ctrl-D is the end of it. Never blocks.
     """

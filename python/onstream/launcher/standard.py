@@ -49,7 +49,7 @@ class OutputError(Exception):
 
 @contextlib.contextmanager
 def guarded(called: str) -> Iterator[None]:
-    """Round a command: what cannot be written ends it with an exit code, and `called` begins the line about it."""
+    """Round a command: a failed write ends it with an exit code, and `called` begins the line about it."""
     prepare()
     try:
         try:
@@ -108,7 +108,7 @@ class _Descriptor(io.FileIO):
                 os.dup2(null, self.fileno())  # Python flushes at its own end; that must not fail a second time
                 os.close(null)
                 raise OutputError(NAMES[self.fileno()], error) from error
-            if written is None:  # who shares it with us has made it one that does not block
+            if written is None:  # another process that shares it has made it one that does not block
                 select.select([], [self], [])
             else:
                 left = left[written:]
