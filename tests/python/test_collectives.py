@@ -479,3 +479,31 @@ def test_parts_that_would_overlap_or_differ_from_their_counts_are_refused() -> N
         assert out.tolist() == [5, 5, 0, 0]
 
     ons.run_threads(2, body, device="host", timeout_s=10)
+
+
+# NaN in element `holder` of that rank, and -0 behind it: the answer does not depend on who has them.
+@pytest.mark.parametrize("op", ["min", "max"])
+@pytest.mark.parametrize("code", ["f2", "f4", "f8"])
+def test_a_nan_or_a_zero_of_any_rank_has_one_answer_on_all(code: str, op: str) -> None:
+    algorithms = ["auto", "lines", "two_shot", "wide", "direct"]
+
+    def body(world: ons.World) -> list[bytes]:
+        mine = np.full(world.size, world.rank + 1.0)
+        zeros = np.zeros(world.size)
+        mine[world.rank], zeros[world.rank] = -np.nan, -0.0
+        both = np.concatenate([mine, zeros]).astype(code)
+        team = world.team(list(range(world.size - 1)) if world.rank < world.size - 1 else [world.rank])
+        found = [world.all_reduce(both.copy(), op=op, algorithm=algorithm).tobytes() for algorithm in algorithms]
+        part = team.all_reduce(both.copy(), op=op)
+        if team.size > 1:
+            assert np.isnan(part[: team.size]).all()
+            assert np.signbit(part[world.size :]).tolist() == [True, False, False]
+        return found
+
+    every = ons.run_threads(3, body, device="host", timeout_s=20)
+    answers = {answer for answers in every for answer in answers}
+    assert len(answers) == 1
+    result = np.frombuffer(answers.pop(), code)
+    assert np.isnan(result[:3]).all()
+    assert not np.signbit(result[:3]).any()
+    assert np.signbit(result[3:]).tolist() == [True, False, False]
