@@ -74,9 +74,11 @@ class StreamPool {
 
  private:
   void take_back_idle() {
-    const auto idle = std::ranges::partition(left_, [this](Stream stream) { return !device_->idle(stream); });
-    free_.insert(free_.end(), idle.begin(), idle.end());
-    left_.erase(idle.begin(), idle.end());
+    // By iterators: clang++ 14 does not take the ranges that the library of g++ 12 returns.
+    const auto is_busy = [this](Stream stream) { return !device_->idle(stream); };
+    const auto idle = std::partition(left_.begin(), left_.end(), is_busy);
+    free_.insert(free_.end(), idle, left_.end());
+    left_.erase(idle, left_.end());
   }
 
   std::shared_ptr<Device> device_;
