@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "onstream/device/floats.hpp"
+
 namespace onstream::shmem {
 
 namespace {
@@ -117,6 +119,7 @@ namespace {
 void combine_all(Group& group, std::byte* result, const void* source, std::size_t first, std::size_t count,
                  const Reduction& reduction) {
   constexpr std::size_t kPieceBytes = 4096;
+  const PlainFloats plain;
   alignas(std::max_align_t) std::byte theirs[kPieceBytes];
   const std::size_t piece = kPieceBytes / reduction.element;
   const std::byte* const from = group.shmem().place(at(source, first * reduction.element));

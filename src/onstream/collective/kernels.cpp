@@ -1,5 +1,7 @@
 #include "onstream/collective/kernels.hpp"
 
+#include <type_traits>
+
 #include "onstream/collective/barrier.hpp"
 #include "onstream/collective/bulk_move.hpp"
 #include "onstream/collective/bulk_reduce.hpp"
@@ -11,6 +13,7 @@
 #include "onstream/collective/per_type.hpp"
 #include "onstream/collective/two_shot.hpp"
 #include "onstream/collective/wide.hpp"
+#include "onstream/device/floats.hpp"
 
 namespace onstream::collective {
 
@@ -19,11 +22,22 @@ namespace {
 template <int kType>
 constexpr ElementType element = static_cast<ElementType>(kType);
 
+template <class Body>
+void entry_of_floats(const void* body, int blocks) {
+  const PlainFloats plain;
+  host_entry<Body>(body, blocks);
+}
+
+// Of a body that reduces: whatever this rank's threads have made of floating point, its sums have the others' bits.
+template <int kType, class Body>
+constexpr auto host_entry_of =
+    std::is_integral_v<typename RuleNumber<kType>::Element> ? host_entry<Body> : entry_of_floats<Body>;
+
 }  // namespace
 
 const Kernel& reduce_lines_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_reduce_lines", host_entry<ReduceLines<RuleNumber<kType>>>,
+    return Kernel{"collective_reduce_lines", host_entry_of<kType, ReduceLines<RuleNumber<kType>>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_reduce_lines(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
@@ -31,7 +45,7 @@ const Kernel& reduce_lines_kernel(ElementType type) {
 
 const Kernel& two_shot_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_two_shot", host_entry<TwoShotLines<RuleNumber<kType>>>,
+    return Kernel{"collective_two_shot", host_entry_of<kType, TwoShotLines<RuleNumber<kType>>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_two_shot(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
@@ -39,7 +53,7 @@ const Kernel& two_shot_kernel(ElementType type) {
 
 const Kernel& reduce_wide_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_reduce_wide", host_entry<ReduceWide<RuleNumber<kType>>>,
+    return Kernel{"collective_reduce_wide", host_entry_of<kType, ReduceWide<RuleNumber<kType>>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_reduce_wide(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
@@ -47,18 +61,19 @@ const Kernel& reduce_wide_kernel(ElementType type) {
 
 const Kernel& bulk_reduce_kernel(ElementType type, Reach reach) {
   static const auto near = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_bulk_reduce", host_entry<BulkReduce<RuleNumber<kType>, kNear>>,
+    return Kernel{"collective_bulk_reduce", host_entry_of<kType, BulkReduce<RuleNumber<kType>, kNear>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_bulk_reduce(element<kType>))};
   });
   static const auto far = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_bulk_reduce_far", host_entry<BulkReduce<RuleNumber<kType>, kMostRanks>>, nullptr};
+    return Kernel{"collective_bulk_reduce_far", host_entry_of<kType, BulkReduce<RuleNumber<kType>, kMostRanks>>,
+                  nullptr};
   });
   return (reach == Reach::near ? near : far).at(static_cast<std::size_t>(type));
 }
 
 const Kernel& pass_reduce_kernel(ElementType type) {
   static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
-    return Kernel{"collective_pass_reduce", host_entry<PassReduce<RuleNumber<kType>>>,
+    return Kernel{"collective_pass_reduce", host_entry_of<kType, PassReduce<RuleNumber<kType>>>,
                   ONSTREAM_CUDA_ADDRESS(cuda_pass_reduce(element<kType>))};
   });
   return kernels.at(static_cast<std::size_t>(type));
@@ -94,7 +109,7 @@ const Kernel& bulk_move_kernel(Reach reach) {
 }
 
 const Kernel& convert_kernel() {
-  static const Kernel kernel{"collective_convert", host_entry<Convert>, ONSTREAM_CUDA_ADDRESS(cuda_convert())};
+  static const Kernel kernel{"collective_convert", entry_of_floats<Convert>, ONSTREAM_CUDA_ADDRESS(cuda_convert())};
   return kernel;
 }
 
