@@ -29,14 +29,15 @@ void drain(ncclComm& comm) {
   }
 }
 
-// Throws what went wrong with the work until now and has not been told yet, or has failed the world.
+// Waits for the work, and throws if it has failed the world, or if a message of it did not end well and no call told
+// so.
 void check_work(ncclComm& comm) {
   drain(comm);
   comm.world->fabric()->check_waited();
   comm.world->check();
 }
 
-// The same, of one that goes whatever it is.
+// The same error as a value, for a communicator that goes in any case.
 std::optional<Refusal> last_words(ncclComm& comm) {
   if (comm.state.load(std::memory_order_acquire) != State::ready) return std::nullopt;
   try {

@@ -31,7 +31,7 @@ ncclResult_t init(ncclComm_t* out, int size, const ncclUniqueId& id, int rank, c
 
 // --- all devices of a process ---
 
-// Without a list the first ones; of the host device, which is one, as many ranks as there shall be.
+// Without a list the first ones; the host device is one, on which all ranks are then.
 std::vector<int> devices_of(int count, const int* devices) {
   demand(count >= 1, count, " devices are none to communicate between");
   const auto rows = list_devices();

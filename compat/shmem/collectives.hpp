@@ -30,7 +30,7 @@ void alltoalls(Group& group, void* dest, const void* source, const Strided& how)
 struct Reduction {
   std::size_t element;
   void (*combine)(void* into, const void* from, std::size_t count);
-  void (*settle)(void* results, std::size_t count);  // what is done to them behind the last member's
+  void (*settle)(void* results, std::size_t count);  // applied once all members are in
   std::optional<ElementType> type;                   // the library's, if it has it
   ReduceOp op = ReduceOp::sum;
 };

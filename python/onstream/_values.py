@@ -1,4 +1,4 @@
-"""What single values of a call may be - flags, numbers, one or several - and in which order the bytes of numbers lie."""
+"""Checks of single values of a call - flags, numbers, one or several - and of the order in which bytes of numbers lie."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ MOVES: list[Callable[[Any, Any, Any], Any]] = [
     lambda w, a, b: w.neighbourhood([1], periodic=True).all_to_all_v(np.repeat(a, 2), np.repeat(b, 2), [1, 1], [1, 1]),
     lambda w, a, b: w.neighbourhood(sources=[0], destinations=[0]).all_gather(a, b),
 ]
-# What comes from where: scalars of all kinds, and fields.
+# Pairs of input and output: scalars of all kinds, and fields.
 ARRAYS: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
     (theirs, lambda: np.zeros(1)),
     (lambda: np.ones(1), theirs),

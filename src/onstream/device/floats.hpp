@@ -1,7 +1,7 @@
 // PlainFloats: this thread's arithmetic as the language has it, while one lives: rounded to nearest, and numbers below
 // the normal ones kept. A program, or a library that it loads (-ffast-math), may have changed either for its threads,
-// and those that they start; with another mode on one rank a sum would have other bits there. What traps is left as it
-// is. For the host alone; costs 4 ns where nothing is to change (docs/decisions/0018).
+// and those that they start; with another mode on one rank a sum would have other bits there. Traps stay as they
+// are. For the host alone; costs 4 ns where nothing is to change (docs/decisions/0018).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class PlainFloats {
     if ((before_ & kOwn) != 0) [[unlikely]]
       set_mode(before_ & ~kOwn);
   }
-  // What was raised meanwhile stays raised.
+  // Exceptions that were raised meanwhile stay raised.
   ~PlainFloats() {
     if ((before_ & kOwn) != 0) [[unlikely]]
       set_mode((mode() & ~kOwn) | (before_ & kOwn));
