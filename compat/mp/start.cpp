@@ -10,6 +10,7 @@
 
 #include "guarded.hpp"
 #include "onstream/base/error.hpp"
+#include "onstream/base/exit_status.hpp"
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/device/devices.hpp"
@@ -143,6 +144,15 @@ int onstream_mp_begin(const onstream_mp_start* start) {
 
 void mp_finalize(void) {
   guarded("mp_finalize", [](Runtime& runtime) {
+    try {
+      runtime.world().finish();
+    } catch (const Error& error) {
+      // This process's own, which mp_finalize cannot return. A message that was cut is told by its wait.
+      if (error.of_failure() && !runtime.failure_told()) {
+        log(LogLevel::error, "mp_finalize: ", runtime.told(error));
+        end_with_failure();
+      }
+    }
     try {
       runtime.world().barrier();  // peers may still be putting
     } catch (const std::exception& error) {

@@ -7,11 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <map>
 #include <utility>
@@ -22,7 +18,7 @@
 #include "gil.hpp"
 #include "messages.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/base/log.hpp"
+#include "onstream/base/exit_status.hpp"
 #include "segments.hpp"
 #include "waiting.hpp"
 
@@ -39,15 +35,6 @@ std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
     held.reset();
   };
   return {it, std::move(end)};
-}
-
-// Python ignores what its atexit functions raise, and has no other way to an exit status then.
-void end_with_failure() {
-  static const bool registered = std::atexit([] {
-                                   std::fflush(nullptr);
-                                   ::_exit(EXIT_FAILURE);
-                                 }) == 0;
-  if (!registered) log(LogLevel::error, "the exit status does not tell of this failure: atexit() refused");
 }
 
 }  // namespace

@@ -267,8 +267,11 @@ CASE(a_rank_can_message_itself) {
       const auto sent = world.isend(out.data(), bytes, 0, {});
       CHECK(world.wait(got) == Status::ok);
       CHECK(world.wait(sent) == Status::ok);
-      CHECK(std::ranges::equal(std::vector(in.read()) | std::views::take(bytes),
-                               std::vector(out.read()) | std::views::take(bytes)));
+      std::vector<unsigned char> came = in.read();
+      std::vector<unsigned char> went = out.read();
+      came.resize(bytes);
+      went.resize(bytes);
+      CHECK(came == went);
     }
   });
 }

@@ -391,7 +391,8 @@ struct Send {
     if constexpr (Group::kForeign) {
       if (announce == Header::share) return share(group, [] {});
     }
-    const auto [head, number] = load_pair(group, &lane.sending->head);
+    const auto [head, which] = load_pair(group, &lane.sending->head);
+    const auto number = which;  // clang++ 14 captures no binding
     Answered answer{Status::ok, Answer::refused, 0, 0};
     Status status = Status::ok;
     if (group.block() == 0 && group.rank() == 0) {

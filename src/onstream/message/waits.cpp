@@ -41,7 +41,7 @@ void Messages::Implementation::wait_all(std::span<const std::shared_ptr<Request>
   // Receives first: a peer's wait for its send may need what they fetch.
   std::vector<std::shared_ptr<Request>> in_order(requests.begin(), requests.end());
   const auto is_receive = [](const auto& request) { return request->kind == OpKind::recv; };
-  std::ranges::stable_partition(in_order, is_receive);
+  std::stable_partition(in_order.begin(), in_order.end(), is_receive);
   const std::span<const std::shared_ptr<Request>> all = in_order;
   for (std::size_t first = 0; first < all.size();) {
     std::size_t last = first + 1;

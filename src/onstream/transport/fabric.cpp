@@ -160,7 +160,8 @@ class Fabric::Implementation {
   // first. What a graph replays from now on ends at once.
   ~Implementation() {
     try {
-      look_at_board();  // peers hear what they cannot know before the goodbye
+      look_at_board();                                    // peers hear what they cannot know before the goodbye,
+      if (board_->aborted() && !leaving()) tell_cause();  // and why this rank leaves, whoever it heard that from
     } catch (const std::exception& error) {
       log(LogLevel::error, "at the end of the world: ", error.what());
     }
@@ -185,19 +186,8 @@ class Fabric::Implementation {
       return mesh_.all_gather(topic, mine, Deadline(parameters_.timeout_s));
     } catch (const Error& error) {
       check_for(topic, DidNot::end);  // the world's own story says more, if it has failed
-      if (error.code() == ErrorCode::closed) await_cause(topic);
       if (error.code() != ErrorCode::timeout) throw;
       late(concat(error.what(), " (parameter timeout_s)", what_for.empty() ? "" : ", for ", what_for));
-    }
-  }
-
-  // A rank that leaves while others meet it mostly does so because the world has failed: that may be told here a moment
-  // later than its goodbye.
-  void await_cause(std::string_view topic) {
-    const Deadline settled(kSettleS);
-    while (!settled.passed()) {
-      check_for(topic, DidNot::end);
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
   }
 
@@ -281,6 +271,9 @@ class Fabric::Implementation {
   void abort(const std::string& reason, Cause cause = Cause::failure, Logged logged = Logged::now) {
     guard_.check("this world");
     fail_world(reason, cause, logged);
+    tell_cause();
+  }
+  void tell_cause() {
     const FaultLog::First first = fault_log_.first();
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, topic_of(first.cause), first.reason);
