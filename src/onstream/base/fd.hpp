@@ -1,7 +1,7 @@
 // A file descriptor with one owner. Closed on destruction.
 //
-// Never 0, 1 or 2: a program that closed those would have the system give their numbers to us, and what it prints, or
-// what any library logs, would go into our sockets. Each descriptor that the library makes becomes an Fd in the
+// Never 0, 1 or 2: a program that closed those would have the system give their numbers to us, and its prints, and
+// the logs of any library, would go into our sockets. Each descriptor that the library makes becomes an Fd in the
 // expression that makes it (tests/layers.toml sees to that).
 #pragma once
 
@@ -46,7 +46,7 @@ class Fd {
 // A second descriptor of the same thing; not valid, and errno, where the system has none left.
 Fd duplicate(const Fd& fd);
 
-// What a file holds; empty, and errno, where it cannot be read.
+// A file's contents; empty, and errno, where it cannot be read.
 std::string contents_of(const std::string& path);
 
 }  // namespace onstream

@@ -1,5 +1,4 @@
-// Texts and the numbers in them, the same in every locale: what ranks tell each other, files and reports go through
-// here.
+// Texts and the numbers in them, the same in every locale: words between ranks, files and reports go through here.
 //
 // No stream, and nothing else that asks the program's locale, C++'s or C's, which any library may set at any time: a
 // rank that groups digits would not be understood by the others. Nothing here is on a data path.
@@ -60,7 +59,7 @@ bool is_utf8(std::string_view bytes);
 // "8 B", "64 KiB", "1.5 MiB": bytes for people.
 std::string human_bytes(std::uint64_t bytes);
 
-// What white space separates, and what line ends separate; parts of `text`.
+// The parts of `text` between white space, and between line ends.
 std::vector<std::string_view> words_of(std::string_view text);
 std::vector<std::string_view> lines_of(std::string_view text);
 
