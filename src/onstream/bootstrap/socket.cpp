@@ -175,6 +175,10 @@ Fd listen_at(Endpoint& endpoint, Reach reach) {
                     "; ONSTREAM_ADDRESS must name the machine that rank 0 runs on"));
 }
 
+void renew_credentials(const Fd& listener) {
+  if (::listen(listener.get(), kBacklog) != 0) fail_errno("cannot listen again");  // takes them anew: unix(7)
+}
+
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, std::string& why) {
   for (const Place& place : places_of(endpoint, why)) {
     Fd socket = connect_to(place, deadline, why);

@@ -30,6 +30,9 @@ enum class Reach { this_host, any_host };
 // it was 0. Returns an invalid Fd when the address is in use; throws system, with what to do, for all else.
 Fd listen_at(Endpoint& endpoint, Reach reach);
 
+// Peers that connect from now on see the user that this process has now: it may have given up another one since.
+void renew_credentials(const Fd& listener);
+
 // One attempt at each of the addresses the name stands for. Returns an invalid Fd, and why in `why` and errno, when
 // nobody accepts.
 Fd connect_once(const Endpoint& endpoint, Deadline deadline, std::string& why);

@@ -53,6 +53,7 @@ std::shared_ptr<StoreServer> StoreServer::acquire(const Launch& launch, Deadline
     StoreServer& server = *found->second;
     require(equal_in_constant_time(server.secret_, launch.secret), "this process already serves another job at ",
             endpoint.describe(), " with another secret; give each job its own port");
+    renew_credentials(server.listener_);
     ++server.users_;
     (void)server.refused_secret();  // of another meeting
     return found->second;
