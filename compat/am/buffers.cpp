@@ -81,7 +81,7 @@ void Buffers::make_known(std::size_t number, const Registration& what, const Mem
     } else if (!stage_) {
       there = fabric_.expose(what.buffer, what.bytes, peer);
       mapped = mapped || there.has_value();
-      if (!there) there = fabric_.attach(what.buffer, peer);
+      if (!there) there = fabric_.attach_for_good(what.buffer, peer);
     }
     helped = helped || !there;
     HostGroup::store_relaxed(&mailbox_.address(rank_, number, peer), there.value_or(0));

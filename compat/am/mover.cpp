@@ -47,6 +47,9 @@ void Mover::move_now(Way way, const Payload& payload, const Target& target) {
   }
   const Status status = copy_foreign(to, from, payload.bytes);
   if (status == Status::aborted) refuse_the_gone(payload.rank);
+  accept_if(status != Status::timeout, APELINK_ETIMEOUT, "rank ", payload.rank, " did not copy ", payload.bytes,
+            " B, which the system lets nobody else copy, within ", world_.fabric()->parameters().timeout_s,
+            " s (parameter timeout_s)");
   accept_if(status == Status::ok, APELINK_EFAULT, payload.bytes, " B could not be copied ", puts ? "to" : "from",
             " rank ", payload.rank, "'s buffer at ", reinterpret_cast<const void*>(target.begin + payload.offset),
             ": its memory, or that at ", payload.local, " here, is not mapped any more");

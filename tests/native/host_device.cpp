@@ -23,6 +23,7 @@
 #include "onstream/device/group.hpp"
 #include "onstream/device/host/patience.hpp"
 #include "onstream/device/own_memory.hpp"
+#include "onstream/device/relay.hpp"
 
 using namespace onstream;
 
@@ -242,6 +243,17 @@ CASE(signals_go_to_the_threads_of_the_program) {
   pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
   CHECK(caught == 1);
   sigaction(SIGUSR1, &before, nullptr);
+}
+
+CASE(a_careful_copy_says_what_is_not_mapped) {
+  constexpr std::size_t kBytes = 100'000;
+  const std::vector<unsigned char> from(kBytes, 5);
+  std::vector<unsigned char> to(kBytes);
+  CHECK(copy_carefully(to.data(), from.data(), kBytes) == 0 && to == from);
+  void* const gone = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ::munmap(gone, kBytes);
+  CHECK(copy_carefully(to.data(), gone, kBytes) == EFAULT);
+  CHECK(copy_carefully(gone, from.data(), kBytes) == EFAULT);
 }
 
 CASE(idle_streams_use_no_processor) {

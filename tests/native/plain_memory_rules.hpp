@@ -4,7 +4,12 @@
 // rank's memory is foreign to the other. What needs foreign memory, or a death, has the second case alone.
 #pragma once
 
+#include <grp.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string>
@@ -55,12 +60,27 @@ inline void between_processes(const std::string& name, std::vector<int> expected
   }
 }
 
+// Once the ranks have attached to each other, where tests/python/test_dropped_rights.py asks for that: the system lets
+// none copy from another's memory any more.
+inline void drop_rights_if_asked(World& world) {
+  if (std::getenv("ONSTREAM_TEST_DROP_RIGHTS") == nullptr) return;
+  for (int peer = 0; peer < world.size(); ++peer) (void)world.fabric()->attach(&world, peer);
+  world.barrier();
+  constexpr unsigned kNobody = 65534;
+  const bool dropped = ::geteuid() == 0
+                           ? ::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0
+                           : ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+  require(dropped, "this rank cannot give up its rights");
+  world.barrier();
+}
+
 inline int rank_process(const std::string& name) {
   return run_role({{name,
                     [&] {
                       const Rule& rule = rules().at(name);
                       const auto world = World::create(launch_from_environment(), rule.parameters);
                       try {
+                        drop_rights_if_asked(*world);
                         rule.body(*world);
                       } catch (const std::exception& error) {
                         world->abort(error.what());

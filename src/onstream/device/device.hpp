@@ -177,11 +177,14 @@ struct ProcessRecord {
   std::uint64_t word_address = 0;  // where the process id lies, to be read as a proof
 };
 
+class Relay;
+
 // The right to copy from and to the plain memory of another process. Ends with the last owner.
 class Attachment {
  public:
   virtual ~Attachment() = default;
-  virtual std::uint64_t base() const = 0;  // added to an address of that process: what kernels here name it by
+  virtual std::uint64_t base() const = 0;           // added to an address of that process: what kernels here name it by
+  virtual void relay_by(std::shared_ptr<Relay>) {}  // where the system refuses later; see relay.hpp
 };
 
 // What a stream's next work comes behind, for who asks whether kernels were launched here since: those of this library

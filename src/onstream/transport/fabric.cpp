@@ -167,8 +167,20 @@ class Fabric::Implementation {
     }
     watch_->mute();
     copies_.reset();
+    reach_.stop_relaying();
     mesh_owner_.reset();
     board_->set_abort(Cause::failure);
+  }
+
+  // Returns the call's result; throws the world's story where its failure ended the call.
+  template <class Call>
+  auto or_story(const Call& call) {
+    try {
+      return call();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::aborted) check();
+      throw;
+    }
   }
 
   // Throws the story if the world has failed, beginning with what has come to nothing by that.
@@ -538,12 +550,10 @@ std::shared_ptr<Watch> Fabric::watch() const { return implementation_->watch_; }
 CopyThread& Fabric::copies() const { return *implementation_->copies_; }
 ReachStatistics Fabric::reach_statistics() const { return implementation_->reach_.statistics(); }
 std::optional<std::uint64_t> Fabric::attach(const void* address, int peer) {
-  try {
-    return implementation_->reach_.attach(address, peer);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::aborted) implementation_->check();
-    throw;
-  }
+  return implementation_->or_story([&] { return implementation_->reach_.attach(address, peer); });
+}
+std::optional<std::uint64_t> Fabric::attach_for_good(const void* address, int peer) {
+  return implementation_->or_story([&] { return implementation_->reach_.attach_for_good(address, peer); });
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
 void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {

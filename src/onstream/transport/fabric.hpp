@@ -122,7 +122,10 @@ class Fabric {
   // By what name `peer`'s kernels copy from and to this rank's plain host memory at `address` (device/foreign.hpp), or
   // nothing where they cannot: attach_story() tells why. Not an address to follow: for lane::carry alone. The first
   // call for a peer asks it to attach to this process and blocks for the answer.
+  // Nothing, too, once the system has refused since; attach_for_good() names the memory all the same, and copies of it
+  // are relayed then: slowly, for those who have no other way.
   std::optional<std::uint64_t> attach(const void* address, int peer);
+  std::optional<std::uint64_t> attach_for_good(const void* address, int peer);
   // How this rank's plain memory reached the peers that it was sent to so far.
   std::string attach_story() const;
 

@@ -1,10 +1,14 @@
 #include "onstream/transport/reach.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <shared_mutex>
 #include <vector>
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
+#include "onstream/bootstrap/wire.hpp"
 #include "onstream/device/foreign.hpp"
 
 namespace onstream {
@@ -26,14 +30,39 @@ Value value_of(const std::string& bytes, const char* what) {
   return value;
 }
 
+constexpr std::size_t kRelayBytes = std::size_t{1} << 20;  // of one request, for which the peer's mesh stands still
+
 }  // namespace
+
+// Kept by attachments, which may outlive the world (mapped()).
+struct Reach::Asker {
+  std::shared_mutex mutex;
+  Reach* reach;  // null: the world has ended
+};
+
+class Reach::Asking final : public Relay {
+ public:
+  Asking(std::shared_ptr<Asker> asker, int peer) : asker_(std::move(asker)), peer_(peer) {}
+  int copy(ForeignCopy what, int refusal) override {
+    const std::shared_lock lock(asker_->mutex);
+    return asker_->reach == nullptr ? ESRCH : asker_->reach->ask_to_relay(peer_, what, refusal);
+  }
+
+ private:
+  std::shared_ptr<Asker> asker_;
+  int peer_;
+};
 
 Reach::Reach(std::shared_ptr<Device> device, Mesh& mesh, int rank, const Parameters& parameters)
     : device_(std::move(device)),
       mesh_(mesh),
       rank_(rank),
       timeout_s_(parameters.timeout_s),
-      may_attach_(parameters.attach == "auto") {
+      may_attach_(parameters.attach == "auto"),
+      asker_(std::make_shared<Asker>()) {
+  asker_->reach = this;
+  mesh_.on("the relay of a copy",
+           [this](int peer, const std::string& payload, Fd) { return relay_for(peer, payload); });
   mesh_.on("the attaching to a process",
            [this](int peer, const std::string& payload, Fd) { return attach_for(peer, payload); });
   mesh_.on("the mapping of a buffer",
@@ -187,6 +216,7 @@ std::string Reach::attach_for(int peer, const std::string& payload) {
   const auto record = value_of<ProcessRecord>(payload, "a process record");
   if (!may_attach_) fail(ErrorCode::unsupported, "parameter attach is off");
   std::shared_ptr<Attachment> attachment = device_->attach(record, mesh_.pid(peer));
+  attachment->relay_by(std::make_shared<Asking>(asker_, peer));
   const std::lock_guard lock(mutex_);
   // Two threads of the owner may ask at once; the first answer is in use already.
   return bytes_of(imports_->attachments.try_emplace(peer, std::move(attachment)).first->second->base());
@@ -215,22 +245,92 @@ Reach::Attached Reach::ask_to_attach(int peer) {
   return answer;
 }
 
-std::optional<std::uint64_t> Reach::attach(const void* address, int peer) {
-  const auto plain = reinterpret_cast<std::uint64_t>(address);
-  if (peer == rank_) return plain;
-  const auto name_of_it = [&](const Attached& known) -> std::optional<std::uint64_t> {
-    // Tagged pointers and the upper half of larger address spaces do not fit beside a process's number.
-    if (known.refused || (plain >> kForeignShift) != 0) return std::nullopt;
-    return known.base + plain;
-  };
+std::optional<std::uint64_t> Reach::Attached::name_of(std::uint64_t address) const {
+  // Tagged pointers and the upper half of larger address spaces do not fit beside a process's number.
+  if (refused || (address >> kForeignShift) != 0) return std::nullopt;
+  return base + address;
+}
+
+Reach::Attached Reach::attached(int peer) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = attached_by_.find(peer);
-    if (known != attached_by_.end()) return name_of_it(known->second);
+    if (known != attached_by_.end()) return known->second;
   }
   const Attached answer = ask_to_attach(peer);
   const std::lock_guard lock(mutex_);
-  return name_of_it(attached_by_.emplace(peer, answer).first->second);
+  return attached_by_.emplace(peer, answer).first->second;
+}
+
+std::optional<std::uint64_t> Reach::attach(const void* address, int peer) {
+  const auto plain = reinterpret_cast<std::uint64_t>(address);
+  if (peer == rank_) return plain;
+  const Attached known = attached(peer);
+  return known.relayed ? std::nullopt : known.name_of(plain);
+}
+
+std::optional<std::uint64_t> Reach::attach_for_good(const void* address, int peer) {
+  const auto plain = reinterpret_cast<std::uint64_t>(address);
+  return peer == rank_ ? plain : attached(peer).name_of(plain);
+}
+
+// --- copies that the system refuses behind the start ---
+
+void Reach::stop_relaying() {
+  const std::unique_lock lock(asker_->mutex);
+  asker_->reach = nullptr;
+}
+
+// In the thread that copies.
+int Reach::ask_to_relay(int peer, ForeignCopy what, int refusal) {
+  const std::string why = concat("the system no longer lets rank ", rank_, " access the memory of rank ", peer,
+                                 " (cross-memory attach: ", error_text(refusal), ")");
+  log_once(LogLevel::warn, concat("reach.relay.", peer), why,
+           ": rights went after the start, as setuid and PR_SET_DUMPABLE take them. Plain memory of that rank goes "
+           "through bounce buffers from now on, at half the speed or less; drop rights before the world is made");
+  const bool writes = what.direction == ForeignCopy::Direction::write;
+  try {
+    while (what.bytes > 0) {
+      const std::size_t now = std::min(what.bytes, kRelayBytes);
+      const std::string_view data(reinterpret_cast<const char*>(what.own), writes ? now : 0);
+      const std::string asked = wire::Packer().text(why).u8(writes ? 1 : 0).u64(what.theirs).u64(now).text(data).body();
+      const std::string answer = mesh_.request(peer, "the relay of a copy", asked, Fd(), Deadline(timeout_s_));
+      wire::Unpacker body(answer);
+      const int error = static_cast<int>(body.u32());
+      const std::string_view came = body.text();
+      if (error != 0) return error;
+      if (!writes && came.size() != now) return EFAULT;
+      if (!writes) std::memcpy(what.own, came.data(), now);
+      what.own += now;
+      what.theirs += now;
+      what.bytes -= now;
+    }
+  } catch (const Error& error) {
+    return error.code() == ErrorCode::timeout ? ETIMEDOUT : ESRCH;
+  }
+  return 0;
+}
+
+// In the mesh's thread, for a peer to which this process gave its record.
+std::string Reach::relay_for(int peer, const std::string& payload) {
+  wire::Unpacker body(payload);
+  const std::string_view why = body.text();
+  const bool writes = body.u8() != 0;
+  auto* const here = reinterpret_cast<void*>(body.u64());
+  const std::uint64_t bytes = body.u64();
+  const std::string_view data = body.text();
+  body.end();
+  require(bytes <= kRelayBytes && data.size() == (writes ? bytes : 0), "a relay of ", bytes, " B with ", data.size());
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = attached_by_.find(peer);
+    require(known != attached_by_.end() && !known->second.refused, "rank ", peer, " is not attached to this process");
+    known->second.relayed = true;
+    known->second.reason = why;
+  }
+  std::string came(writes ? 0 : bytes, '\0');
+  const int error = writes ? copy_carefully(here, data.data(), bytes) : copy_carefully(came.data(), here, bytes);
+  return wire::Packer().u32(static_cast<std::uint32_t>(error)).text(error == 0 ? came : std::string()).body();
 }
 
 std::string Reach::attach_story() {
@@ -238,7 +338,8 @@ std::string Reach::attach_story() {
   std::string story;
   for (const auto& [peer, known] : attached_by_) {
     story += concat(story.empty() ? "" : "; ", "plain memory to rank ", peer, ": ");
-    story += known.refused     ? concat("through bounce buffers (", known.reason, ")")
+    const bool bounces = known.refused || known.relayed;
+    story += bounces           ? concat("through bounce buffers (", known.reason, ")")
              : known.base == 0 ? "copied once (one process)"
                                : "copied once (cross-memory attach)";
   }

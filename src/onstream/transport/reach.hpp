@@ -20,6 +20,7 @@
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/device/disposal.hpp"
+#include "onstream/device/relay.hpp"
 #include "onstream/transport/reach_statistics.hpp"
 
 namespace onstream {
@@ -37,7 +38,12 @@ class Reach {
 
   // By what name `peer` copies from and to this rank's plain memory at `address`; nothing if it cannot, or if the
   // memory is not plain. Blocks for the peer's answer the first time for this peer. What refuses is logged.
+  // Nothing, too, once the system has refused `peer` what it permitted at first; attach_for_good() names such memory
+  // all the same, for those who have no other way: this rank then copies for the peer, in the mesh's thread.
   std::optional<std::uint64_t> attach(const void* address, int peer);
+  std::optional<std::uint64_t> attach_for_good(const void* address, int peer);
+  // Waits for copies that peers make for this rank, and makes no more; before the mesh ends.
+  void stop_relaying();
   // How plain memory reaches each peer that it was sent to: "rank 1 copies it itself", "... to rank 2: why".
   std::string attach_story();
 
@@ -71,7 +77,11 @@ class Reach {
     bool refused = false;
     std::uint64_t base = 0;
     std::string reason;
+    bool relayed = false;  // refused since: `reason`
+    std::optional<std::uint64_t> name_of(std::uint64_t address) const;
   };
+  class Asking;
+  struct Asker;
   // Of other ranks. The mutex guards it while this object lives.
   struct Imports {
     std::map<std::pair<int, std::uint64_t>, std::shared_ptr<Mapping>> mappings;  // by peer and id
@@ -81,6 +91,9 @@ class Reach {
   std::optional<std::uint64_t> refuse(const MemoryInfo& info);
   std::string attach_for(int peer, const std::string& payload);
   Attached ask_to_attach(int peer);
+  Attached attached(int peer);
+  std::string relay_for(int peer, const std::string& payload);
+  int ask_to_relay(int peer, ForeignCopy what, int refusal);
   void forget_overlaps(const MemoryInfo& info, int peer);
 
   std::shared_ptr<Device> device_;
@@ -93,6 +106,7 @@ class Reach {
   ReachStatistics counts_;                                 // of look-ups
   std::map<std::pair<int, std::byte*>, Exposed> exposed_;  // by peer and base
   std::map<int, Attached> attached_by_;                    // peers that were asked
+  std::shared_ptr<Asker> asker_;                           // of what peers' processes are asked to copy
   std::shared_ptr<Imports> imports_ = std::make_shared<Imports>();
 };
 

@@ -1,6 +1,7 @@
 // Attaching, and copying by process id; see attach.hpp and device/foreign.hpp.
 #include "onstream/device/host/attach.hpp"
 
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include "onstream/base/log.hpp"
 #include "onstream/device/foreign.hpp"
 #include "onstream/device/process_id.hpp"
+#include "onstream/device/relay.hpp"
 
 namespace onstream::host {
 namespace {
@@ -34,24 +36,33 @@ int yama_scope() {
   return words.empty() ? 0 : number_in<int>(words[0]).value_or(0);
 }
 
-enum class Direction { read, write };
+using Direction = ForeignCopy::Direction;
 
-// All of it, or the errno that ended it.
-int transfer(Direction direction, pid_t pid, std::byte* own, std::uint64_t theirs, std::size_t bytes) {
-  const auto call = direction == Direction::read ? ::process_vm_readv : ::process_vm_writev;
-  while (bytes > 0) {
-    const iovec local{own, bytes};
-    const iovec remote{reinterpret_cast<void*>(theirs), bytes};
+// All of it, or the errno that ended it; `copy` is then what is left.
+int transfer(pid_t pid, ForeignCopy& copy) {
+  const auto call = copy.direction == Direction::read ? ::process_vm_readv : ::process_vm_writev;
+  while (copy.bytes > 0) {
+    const iovec local{copy.own, copy.bytes};
+    const iovec remote{reinterpret_cast<void*>(copy.theirs), copy.bytes};
     const ssize_t moved = call(pid, &local, 1, &remote, 1, 0);
     if (moved <= 0) return moved == 0 ? EFAULT : errno;
-    own += moved;
-    theirs += static_cast<std::uint64_t>(moved);
-    bytes -= static_cast<std::size_t>(moved);
+    copy.own += moved;
+    copy.theirs += static_cast<std::uint64_t>(moved);
+    copy.bytes -= static_cast<std::size_t>(moved);
   }
   return 0;
 }
 
-// Process ids by number. Written under a lock, read by kernels without one.
+// A word of a process.
+int read_word(pid_t pid, std::uint64_t address, std::uint64_t& word) {
+  ForeignCopy copy{Direction::read, reinterpret_cast<std::byte*>(&word), address, sizeof word};
+  return transfer(pid, copy);
+}
+
+// Not that memory is missing, nor the process.
+bool is_refusal(int error) { return error == EPERM || error == EACCES || error == ENOSYS; }
+
+// Process ids by number. Written under a lock, read by kernels without one. Negative: the system has refused since.
 class Processes {
  public:
   static Processes& of_this() {
@@ -69,14 +80,38 @@ class Processes {
     }
     fail(ErrorCode::unsupported, "this process is attached to ", kMostProcesses, " others already");
   }
-  void remove(std::size_t number) { pids_[number].store(0, std::memory_order_release); }
-  pid_t pid(std::uint64_t address) const {
-    return pids_[(address >> kForeignShift) & (kMostProcesses - 1)].load(std::memory_order_acquire);
+  void remove(std::size_t number) {
+    const std::lock_guard lock(mutex_);
+    pids_[number].store(0, std::memory_order_release);
+    relays_.erase(number);
+  }
+  void relay(std::size_t number, std::shared_ptr<Relay> relay) {
+    const std::lock_guard lock(mutex_);
+    relays_[number] = std::move(relay);
+  }
+  pid_t pid(std::uint64_t address) const { return pids_[number_of(address)].load(std::memory_order_acquire); }
+
+  // The rest of a copy that the system refuses, of the process of a foreign address.
+  int relayed(std::uint64_t address, const ForeignCopy& copy, int refusal) {
+    std::shared_ptr<Relay> relay;
+    {
+      const std::lock_guard lock(mutex_);
+      const std::size_t number = number_of(address);
+      const auto found = relays_.find(number);
+      if (found == relays_.end()) return refusal;
+      relay = found->second;
+      const pid_t pid = pids_[number].load(std::memory_order_relaxed);
+      pids_[number].store(pid > 0 ? -pid : pid, std::memory_order_release);  // pairs with pid(): nobody asks it again
+    }
+    return relay->copy(copy, refusal);
   }
 
  private:
+  static std::size_t number_of(std::uint64_t address) { return (address >> kForeignShift) & (kMostProcesses - 1); }
+
   std::mutex mutex_;
   std::array<std::atomic<pid_t>, kMostProcesses> pids_{};
+  std::map<std::size_t, std::shared_ptr<Relay>> relays_;
 };
 
 class ProcessAttachment final : public Attachment {
@@ -86,6 +121,7 @@ class ProcessAttachment final : public Attachment {
   ProcessAttachment(const ProcessAttachment&) = delete;
   ProcessAttachment& operator=(const ProcessAttachment&) = delete;
   std::uint64_t base() const override { return (kMostProcesses | number_) << kForeignShift; }
+  void relay_by(std::shared_ptr<Relay> relay) override { Processes::of_this().relay(number_, std::move(relay)); }
 
  private:
   std::size_t number_;
@@ -96,6 +132,25 @@ class OwnAttachment final : public Attachment {
  public:
   std::uint64_t base() const override { return 0; }
 };
+
+// The system reads a file from memory, and writes it there, with an error where a load or a store would fault.
+int copy_through_file(std::byte* destination, const std::byte* source, std::size_t bytes) {
+  const Fd file(::memfd_create("onstream copy", MFD_CLOEXEC));
+  if (!file.valid()) return errno;
+  const auto all = [&](const auto& some) {
+    for (std::size_t done = 0; done < bytes;) {
+      const ssize_t now = some(done);
+      if (now < 0 && errno == EINTR) continue;
+      if (now <= 0) return now == 0 ? EFAULT : errno;
+      done += static_cast<std::size_t>(now);
+    }
+    return 0;
+  };
+  const int error =
+      all([&](std::size_t at) { return ::pwrite(file.get(), source + at, bytes - at, static_cast<off_t>(at)); });
+  if (error != 0) return error;
+  return all([&](std::size_t at) { return ::pread(file.get(), destination + at, bytes - at, static_cast<off_t>(at)); });
+}
 
 std::string advice_for(int error) {
   if (error == ENOSYS) return "this kernel has no such call";
@@ -119,8 +174,7 @@ std::shared_ptr<Attachment> attach(const ProcessRecord& record, pid_t pid) {
     fail(ErrorCode::unsupported, "process ", record.pid, " runs in a container whose processes this one cannot see");
   }
   std::uint64_t word = 0;
-  const int error =
-      transfer(Direction::read, pid, reinterpret_cast<std::byte*>(&word), record.word_address, sizeof word);
+  const int error = read_word(pid, record.word_address, word);
   if (error != 0) {
     const std::string advice = advice_for(error);
     fail(ErrorCode::unsupported, "process_vm_readv of process ", pid, ": ", error_text(error),
@@ -137,10 +191,9 @@ std::string no_attach_reason() {
     return concat("/proc/sys/kernel/yama/ptrace_scope is ", scope);
   }
   // Of itself a process may always read; what refuses here refuses everywhere.
-  std::uint64_t word = 1;
+  const std::uint64_t word = 1;
   std::uint64_t copy = 0;
-  const int error = transfer(Direction::read, getpid(), reinterpret_cast<std::byte*>(&copy),
-                             reinterpret_cast<std::uint64_t>(&word), sizeof word);
+  const int error = read_word(getpid(), reinterpret_cast<std::uint64_t>(&word), copy);
   return error == 0 ? "" : concat("process_vm_readv: ", error_text(error));
 }
 
@@ -152,14 +205,27 @@ Status copy_foreign(void* destination, const void* source, std::size_t bytes) {
   const bool writes = is_foreign(destination);
   const auto theirs = reinterpret_cast<std::uint64_t>(writes ? destination : source);
   auto* own = static_cast<std::byte*>(writes ? const_cast<void*>(source) : destination);
-  const pid_t pid = host::Processes::of_this().pid(theirs);
+  host::Processes& processes = host::Processes::of_this();
+  const pid_t pid = processes.pid(theirs);
   const std::uint64_t address = theirs & host::kAddressMask;
-  const int error = host::transfer(writes ? host::Direction::write : host::Direction::read, pid, own, address, bytes);
+  ForeignCopy copy{writes ? host::Direction::write : host::Direction::read, own, address, bytes};
+  int error = pid < 0 ? EPERM : host::transfer(pid, copy);
+  if (host::is_refusal(error)) error = processes.relayed(theirs, copy, error);
   if (error == 0) return Status::ok;
   if (error == ESRCH) return Status::aborted;
+  if (error == ETIMEDOUT) return Status::timeout;
   log(LogLevel::error, "cannot copy ", bytes, " B ", writes ? "to " : "from ", reinterpret_cast<void*>(address),
-      " of process ", pid, writes ? " from " : " to ", static_cast<void*>(own), " of this one: ", error_text(error));
+      " of process ", pid < 0 ? -pid : pid, writes ? " from " : " to ", static_cast<void*>(own),
+      " of this one: ", error_text(error));
   return Status::unmapped;
+}
+
+int copy_carefully(void* destination, const void* source, std::size_t bytes) {
+  auto* const to = static_cast<std::byte*>(destination);
+  ForeignCopy copy{host::Direction::read, to, reinterpret_cast<std::uint64_t>(source), bytes};
+  const int error = host::transfer(::getpid(), copy);  // of itself a process may always read
+  if (!host::is_refusal(error)) return error;          // unless a filter forbids the call
+  return host::copy_through_file(to, static_cast<const std::byte*>(source), bytes);
 }
 
 }  // namespace onstream
