@@ -12,30 +12,9 @@ using namespace onstream::nccl;
 
 namespace {
 
-// Of the work that calls have enqueued; graphs are the program's own affair.
-void drain(ncclComm& comm) {
-  World& world = *comm.world;
-  const double limit_s = world.fabric()->parameters().timeout_s;
-  const Deadline deadline(limit_s);
-  auto points = world.points();
-  const auto over = [](const auto& point) { return point->done(); };  // throws if the device is lost
-  for (std::uint32_t round = 0; std::erase_if(points, over), !points.empty(); ++round) {
-    world.fabric()->check();
-    if (deadline.passed()) {
-      refuse(ncclSystemError, "work of the communicator has not finished within ", limit_s,
-             " s (timeout_s), nor has what is before it on its streams");
-    }
-    HostGroup::pause(round);
-  }
-}
-
-// Waits for the work, and throws if it has failed the world, or if a message of it did not end well and no call told
-// so.
-void check_work(ncclComm& comm) {
-  drain(comm);
-  comm.world->fabric()->check_waited();
-  comm.world->check();
-}
+// Waits for the work that calls have enqueued (graphs are the program's own affair), and throws its error unless a call
+// has told of it.
+void check_work(ncclComm& comm) { comm.world->finish(); }
 
 // The same error as a value, for a communicator that goes in any case.
 std::optional<Refusal> last_words(ncclComm& comm) {

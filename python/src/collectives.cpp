@@ -83,7 +83,8 @@ Combine combine_of(nb::object function) {
   return [held](const void* in, void* inout, std::size_t count) {
     const GilAcquire acquire;
     try {
-      (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count);
+      or_stand_still(
+          [&] { (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count); });
     } catch (const nb::python_error& error) {
       // The error itself would need the GIL where it is caught.
       throw std::runtime_error(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",

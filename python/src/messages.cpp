@@ -110,7 +110,8 @@ std::size_t block_on(WorldState& state, Message message) {
   };
   const Status status = perform(message, run);
   // Another thread closes the world: until that has ended, other ranks may still use the array.
-  if (status == Status::aborted && state.closing) state.abandoned.push_back({nullptr, std::move(message.buffer.hold)});
+  if (status == Status::aborted && state.world == nullptr)
+    state.abandoned.push_back({nullptr, std::move(message.buffer.hold)});
   raise_message_fault(world, {.rank = world.rank(),
                               .status = status,
                               .op = message.kind,

@@ -111,7 +111,6 @@ void WorldState::reap() {
 }
 
 void WorldState::forget_buffers() {
-  closing = false;
   const auto over = std::pair(std::exchange(abandoned, {}), std::exchange(lent, {}));
   ending.clear();
 }
@@ -184,7 +183,7 @@ PyRequest::PyRequest(std::shared_ptr<WorldState> state, std::shared_ptr<Request>
 PyRequest::~PyRequest() {
   if (request_ == nullptr || waited_) return;
   const bool open = state_->world != nullptr;
-  if (open ? state_->world->captured(request_) : !state_->closing) return;
+  if (open ? state_->world->captured(request_) : state_->left.expired()) return;
   state_->abandoned.push_back({std::move(request_), std::move(hold_)});
 }
 

@@ -57,8 +57,7 @@ struct WorldState {
   std::vector<std::shared_ptr<Event>> ending;      // points of a world that is being closed
   std::vector<PyStream*> streams;                  // those of World.stream() that live
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
-  bool closing = false;                            // from then on until the world has ended
-  std::weak_ptr<World> left;                       // the world, if that has not gone yet
+  std::weak_ptr<World> left;                       // once closed: the world, until that has gone
   std::vector<std::thread::id> callers;            // threads inside calls that may block (BlockingCall)
 
   // The open world. Throws closed, also in a forked child.

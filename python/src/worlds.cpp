@@ -37,6 +37,16 @@ std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
   return {it, std::move(end)};
 }
 
+// The Error of the world's work that no call has told of; null if there is none, or no world.
+std::exception_ptr untold_of(std::shared_ptr<World> world) {
+  try {
+    if (world != nullptr) world->finish();
+  } catch (const Error&) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 PyWorld::PyWorld(const Launch& launch, const Parameters& parameters)
@@ -51,9 +61,11 @@ PyWorld::~PyWorld() {
   auto end = take_world();
   const std::exception_ptr untold = [&] {
     const GilRelease release;
-    return end();
+    const std::exception_ptr found = untold_of(state_->left.lock());
+    end();
+    return found;
   }();
-  state_->forget_buffers();
+  forget_buffers();
   if (untold == nullptr) return;
   try {
     std::rethrow_exception(untold);
@@ -68,16 +80,19 @@ PyWorld::~PyWorld() {
 void PyWorld::close() {
   if (closed()) return;
   auto end = take_world();  // from here on no call begins
-  end_calls_of_others();
-  const std::exception_ptr untold = run_interruptible(std::move(end), [] {});
-  state_->forget_buffers();  // only now: the world's end waited for the ops that used them
+  const std::exception_ptr untold =
+      run_interruptible([world = state_->left] { return untold_of(world.lock()); }, [] {});
+  end_calls();
+  run_interruptible(std::move(end), [] {});
+  forget_buffers();
   if (untold != nullptr) std::rethrow_exception(untold);
 }
 
-// Other threads may be inside calls: their waits end, so that they leave before the world goes.
-void PyWorld::end_calls_of_others() {
+// Threads may be inside calls, this one too, by a signal handler: their waits end. Those of others are left before the
+// world goes.
+void PyWorld::end_calls() {
   constexpr double kLimitS = 10;  // for those that do not look whether they shall end, as a reduction in Python
-  if (!state_->used_by_others()) return;
+  if (state_->callers.empty()) return;
   if (const auto world = state_->left.lock()) {
     const GilRelease release;
     world->leave();
@@ -89,22 +104,20 @@ void PyWorld::end_calls_of_others() {
   }
 }
 
-std::function<std::exception_ptr()> PyWorld::take_world() {
-  state_->closing = true;
+// Other ranks may use them until the world has gone, which a call that has not ended yet keeps; then the state does.
+void PyWorld::forget_buffers() {
+  if (state_->left.expired()) state_->forget_buffers();
+}
+
+std::function<bool()> PyWorld::take_world() {
   state_->left = state_->world;
   if (state_->world != nullptr) state_->ending = state_->world->points();
   return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
-    std::exception_ptr untold;
-    try {
-      if (world != nullptr) world->finish();
-    } catch (const Error&) {
-      untold = std::current_exception();
-    }
     for (const auto& weak : closables) {
       if (const auto closable = weak.lock()) closable->close();
     }
     world.reset();
-    return untold;
+    return true;
   };
 }
 
@@ -286,10 +299,13 @@ void bind_worlds(nb::module_& m) {
       .def_prop_ro("launch", &PyWorld::launch, "Who this rank is in the job. Also once closed.")
       .def_prop_ro("device", &PyWorld::device, "\"host\", or \"cuda:N\".")
       .def_prop_ro("closed", &PyWorld::closed, "Also in a forked child, which makes a world of its own.")
-      .def("close", &PyWorld::close,
-           "Waits for the work enqueued through this world, then leaves it; then raises what went wrong with that work "
-           "and\n"
-           "no call has told yet. Calls of other threads end with ClosedError before. Idempotent; not collective.")
+      .def(
+          "close", &PyWorld::close,
+          "Waits for the work enqueued through this world, then leaves it; then raises the error of that work which no "
+          "call\n"
+          "has told yet. Calls of other threads that still wait behind that work end with ClosedError. Idempotent; "
+          "not\n"
+          "collective.")
       .def("allocate", &allocate, nb::arg("nbytes"), nb::kw_only(), nb::arg("kind") = "device",
            "Zeroed memory, which peers reach directly unless it is plain host memory. World.empty() gives it as an "
            "array.")
@@ -310,9 +326,11 @@ void bind_worlds(nb::module_& m) {
       .def(
           "abort",
           [](const PyWorld& self, const std::string& reason, bool interrupt) {
-            self.open()->abort(reason, interrupt ? Cause::interrupt : Cause::failure);
+            const auto mine = self.open();
+            const GilRelease release;
+            mine->abort(reason, interrupt ? Cause::interrupt : Cause::failure);
           },
-          nb::arg("reason"), nb::kw_only(), nb::arg("interrupt") = false, nb::call_guard<GilRelease>(),
+          nb::arg("reason"), nb::kw_only(), nb::arg("interrupt") = false,
           "Ends the world on every rank: streams drain. An interrupt by the user is logged at debug level only.")
       .def(
           "check", [](const PyWorld& self) { self.state()->check(); },

@@ -1,7 +1,6 @@
 // World as Python holds it: the base class of onstream.World, which adds arrays, plans and context managers in Python.
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,9 +25,10 @@ class PyWorld {
   std::string device() const;
 
  private:
-  // What ends the world, to be called without the GIL: it returns the Error of work that no call has told of, or null.
-  std::function<std::exception_ptr()> take_world();
-  void end_calls_of_others();
+  // The world's end, to be called without the GIL.
+  std::function<bool()> take_world();
+  void end_calls();
+  void forget_buffers();
   Launch launch_;
   std::shared_ptr<WorldState> state_;
 };

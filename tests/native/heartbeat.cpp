@@ -51,8 +51,9 @@ void await_beat(const std::uint64_t& word) {
 CASE(a_deadline_does_not_count_the_time_that_the_process_is_stopped) {
   const int status = in_a_stopped_child([] {
     const auto heart = Heartbeat::of_process();
-    std::uint64_t word = 0;
-    const auto beats = heart->beat_in(&word);
+    std::uint64_t words[2] = {};
+    const std::uint64_t& word = words[0];
+    const auto beats = heart->beat_in(words);
     await_beat(word);
     const Deadline deadline(3);
     const std::uint64_t lived = lived_ns();
@@ -72,13 +73,13 @@ CASE(a_deadline_does_not_count_the_time_that_the_process_is_stopped) {
 CASE(a_kernel_that_waits_gets_its_whole_deadline_behind_a_stop) {
   const int status = in_a_stopped_child([] {
     const auto heart = Heartbeat::of_process();
-    std::uint64_t words[2] = {};  // the awake word, the abort word
-    const auto beats = heart->beat_in(&words[0]);
+    std::uint64_t words[3] = {};  // the awake words, the abort word
+    const auto beats = heart->beat_in(words);
     await_beat(words[0]);
     WaitView view;
     view.timeout_ns = 2 * kSecondNs;
-    view.abort = &words[1];
-    view.awake = 1;
+    view.abort = &words[2];
+    view.awake = 2;
     std::uint64_t resumed = 0;
     const Status waited = wait_until(HostGroup(0, 1), view, [&] {
       if (resumed == 0) {
@@ -95,15 +96,29 @@ CASE(a_kernel_that_waits_gets_its_whole_deadline_behind_a_stop) {
 
 CASE(a_kernel_that_waits_in_a_process_that_runs_gives_up_at_its_deadline) {
   const auto heart = Heartbeat::of_process();
-  std::uint64_t words[2] = {};
-  const auto beats = heart->beat_in(&words[0]);
+  std::uint64_t words[3] = {};
+  const auto beats = heart->beat_in(words);
   WaitView view;
   view.timeout_ns = kSecondNs / 5;
-  view.abort = &words[1];
-  view.awake = 1;
+  view.abort = &words[2];
+  view.awake = 2;
   const std::uint64_t began = now_ns();
   CHECK(wait_until(HostGroup(0, 1), view, [] { return false; }) == Status::timeout);
   CHECK(now_ns() - began >= view.timeout_ns);
+}
+
+CASE(stops_that_come_again_and_again_prolong_a_wait_by_what_they_took) {
+  std::uint64_t words[3] = {};
+  WaitView view;
+  view.timeout_ns = kSecondNs / 5;
+  view.abort = &words[2];
+  view.awake = 2;
+  words[0] = 1;  // as if it had just been continued, all the time
+  words[1] = kSecondNs / 2;
+  const std::uint64_t began = now_ns();
+  CHECK(wait_until(HostGroup(0, 1), view, [] { return false; }) == Status::timeout);
+  const std::uint64_t waited = now_ns() - began;
+  CHECK(waited >= view.timeout_ns + words[1] && waited < 20 * kSecondNs);
 }
 
 CASE(without_a_heartbeat_time_is_that_of_the_clock) {
@@ -116,9 +131,9 @@ CASE(a_forked_child_has_a_heart_of_its_own) {
   const auto heart = Heartbeat::of_process();
   const int status = in_a_stopped_child([] {
     const auto mine = Heartbeat::of_process();
-    std::uint64_t word = 0;
-    const auto beats = mine->beat_in(&word);
-    await_beat(word);  // SIGALRM else
+    std::uint64_t words[2] = {};
+    const auto beats = mine->beat_in(words);
+    await_beat(words[0]);  // SIGALRM else
     return 0;
   });
   CHECK(status == 0);

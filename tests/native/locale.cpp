@@ -37,12 +37,14 @@ std::string joined() {
 // What ranks tell each other, and read, as they do what the faces offer.
 std::string all_faces(World& world) {
   const auto segment = world.segment(1'234'568);
-  std::vector<double> mine(300'000, world.rank() + 1.0);
-  std::vector<double> sum(mine.size());
-  const auto call = collective::all_reduce({mine.data(), sum.data(), 10'000, ElementType::float64});
+  constexpr std::size_t kCount = 300'000;
+  const auto mine = world.allocate(kCount * sizeof(double), MemoryKind::pinned);
+  const auto sum = world.allocate(kCount * sizeof(double), MemoryKind::pinned);
+  std::fill_n(reinterpret_cast<double*>(mine->data()), kCount, world.rank() + 1.0);
+  const auto call = collective::all_reduce({mine->data(), sum->data(), 10'000, ElementType::float64});
   world.collective().run(call);
-  CHECK(sum[9'999] == world.size() * (world.size() + 1) / 2.0);
-  const auto window = world.window(sum.data(), sum.size() * sizeof(double));
+  CHECK(reinterpret_cast<const double*>(sum->data())[9'999] == world.size() * (world.size() + 1) / 2.0);
+  const auto window = world.window(sum->data(), kCount * sizeof(double));
   std::vector<int> everyone;
   for (int rank = 0; rank < world.size(); ++rank) everyone.push_back(rank);
   const auto team = world.collective().among(everyone);

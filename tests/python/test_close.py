@@ -79,3 +79,20 @@ print("closed", flush=True)
     ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
     assert ended.code == 0, ended.err
     assert sorted(ended.out.splitlines()) == ["closed", "closed", "told"]
+
+
+def test_close_is_silent_about_the_end_that_this_rank_made_itself(tmp_path: Path) -> None:
+    program = f"""{HEAD}{LOST}
+if w.rank == 0:
+    w.abort("I give up")
+w.close()
+print("closed", flush=True)
+"""
+    ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
+    assert ended.code == 0, ended.err
+    assert ended.out.splitlines() == ["closed", "closed"]
+
+
+def test_an_exit_status_of_the_program_stays(tmp_path: Path) -> None:
+    ended = run_job(tmp_path, 2, HEAD + LOST + "\nsys.exit(3 if w.rank == 0 else 0)")
+    assert ended.code == 3

@@ -77,7 +77,8 @@ def pids_of(job: subprocess.Popen[str], size: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "number", [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTSTP]
+    "number",
+    [signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTSTP],
 )
 def test_signals_that_the_caller_ignores_stay_ignored(number: signal.Signals) -> None:
     program = f"print(signal.getsignal({int(number)}) == signal.SIG_IGN, flush=True)" + WAIT + "sys.stdin.readline()"
@@ -122,13 +123,19 @@ def test_ranks_stop_and_continue_with_the_launcher(tmp_path: Path) -> None:
         assert job.returncode == 0, errors
 
 
+def test_a_caller_that_ignores_the_ends_of_children_gets_the_jobs_status() -> None:
+    with group_of(2, "import sys; sys.exit(3 if sys.argv[-1] == 'x' else 0)", ignored=signal.SIGCHLD) as job:
+        out, err = job.communicate(timeout=SOON_S)
+        assert (job.returncode, out, err) == (0, "", "")
+
+
 def test_the_time_stopped_does_not_count() -> None:
-    with group_of(1, WAIT + "sys.stdin.readline()", "--timeout-s", "3") as job:
+    with group_of(1, WAIT + "sys.stdin.readline()", "--timeout-s", "8") as job:
         begin = time.monotonic()
         pids_of(job, 1)
         job.send_signal(signal.SIGTSTP)
         wait_for("the launcher stops", lambda: state_of(job.pid) == "T")
-        wait_for("more than the time limit", lambda: time.monotonic() > begin + 3.5)
+        wait_for("more than the time limit", lambda: time.monotonic() > begin + 8.5)
         job.send_signal(signal.SIGCONT)
         assert job.communicate("end\n", timeout=SOON_S) == ("", "")
         assert job.returncode == 0

@@ -31,6 +31,8 @@ def answered(forward: Callable[[int], None], stop: Callable[[int], None]) -> Ite
     def on_stopping(number: int, _frame: FrameType | None) -> None:
         stop(number)
 
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # how our ranks end would be lost
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     table = {**dict.fromkeys(FORWARDED, on_forwarded), **dict.fromkeys(STOPPING, on_stopping)}
     before = {
         number: signal.signal(number, handler)

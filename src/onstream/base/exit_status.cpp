@@ -1,8 +1,5 @@
 #include "onstream/base/exit_status.hpp"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstdlib>
 
 #include "onstream/base/log.hpp"
@@ -10,12 +7,14 @@
 namespace onstream {
 
 void end_with_failure() {
-  // Registered late, so it runs before what the program registered with atexit(); Python's own functions have run.
-  static const bool registered = std::atexit([] {
-                                   std::fflush(nullptr);
-                                   ::_exit(EXIT_FAILURE);
-                                 }) == 0;
-  if (!registered) log(LogLevel::error, "the exit status does not tell of this failure: atexit() refused");
+  // Behind the program's own end. exit() inside a function of on_exit() goes on with what is left to run, as Linux has
+  // it.
+  static const bool registered = ::on_exit(
+                                     [](int status, void*) {
+                                       if (status == EXIT_SUCCESS) std::exit(EXIT_FAILURE);
+                                     },
+                                     nullptr) == 0;
+  if (!registered) log(LogLevel::error, "the exit status does not tell of this failure: on_exit() refused");
 }
 
 }  // namespace onstream

@@ -3,7 +3,7 @@
 
 namespace onstream {
 
-// From now on the process ends with status 1, whatever its main() returns. For errors that a caller cannot get: of a
+// From now on the process ends with status 1 where it would end with 0. For errors that a caller cannot get: of a
 // function that returns nothing, or of what runs after the program. Says nothing; the caller logs what failed.
 void end_with_failure();
 

@@ -40,11 +40,13 @@ void publish(std::uint64_t beat_ns, std::uint64_t still_ns) {
 }  // namespace
 
 std::uint64_t lived_ns() {
-  for (;;) {
+  constexpr int kMostTries = 1'000'000;  // the change of a parent's heart, in a forked child, does not end
+  for (int tries = 0;; ++tries) {
     const std::uint64_t version = pulse.version.load(std::memory_order_acquire);
     const std::uint64_t beat = pulse.beat_ns.load(std::memory_order_acquire);
     const std::uint64_t still = pulse.still_ns.load(std::memory_order_acquire);
-    if (version % 2 != 0 || pulse.version.load(std::memory_order_acquire) != version) continue;
+    const bool changes = version % 2 != 0 || pulse.version.load(std::memory_order_acquire) != version;
+    if (changes && tries < kMostTries) continue;
     const std::uint64_t now = now_ns();
     return (beat == 0 ? now : std::min(now, beat + kLongestBeatNs)) - still;
   }
@@ -67,7 +69,9 @@ struct Heartbeat::Implementation {
     const std::uint64_t before = pulse.still_ns.load(std::memory_order_relaxed);
     publish(now, before + (stood_still ? gap - kLongestBeatNs : 0));
     for (std::uint64_t* word : words) {
-      const std::atomic_ref<std::uint64_t> awake(*word);
+      const std::atomic_ref<std::uint64_t> awake(word[0]);
+      const std::atomic_ref<std::uint64_t> still(word[1]);
+      if (stood_still) still.store(still.load(std::memory_order_relaxed) + gap, std::memory_order_release);
       awake.store(stood_still ? 1 : awake.load(std::memory_order_relaxed) + std::max<std::uint64_t>(gap, 1),
                   std::memory_order_release);
     }
@@ -86,10 +90,6 @@ Heartbeat::Heartbeat() : implementation_(std::make_unique<Implementation>()) {
 }
 
 Heartbeat::~Heartbeat() {
-  if (implementation_->guard.in_child()) {  // the thread is the parent's
-    static_cast<void>(implementation_.release());
-    return;
-  }
   {
     const std::lock_guard lock(implementation_->mutex);
     implementation_->stopping = true;
@@ -100,26 +100,33 @@ Heartbeat::~Heartbeat() {
 
 std::shared_ptr<Heartbeat> Heartbeat::of_process() {
   struct Known {
-    std::mutex mutex;
+    std::mutex mutex;  // held while a heart begins and while one ends: there are never two
     std::weak_ptr<Heartbeat> heart;
     ForkGuard guard;
   };
   static auto* known = new Known;  // never destroyed: worlds may end while the process does
-  if (known->guard.in_child()) {   // of the one that forked, whose lock may be held
+  if (known->guard.in_child()) {   // it is the parent's, whose lock may be held and whose change may be half done
     known = new Known;
+    pulse.version.store(0, std::memory_order_release);
     publish(0, pulse.still_ns.load(std::memory_order_relaxed));
   }
   const std::lock_guard lock(known->mutex);
   auto heart = known->heart.lock();
   if (heart == nullptr) {
-    heart = std::shared_ptr<Heartbeat>(new Heartbeat);
+    const auto end = [mine = known](Heartbeat* ending) {
+      if (mine->guard.in_child()) return;  // its thread is the parent's
+      const std::lock_guard ending_lock(mine->mutex);
+      delete ending;
+    };
+    heart = std::shared_ptr<Heartbeat>(new Heartbeat, end);
     known->heart = heart;
   }
   return heart;
 }
 
 std::shared_ptr<void> Heartbeat::beat_in(std::uint64_t* word) {
-  std::atomic_ref<std::uint64_t>(*word).store(kNeverStopped, std::memory_order_release);
+  std::atomic_ref<std::uint64_t>(word[1]).store(0, std::memory_order_release);
+  std::atomic_ref<std::uint64_t>(word[0]).store(kNeverStopped, std::memory_order_release);
   Implementation& mine = *implementation_;
   const std::lock_guard lock(mine.mutex);
   mine.words.push_back(word);

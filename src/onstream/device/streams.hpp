@@ -36,6 +36,7 @@ class StreamPool {
     ~Lease() {
       const bool thrown = std::uncaught_exceptions() > exceptions_;  // so what is enqueued may wait for long
       const std::lock_guard lock(pool_.mutex_);
+      std::erase_if(pool_.leased_, [this](Stream one) { return one.handle == stream_.handle; });
       (thrown ? pool_.left_ : pool_.free_).push_back(stream_);
     }
     Lease(const Lease&) = delete;
@@ -53,12 +54,21 @@ class StreamPool {
       const std::lock_guard lock(mutex_);
       if (free_.empty()) take_back_idle();
       if (!free_.empty()) {
-        const Stream stream = free_.back();
+        leased_.push_back(free_.back());
         free_.pop_back();
-        return Lease(*this, stream);
+        return Lease(*this, leased_.back());
       }
     }
-    return Lease(*this, device_->create_stream());
+    const Stream stream = device_->create_stream();
+    const std::lock_guard lock(mutex_);
+    leased_.push_back(stream);
+    return Lease(*this, stream);
+  }
+
+  // Those on which somebody waits, and tells of what they do.
+  std::vector<Stream> leased() const {
+    const std::lock_guard lock(mutex_);
+    return leased_;
   }
 
   // Blocks until the copy is done.
@@ -82,8 +92,9 @@ class StreamPool {
   }
 
   std::shared_ptr<Device> device_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Stream> free_;
+  std::vector<Stream> leased_;
   std::vector<Stream> left_;  // by calls that threw, perhaps with work that has not ended
 };
 

@@ -51,12 +51,15 @@ class Uses {
     return newest_.size();
   }
 
-  // The newest point of each stream, over or not: the device is not asked.
-  std::vector<std::shared_ptr<Event>> points() const {
+  // The newest point of each stream beside these, over or not: the device is not asked.
+  std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside = {}) const {
     if (guard_.in_child()) return {};
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<Event>> events;
-    for (const auto& [handle, point] : newest_) events.push_back(point.event);
+    for (const auto& [handle, point] : newest_) {
+      const auto is_this = [one = handle](Stream stream) { return stream.handle == one; };
+      if (std::ranges::none_of(beside, is_this)) events.push_back(point.event);
+    }
     return events;
   }
 

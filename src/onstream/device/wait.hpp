@@ -53,7 +53,7 @@ constexpr std::int64_t kWordOfPeer = 2;       // the word of peer 0; that of pee
 struct WaitView {
   std::uint64_t timeout_ns = 0;
   std::uint32_t spins = 4096;      // rounds before a host thread gives its core away
-  std::uint32_t awake = 0;         // words between the awake word (base/heartbeat.hpp) and `abort`; 0: there is none
+  std::uint32_t awake = 0;         // words from the awake words (base/heartbeat.hpp) to `abort`; 0: there are none
   std::uint64_t* abort = nullptr;  // pinned host memory: the abort word that wait_until() looks at
   std::uint64_t* fault_count = nullptr;  // this rank's device memory
   Fault* faults = nullptr;               // pinned host memory, kFaultSlots of them; null: the caller tells itself
@@ -105,23 +105,27 @@ struct Patience {
   std::uint64_t start_ns = 0;
 };
 
-// Whether the process stood still, or does, while this wait's deadline passed: then it goes on. While it stands still
-// the awake word does not change. Behind that, all waits get their whole deadline anew. Bounded all the same.
+// Whether the process stands still, or did, while this wait's deadline passed: then it goes on. While it stands still
+// the awake word does not change. Behind a stop, a wait goes on for as long as the process has ever stood still, and
+// for one more deadline at most. A process that stays stopped is bounded too.
 template <class Group>
 ONSTREAM_EITHER_CALL bool stands_still(const Group& group, const WaitView& view, std::uint64_t waited_ns) {
   constexpr std::uint64_t kLongestStopNs = 7ULL * 24 * 3600 * 1'000'000'000;
   constexpr std::uint64_t kBeatsWithinNs = 1'000'000'000;
   if (view.awake == 0 || waited_ns > kLongestStopNs) return false;
   const std::uint64_t* const awake = view.abort - view.awake;
+  const auto was_stopped = [&](std::uint64_t awake_ns) {
+    return awake_ns <= view.timeout_ns && waited_ns <= view.timeout_ns + group.load_relaxed(awake + 1);
+  };
   const std::uint64_t before = group.load_relaxed(awake);
-  if (before <= view.timeout_ns) return true;
+  if (before <= view.timeout_ns) return was_stopped(before);
   std::uint64_t now = before;
   const std::uint64_t begin = group.now_ns();
   for (std::uint32_t round = 0; now == before && group.now_ns() - begin < kBeatsWithinNs; ++round) {
     group.pause(round, view.spins);
     now = group.load_relaxed(awake);
   }
-  return now == before || now <= view.timeout_ns;
+  return now == before || was_stopped(now);
 }
 
 // All that a peer ever stored here came before the word that says it has left: one more look at the condition decides.

@@ -50,10 +50,10 @@ struct Send {
     }
   }
 
-  // On the host: as operator(), and calls passed() as soon as the lane's next send may run. A message that both ranks
-  // copy may end long after that.
-  template <class Passed>
-  void run(const HostGroup& group, const Passed& passed) const {
+  // Of the host's group: as operator(), and calls passed() as soon as the lane's next send may run. A message that both
+  // ranks copy may end long after that.
+  template <class Group, class Passed>
+  ONSTREAM_BODY void run(const Group& group, const Passed& passed) const {
     if (bytes > ring_max && announce == Header::share) return share(group, passed);
     (*this)(group);
   }

@@ -267,7 +267,9 @@ std::size_t Messages::received(const std::shared_ptr<Request>& request) {
   return HostGroup::load_relaxed(request->slot.ticket.received);
 }
 bool Messages::captured(const std::shared_ptr<Request>& request) { return request->captured; }
-std::vector<std::shared_ptr<Event>> Messages::points() const { return implementation_->points(); }
+std::vector<std::shared_ptr<Event>> Messages::points(const std::vector<Stream>& beside) const {
+  return implementation_->points(beside);
+}
 std::size_t Messages::device_bytes() const { return implementation_->device_bytes(); }
 
 }  // namespace onstream

@@ -119,7 +119,7 @@ class Messages {
   // Whether a graph holds the request: then only waits on streams, in the capture, are about it.
   static bool captured(const std::shared_ptr<Request>& request);
   // Of each stream with messages that were enqueued eagerly the point behind the newest, over or not.
-  std::vector<std::shared_ptr<Event>> points() const;
+  std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside = {}) const;
   std::size_t device_bytes() const;
 
  private:

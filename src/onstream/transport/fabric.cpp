@@ -160,8 +160,9 @@ class Fabric::Implementation {
   // first. What a graph replays from now on ends at once.
   ~Implementation() {
     try {
-      look_at_board();                                    // peers hear what they cannot know before the goodbye,
-      if (board_->aborted() && !leaving()) tell_cause();  // and why this rank leaves, whoever it heard that from
+      look_at_board();  // peers hear what they cannot know before the goodbye,
+      if (board_->aborted() && !failed_by_leaving_)
+        tell_cause();  // and why this rank leaves, whoever it heard that from
     } catch (const std::exception& error) {
       log(LogLevel::error, "at the end of the world: ", error.what());
     }
@@ -295,10 +296,9 @@ class Fabric::Implementation {
   void leave() {
     guard_.check("this world");
     leaving_.store(true, std::memory_order_release);
-    const std::string reason = concat("rank ", launch_.rank, " closed the world while others of its threads used it");
-    if (fault_log_.begin({reason, Cause::interrupt, false}, {})) log(LogLevel::debug, reason);
+    failed_by_leaving_ = fault_log_.begin({kLeft, Cause::interrupt, false}, {});
     board_->set_abort(Cause::interrupt);
-    mesh_.fail_all(reason);  // last: whoever it wakes finds the world left
+    mesh_.fail_all(kLeft);  // last: whoever it wakes finds the world left
   }
 
   // Takes new faults off the board: those of one op are told to the peer that cannot know, the rest fails the world.
@@ -371,7 +371,7 @@ class Fabric::Implementation {
 
   // Of waits that leave() has ended.
   void check_left() const {
-    if (leaving()) throw Error(ErrorCode::closed, fault_log_.first().reason);
+    if (leaving()) throw Error(ErrorCode::closed, concat("rank ", launch_.rank, ": ", kLeft));
   }
   void note_told() { told_.store(true, std::memory_order_release); }
   bool leaving() const { return leaving_.load(std::memory_order_acquire); }
@@ -471,7 +471,9 @@ class Fabric::Implementation {
   bool whole_lines_ = false;
   bool crowded_ = false;
   FaultLog fault_log_;
+  static constexpr const char* kLeft = "this rank closed the world while others of its threads were inside calls";
   std::atomic<bool> leaving_ = false;
+  std::atomic<bool> failed_by_leaving_ = false;
   std::atomic<bool> told_ = false;     // some call has told the program that the world failed
   std::atomic<bool> is_late_ = false;  // a wait of this rank has passed its deadline, and no call has told so yet
   Segments segments_;
@@ -557,6 +559,7 @@ std::optional<std::uint64_t> Fabric::attach_for_good(const void* address, int pe
 }
 std::string Fabric::attach_story() const { return implementation_->reach_.attach_story(); }
 void Fabric::abort(const std::string& reason, Cause cause, Logged logged) {
+  implementation_->note_told();  // the program itself says so
   implementation_->abort("aborted: " + reason, cause, logged);
 }
 void Fabric::leave() { implementation_->leave(); }

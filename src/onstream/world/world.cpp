@@ -135,9 +135,9 @@ void World::synchronize(Stream stream) {
   check();
 }
 
-std::vector<std::shared_ptr<Event>> World::points() const {
-  std::vector<std::shared_ptr<Event>> events = messages_->points();
-  const auto others = fabric_->uses().points();
+std::vector<std::shared_ptr<Event>> World::points(const std::vector<Stream>& beside) const {
+  std::vector<std::shared_ptr<Event>> events = messages_->points(beside);
+  const auto others = fabric_->uses().points(beside);
   events.insert(events.end(), others.begin(), others.end());
   return events;
 }
@@ -153,7 +153,7 @@ void World::abort(const std::string& reason, Cause cause) { fabric_->abort(reaso
 void World::finish() {
   constexpr double kKernelsGiveUpS = 5;  // behind their deadline at the latest, which began when they started
   const double limit_s = fabric_->parameters().timeout_s;
-  auto work = points();
+  auto work = points(fabric_->streams()->leased());
   const auto is_over = [](const auto& event) { return ended(*event); };
   const Deadline limit(limit_s + kKernelsGiveUpS);
   for (std::uint32_t round = 0; std::erase_if(work, is_over), !work.empty(); ++round) {

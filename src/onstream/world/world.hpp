@@ -118,15 +118,16 @@ class World {
   // Of each stream with ops of this world that have not ended: the point behind them. Not of a graph's replays, which
   // are enqueued through the device.
   std::vector<std::shared_ptr<Event>> unfinished() const;
-  std::vector<std::shared_ptr<Event>> points() const;  // the same without asking the device: some may be over
+  // The same without asking the device, so that some may be over, and beside those of some streams.
+  std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside = {}) const;
   void abort(const std::string& reason, Cause cause = Cause::failure);
-  // At the world's end: waits for all work enqueued through it, bounded by the deadline, then throws what went wrong
-  // with it and no call has told: a failure in which an op of this rank has ended, or the faults that check() tells.
-  // The destructor waits too, but can tell nothing.
+  // At the world's end: waits for all work enqueued through it, bounded by the deadline, beside that of calls in which
+  // threads wait now. Then throws the error of that work which no call has told: of a failure in which an op of this
+  // rank has ended, or the faults that check() tells. The destructor waits too, but can tell nothing.
   void finish();
-  // Before a thread lets go of a world that others of this process are using: their waits end and their calls throw
-  // closed, or return aborted. The other ranks hear nothing but the goodbye of the world's end. Buffers of calls that
-  // ended so may still be read or written by other ranks until then.
+  // Behind finish(), before a thread lets go of a world that others of this process are using: their waits end and
+  // their calls throw closed, or return aborted. The other ranks hear nothing but the goodbye of the world's end.
+  // Buffers of calls that ended so may still be read or written by other ranks until then.
   void leave();
   // Throws the story if the world failed, as every call; else, if messages did not end well since the last call,
   // truncated or unmapped as the oldest of them, naming each.
