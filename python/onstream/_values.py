@@ -56,6 +56,6 @@ def check_same_order(call: str, to: str, source: str) -> None:
 
 
 def check_place_of(call: str, name: str, dtype: str, types: Sequence[str]) -> None:
-    """What is written or read as a number of one of these types, if the array tells its own."""
+    """The number type in which the array is written or read, if the array tells its own."""
     if dtype and dtype not in types:
         raise InvalidArgumentError(f"{call}: `{name}` is of {dtype}, but must be of {' or '.join(types)}")

@@ -34,7 +34,7 @@ std::string joined() {
   return text + listed(bytes) + ' ' + human_bytes(1536 << 20) + ' ' + general(1234.5678, 3) + ' ' + scientific(0.5, 9);
 }
 
-// What ranks tell each other, and read, as they do what the faces offer.
+// Every text that ranks tell each other, and read, while they use the faces.
 std::string all_faces(World& world) {
   const auto segment = world.segment(1'234'568);
   constexpr std::size_t kCount = 300'000;

@@ -23,7 +23,7 @@ constexpr int kThreads = 3;
 constexpr int kMessages = kThreadSanitizer ? 20 : 60;  // of each thread
 
 using Words = std::vector<std::uint32_t>;
-// What one thread of a rank does with its buffer: send() fills it before each message, take() notes it behind each.
+// One call of a thread with its buffer, which the sender fills before and the receiver looks at behind.
 using Step = std::function<void(World&, Words&)>;
 
 void send_blocking(World& world, Words& words) {

@@ -61,7 +61,7 @@ print("ends", ends, "late" if time.monotonic() - start > 10 else "soon", flush=T
     ended = run_job(tmp_path, 2, program)
     assert ended.code == 0, ended.err
     lines = [line.partition("ends ")[2] for line in ended.out.splitlines() if "ends " in line]
-    # Who waits for a rank that closed first may hear of that before it closes itself.
+    # A rank that waits for one that closed first may hear of that before it closes itself.
     assert len(lines) == 2
     assert all(line in ("['ClosedError'] soon", "['AbortedError'] soon") for line in lines), ended.out
     assert "['ClosedError'] soon" in lines, ended.out

@@ -11,7 +11,7 @@ from conftest import ROOT
 
 LIMIT_S = 120
 SOURCES = ROOT / "src"
-# What programs include (docs, examples); each brings the rest.
+# The headers that programs include (docs, examples); each brings the rest.
 PUBLIC = [
     "onstream/world/world.hpp",
     "onstream/collective/own.hpp",

@@ -49,7 +49,7 @@ def one_collective(turn: Turn, of: Any, ranks: list[int]) -> None:
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is called, the same on every member."""
+    """The call, equal on every member."""
 
     kind: str
     dtype: np.dtype[Any]
@@ -85,7 +85,7 @@ class Reduction:
         return (total / len(self.ranks) if self.op == "avg" else total).astype(self.dtype)
 
     def expected(self, given: list[np.ndarray], me: int, unchanged: np.ndarray) -> np.ndarray:
-        """What a member has behind the call."""
+        """A member's values behind the call."""
         if self.kind == "all_reduce" or (self.kind == "reduce" and me == self.root):
             return self.of(given)
         if self.kind == "reduce_scatter":

@@ -1,4 +1,4 @@
-"""What the command line says: which episodes there may be, and how many. A job's ranks get the same words."""
+"""The command line: which episodes there may be, and how many. A job's ranks get its words too."""
 
 from __future__ import annotations
 

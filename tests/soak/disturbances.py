@@ -1,4 +1,4 @@
-"""What a rank does under each disturbance: which errors it expects, and how it goes on after them.
+"""The conduct of a rank under each disturbance: which errors it expects, and how it goes on after them.
 
 Signals come from outside (job.py); here is how the ranks take them.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Tally:
-    """What has been run so far."""
+    """The episodes that have run so far."""
 
     episodes: Counter[str] = field(default_factory=Counter)  # by disturbance
     failed: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""What an episode is: a job whose every choice comes from one seed, so that each rank and the driver know all of it.
+"""An episode: a job whose every choice comes from one seed, so that each rank and the driver know all of it.
 
 Nothing here depends on a rank, on time or on the machine.
 """
@@ -139,7 +139,7 @@ class Episode:
 
     @property
     def code(self) -> int:
-        """What the job ends with."""
+        """The exit status of the job."""
         if self.victims:
             return 128 + 9
         return WAYS_TO_LEAVE[self.way] if self.disturbance == "leave" else 0

@@ -8,7 +8,7 @@ import signal
 from .job import Outcome
 
 SLACK_S = 5.0  # behind the deadline, in which who waits for a rank that has died is told
-# What no rank writes in any episode.
+# Words that no rank writes in any episode.
 CRASHES = re.compile(
     r"Fatal Python error|Segmentation fault|SIGSEGV|SIGABRT|SIGBUS|SIGFPE|SIGILL|terminate called|Assertion|"
     r"AddressSanitizer|ThreadSanitizer|SystemError|MemoryError|corrupted|double free|Wrong: "
@@ -28,7 +28,7 @@ FAILS = (
 
 
 def faults_of(outcome: Outcome) -> list[str]:
-    """What went wrong; nothing if all is as it should be."""
+    """The faults; none if all is as it should be."""
     if outcome.hung:
         since = [outcome.ended_at - float(trace.split()[0]) for trace in outcome.traces.values()]
         newest = f"no rank began a block in the last {min(since):.0f} s" if since else "no rank began a block"
@@ -52,7 +52,7 @@ def _of_ends(outcome: Outcome) -> list[str]:
 
 
 def _of_words(outcome: Outcome) -> list[str]:
-    """Of what the ranks wrote."""
+    """Those in the output of the ranks."""
     episode, text = outcome.episode, outcome.out + outcome.err
     found = [f"a rank wrote {line.strip()!r}" for line in text.splitlines() if CRASHES.search(line)][:3]
     raised = text.count(TRACEBACK)

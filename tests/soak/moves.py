@@ -17,7 +17,7 @@ TYPES = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8",
 
 @dataclass(frozen=True)
 class Move:
-    """What is called, the same on every member."""
+    """The call, equal on every member."""
 
     kind: str
     dtype: np.dtype[Any]

@@ -14,7 +14,7 @@ def one_sided(turn: Turn) -> None:
 
 
 def some_pairs(turn: Turn) -> list[tuple[int, int]]:
-    """Who puts to whom."""
+    """The ranks that put, and their targets."""
     size = turn.size
     return sorted(
         {(turn.dice.randrange(size), turn.dice.randrange(size)) for _ in range(turn.dice.randint(1, 2 * size))}

@@ -29,7 +29,7 @@ class Wrong(Exception):
 
 @dataclass
 class Score:
-    """What a rank has checked, by family. For the self-test one check expects a wrong value."""
+    """The checks of a rank, by family. For the self-test one check expects a wrong value."""
 
     checked: Counter[str] = field(default_factory=Counter)
     spoilt_at: int | None = None

@@ -243,7 +243,7 @@ class Job:
         return next((rank for rank in self.failed if rank.number == named and not rank.ended_by_us), first)
 
     def _bystanders(self, failed: Rank) -> str:
-        """What the launcher alone knows of ranks that the error is about: they had ended well, or still ran."""
+        """Facts that the launcher alone knows of the ranks in the error: they had ended well, or still ran."""
         text = b"\n".join(failed.tail).decode(errors="replace")
         told = []
         for rank in self.ranks:

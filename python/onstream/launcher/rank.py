@@ -107,7 +107,7 @@ def story(failed: Rank, others: str, shown: bool) -> str:
 
 
 def child_preparation() -> Callable[[], None]:
-    """What a rank does between fork and exec: its own group, and death with the launcher."""
+    """Runs in a rank between fork and exec: its own group, and death with the launcher."""
     parent = os.getpid()
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     pr_set_pdeathsig = 1

@@ -21,7 +21,7 @@ constexpr std::chrono::milliseconds kBeat{100};
 // A longer gap between beats is time in which the process stood still; a busy machine makes shorter ones.
 constexpr std::uint64_t kLongestBeatNs = 1'000'000'000;
 
-// What lived_ns() is made of: written by the one heart that beats, read by any thread. A reader that meets a change
+// The parts of lived_ns(): written by the one heart that beats, read by any thread. A reader that meets a change
 // (`version` is odd, or differs) reads again.
 struct Pulse {
   std::atomic<std::uint64_t> version = 0;
