@@ -277,8 +277,9 @@ class World:
 
     def close(self) -> None:
         """
-        Waits for the work enqueued through this world, then leaves it; then raises what went wrong with that work and
-        no call has told yet. Calls of other threads end with ClosedError before. Idempotent; not collective.
+        Waits for the work enqueued through this world, then leaves it; then raises the error of that work which no call
+        has told yet. Calls of other threads that still wait behind that work end with ClosedError. Idempotent; not
+        collective.
         """
 
     def allocate(self, nbytes: int, *, kind: str = 'device') -> Block:
