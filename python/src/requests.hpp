@@ -59,6 +59,7 @@ struct WorldState {
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
   std::weak_ptr<World> left;                       // once closed: the world, until that has gone
   std::vector<std::thread::id> callers;            // threads inside calls that may block (BlockingCall)
+  std::vector<Stream> waited;                      // streams that threads synchronize (StreamWait)
 
   // The open world. Throws closed, also in a forked child.
   std::shared_ptr<World> open() const;
@@ -103,6 +104,25 @@ class BlockingCall {
 
  private:
   std::shared_ptr<WorldState> state_;
+};
+
+// A blocking call that waits for a stream, and tells how its work ended.
+class StreamWait {
+ public:
+  StreamWait(const std::shared_ptr<WorldState>& state, Stream stream) : state_(state), call_(state), stream_(stream) {
+    state_->waited.push_back(stream);
+  }
+  ~StreamWait() {
+    const auto is_mine = [this](Stream one) { return one.handle == stream_.handle; };
+    state_->waited.erase(std::ranges::find_if(state_->waited, is_mine));
+  }
+  StreamWait(const StreamWait&) = delete;
+  StreamWait& operator=(const StreamWait&) = delete;
+
+ private:
+  std::shared_ptr<WorldState> state_;
+  BlockingCall call_;
+  Stream stream_;
 };
 
 // Throws the exception that tells how a message ended, unless it ended well; its world tells of it no more.

@@ -127,6 +127,8 @@ std::string device_text(const Device& device) {
 }
 
 void synchronize(PyStream& self) {
+  const StreamWait wait(self.state(), self.stream());
+  const bool was_open = self.state()->world != nullptr;
   Device& device = self.device();
   self.seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return device.idle(self.stream()); }, self.state()->spin_us);
@@ -135,6 +137,7 @@ void synchronize(PyStream& self) {
     const GilRelease release;
     device.synchronize(self.stream());
   }
+  if (was_open) (void)self.state()->open();  // another thread has closed it meanwhile, perhaps with this stream's work
   self.check_worlds();
 }
 

@@ -38,9 +38,9 @@ std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
 }
 
 // The Error of the world's work that no call has told of; null if there is none, or no world.
-std::exception_ptr untold_of(std::shared_ptr<World> world) {
+std::exception_ptr untold_of(std::shared_ptr<World> world, const std::vector<Stream>& waited) {
   try {
-    if (world != nullptr) world->finish();
+    if (world != nullptr) world->finish(waited);
   } catch (const Error&) {
     return std::current_exception();
   }
@@ -61,7 +61,7 @@ PyWorld::~PyWorld() {
   auto end = take_world();
   const std::exception_ptr untold = [&] {
     const GilRelease release;
-    const std::exception_ptr found = untold_of(state_->left.lock());
+    const std::exception_ptr found = untold_of(state_->left.lock(), {});
     end();
     return found;
   }();
@@ -80,8 +80,8 @@ PyWorld::~PyWorld() {
 void PyWorld::close() {
   if (closed()) return;
   auto end = take_world();  // from here on no call begins
-  const std::exception_ptr untold =
-      run_interruptible([world = state_->left] { return untold_of(world.lock()); }, [] {});
+  const std::exception_ptr untold = run_interruptible(
+      [world = state_->left, waited = state_->waited] { return untold_of(world.lock(), waited); }, [] {});
   end_calls();
   run_interruptible(std::move(end), [] {});
   forget_buffers();
@@ -91,7 +91,12 @@ void PyWorld::close() {
 // Threads may be inside calls, this one too, by a signal handler: their waits end. Those of others are left before the
 // world goes.
 void PyWorld::end_calls() {
-  constexpr double kLimitS = 10;  // for those that do not look whether they shall end, as a reduction in Python
+  constexpr double kLimitS = 10;   // for those that do not look whether they shall end, as a reduction in Python
+  constexpr double kStreamsS = 1;  // for streams that threads wait for, which tell how their work ended
+  for (const Deadline limit(kStreamsS); !state_->waited.empty() && !limit.passed();) {
+    const GilRelease release;
+    Backoff(0).pause();
+  }
   if (state_->callers.empty()) return;
   if (const auto world = state_->left.lock()) {
     const GilRelease release;
@@ -178,6 +183,7 @@ void synchronize(PyWorld& self, nb::handle stream) {
   }
   const StreamChoice choice = choose_stream(stream, std::nullopt, self.state());
   require(choice.stream.has_value(), "synchronize() takes a stream, or nothing for all that the world has used");
+  const StreamWait wait(self.state(), *choice.stream);
   if (choice.mine != nullptr) choice.mine->seal();  // other threads may enqueue more while this one waits
   poll_until([&] { return world->device().idle(*choice.stream); }, world->fabric()->parameters().host_spin_us);
   if (choice.mine != nullptr) choice.mine->release_finished();

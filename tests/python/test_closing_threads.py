@@ -20,6 +20,8 @@ CALLS = {
     "team": "w.team([0, 1]) if w.rank == 0 else w.recv(np.zeros(1), peer)",
     "plan": "plan.launch(stream='host') if w.rank == 0 else w.recv(np.zeros(1), peer)",
     "build": "w.plan('b').recv(np.zeros(1), peer).build() if w.rank == 0 else w.recv(np.zeros(1), peer)",
+    "stream": "(w.recv(np.zeros(1), peer, lane=3, stream=stream), stream.synchronize())",
+    "world, of a stream": "(w.recv(np.zeros(1), peer, lane=3, stream=stream), w.synchronize(stream))",
     "word": "context.wait(words[0:1], 1)",
     "word of symmetric memory": "words[0:1].wait(1, stream='host')",
 }
@@ -34,7 +36,7 @@ peer = 1 - w.rank
 x = w.zeros(300000)
 plan = w.plan("both").send(np.ones(4), peer).recv(np.zeros(4), peer).build()
 words = w.heap(1 << 16).zeros(8, "uint64")
-context = w.context()
+context, stream = w.context(), w.stream()
 begun = threading.Event()
 """
 
@@ -104,7 +106,7 @@ print("fine", flush=True)
 
 @pytest.mark.parametrize(
     ("what", "close"),
-    [*((what, "") for what in ("recv", "send", "wait", "barrier", "plan", "word")), ("recv", "w.close()")],
+    [*((what, "") for what in ("recv", "send", "wait", "barrier", "plan", "stream", "word")), ("recv", "w.close()")],
 )
 def test_a_program_ends_well_though_a_daemon_thread_is_inside_a_call(what: str, close: str, tmp_path: Path) -> None:
     program = f"""{MAKE}
@@ -145,7 +147,7 @@ except ons.Error as error:
 def test_closing_beside_a_thread_that_listens_loses_no_work_of_streams(tmp_path: Path) -> None:
     """The send waits for a receive that comes late, and for which the listener's call may not be broken off before."""
     program = f"""{MAKE}
-big, stream = np.full(300000, 7.0), w.stream()
+big = np.full(300000, 7.0)
 def listen():
     begun.set()
     try:

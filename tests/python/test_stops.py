@@ -61,7 +61,7 @@ if w.rank == 1:
     team.all_reduce(np.ones(1))
 for thread in threads:
     thread.join()
-print("ends", sorted(ends), flush=True)
+print(f"ends {{sorted(ends)}}", flush=True)
 """
 
 
