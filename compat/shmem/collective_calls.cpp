@@ -29,8 +29,8 @@ void of_set(const char* call, const Group::ActiveSet& set, const Function& funct
   });
 }
 
-// The effect of `combine` on two elements. The minimum and maximum of reals are the library's, so that an answer does not
-// depend on whose loop it is: NaN where some member has NaN, and of zeros of both signs the lowest member's.
+// The effect of `combine` on two elements. The minimum and maximum of reals are the library's, so that an answer does
+// not depend on whose loop it is: NaN where some member has NaN, and of zeros of both signs the lowest member's.
 template <class T>
 struct Min {
   T operator()(T a, T b) const {
