@@ -23,7 +23,8 @@ from .turn import Turn, Wrong
 def worlds(turn: Turn) -> None:
     """Another world of the same ranks beside the first one, and both are used."""
     turn.world.barrier()
-    with ons.init(launch=turn.world.launch, device=turn.world.device, timeout_s=turn.deadline_s) as other:
+    limits = {"timeout_s": turn.deadline_s, "bootstrap_timeout_s": turn.deadline_s}  # a rank may end before it starts
+    with ons.init(launch=turn.world.launch, device=turn.world.device, **limits) as other:
         for part in range(turn.dice.randint(1, 3)):
             inner = turn.fork(part)
             family = inner.dice.choice((messages, streams, collectives, one_sided))

@@ -127,8 +127,9 @@ def round_the_ranks(turn: Turn) -> None:
 
 
 def cut_short(turn: Turn) -> None:
-    """A message too large for its receive: both are told, and the lane goes on."""
-    if turn.size == 1:
+    """A message too large for its receive: both are told, and the lane goes on. Not beside other threads of the rank: what they
+    synchronize may tell of it first."""
+    if turn.size == 1 or not turn.alone:
         return
     source, lane, nbytes = turn.dice.randrange(turn.size), turn.some_lane(), turn.dice.choice((20_000, 500_000))
     dest, small = (source + 1) % turn.size, turn.dice.choice((0, 100, 10_000))
