@@ -48,8 +48,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): how long the test may take, if not 120 s")
     config.addinivalue_line("markers", "install: compiles the library anew; `make check` runs it, `make test` does not")
     config.addinivalue_line("markers", "gpu: uses the GPUs that there are; rows of a cuda device are marked")
-    # A shell's background job is born ignoring Ctrl-C, and would pass that on to the programs that tests start.
+    # A shell's background job is born ignoring Ctrl-C, one under nohup SIGHUP, and would pass that on to the programs that
+    # tests start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     # A copy of standard error that pytest does not capture.
     config.stash[STDERR] = os.fdopen(os.dup(2), "w")
     for name in list(os.environ):

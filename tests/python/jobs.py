@@ -34,6 +34,11 @@ class Outcome:
     err: str
 
 
+def lines_of(ended: Outcome) -> list[str]:
+    """The lines that the ranks printed, without the ranks before them."""
+    return [line.partition("] ")[2] for line in ended.out.splitlines()]
+
+
 def run_job(folder: Path, size: int, program: str, *, options: tuple[str, ...] = (), timeout_s: float = 60) -> Outcome:
     """Runs the program's text in `folder` as `size` ranks. Fails the test if it is not over in time."""
     script = folder / "program.py"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import run_job
+from jobs import lines_of, run_job
 
 # Rank 0's stream receives what nobody sends, or what is too large for it, and no call looks at the stream.
 LOST = "box = np.full(1, 7.0)\nif w.rank == 0: w.recv(box, 1, stream=s)"
@@ -41,8 +41,8 @@ except ons.Error as error:
     print(w.rank, type(error).__name__, str(error).splitlines()[0], flush=True)
 w.close()
 """
-    ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
-    lines = sorted(ended.out.splitlines())
+    ended = run_job(tmp_path, 2, program)
+    lines = sorted(lines_of(ended))
     assert lines[0].split()[:2] in [["0", error] for error in errors], ended.out
     assert words in lines[0]
     assert lines[1] == "1 closed"
@@ -61,9 +61,9 @@ with w:
     if w.rank == 0: w.recv(np.zeros(1), 1, stream=s)
 print(w.rank, "came here", flush=True)
 """
-    ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
+    ended = run_job(tmp_path, 2, program)
     assert ended.code == 1
-    assert ended.out.splitlines() == ["1 came here"]
+    assert lines_of(ended) == ["1 came here"]
     assert "recv of 8 B from rank 1" in ended.err
 
 
@@ -76,9 +76,9 @@ except ons.Error:
 w.close()
 print("closed", flush=True)
 """
-    ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
+    ended = run_job(tmp_path, 2, program)
     assert ended.code == 0, ended.err
-    assert sorted(ended.out.splitlines()) == ["closed", "closed", "told"]
+    assert sorted(lines_of(ended)) == ["closed", "closed", "told"]
 
 
 def test_close_is_silent_about_the_end_that_this_rank_made_itself(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ if w.rank == 0:
 w.close()
 print("closed", flush=True)
 """
-    ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
+    ended = run_job(tmp_path, 2, program)
     assert ended.code == 0, ended.err
-    assert ended.out.splitlines() == ["closed", "closed"]
+    assert lines_of(ended) == ["closed", "closed"]
 
 
 def test_an_exit_status_of_the_program_stays(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobs import run_job
+from jobs import lines_of, run_job
 
 # Calls of a thread. Where rank 1 must not come to rank 0's call, it waits in a receive that nobody sends.
 CALLS = {
@@ -166,9 +166,9 @@ else:
     w.recv(x, peer, lane=4)
     print("came", x.min(), x.max(), flush=True)
 """
-    ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
+    ended = run_job(tmp_path, 2, program)
     assert ended.code == 0, ended.err
-    assert sorted(ended.out.splitlines()) == ["came 7.0 7.0", "listener ClosedError"]
+    assert sorted(lines_of(ended)) == ["came 7.0 7.0", "listener ClosedError"]
 
 
 def test_a_buffer_that_a_peer_may_write_outlasts_a_close_within_a_call(tmp_path: Path) -> None:
@@ -192,6 +192,6 @@ try:
 except ons.Error:
     pass
 """
-    ended = run_job(tmp_path, 2, program, options=("--no-prefix",))
+    ended = run_job(tmp_path, 2, program)
     assert ended.code == 0, ended.err
-    assert ended.out.splitlines() == ["kept", "kept"]
+    assert lines_of(ended) == ["kept", "kept"]

@@ -67,7 +67,7 @@ print(f"ends {{sorted(ends)}}", flush=True)
 
 def test_a_job_that_stood_still_for_longer_than_its_deadline_goes_on(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM.format(timeout=TIMEOUT_S))
-    command = [sys.executable, "-m", "onstream", "run", "-n", "2", "--no-prefix", sys.executable, "program.py"]
+    command = [sys.executable, "-m", "onstream", "run", "-n", "2", sys.executable, "program.py"]
     job = subprocess.Popen(command, cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         assert job.stdout is not None

@@ -82,6 +82,7 @@ class Fabric::Implementation {
       const bool of_one_op = fault.status == Status::truncated || fault.status == Status::unmapped;
       require(of_one_op, "a rank tells of the end of a send that fails the world");
       log(LogLevel::warn, describe(fault));
+      fault.logged = true;
       fault_log_.add(fault);
       return std::string();
     });

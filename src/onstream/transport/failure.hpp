@@ -36,6 +36,7 @@ struct FaultReport {
   WordPlace word{};         // of a wait for a word
   double timeout_s = 0;     // the deadline that a timeout passed; 0: not known
   std::array<char, 40> plan_name{};
+  bool logged = false;  // a warning has told of it: a send that was over before its rank heard
 
   void set_plan_name(const std::string& name);  // as much of it as fits
 };

@@ -8,6 +8,19 @@ namespace onstream {
 
 namespace {
 
+// Of ops of their own, which do not fail the world.
+void throw_unless_empty(const std::vector<FaultReport>& faults) {
+  if (faults.empty()) return;
+  std::string story;
+  for (const FaultReport& fault : faults) story += (story.empty() ? "" : "\n") + onstream::describe(fault);
+  // All that does not fail the world is one of two things.
+  fail(faults.front().status == Status::unmapped ? ErrorCode::unmapped : ErrorCode::truncated, story);
+}
+
+}  // namespace
+
+namespace {
+
 // The words that parameter managed_advice may be are checked already.
 Advice advice_from(const std::string& word) {
   if (word == "device") return Advice::device;
@@ -165,23 +178,16 @@ void World::finish(std::vector<Stream> synchronized) {
     HostGroup::pause(round, 16);
   }
   fabric_->check_untold();
-  throw_faults();
+  std::vector<FaultReport> faults = fabric_->take_faults();
+  std::erase_if(faults, [](const FaultReport& fault) { return fault.logged; });  // whether it came in time is open
+  throw_unless_empty(faults);
 }
 
 void World::leave() { fabric_->leave(); }
 
 void World::check() const {
   fabric_->check();
-  throw_faults();
-}
-
-void World::throw_faults() const {
-  const std::vector<FaultReport> faults = fabric_->take_faults();
-  if (faults.empty()) return;
-  std::string story;
-  for (const FaultReport& fault : faults) story += (story.empty() ? "" : "\n") + onstream::describe(fault);
-  // All that does not fail the world is one of two things.
-  fail(faults.front().status == Status::unmapped ? ErrorCode::unmapped : ErrorCode::truncated, story);
+  throw_unless_empty(fabric_->take_faults());
 }
 
 std::optional<Failure> World::failure() const { return fabric_->failure(); }

@@ -122,9 +122,9 @@ class World {
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside = {}) const;
   void abort(const std::string& reason, Cause cause = Cause::failure);
   // At the world's end: waits for all work enqueued through it, bounded by the deadline, beside that of calls in which
-  // threads wait now, and of streams that they synchronize. Then throws the error of that work which no call has told:
-  // of a failure in which an op of this rank has ended, or the faults that check() tells. The destructor waits too, but
-  // can tell nothing.
+  // threads wait now, and of streams that they synchronize. Then throws the error of that work which no call and no
+  // warning has told: of a failure in which an op of this rank has ended, or the faults that check() tells. The
+  // destructor waits too, but can tell nothing.
   void finish(std::vector<Stream> synchronized = {});
   // Behind finish(), before a thread lets go of a world that others of this process are using: their waits end and
   // their calls throw closed, or return aborted. The other ranks hear nothing but the goodbye of the world's end.
@@ -147,7 +147,6 @@ class World {
 
  private:
   explicit World(std::shared_ptr<Fabric> fabric);
-  void throw_faults() const;
   std::shared_ptr<Fabric> fabric_;
   std::unique_ptr<Collective> collective_;  // first: its kernels are loaded before the messages' barrier
   std::unique_ptr<Messages> messages_;
