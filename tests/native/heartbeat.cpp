@@ -128,6 +128,7 @@ CASE(without_a_heartbeat_time_is_that_of_the_clock) {
 }
 
 CASE(a_forked_child_has_a_heart_of_its_own) {
+  if (kThreadSanitizer) SKIP("the thread sanitizer starts no threads in a forked child of several");
   const auto heart = Heartbeat::of_process();
   const int status = in_a_stopped_child([] {
     const auto mine = Heartbeat::of_process();
