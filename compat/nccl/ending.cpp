@@ -5,7 +5,6 @@
 
 #include "group.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/device/group.hpp"
 
 using namespace onstream;
 using namespace onstream::nccl;

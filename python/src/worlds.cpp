@@ -114,7 +114,7 @@ void PyWorld::forget_buffers() {
   if (state_->left.expired()) state_->forget_buffers();
 }
 
-std::function<bool()> PyWorld::take_world() {
+std::function<void()> PyWorld::take_world() {
   state_->left = state_->world;
   if (state_->world != nullptr) state_->ending = state_->world->points();
   return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
@@ -122,7 +122,6 @@ std::function<bool()> PyWorld::take_world() {
       if (const auto closable = weak.lock()) closable->close();
     }
     world.reset();
-    return true;
   };
 }
 

@@ -26,7 +26,7 @@ class PyWorld {
 
  private:
   // The world's end, to be called without the GIL.
-  std::function<bool()> take_world();
+  std::function<void()> take_world();
   void end_calls();
   void forget_buffers();
   Launch launch_;

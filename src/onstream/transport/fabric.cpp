@@ -513,12 +513,7 @@ void Fabric::free(const std::shared_ptr<Segment>& segment, const std::function<v
   implementation_->free(segment, agreed);
 }
 std::optional<std::uint64_t> Fabric::expose(const void* address, std::size_t bytes, int peer) {
-  try {
-    return implementation_->reach_.expose(address, bytes, peer);
-  } catch (const Error& error) {
-    if (error.code() == ErrorCode::aborted) implementation_->check();  // a death: the world's own story says more
-    throw;
-  }
+  return implementation_->or_story([&] { return implementation_->reach_.expose(address, bytes, peer); });
 }
 WordPlace Fabric::place_of(const void* word) const { return implementation_->segments_.place_of(word); }
 std::shared_ptr<const void> Fabric::imported(int peer, std::uint64_t id) const {

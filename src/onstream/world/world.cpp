@@ -17,10 +17,6 @@ void throw_unless_empty(const std::vector<FaultReport>& faults) {
   fail(faults.front().status == Status::unmapped ? ErrorCode::unmapped : ErrorCode::truncated, story);
 }
 
-}  // namespace
-
-namespace {
-
 // The words that parameter managed_advice may be are checked already.
 Advice advice_from(const std::string& word) {
   if (word == "device") return Advice::device;
