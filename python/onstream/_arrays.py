@@ -542,11 +542,11 @@ def check_same_type(call: str, to: str, source: str) -> None:
         )
 
 
-def rank_of(rank: Any) -> int:
-    """Any number that a rank may have; whether there is such a rank is for the callee to say."""
-    number = integer_of(rank, "rank")
+def rank_of(value: Any, name: str = "rank") -> int:
+    """Any number that a rank, a lane or a channel may have, or a count of them; the callee says whether there is such."""
+    number = integer_of(value, name)
     if not -(2**31) <= number < 2**31:
-        raise InvalidArgumentError(f"rank {number} does not exist")
+        raise InvalidArgumentError(f"{name} {number} does not exist")
     return number
 
 

@@ -289,7 +289,7 @@ class Collectives:
         call = _core.CollectiveCall(
             kind, 0 if source is None else source.address, 0 if target is None else target.address, count, type_name
         )
-        numbers = _arrays.integer_of(root, "root"), _arrays.integer_of(channel, "channel")
+        numbers = _arrays.rank_of(root, "root"), _arrays.rank_of(channel, "channel")
         call.set_options(_arrays.text_of(op, "op"), *numbers, _arrays.text_of(algorithm, "algorithm"))
         return call
 

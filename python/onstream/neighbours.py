@@ -38,12 +38,12 @@ class Neighbourhood:
     ) -> None:  # fmt: skip
         self._home = world
         if grid is None:
-            named = [[_arrays.integer_of(rank, "a neighbour") for rank in ranks] for ranks in (sources, destinations)]
+            named = [[_arrays.rank_of(rank, "a neighbour") for rank in ranks] for ranks in (sources, destinations)]
             self._edges = _core.make_graph_neighbourhood(team, named[0], named[1])
         else:
             if len(sources) > 0 or len(destinations) > 0:
                 raise InvalidArgumentError("neighbourhood: give a grid, or sources and destinations, not both")
-            dims = [_arrays.integer_of(dim, "grid") for dim in grid]
+            dims = [_arrays.rank_of(dim, "grid") for dim in grid]
             around = flags_per_dimension(periodic, len(dims))
             self._edges = _core.make_grid_neighbourhood(team, dims, around)
 

@@ -41,8 +41,8 @@ class PlanBuilder:
         """
         self._core.send(
             self._elements(source, writable=False),
-            _arrays.integer_of(peer, "peer"),
-            _arrays.integer_of(lane, "lane"),
+            _arrays.rank_of(peer, "peer"),
+            _arrays.rank_of(lane, "lane"),
             note,
         )
         return self
@@ -50,7 +50,7 @@ class PlanBuilder:
     def recv(self, destination: Any, peer: int, *, lane: int = 0, note: str = "") -> PlanBuilder:
         """Receives into an array of any strides, as many bytes as the matching send() has."""
         destination = self._elements(destination, writable=True)
-        self._core.recv(destination, _arrays.integer_of(peer, "peer"), _arrays.integer_of(lane, "lane"), note)
+        self._core.recv(destination, _arrays.rank_of(peer, "peer"), _arrays.rank_of(lane, "lane"), note)
         return self
 
     def put(self, remote: Any, source: Any, peer: int, *, note: str = "") -> PlanBuilder:
@@ -62,7 +62,7 @@ class PlanBuilder:
         to, span = self._remote(remote, peer, writable=True), self._span(source, writable=False)
         check = _arrays.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
         check("put", to.dtype, span.dtype)
-        self._core.put(elements_of(to), elements_of(span), _arrays.integer_of(peer, "peer"), note)
+        self._core.put(elements_of(to), elements_of(span), _arrays.rank_of(peer, "peer"), note)
         return self
 
     def get(self, destination: Any, remote: Any, peer: int, *, note: str = "") -> PlanBuilder:
@@ -73,7 +73,7 @@ class PlanBuilder:
         to, span = self._span(destination, writable=True), self._remote(remote, peer, writable=False)
         check = _arrays.check_same_type if isinstance(remote, SymmetricArray) else _values.check_same_order
         check("get", to.dtype, span.dtype)
-        self._core.get(elements_of(to), elements_of(span), _arrays.integer_of(peer, "peer"), note)
+        self._core.get(elements_of(to), elements_of(span), _arrays.rank_of(peer, "peer"), note)
         return self
 
     def signal(self, counter: Any, peer: int, *, value: int = 1, op: str = "add", note: str = "") -> PlanBuilder:
@@ -83,7 +83,7 @@ class PlanBuilder:
         """
         span = _counter(self._remote(counter, peer, writable=True))
         bits = told_bits(value, op, span.dtype)
-        self._core.signal(op, elements_of(span), bits, _arrays.integer_of(peer, "peer"), note)
+        self._core.signal(op, elements_of(span), bits, _arrays.rank_of(peer, "peer"), note)
         return self
 
     def atomic(
@@ -106,7 +106,7 @@ class PlanBuilder:
             op,
             elements_of(span),
             value_bits,
-            _arrays.integer_of(peer, "peer"),
+            _arrays.rank_of(peer, "peer"),
             0 if kept is None else kept.address,
             expected_bits,
             note,
@@ -148,8 +148,8 @@ class PlanBuilder:
             wraps = flags_per_dimension(periodic, dims)
             _check_dimensions(wraps, dims, "periodic")
             with_corners = _values.flag_of(corners, "corners")
-            ranks = [] if grid is None else [_arrays.integer_of(n, "grid") for n in grid]
-            number = _arrays.integer_of(lane, "lane")
+            ranks = [] if grid is None else [_arrays.rank_of(n, "grid") for n in grid]
+            number = _arrays.rank_of(lane, "lane")
         except (TypeError, ValueError, UnsupportedError) as error:
             if grid is None:
                 self._choose_grid(None)  # the others are there

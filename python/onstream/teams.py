@@ -32,7 +32,7 @@ class Teams(Collectives):
 
     def world_rank(self, member: int) -> int:
         """The world's rank of a member. Raises InvalidArgumentError for one that does not exist."""
-        number = _arrays.integer_of(member, "member")
+        number = _arrays.rank_of(member, "member")
         ranks = self.ranks
         if not 0 <= number < len(ranks):
             raise InvalidArgumentError(f"team: there is no member {number}; this team has {_numbers(len(ranks))}")
@@ -40,7 +40,7 @@ class Teams(Collectives):
 
     def member_of(self, world_rank: int) -> int | None:
         """The number in this team of one of the world's ranks; None: not in it."""
-        rank = _arrays.integer_of(world_rank, "world_rank")
+        rank = _arrays.rank_of(world_rank, "world_rank")
         ranks = self.ranks
         return ranks.index(rank) if rank in ranks else None
 
@@ -180,7 +180,12 @@ def _check_named(call: str, rows: list[tuple[str, str]]) -> None:
 
 def team_of(world: World, ranks: Sequence[int], channels: int) -> Team:
     """The team of these ranks of the world, which every rank of the world calls with its own, or with none."""
-    return Team(world, _core.make_team(world, list(ranks), _arrays.integer_of(channels, "channels")))
+    return Team(
+        world,
+        _core.make_team(
+            world, [_arrays.rank_of(rank, "a rank") for rank in ranks], _arrays.rank_of(channels, "channels")
+        ),
+    )
 
 
 def _numbers(size: int) -> str:

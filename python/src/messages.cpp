@@ -126,6 +126,7 @@ std::size_t block_on(WorldState& state, Message message) {
 std::size_t block(WorldHandle self, Message message) {
   const BlockingCall call(nb::cast<PyWorld&>(self).state());
   if (message.world->device().kind() == DeviceKind::host) return block_on(state_of(self), std::move(message));
+  message.options.told_by_wait = true;
   PyRequest request = post(self, std::move(message));
   request.wait_on_host();
   return request.received();
@@ -165,11 +166,14 @@ std::size_t exchange_blocking(WorldHandle self, Message out, Message in, const W
   const BlockingCall call(nb::cast<PyWorld&>(self).state());
   reap(self);
   World& world = *out.world;
+  out.options.told_by_wait = in.options.told_by_wait = true;
   Exchange both = perform(world, what, [&] { return world.isendrecv(out.outgoing(), in.incoming()); });
   PyRequest arriving = request_for(self, std::move(in), std::move(both.arriving));
   PyRequest sent = request_for(self, std::move(out), std::move(both.sent));
   for (PyRequest* half : {&arriving, &sent}) half->end_on_host();
-  for (PyRequest* half : {&arriving, &sent}) half->raise_fault(world);  // what the second has is left for check()
+  std::vector<FaultReport> cut;
+  for (PyRequest* half : {&arriving, &sent}) half->tell_fault(world, cut);
+  raise_faults(cut);
   return arriving.received();
 }
 

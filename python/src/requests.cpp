@@ -75,22 +75,33 @@ void WorldState::reap_lent() {
   lent_enough = std::max(kFew, 2 * lent.size());
 }
 
-void WorldState::synchronize() {
-  const auto mine = open();
-  Device& device = mine->device();
-  std::vector<nb::object> kept;  // a stream may go meanwhile in another thread
+std::vector<nb::object> WorldState::streams_in_use() {
+  std::vector<nb::object> kept;  // one may go meanwhile in another thread
   for (PyStream* stream : streams) kept.push_back(nb::find(*stream));
+  std::erase_if(guests, [](const Guest& guest) { return guest.life.expired(); });
+  for (const Guest& guest : guests) kept.push_back(nb::find(*guest.stream));
+  return kept;
+}
+
+std::vector<std::shared_ptr<Event>> WorldState::ends_of(Device& device, const std::vector<nb::object>& kept) const {
   std::vector<std::shared_ptr<Event>> ends;
   for (const Lent& one : lent) {
     if (one.passed != nullptr) ends.push_back(one.passed);
   }
   for (const nb::object& one : kept) {
-    auto& stream = nb::cast<PyStream&>(one);
-    if (device.capturing(stream.stream())) continue;
-    stream.seal();
+    const Stream stream = nb::cast<const PyStream&>(one).stream();
     const GilRelease release;  // a full queue may wait for a thread that needs the GIL
-    ends.push_back(device.record(stream.stream()));
+    if (const auto end = device.point(stream)) ends.push_back(end);
   }
+  return ends;
+}
+
+void WorldState::synchronize() {
+  const auto mine = open();
+  Device& device = mine->device();
+  const std::vector<nb::object> kept = streams_in_use();
+  for (const nb::object& one : kept) nb::cast<PyStream&>(one).seal();
+  std::vector<std::shared_ptr<Event>> ends = ends_of(device, kept);
   const auto others = mine->points();
   ends.insert(ends.end(), others.begin(), others.end());
   poll_until(
@@ -163,10 +174,12 @@ void WorldState::run_and_wait(const std::function<void(Stream)>& enqueue, const 
   }
 }
 
+// Of a fault that fails no world.
+static bool is_cut(Status status) { return status == Status::truncated || status == Status::unmapped; }
+
 void raise_message_fault(const World& world, const FaultReport& fault) {
-  const bool of_this_op_alone = fault.status == Status::truncated || fault.status == Status::unmapped;
-  const auto reported = of_this_op_alone ? world.fabric()->told(fault) : std::nullopt;
-  raise_unless_ok(world, reported.value_or(fault));
+  if (!is_cut(fault.status)) return raise_unless_ok(world, fault);
+  raise_faults({world.fabric()->told(fault).value_or(fault)});
 }
 
 std::string message_text(OpKind kind, std::size_t bytes, int peer, int lane) {
@@ -206,8 +219,16 @@ FaultReport PyRequest::report(const World& world) const {
 }
 
 void PyRequest::raise_fault(const World& world) {
-  if (std::exchange(raised_, true)) return raise_unless_ok(world, report(world));
-  raise_message_fault(world, report(world));
+  std::vector<FaultReport> cut;
+  tell_fault(world, cut);
+  raise_faults(cut);
+}
+
+void PyRequest::tell_fault(const World& world, std::vector<FaultReport>& cut) {
+  const FaultReport mine = report(world);
+  if (!is_cut(status_)) return raise_unless_ok(world, mine);
+  const bool again = std::exchange(raised_, true);
+  cut.push_back(again ? mine : world.fabric()->told(mine).value_or(mine));
 }
 
 void PyRequest::wait_on_host() {

@@ -39,6 +39,12 @@ struct Lent {
   Hold hold;
 };
 
+// A stream of another world that ops of this one are on.
+struct Guest {
+  PyStream* stream;
+  std::weak_ptr<void> life;
+};
+
 // A part of the C++ library that ends with its world, whatever Python still holds.
 class Closable {
  public:
@@ -53,9 +59,10 @@ struct WorldState {
   double spin_us = 0;  // parameter host_spin_us
   std::vector<Abandoned> abandoned;
   std::vector<Lent> lent;
-  std::size_t lent_enough = 0;                     // until those that are over are looked for
-  std::vector<std::shared_ptr<Event>> ending;      // points of a world that is being closed
-  std::vector<PyStream*> streams;                  // those of World.stream() that live
+  std::size_t lent_enough = 0;                 // until those that are over are looked for
+  std::vector<std::shared_ptr<Event>> ending;  // points of a world that is being closed
+  std::vector<PyStream*> streams;              // those of World.stream() that live
+  std::vector<Guest> guests;
   std::vector<std::weak_ptr<Closable>> closables;  // what would keep the world's connections open
   std::weak_ptr<World> left;                       // once closed: the world, until that has gone
   std::vector<std::thread::id> callers;            // threads inside calls that may block (BlockingCall)
@@ -75,6 +82,10 @@ struct WorldState {
   void add(const std::shared_ptr<Closable>& closable);
   // Keeps what an op on the chosen stream uses for as long as it does. The op is enqueued.
   void keep(const StreamChoice& choice, Hold hold);
+  // The streams that ops and graphs of the world may be on: those of World.stream(), of this world or another.
+  std::vector<nb::object> streams_in_use();
+  // Behind all that is enqueued, until now, on these streams, and on those of other libraries that `lent` knows.
+  std::vector<std::shared_ptr<Event>> ends_of(Device& device, const std::vector<nb::object>& kept) const;
   // Blocks until all work has finished that was enqueued, until now, on streams of the world, through the world on any
   // other stream, or on the device's default stream. Ctrl-C works.
   void synchronize();
@@ -188,8 +199,9 @@ class PyRequest {
   bool end(nb::handle stream);
   // Blocks on the host. Ctrl-C aborts the world: a peer may be writing to the buffer.
   void end_on_host();
-  // Of one that the host has waited for: raises unless it ended well.
+  // Of one that the host has waited for: raises unless it ended well; or leaves a fault that fails no world in `cut`.
   void raise_fault(const World& world);
+  void tell_fault(const World& world, std::vector<FaultReport>& cut);
   // Both.
   void wait_on_host();
   const Posted& posted() const { return posted_; }

@@ -43,6 +43,7 @@ void forget_capture(const PyStream* stream) {
 
 PyStream::~PyStream() {
   if (state_ != nullptr) std::erase(state_->streams, this);
+  alive_.reset();
   const GilRelease release;
   try {
     device().synchronize(stream_);
@@ -55,6 +56,8 @@ void PyStream::note(const std::shared_ptr<WorldState>& world) {
   used_ = true;
   if (world == state_) return;
   std::erase_if(others_, [&](const auto& known) { return known.expired() || known.lock() == world; });
+  std::erase_if(world->guests, [this](const Guest& guest) { return guest.stream == this || guest.life.expired(); });
+  world->guests.push_back({this, alive_});
   others_.push_back(world);
 }
 

@@ -38,9 +38,10 @@ std::shared_ptr<World> ending_without_gil(std::shared_ptr<World> world) {
 }
 
 // The Error of the world's work that no call has told of; null if there is none, or no world.
-std::exception_ptr untold_of(std::shared_ptr<World> world, const std::vector<Stream>& waited) {
+std::exception_ptr untold_of(const std::shared_ptr<World>& world, const std::vector<Stream>& waited,
+                             const std::vector<std::shared_ptr<Event>>& besides) {
   try {
-    if (world != nullptr) world->finish(waited);
+    if (world != nullptr) world->finish(waited, besides);
   } catch (const Error&) {
     return std::current_exception();
   }
@@ -58,10 +59,12 @@ PyWorld::PyWorld(const Launch& launch, const Parameters& parameters)
 
 PyWorld::~PyWorld() {
   if (state_->guard.in_child()) return;
+  if (closed()) return;
   auto end = take_world();
+  const auto besides = stream_ends();
   const std::exception_ptr untold = [&] {
     const GilRelease release;
-    const std::exception_ptr found = untold_of(state_->left.lock(), {});
+    const std::exception_ptr found = untold_of(state_->left.lock(), {}, besides);
     end();
     return found;
   }();
@@ -80,12 +83,30 @@ PyWorld::~PyWorld() {
 void PyWorld::close() {
   if (closed()) return;
   auto end = take_world();  // from here on no call begins
+  const auto besides = stream_ends();
   const std::exception_ptr untold = run_interruptible(
-      [world = state_->left, waited = state_->waited] { return untold_of(world.lock(), waited); }, [] {});
+      [world = state_->left, waited = state_->waited, besides] { return untold_of(world.lock(), waited, besides); },
+      [] {});
   end_calls();
   run_interruptible(std::move(end), [] {});
   forget_buffers();
   if (untold != nullptr) std::rethrow_exception(untold);
+}
+
+// What is behind the work on streams, also launches of graphs. A stream that a thread synchronizes tells of its own.
+std::vector<std::shared_ptr<Event>> PyWorld::stream_ends() {
+  const auto world = state_->left.lock();
+  if (world == nullptr) return {};
+  std::vector<nb::object> kept = state_->streams_in_use();
+  std::erase_if(kept, [this](const nb::object& one) {
+    const Stream stream = nb::cast<const PyStream&>(one).stream();
+    return std::ranges::any_of(state_->waited, [stream](Stream other) { return other.handle == stream.handle; });
+  });
+  try {
+    return state_->ends_of(world->device(), kept);
+  } catch (const Error&) {  // of a device that has failed; finish() tells
+    return {};
+  }
 }
 
 // Threads may be inside calls, this one too, by a signal handler: their waits end. Those of others are left before the
@@ -116,7 +137,7 @@ void PyWorld::forget_buffers() {
 
 std::function<void()> PyWorld::take_world() {
   state_->left = state_->world;
-  if (state_->world != nullptr) state_->ending = state_->world->points();
+  state_->ending = state_->world->points();
   return [world = std::exchange(state_->world, nullptr), closables = std::exchange(state_->closables, {})]() mutable {
     for (const auto& weak : closables) {
       if (const auto closable = weak.lock()) closable->close();

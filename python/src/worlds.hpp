@@ -27,6 +27,7 @@ class PyWorld {
  private:
   // The world's end, to be called without the GIL.
   std::function<void()> take_world();
+  std::vector<std::shared_ptr<Event>> stream_ends();
   void end_calls();
   void forget_buffers();
   Launch launch_;

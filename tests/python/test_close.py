@@ -93,6 +93,42 @@ print("closed", flush=True)
     assert lines_of(ended) == ["closed", "closed"]
 
 
+# Whose stream the graph runs on: its own, another of the world, one of another world on the same device.
+@pytest.mark.parametrize("where", ["s", "w.stream()", "ons.init(timeout_s=5).stream()"])
+def test_close_waits_for_launches_of_a_graph(where: str, tmp_path: Path) -> None:
+    program = f"""{HEAD}
+import time
+held = {where}
+box = np.zeros(100000)
+with w.capture(s) as graph:
+    if w.rank == 0: w.send(np.full(box.size, 3.0), 1)
+    else: w.recv(box, 0)
+if w.rank == 0: time.sleep(0.5)
+graph.launch(held)
+w.close()
+print(w.rank, box.sum(), flush=True)
+"""
+    ended = run_job(tmp_path, 2, program)
+    assert ended.code == 0, ended.err
+    assert sorted(lines_of(ended)) == ["0 0.0", "1 300000.0"]
+
+
+def test_close_raises_what_went_wrong_in_the_launch_of_a_graph(tmp_path: Path) -> None:
+    program = f"""{HEAD}
+with w.capture(s) as graph:
+    if w.rank == 0: w.recv(np.zeros(1), 1)
+    else: w.send(np.zeros(5), 0)
+graph.launch()
+try:
+    w.close()
+    print(w.rank, "closed", flush=True)
+except ons.Error as error:
+    print(w.rank, type(error).__name__, flush=True)
+"""
+    ended = run_job(tmp_path, 2, program)
+    assert sorted(lines_of(ended)) == ["0 TruncatedError", "1 closed"]
+
+
 def test_an_exit_status_of_the_program_stays(tmp_path: Path) -> None:
     ended = run_job(tmp_path, 2, HEAD + LOST + "\nsys.exit(3 if w.rank == 0 else 0)")
     assert ended.code == 3

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from memories import DEVICES, MEMORIES, array_of, values_of
-from rank_threads import pair, pattern
+from rank_threads import LONG_S, pair, pattern
 
 import onstream as ons
 
@@ -429,13 +429,20 @@ def test_a_truncation_is_told_once_on_every_path(path: str, ordered: bool) -> No
     pair(send, receive)
 
 
+def test_a_sendrecv_names_both_halves_that_went_wrong() -> None:
+    def both(world: ons.World) -> None:
+        peer = 1 - world.rank
+        halves = f"recv of 8 B from rank {peer} on lane 0.*\n.*send of 100000 B to rank {peer}"
+        with pytest.raises(ons.TruncatedError, match=halves):
+            world.sendrecv(pattern(100_000), peer, bytearray(8), peer)
+        assert world.take_faults() == []
+
+    pair(both, both)
+
+
 def test_of_messages_waited_for_together_the_first_fault_is_raised_and_the_others_are_left() -> None:
     def both(world: ons.World) -> None:
         peer = 1 - world.rank
-        with pytest.raises(ons.TruncatedError, match=f"recv of 8 B from rank {peer} on lane 0"):
-            world.sendrecv(pattern(100_000), peer, bytearray(8), peer)
-        (left,) = world.take_faults()
-        assert (left.op, left.peer, left.lane, left.nbytes) == ("send", peer, 0, 100_000)
         requests = [world.irecv(bytearray(8), peer, lane=lane) for lane in (3, 4)]
         for lane in (3, 4):
             world.send(b"0123456789", peer, lane=lane)
@@ -508,3 +515,46 @@ def test_a_sendrecv_that_is_refused_posts_nothing(call: str, error: type[Excepti
         got = bytearray(2)
         assert world.sendrecv(b"ab", 0, got, 0) == 2
         assert got == b"ab"
+
+
+# Calls whose message is too large for its receive, as the ranks make them.
+CUT_CALLS = {
+    "recv": lambda world, large, small: (
+        world.send(large, 1, lane=2) if world.rank == 0 else world.recv(small, 0, lane=2)
+    ),
+    "behind an irecv": lambda world, large, small: (
+        (world.send(small[:0], 1, lane=2), world.send(large, 1, lane=2))
+        if world.rank == 0
+        else (world.irecv(np.zeros(1), 0, lane=2), world.recv(small, 0, lane=2))
+    ),
+    "sendrecv": lambda world, large, small: world.sendrecv(large, 1 - world.rank, small, 1 - world.rank, lane=2),
+}
+
+
+@pytest.mark.parametrize("call", CUT_CALLS)
+def test_no_other_thread_hears_of_a_message_that_a_call_was_cut(call: str) -> None:
+    def rank(world: ons.World) -> None:
+        over = threading.Event()
+        heard: list[object] = []
+
+        def looks() -> None:
+            stream = world.stream()
+            while not over.is_set():
+                try:
+                    world.check()
+                    stream.synchronize()
+                except ons.Error as error:
+                    heard.append(error)
+                heard.extend(world.take_faults())
+
+        thread = threading.Thread(target=looks)
+        thread.start()
+        for _ in range(20):
+            with pytest.raises(ons.TruncatedError, match="of 24 B|of 800000 B"):
+                CUT_CALLS[call](world, np.zeros(100_000), np.zeros(3))
+        over.set()
+        thread.join()
+        assert not heard
+        world.check()
+
+    pair(rank, rank, timeout_s=LONG_S)

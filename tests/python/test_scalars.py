@@ -168,3 +168,20 @@ def test_a_bool_is_no_stream() -> None:
                 world.all_reduce(np.ones(1), stream=value)
 
     run(1, body)
+
+
+@pytest.mark.parametrize("number", [10**20, -(10**20), 2**31])
+def test_a_rank_lane_or_channel_that_no_number_holds_is_named(number: int) -> None:
+    def rank(world: ons.World) -> None:
+        calls = {
+            "root": lambda: world.broadcast(np.zeros(1), root=number),
+            "channel": lambda: world.all_reduce(np.zeros(1), channel=number),
+            "a rank": lambda: world.team([number]),
+            "peer": lambda: world.plan("p").send(np.zeros(1), number),
+            "lane": lambda: world.plan("p").send(np.zeros(1), 0, lane=number),
+        }
+        for name, call in calls.items():
+            with pytest.raises(ons.InvalidArgumentError, match=f"{name} {number} does not exist"):
+                call()
+
+    ons.run_threads(1, rank, device="host")

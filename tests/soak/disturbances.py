@@ -33,7 +33,7 @@ def work(seat: Seat, world: ons.World, life: Any, count: int | None) -> None:
 
     def one(number: int) -> None:
         lanes = range(62 * number // threads, 62 * (number + 1) // threads)
-        more: dict[str, Any] = {"lanes": lanes, "channel": number, "alone": False, "names": names}
+        more: dict[str, Any] = {"lanes": lanes, "channel": number, "names": names}
         seat.live(world, f"{life}.thread{number}", count, **more)
 
     run_at_once(world, one, threads)

@@ -127,9 +127,8 @@ def round_the_ranks(turn: Turn) -> None:
 
 
 def cut_short(turn: Turn) -> None:
-    """A message too large for its receive: both are told, and the lane goes on. Not beside other threads of the rank: what they
-    synchronize may tell of it first."""
-    if turn.size == 1 or not turn.alone:
+    """A message too large for its receive: both calls tell, and the lane goes on. No other thread of the rank hears of it."""
+    if turn.size == 1:
         return
     source, lane, nbytes = turn.dice.randrange(turn.size), turn.some_lane(), turn.dice.choice((20_000, 500_000))
     dest, small = (source + 1) % turn.size, turn.dice.choice((0, 100, 10_000))

@@ -48,7 +48,6 @@ class Turn:
     lanes: Sequence[int] = range(62)
     channel: int = 0
     deadline_s: float = 10
-    alone: bool = True  # no other thread uses the world, so the hosts may meet
     size: int = 0
     rank: int = 0
 

@@ -26,6 +26,7 @@ struct Fault {
   std::uint64_t plan = 0;   // number of the plan, or 0 for a message
   std::uint64_t word = 0;   // the address that this rank waited for a word at, if it did
   std::uint64_t tell = 0;   // 1: the peer cannot know yet, its host is to be told
+  std::uint64_t owed = 0;   // 1: a call of the host waits for the op, and tells how it ended
 };
 
 // The lane of a fault of a collective whose ends of an edge, or of a pair, give different lengths; `extra` is that of
@@ -92,6 +93,7 @@ ONSTREAM_EITHER_CALL void report(const Group& group, const WaitView& view, Statu
   group.store_relaxed(&out->plan, fault.plan);
   group.store_relaxed(&out->word, fault.word);
   group.store_relaxed(&out->tell, fault.tell);
+  group.store_relaxed(&out->owed, fault.owed);
   group.store_release(&out->ready, number + 1);  // pairs with Board::has_news
   const bool is_first = status == Status::aborted && number == 0;
   const bool in_chain = is_first && (group.load_relaxed(view.abort) & kDeadlinePassed) != 0;

@@ -79,7 +79,7 @@ struct AwaitSend {
       room = refusal.room;
     }
     if (loses_lane(status) && !has_run(group)) room = kNotRun;
-    if (status != Status::ok) report(group, wait, status, fault_of(OpKind::send, lane, bytes, room));
+    if (status != Status::ok) report(group, wait, status, of_ticket(fault_of(OpKind::send, lane, bytes, room), ticket));
     settle(group, ticket, status, bytes);
   }
 

@@ -112,8 +112,10 @@ struct Ticket {
   Numbered* numbered = nullptr;
   std::uint64_t* status = nullptr;    // Status
   std::uint64_t* received = nullptr;  // bytes of the message
-  std::uint64_t use = 0;              // counts the requests that the ticket has served
+  std::uint64_t use = 0;              // counts the requests that the ticket has served; and kOwed
 };
+// In the `use` of a ticket: a call of the host waits for the op, and tells how it ended.
+constexpr std::uint64_t kOwed = std::uint64_t{1} << 63;
 
 // How the blocks of a receiving op share a large fetch: the first block finds the work, the others do their part of it.
 // A job is run * 256 + its number within the op; kDismissed ends the op. Advances by itself, so it survives replay.
@@ -375,6 +377,12 @@ ONSTREAM_BODY Fault fault_of(OpKind op, const View& view, std::uint64_t bytes, s
   fault.lane = static_cast<std::uint64_t>(view.lane);
   fault.bytes = bytes;
   fault.extra = extra;
+  return fault;
+}
+
+// That of the op with this ticket.
+ONSTREAM_BODY Fault of_ticket(Fault fault, const Ticket& ticket) {
+  fault.owed = (ticket.use & kOwed) != 0 ? 1 : 0;
   return fault;
 }
 

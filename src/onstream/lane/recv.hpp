@@ -57,7 +57,8 @@ ONSTREAM_CALL Status drain(const Group& group, const WaitView& wait, const View&
     intake.give_credit(group);
     if (group.rank() == 0) {
       if (status != Status::ok) {
-        report(group, wait, status, recv_fault(lane, intake.sender_hears(), status, posted.capacity, bytes));
+        const Fault fault = recv_fault(lane, intake.sender_hears(), status, posted.capacity, bytes);
+        report(group, wait, status, of_ticket(fault, posted.ticket));
       }
       group.store_relaxed(&state->head, intake.head());
       group.store_relaxed(&state->returned, intake.returned());
@@ -356,7 +357,7 @@ struct Receive {
     if (group.rank() != 0) return;
     if (status != Status::ok) [[unlikely]] {
       const bool asks = seen.kind() != Header::data;
-      report(group, wait, status, recv_fault(lane, asks, status, capacity, seen.bytes()));
+      report(group, wait, status, of_ticket(recv_fault(lane, asks, status, capacity, seen.bytes()), ticket));
     }
     if (!loses_lane(status)) {
       give_credit(group, lane, was.returned, then.returned);

@@ -212,7 +212,7 @@ struct Send {
 
   template <class Group>
   ONSTREAM_CALL void fail(const Group& group, Status status, std::uint64_t extra) const {
-    report(group, wait, status, fault_of(OpKind::send, lane, bytes, extra));
+    report(group, wait, status, of_ticket(fault_of(OpKind::send, lane, bytes, extra), ticket));
     settle(group, ticket, status, 0);
   }
 

@@ -152,14 +152,15 @@ lane::Send Messages::Implementation::send_body(const SendRoute& route, std::size
   return body;
 }
 
-std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std::size_t bytes,
-                                                                const lane::View& lane) {
+std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std::size_t bytes, const lane::View& lane,
+                                                                const MessageOptions& options) {
   settle_unasked();
   auto request = std::allocate_shared<Request>(ThreadCache<Request>());
   request->kind = kind;
   request->lane = lane;
   request->queue = queue_of(lane.peer, lane.lane);
   request->slot = ground_->tickets->take();
+  if (options.told_by_wait) request->slot.ticket.use |= lane::kOwed;
   request->tickets = ground_->tickets;
   request->bytes = bytes;
   request->owner = serial_;
@@ -167,10 +168,10 @@ std::shared_ptr<Request> Messages::Implementation::make_request(OpKind kind, std
 }
 
 std::shared_ptr<Request> Messages::Implementation::request_for(const Outgoing& message) {
-  return make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane));
+  return make_request(OpKind::send, message.bytes, view(message.peer, message.options.lane), message.options);
 }
 std::shared_ptr<Request> Messages::Implementation::request_for(const Incoming& message) {
-  return make_request(OpKind::recv, message.bytes, view(message.peer, message.options.lane));
+  return make_request(OpKind::recv, message.bytes, view(message.peer, message.options.lane), message.options);
 }
 
 // Until the request goes.

@@ -41,6 +41,9 @@ namespace onstream {
 struct MessageOptions {
   int lane = 0;
   Path path = Path::automatic;
+  // Of a message that the calling thread waits for before it does anything else, as all calls that block do: that wait
+  // alone tells if it was truncated or unmapped, and World::check() and finish(), in whichever thread, do not.
+  bool told_by_wait = false;
 };
 
 // One of several messages to be posted together.

@@ -18,7 +18,7 @@ struct StackTicket {
   lane::Numbered numbered;
   std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
   std::uint64_t received = 0;
-  lane::Ticket ticket() { return {&numbered, &status, &received, 1}; }
+  lane::Ticket ticket() { return {&numbered, &status, &received, 1 | lane::kOwed}; }
 };
 
 // Of a call that finds its lane busy with another call of the same thread.
@@ -35,7 +35,7 @@ void refuse_nested(const lane::QueueLock& lock, const Message& message) {
 }  // namespace
 
 Status Messages::Implementation::send(const Outgoing& message) {
-  if (!on_host_) return wait(isend(message));
+  if (!on_host_) return wait(isend(told_by_wait(message)));
   SendRoute route = route_send(message, lane::Completion::ordered);
   lane::Send body =
       send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
@@ -55,7 +55,7 @@ Status Messages::Implementation::send(const Outgoing& message) {
 Status Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                       std::size_t* received) {
   if (!on_host_) {
-    const auto request = irecv(destination, bytes, peer, options);
+    const auto request = irecv(destination, bytes, peer, told_by_wait(options));
     const Status status = wait(request);
     if (received != nullptr) *received = request->received;
     return status;

@@ -45,7 +45,7 @@ Tickets::Slot Tickets::take() {
   if (free_.empty()) grow();
   Slot slot = free_.back();
   free_.pop_back();
-  slot.ticket.use += 1;
+  slot.ticket.use = (slot.ticket.use & ~lane::kOwed) + 1;
   HostGroup::store_relaxed(slot.ticket.received, 0);
   return slot;
 }

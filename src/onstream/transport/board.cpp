@@ -100,7 +100,7 @@ std::vector<Board::Collected> Board::collect() {
     report.word.at = HostGroup::load_relaxed(&fault.word);
     if (report.plan != 0) report.plan_op = std::exchange(report.lane, -1);
     if (report.op == OpKind::wait) report.comparison = std::exchange(report.lane, -1);
-    news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0});
+    news.push_back({report, HostGroup::load_relaxed(&fault.tell) != 0, HostGroup::load_relaxed(&fault.owed) != 0});
     taken_.store(index + 1, std::memory_order_release);
   }
   return news;

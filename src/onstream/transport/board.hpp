@@ -37,6 +37,7 @@ class Board {
   struct Collected {
     FaultReport report;
     bool tell_peer;
+    bool owed;  // a call of the host waits for the op, and tells
   };
   // Faults since the last call, in the order in which they became whole.
   std::vector<Collected> collect();

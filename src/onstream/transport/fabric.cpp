@@ -321,12 +321,12 @@ class Fabric::Implementation {
                                  .extra = report.bytes};
         mesh_.notify(report.peer, "send.fault", pack_fault(theirs));
       }
-      take(report);
+      take(report, news.owed ? FaultLog::Told::by_call : FaultLog::Told::by_world);
     }
   }
 
-  void take(FaultReport report) {
-    if (!fault_log_.add(report) || leaving()) return;
+  void take(FaultReport report, FaultLog::Told told = FaultLog::Told::by_world) {
+    if (!fault_log_.add(report, told) || leaving()) return;
     if (report.status == Status::timeout) is_late_.store(true, std::memory_order_relaxed);
     for (int peer = 0; peer < launch_.size; ++peer) {
       if (peer != launch_.rank) mesh_.notify(peer, "fault", pack_fault(report));

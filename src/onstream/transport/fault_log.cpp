@@ -48,7 +48,7 @@ void FaultLog::name_plan(std::uint64_t number, const std::string& name, std::vec
   if (plans_.size() > kRemembered) plans_.erase(plans_.begin());
 }
 
-bool FaultLog::add(FaultReport& fault) {
+bool FaultLog::add(FaultReport& fault, Told told) {
   const bool fatal = fails_the_world(fault.status);
   const std::lock_guard lock(mutex_);
   if (const auto plan = plans_.find(fault.plan); plan != plans_.end()) {
@@ -57,8 +57,16 @@ bool FaultLog::add(FaultReport& fault) {
     const auto op = static_cast<std::size_t>(fault.plan_op);
     if (op < lanes.size()) fault.lane = lanes[op];
   }
-  (fatal ? fatal_ : faults_).push_back(fault);
-  if (!fatal) has_faults_.store(true, std::memory_order_release);
+  if (fatal) {
+    fatal_.push_back(fault);
+  } else if (told == Told::by_call) {
+    constexpr std::size_t kNewest = 1024;  // a call in C++ tells by its status, and asks for no more
+    owed_.push_back(fault);
+    if (owed_.size() > kNewest) owed_.pop_front();
+  } else {
+    faults_.push_back(fault);
+    has_faults_.store(true, std::memory_order_release);
+  }
   return fatal;
 }
 
@@ -81,11 +89,15 @@ std::vector<FaultReport> FaultLog::take() {
 
 std::optional<FaultReport> FaultLog::told(const FaultReport& fault) {
   const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find_if(faults_, [&](const FaultReport& one) { return is_same(one, fault); });
-  if (found == faults_.end()) return std::nullopt;
-  const FaultReport reported = *found;
-  faults_.erase(found);
-  return reported;
+  const auto take_from = [&](auto& faults) -> std::optional<FaultReport> {
+    const auto found = std::ranges::find_if(faults, [&](const FaultReport& one) { return is_same(one, fault); });
+    if (found == faults.end()) return std::nullopt;
+    const FaultReport reported = *found;
+    faults.erase(found);
+    return reported;
+  };
+  const auto owed = take_from(owed_);
+  return owed ? owed : take_from(faults_);
 }
 
 Failure FaultLog::failure() const {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -30,8 +31,10 @@ class FaultLog {
 
   // What faults of a plan's ops call it, and their lanes, by op; -1: it has none.
   void name_plan(std::uint64_t number, const std::string& name, std::vector<int> lanes);
-  // A fault of an op of this rank, which gets its plan's name, and its lane, here. Says whether it fails the world.
-  bool add(FaultReport& fault);
+  // A fault of an op of this rank, which gets its plan's name, and its lane, here. Says whether it fails the world. If
+  // it does not, the call that waits for the op tells the program, or, where none does, take().
+  enum class Told { by_world, by_call };
+  bool add(FaultReport& fault, Told told = Told::by_world);
   bool has_fatal() const;                      // one of this rank's ops has failed the world
   void add_foreign(const FaultReport& fault);  // of another rank
   // This rank's faults that failed no world: taken out, oldest first. One load where there are none.
@@ -56,6 +59,7 @@ class FaultLog {
   std::vector<FaultReport> fatal_;            // of this rank: they failed the world
   std::vector<FaultReport> foreign_;          // of the other ranks
   std::vector<FaultReport> faults_;           // of this rank: they failed one op each
+  std::deque<FaultReport> owed_;              // those whose calls tell, the newest ones
   std::atomic<bool> has_faults_ = false;
 };
 

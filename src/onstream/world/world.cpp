@@ -159,11 +159,12 @@ std::vector<std::shared_ptr<Event>> World::unfinished() const {
 
 void World::abort(const std::string& reason, Cause cause) { fabric_->abort(reason, cause); }
 
-void World::finish(std::vector<Stream> synchronized) {
+void World::finish(std::vector<Stream> synchronized, const std::vector<std::shared_ptr<Event>>& besides) {
   constexpr double kKernelsGiveUpS = 5;  // behind their deadline at the latest, which began when they started
   const double limit_s = fabric_->parameters().timeout_s;
   for (const Stream stream : fabric_->streams()->leased()) synchronized.push_back(stream);
   auto work = points(synchronized);
+  work.insert(work.end(), besides.begin(), besides.end());
   const auto is_over = [](const auto& event) { return ended(*event); };
   const Deadline limit(limit_s + kKernelsGiveUpS);
   for (std::uint32_t round = 0; std::erase_if(work, is_over), !work.empty(); ++round) {

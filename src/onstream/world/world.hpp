@@ -121,11 +121,12 @@ class World {
   // The same without asking the device, so that some may be over, and beside those of some streams.
   std::vector<std::shared_ptr<Event>> points(const std::vector<Stream>& beside = {}) const;
   void abort(const std::string& reason, Cause cause = Cause::failure);
-  // At the world's end: waits for all work enqueued through it, bounded by the deadline, beside that of calls in which
-  // threads wait now, and of streams that they synchronize. Then throws the error of that work which no call and no
+  // At the world's end: waits for all work enqueued through it, and for the points `besides` (as behind launches of
+  // graphs, which it does not know), bounded by the deadline. It does not wait for the work of calls in which threads
+  // wait now, and of the streams that they synchronize. Then throws the error of that work which no call and no
   // warning has told: of a failure in which an op of this rank has ended, or the faults that check() tells. The
   // destructor waits too, but can tell nothing.
-  void finish(std::vector<Stream> synchronized = {});
+  void finish(std::vector<Stream> synchronized = {}, const std::vector<std::shared_ptr<Event>>& besides = {});
   // Behind finish(), before a thread lets go of a world that others of this process are using: their waits end and
   // their calls throw closed, or return aborted. The other ranks hear nothing but the goodbye of the world's end.
   // Buffers of calls that ended so may still be read or written by other ranks until then.
