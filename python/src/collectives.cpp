@@ -85,10 +85,11 @@ Combine combine_of(nb::object function) {
     try {
       or_stand_still(
           [&] { (*held)(reinterpret_cast<std::uintptr_t>(in), reinterpret_cast<std::uintptr_t>(inout), count); });
-    } catch (const nb::python_error& error) {
-      // The error itself would need the GIL where it is caught.
-      throw std::runtime_error(concat(nb::str(error.type().attr("__name__")).c_str(), ": ",
-                                      nb::str(error.value()).c_str(), place_of(error)));
+    } catch (nb::python_error& error) {
+      const std::string text =
+          concat(nb::str(error.type().attr("__name__")).c_str(), ": ", nb::str(error.value()).c_str(), place_of(error));
+      if (!error.matches(PyExc_Exception)) InterruptGuard::take(error);
+      throw std::runtime_error(text);  // the error itself would need the GIL where it is caught
     }
   };
 }

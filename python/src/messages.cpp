@@ -125,8 +125,8 @@ std::size_t block_on(WorldState& state, Message message) {
 
 std::size_t block(WorldHandle self, Message message) {
   const BlockingCall call(nb::cast<PyWorld&>(self).state());
-  if (message.world->device().kind() == DeviceKind::host) return block_on(state_of(self), std::move(message));
   message.options.told_by_wait = true;
+  if (message.world->device().kind() == DeviceKind::host) return block_on(state_of(self), std::move(message));
   PyRequest request = post(self, std::move(message));
   request.wait_on_host();
   return request.received();

@@ -45,6 +45,14 @@ class InterruptGuard {
 
   std::optional<nanobind::python_error>& error() { return error_; }
 
+  // The call that this thread runs, if it is inside one, raises this error: a Ctrl-C that reached a function of the
+  // program's own.
+  static void take(nanobind::python_error& error) {
+    if (current == nullptr) return;
+    error.restore();
+    current->error_.emplace();
+  }
+
  private:
   static bool ask() {
     InterruptGuard& self = *current;

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from jobs import lines_of, run_job
 from rank_threads import run
 
 import onstream as ons
@@ -63,6 +65,29 @@ def test_what_a_function_raises_fails_the_world() -> None:
             world.all_reduce(np.zeros(2), op=fails)
 
     run(2, body, timeout_s=20)
+
+
+def test_ctrl_c_within_a_function_is_raised_by_the_call(tmp_path: Path) -> None:
+    program = """
+import os, signal
+import numpy as np
+import onstream as ons
+
+w = ons.init(timeout_s=20)
+
+def interrupted(a, b):
+    if w.rank == 0: os.kill(os.getpid(), signal.SIGINT)
+    return a + b
+
+try:
+    while True: w.all_reduce(np.ones(2), op=interrupted)
+except KeyboardInterrupt:
+    print(w.rank, "interrupted", flush=True)
+except ons.AbortedError as error:
+    print(w.rank, "heard", "KeyboardInterrupt" in str(error) or "interrupted" in str(error), flush=True)
+"""
+    ended = run_job(tmp_path, 2, program)
+    assert sorted(lines_of(ended)) == ["0 interrupted", "1 heard True"], ended.err
 
 
 @pytest.mark.parametrize(

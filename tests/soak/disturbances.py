@@ -147,9 +147,20 @@ def interrupted(seat: Seat) -> None:
         error = until_an_error(seat, world, [f"endless{life}" for life in range(10_000)])
         failure = failure_of(seat, world)
         text = f"{error} {failure.story if failure else ''}"
-        named = f"rank {seat.episode.victim} was interrupted" in text or "ended by KeyboardInterrupt" in text
+        named = any(
+            words in text
+            for words in (
+                f"rank {seat.episode.victim} was interrupted",
+                "ended by KeyboardInterrupt",
+                ": KeyboardInterrupt",
+            )
+        )
         if not aborted(seat, error) or not (named or seat.family == "worlds"):
             not_expected(seat, world, error)
+    if "worlds" in seat.episode.families:  # the rank may have missed the start of a world that the others still make
+        world.close()
+        seat.report()
+        return
     go_on(seat, world, [])
 
 
@@ -173,6 +184,11 @@ def left(seat: Seat) -> int:
     told = isinstance(error, (ons.ClosedError, ons.AbortedError)) and not (failure and failure.dead)
     if not told or (episode.way == "exception" and "ZeroDivisionError" not in str(error)):
         not_expected(seat, world, error)
+    if isinstance(error, ons.ClosedError):  # of a call that did not start; what is under way ends when the world does
+        try:
+            world.close()
+        except ons.AbortedError as late:
+            seat.told["close"] = str(late)
     go_on(seat, world, [episode.victim])
     return 0
 

@@ -116,15 +116,6 @@ class Messages::Implementation {
   }
   std::shared_ptr<Request> make_request(OpKind kind, std::size_t bytes, const lane::View& lane,
                                         const MessageOptions& options);
-  static MessageOptions told_by_wait(MessageOptions options) {
-    options.told_by_wait = true;
-    return options;
-  }
-  template <class Message>  // Outgoing or Incoming
-  static Message told_by_wait(Message message) {
-    message.options = told_by_wait(message.options);
-    return message;
-  }
   // Of a message that is not posted yet. Where a call posts several, all are made before: what may fail fails first.
   std::shared_ptr<Request> request_for(const Outgoing& message);
   std::shared_ptr<Request> request_for(const Incoming& message);

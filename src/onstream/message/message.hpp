@@ -41,8 +41,8 @@ namespace onstream {
 struct MessageOptions {
   int lane = 0;
   Path path = Path::automatic;
-  // Of a message that the calling thread waits for before it does anything else, as all calls that block do: that wait
-  // alone tells if it was truncated or unmapped, and World::check() and finish(), in whichever thread, do not.
+  // For a call that blocks, or a request that this thread waits for next: the status alone tells if the message was
+  // truncated or unmapped. World::check(), finish() and take_faults(), which any thread may call, do not tell it too.
   bool told_by_wait = false;
 };
 

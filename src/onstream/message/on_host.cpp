@@ -18,7 +18,9 @@ struct StackTicket {
   lane::Numbered numbered;
   std::uint64_t status = static_cast<std::uint64_t>(Status::pending);
   std::uint64_t received = 0;
-  lane::Ticket ticket() { return {&numbered, &status, &received, 1 | lane::kOwed}; }
+  lane::Ticket ticket(const MessageOptions& options) {
+    return {&numbered, &status, &received, 1 | (options.told_by_wait ? lane::kOwed : 0)};
+  }
 };
 
 // Of a call that finds its lane busy with another call of the same thread.
@@ -35,12 +37,12 @@ void refuse_nested(const lane::QueueLock& lock, const Message& message) {
 }  // namespace
 
 Status Messages::Implementation::send(const Outgoing& message) {
-  if (!on_host_) return wait(isend(told_by_wait(message)));
+  if (!on_host_) return wait(isend(message));
   SendRoute route = route_send(message, lane::Completion::ordered);
   lane::Send body =
       send_body(route, message.bytes, view(message.peer, message.options.lane), lane::Completion::ordered);
   StackTicket result;
-  body.ticket = result.ticket();
+  body.ticket = result.ticket(message.options);
   lane::QueueLock lock(body);
   refuse_nested(lock, message);
   if (lock.held()) {
@@ -55,7 +57,7 @@ Status Messages::Implementation::send(const Outgoing& message) {
 Status Messages::Implementation::recv(void* destination, std::size_t bytes, int peer, const MessageOptions& options,
                                       std::size_t* received) {
   if (!on_host_) {
-    const auto request = irecv(destination, bytes, peer, told_by_wait(options));
+    const auto request = irecv(destination, bytes, peer, options);
     const Status status = wait(request);
     if (received != nullptr) *received = request->received;
     return status;
@@ -63,7 +65,7 @@ Status Messages::Implementation::recv(void* destination, std::size_t bytes, int 
   RecvRoute route = route_recv(destination, bytes, peer, options, lane::Completion::ordered);
   auto body = receive_body(route, bytes, view(peer, options.lane));
   StackTicket result;
-  body.ticket = result.ticket();
+  body.ticket = result.ticket(options);
   const lane::QueueLock lock(body);
   refuse_nested(lock, Incoming{destination, bytes, peer, options});
   if (lock.held()) {

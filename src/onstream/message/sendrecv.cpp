@@ -44,7 +44,7 @@ Exchange Messages::Implementation::isendrecv(const Outgoing& out, const Incoming
 }
 
 Status Messages::Implementation::sendrecv(const Outgoing& out, const Incoming& in, std::size_t* received) {
-  const Exchange both = isendrecv(told_by_wait(out), told_by_wait(in));
+  const Exchange both = isendrecv(out, in);
   const Status recv_status = wait(both.arriving);
   const Status send_status = wait(both.sent);
   if (received != nullptr) *received = both.arriving->received;

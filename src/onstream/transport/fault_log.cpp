@@ -60,7 +60,7 @@ bool FaultLog::add(FaultReport& fault, Told told) {
   if (fatal) {
     fatal_.push_back(fault);
   } else if (told == Told::by_call) {
-    constexpr std::size_t kNewest = 1024;  // a call in C++ tells by its status, and asks for no more
+    constexpr std::size_t kNewest = 1024;  // a caller that looks at the status alone never asks for them
     owed_.push_back(fault);
     if (owed_.size() > kNewest) owed_.pop_front();
   } else {
