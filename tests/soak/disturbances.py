@@ -157,10 +157,6 @@ def interrupted(seat: Seat) -> None:
         )
         if not aborted(seat, error) or not (named or seat.family == "worlds"):
             not_expected(seat, world, error)
-    if "worlds" in seat.episode.families:  # the rank may have missed the start of a world that the others still make
-        world.close()
-        seat.report()
-        return
     go_on(seat, world, [])
 
 
@@ -228,6 +224,11 @@ def not_expected(seat: Seat, world: ons.World, error: ons.Error) -> NoReturn:
 def go_on(seat: Seat, world: ons.World, gone: list[int]) -> None:
     launch = world.launch.without(gone) if gone else world.launch
     world.close()
+    if (
+        not gone and "worlds" in seat.episode.families
+    ):  # a rank may have missed the start of a world that others still make
+        seat.report()
+        return
     deadline_s = seat.episode.shape.deadline_s
     with seat.open(launch, timeout_s=deadline_s, bootstrap_timeout_s=2 * deadline_s) as again:
         seat.live(again, "after", AFTER)

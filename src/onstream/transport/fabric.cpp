@@ -89,9 +89,8 @@ class Fabric::Implementation {
     // Told to all, though all see it: a rank that leaves for it says goodbye later than this.
     mesh_.on_death([this](int peer, const std::string& why) {
       take_death(peer, why, Logged::now);
-      const wire::Packer told = wire::Packer().u32(static_cast<std::uint32_t>(peer)).text(why);
       for (int other = 0; other < launch_.size; ++other) {
-        if (other != launch_.rank && other != peer) mesh_.notify(other, "death", told.body());
+        if (other != launch_.rank) tell_death(other, peer, why);
       }
     });
     mesh_.on("death", [this](int, const std::string& told, Fd) {
@@ -185,6 +184,21 @@ class Fabric::Implementation {
     }
   }
 
+  // Returns the call's result. Where the call throws `aborted` because another rank has met the world's failure first,
+  // the failure is on its way here: throws its story.
+  template <class Call>
+  auto in_failing_world(const Call& call) {
+    constexpr double kOnItsWayS = 1;
+    try {
+      return call();
+    } catch (const Error& error) {
+      const Deadline limit(kOnItsWayS);
+      while (error.code() == ErrorCode::aborted && !has_failed() && !limit.passed()) HostGroup::pause(1U << 20);
+      if (error.code() == ErrorCode::aborted) check();
+      throw;
+    }
+  }
+
   // Throws the story if the world has failed, beginning with what has come to nothing by that.
   void check_for(std::string_view topic, DidNot what_happened) {
     try {
@@ -231,12 +245,15 @@ class Fabric::Implementation {
     };
     require_said_alike(agree("the allocation of a segment", mine), "a segment is the same on every rank, but",
                        "asks for");
-    auto made = std::make_shared<MappedSegment>(
-        SegmentMaker{*device_, reach_, launch_.rank, launch_.size, ++segments_made_,
-                     mapped == Mapped::by_path && parameters_.path == "stage" ? "parameter path is stage" : "", mapped,
-                     device_bytes_},
-        bytes, kind,
-        [this](const std::function<std::string()>& notice) { return agree("the mapping of a segment", notice); });
+    const SegmentMaker maker{
+        *device_,         reach_,
+        launch_.rank,     launch_.size,
+        ++segments_made_, mapped == Mapped::by_path && parameters_.path == "stage" ? "parameter path is stage" : "",
+        mapped,           device_bytes_};
+    const auto agree_on = [this](const std::function<std::string()>& notice) {
+      return agree("the mapping of a segment", notice);
+    };
+    auto made = in_failing_world([&] { return std::make_shared<MappedSegment>(maker, bytes, kind, agree_on); });
     segments_.add(made);
     return made;
   }
@@ -287,11 +304,19 @@ class Fabric::Implementation {
     fail_world(reason, cause, logged);
     tell_cause();
   }
+  // Deaths go first: a rank that hears of the failure knows who is dead.
   void tell_cause() {
     const FaultLog::First first = fault_log_.first();
+    const std::vector<int> dead = fault_log_.failure().dead;
     for (int peer = 0; peer < launch_.size; ++peer) {
-      if (peer != launch_.rank) mesh_.notify(peer, topic_of(first.cause), first.reason);
+      if (peer == launch_.rank) continue;
+      for (const int one : dead) tell_death(peer, one, first.reason);
+      mesh_.notify(peer, topic_of(first.cause), first.reason);
     }
+  }
+  void tell_death(int listener, int dead, const std::string& why) {
+    if (listener == dead) return;
+    mesh_.notify(listener, "death", wire::Packer().u32(static_cast<std::uint32_t>(dead)).text(why).body());
   }
 
   void leave() {

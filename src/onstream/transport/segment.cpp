@@ -92,7 +92,11 @@ void MappedSegment::take_part(const SegmentMaker& maker, int rank, const std::st
   part.there = notice.address;
   part.why_not = notice.refused.at(static_cast<std::size_t>(rank_));
   if (rank == rank_) part.here = memory_->data();
-  if (rank != rank_ && part.why_not.empty()) part.mapping = maker.reach.take(rank, notice.id);
+  if (rank != rank_ && part.why_not.empty()) {
+    part.mapping = maker.reach.take(rank, notice.id);
+    if (part.mapping == nullptr)  // its own step failed behind the agreement, by an interrupt or with the world
+      fail(ErrorCode::aborted, "rank ", rank, " withdrew its part of segment ", number_);
+  }
   if (part.mapping != nullptr) part.here = part.mapping->data();
   parts_.push_back(std::move(part));
   for (const std::string& why : notice.refused) direct_everywhere_ = direct_everywhere_ && why.empty();
