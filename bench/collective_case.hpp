@@ -14,7 +14,7 @@
 
 #include <string>
 
-#include "onstream/collective/call.hpp"
+#include "onstream/collective/call/call.hpp"
 
 namespace onstream::bench {
 

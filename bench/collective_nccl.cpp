@@ -9,7 +9,7 @@
 
 #include "collective_library.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store/store.hpp"
 #include "onstream/device/devices.hpp"
 #include "options.hpp"
 #include "shared_object.hpp"

@@ -11,7 +11,7 @@
 
 #include "collective_library.hpp"
 #include "nvshmem_start.hpp"
-#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store/store.hpp"
 #include "onstream/device/devices.hpp"
 #include "options.hpp"
 

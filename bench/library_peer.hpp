@@ -8,7 +8,7 @@
 
 #include "library.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store/store.hpp"
 #include "onstream/device/devices.hpp"
 #include "options.hpp"
 

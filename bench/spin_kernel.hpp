@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/device/group.hpp"
 #include "onstream/device/kernel.hpp"
-#include "onstream/one_sided/device.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/one_sided/kernel/device.hpp"
 
 namespace onstream::bench {
 

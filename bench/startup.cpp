@@ -17,7 +17,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/devices.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/world/world.hpp"
 #include "options.hpp"
 

@@ -18,7 +18,7 @@
 
 #include <cstdint>
 
-#include "onstream/device/group.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::tsunami {
 

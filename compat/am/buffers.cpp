@@ -1,6 +1,6 @@
 #include "buffers.hpp"
 
-#include "onstream/device/foreign.hpp"
+#include "onstream/device/kernel/foreign.hpp"
 #include "onstream/transport/buffer.hpp"
 #include "refusal.hpp"
 

@@ -12,8 +12,8 @@
 #include <memory>
 #include <vector>
 
-#include "onstream/device/group.hpp"
-#include "onstream/one_sided/batch.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/one_sided/stream/batch.hpp"
 #include "onstream/transport/fabric.hpp"
 #include "onstream_am.h"
 

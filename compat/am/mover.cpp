@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "onstream/device/foreign.hpp"
+#include "onstream/device/kernel/foreign.hpp"
 #include "refusal.hpp"
 
 namespace onstream::am {

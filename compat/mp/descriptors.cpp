@@ -5,7 +5,7 @@
 #include "mp/descriptors.h"
 
 #include "guarded.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "poster.hpp"
 
 using namespace onstream;

@@ -10,7 +10,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
-#include "onstream/device/pages.hpp"
+#include "onstream/device/memory/pages.hpp"
 #include "poster.hpp"
 
 // Of the stand-in for the CUDA runtime (standin/), if the program uses it: the host stream behind its default stream.

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "comm.hpp"
-#include "onstream/collective/call.hpp"
+#include "onstream/collective/call/call.hpp"
 
 namespace onstream::nccl {
 

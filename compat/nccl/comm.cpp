@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "onstream/collective/call.hpp"
+#include "onstream/collective/call/call.hpp"
 #include "onstream/device/devices.hpp"
-#include "onstream/device/group.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 // Of the stand-in for the CUDA runtime (compat/standin), if the program uses it: the stream behind its default stream.
 extern "C" __attribute__((weak)) void* onstream_standin_default_stream(void);

@@ -7,9 +7,9 @@
 
 #include "call.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/collective/algorithm.hpp"
-#include "onstream/collective/channel.hpp"
-#include "onstream/device/line.hpp"
+#include "onstream/collective/channel/channel.hpp"
+#include "onstream/collective/select/algorithm.hpp"
+#include "onstream/device/kernel/ll.hpp"
 
 namespace onstream::nccl {
 

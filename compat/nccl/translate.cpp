@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "onstream/collective/rules.hpp"
+#include "onstream/collective/element/rules.hpp"
 
 namespace onstream::nccl {
 

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "collectives.hpp"
-#include "onstream/collective/rules.hpp"
+#include "onstream/collective/element/rules.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

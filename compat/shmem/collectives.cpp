@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "onstream/device/floats.hpp"
+#include "onstream/device/kernel/floats.hpp"
 
 namespace onstream::shmem {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "guarded.hpp"
-#include "onstream/collective/view.hpp"
+#include "onstream/collective/protocol/view.hpp"
 #include "settings.hpp"
 
 struct onstream_shmem_context onstream_shmem_default_context = {0};

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "guarded.hpp"
-#include "onstream/device/group.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 using namespace onstream;
 using namespace onstream::shmem;

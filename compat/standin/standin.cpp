@@ -12,7 +12,7 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/log.hpp"
 #include "onstream/device/devices.hpp"
-#include "onstream/device/group.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 using namespace onstream;
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "holds.hpp"
-#include "onstream/collective/types.hpp"
+#include "onstream/collective/call/types.hpp"
 #include "onstream/device/device.hpp"
 #include "onstream/message/message.hpp"
 #include "streams.hpp"

@@ -17,7 +17,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "requests.hpp"
 
 namespace onstream::python {

@@ -17,7 +17,7 @@
 #include "bind.hpp"
 #include "gil.hpp"
 #include "onstream/base/error.hpp"
-#include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/neighbour/neighbourhood.hpp"
 #include "planned.hpp"
 #include "slot.hpp"
 #include "streams.hpp"

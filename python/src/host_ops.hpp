@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "elements.hpp"
-#include "onstream/one_sided/context.hpp"
+#include "onstream/one_sided/host/context.hpp"
 
 namespace onstream::python {
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "onstream/plan/planned_call.hpp"
+#include "onstream/plan/op/planned_call.hpp"
 
 namespace onstream::python {
 

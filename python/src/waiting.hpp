@@ -2,7 +2,7 @@
 //
 // Three ways, by what waits:
 // - interruptible(): the calling thread itself runs an op on the host device and may wait in it. The op asks a hook now
-//   and then (device/interrupt.hpp); a short wait costs nothing.
+//   and then (device/kernel/interrupt.hpp); a short wait costs nothing.
 // - poll_until(): something else works (a stream, a GPU) and can be asked "done yet?". Spins, then yields, then sleeps.
 // - run_interruptible(): the call blocks on other ranks in C++ (start-up, barrier, building a plan). In the main thread
 //   it runs in a thread of its own, which an interrupted caller leaves behind to end at its deadline; or at once, if
@@ -26,7 +26,7 @@
 
 #include "gil.hpp"
 #include "onstream/base/clock.hpp"
-#include "onstream/device/interrupt.hpp"
+#include "onstream/device/kernel/interrupt.hpp"
 
 namespace onstream::python {
 

@@ -14,8 +14,8 @@
 #include "onstream/bootstrap/meeting.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
-#include "onstream/bootstrap/store.hpp"
-#include "onstream/bootstrap/store_protocol.hpp"
+#include "onstream/bootstrap/store/store.hpp"
+#include "onstream/bootstrap/store/store_protocol.hpp"
 #include "onstream/bootstrap/wire.hpp"
 #include "processes.hpp"
 

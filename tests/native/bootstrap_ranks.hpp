@@ -13,7 +13,7 @@
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/bootstrap/sha256.hpp"
-#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store/store.hpp"
 
 namespace onstream::test {
 

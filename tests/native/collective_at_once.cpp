@@ -1,5 +1,6 @@
 // Collectives of several channels at once, which each rank starts in an order of its own: they all end, on a GPU too,
-// where blocks that wait keep others out (collective/room.hpp). Ranks are threads, and share the first GPU.
+// where blocks that wait keep others out (collective/resource/block_budget.hpp). Ranks are threads, and share the first
+// GPU.
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -7,11 +8,11 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/channel.hpp"
-#include "onstream/collective/edge_channel.hpp"
-#include "onstream/collective/neighbourhood.hpp"
-#include "onstream/collective/prepared.hpp"
-#include "onstream/collective/room.hpp"
+#include "onstream/collective/channel/channel.hpp"
+#include "onstream/collective/enqueue/compiled_call.hpp"
+#include "onstream/collective/neighbour/edge_channel.hpp"
+#include "onstream/collective/neighbour/neighbourhood.hpp"
+#include "onstream/collective/resource/block_budget.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

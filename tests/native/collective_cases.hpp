@@ -13,9 +13,9 @@
 
 #include "check.hpp"
 #include "collective_values.hpp"
-#include "onstream/collective/algorithm.hpp"
-#include "onstream/collective/channel.hpp"
+#include "onstream/collective/channel/channel.hpp"
 #include "onstream/collective/collective.hpp"
+#include "onstream/collective/select/algorithm.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

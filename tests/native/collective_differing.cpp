@@ -11,8 +11,8 @@
 
 #include "check.hpp"
 #include "onstream/collective/collective.hpp"
-#include "onstream/collective/lines.hpp"
-#include "onstream/collective/wide.hpp"
+#include "onstream/collective/kernel/ll.hpp"
+#include "onstream/collective/kernel/ll128.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;

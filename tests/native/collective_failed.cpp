@@ -10,11 +10,11 @@
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "device_around.hpp"
-#include "onstream/collective/channel.hpp"
-#include "onstream/collective/copies.hpp"
-#include "onstream/collective/prepared.hpp"
-#include "onstream/collective/room.hpp"
-#include "onstream/collective/runner.hpp"
+#include "onstream/collective/channel/channel.hpp"
+#include "onstream/collective/enqueue/compiled_call.hpp"
+#include "onstream/collective/enqueue/copies.hpp"
+#include "onstream/collective/enqueue/runner.hpp"
+#include "onstream/collective/resource/block_budget.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

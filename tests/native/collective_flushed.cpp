@@ -7,7 +7,7 @@
 #include "check.hpp"
 #include "collective_cases.hpp"
 #include "onstream/collective/collective.hpp"
-#include "onstream/device/floats.hpp"
+#include "onstream/device/kernel/floats.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

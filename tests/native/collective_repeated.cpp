@@ -9,8 +9,8 @@
 
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/prepared.hpp"
-#include "onstream/collective/recent.hpp"
+#include "onstream/collective/enqueue/call_cache.hpp"
+#include "onstream/collective/enqueue/compiled_call.hpp"
 #include "onstream/device/devices.hpp"
 
 using namespace onstream;

@@ -2,7 +2,7 @@
 // float holds exactly, in whatever order they are added, and which come out wrong if any partial sum is rounded.
 #include "check.hpp"
 #include "collective_cases.hpp"
-#include "onstream/collective/rules.hpp"
+#include "onstream/collective/element/rules.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

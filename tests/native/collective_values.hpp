@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
-#include "onstream/collective/number.hpp"
-#include "onstream/collective/types.hpp"
+#include "onstream/collective/call/types.hpp"
+#include "onstream/collective/element/number.hpp"
 
 namespace onstream::test {
 

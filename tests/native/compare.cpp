@@ -1,5 +1,5 @@
-// How waits compare words (device/compare.hpp).
-#include "onstream/device/compare.hpp"
+// How waits compare words (device/kernel/compare.hpp).
+#include "onstream/device/kernel/compare.hpp"
 
 #include <cstdint>
 #include <type_traits>

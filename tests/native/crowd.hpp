@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
-#include "onstream/device/group.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::test {
 

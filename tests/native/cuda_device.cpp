@@ -30,7 +30,7 @@ int main(int argc, char** argv) { return onstream::test::run(argc, argv); }
 #include "exports.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/cuda/gpu.hpp"
-#include "onstream/device/cuda/ranges.hpp"
+#include "onstream/device/cuda/memory/ranges.hpp"
 #include "onstream/device/device.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "onstream/device/group.hpp"
 #include "onstream/device/kernel.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::test {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "device_rules.hpp"
-#include "onstream/device/streams.hpp"
+#include "onstream/device/lifetime/streams.hpp"
 
 using namespace onstream;
 using namespace onstream::test;

@@ -13,9 +13,9 @@
 #include "onstream/collective/collective.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/tickets.hpp"
-#include "onstream/one_sided/lent.hpp"
-#include "onstream/one_sided/segments.hpp"
-#include "onstream/one_sided/team_words.hpp"
+#include "onstream/one_sided/proxy/lent_memory.hpp"
+#include "onstream/one_sided/stream/segments.hpp"
+#include "onstream/one_sided/stream/team_words.hpp"
 #include "ranks.hpp"
 
 using namespace onstream;

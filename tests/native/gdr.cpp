@@ -1,6 +1,6 @@
 // gdrcopy found at run time, and the small memory over it: with a library that stands in for gdrcopy's and memory of
 // this process for the GPU's, without a driver, and without the library.
-#include "onstream/device/gdr.hpp"
+#include "onstream/device/memory/gdr.hpp"
 
 #include <dlfcn.h>
 #include <sys/mman.h>

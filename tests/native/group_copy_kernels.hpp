@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "onstream/device/group.hpp"
 #include "onstream/device/kernel.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::test {
 

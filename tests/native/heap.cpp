@@ -1,5 +1,5 @@
 // The symmetric heap: pieces of a range by first fit, the same on every rank, with clear errors for those who differ.
-#include "onstream/one_sided/heap.hpp"
+#include "onstream/one_sided/host/heap.hpp"
 
 #include <cstring>
 #include <random>

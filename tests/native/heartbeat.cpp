@@ -11,8 +11,8 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
-#include "onstream/device/group.hpp"
-#include "onstream/device/wait.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/kernel/wait.hpp"
 #include "sanitizer.hpp"
 
 using namespace onstream;

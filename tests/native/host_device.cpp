@@ -20,10 +20,10 @@
 #include "check.hpp"
 #include "onstream/base/error.hpp"
 #include "onstream/device/devices.hpp"
-#include "onstream/device/group.hpp"
 #include "onstream/device/host/patience.hpp"
-#include "onstream/device/own_memory.hpp"
-#include "onstream/device/relay.hpp"
+#include "onstream/device/kernel/group.hpp"
+#include "onstream/device/memory/own_memory.hpp"
+#include "onstream/device/memory/relay.hpp"
 
 using namespace onstream;
 
@@ -380,7 +380,7 @@ class FirstTouch {
   struct sigaction before_{};
 };
 
-// What lay in a line before may end in the next flag by chance, as bytes of a packed message do (lane/packed.hpp).
+// What lay in a line before may end in the next flag by chance, as bytes of a packed message do (lane/host/packed.hpp).
 CASE(the_low_half_of_a_line_is_stored_last_and_loaded_first) {
   FirstTouch touch;
   CHECK(touch.of(PROT_READ, [](Line* line) { HostGroup::store_line(line, {1, 2}); }) == &touch.line()->high);

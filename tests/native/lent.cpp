@@ -1,6 +1,6 @@
 // What a rank's helper does for peers with memory that is not lent any more: nothing, and the world fails with who used
 // what of whom.
-#include "onstream/one_sided/lent.hpp"
+#include "onstream/one_sided/proxy/lent_memory.hpp"
 
 #include <sys/mman.h>
 
@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "onstream/device/pages.hpp"
-#include "onstream/one_sided/helper.hpp"
+#include "onstream/device/memory/pages.hpp"
+#include "onstream/one_sided/proxy/proxy.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

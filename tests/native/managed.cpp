@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "check.hpp"
-#include "onstream/device/cuda/managed_room.hpp"
+#include "onstream/device/cuda/memory/managed_room.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

@@ -18,7 +18,7 @@
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
-#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store/store.hpp"
 #include "onstream/bootstrap/wire.hpp"
 #include "processes.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "check.hpp"
-#include "onstream/device/interrupt.hpp"
+#include "onstream/device/kernel/interrupt.hpp"
 #include "onstream/message/message.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"

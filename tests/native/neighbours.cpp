@@ -1,6 +1,6 @@
 // Collectives along the edges of a neighbourhood: grids and graphs, edges to oneself and double ones, every size by
 // every way, on the host, on a stream and captured; and what is said when the ends of an edge do not fit.
-#include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/neighbour/neighbourhood.hpp"
 
 #include <algorithm>
 #include <memory>

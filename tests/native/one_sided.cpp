@@ -1,5 +1,5 @@
 // One-sided ops between ranks of this process, on every device: windows, put, get, signals, waits, batches, the helper.
-#include "onstream/one_sided/one_sided.hpp"
+#include "onstream/one_sided/stream/one_sided.hpp"
 
 #include <cstring>
 #include <functional>
@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "check.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

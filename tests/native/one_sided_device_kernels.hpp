@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "onstream/device/kernel.hpp"
-#include "onstream/one_sided/device.hpp"
+#include "onstream/one_sided/kernel/device.hpp"
 
 namespace onstream::test {
 

@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "check.hpp"
-#include "onstream/device/disposal.hpp"
-#include "onstream/one_sided/one_sided.hpp"
-#include "onstream/one_sided/step.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
+#include "onstream/one_sided/kernel/step.hpp"
+#include "onstream/one_sided/stream/one_sided.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

@@ -14,7 +14,7 @@
 
 #include "check.hpp"
 #include "onstream/base/clock.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "own_stream.hpp"
 #include "processes.hpp"
 #include "ranks.hpp"

@@ -1,4 +1,4 @@
-// Messages between plain memory on the host device (lane/share.hpp, device/foreign.hpp).
+// Messages between plain memory on the host device (lane/host/shared_copy.hpp, device/kernel/foreign.hpp).
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -11,8 +11,8 @@
 
 #include "check.hpp"
 #include "onstream/device/devices.hpp"
-#include "onstream/plan/body.hpp"
-#include "onstream/plan/lower.hpp"
+#include "onstream/plan/build/lower.hpp"
+#include "onstream/plan/kernel/body.hpp"
 #include "onstream/plan/tables.hpp"
 #include "ranks.hpp"
 

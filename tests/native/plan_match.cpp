@@ -1,5 +1,5 @@
 // How the ops of all ranks are matched and validated, without a world.
-#include "onstream/plan/match.hpp"
+#include "onstream/plan/build/match.hpp"
 
 #include "check.hpp"
 

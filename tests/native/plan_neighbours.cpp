@@ -4,7 +4,7 @@
 
 #include "check.hpp"
 #include "onstream/collective/collective.hpp"
-#include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/neighbour/neighbourhood.hpp"
 #include "onstream/plan/plan.hpp"
 #include "own_stream.hpp"
 #include "plan_ring.hpp"

@@ -1,5 +1,5 @@
 // Teams: barriers of streams and hosts, new teams by colour, stride and rows, and stream-issued ops on segments.
-#include "onstream/one_sided/team.hpp"
+#include "onstream/one_sided/stream/team.hpp"
 
 #include <array>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "check.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "own_stream.hpp"
 #include "ranks.hpp"
 

@@ -1,6 +1,6 @@
 // That 128 bytes which eight neighbouring threads store in one access are never seen in part by eight that load them
-// so: what wide lines count on (collective/wide.hpp) where Device::whole_lines_to says so. One kernel stores ever new
-// rounds into lines of another rank, a kernel there looks; on one GPU, and over the link where there are two.
+// so: what wide lines count on (collective/kernel/ll128.hpp) where Device::whole_lines_to says so. One kernel stores
+// ever new rounds into lines of another rank, a kernel there looks; on one GPU, and over the link where there are two.
 #include "wide_lines_kernels.hpp"
 
 #include <atomic>

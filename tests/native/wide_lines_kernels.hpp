@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/device/group.hpp"
 #include "onstream/device/kernel.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::test {
 

@@ -14,11 +14,11 @@ SOURCES = ROOT / "src"
 # The headers that programs include (docs, examples); each brings the rest.
 PUBLIC = [
     "onstream/world/world.hpp",
-    "onstream/collective/own.hpp",
-    "onstream/collective/neighbourhood.hpp",
-    "onstream/one_sided/device.hpp",
+    "onstream/collective/user_op.hpp",
+    "onstream/collective/neighbour/neighbourhood.hpp",
+    "onstream/one_sided/kernel/device.hpp",
     "onstream/halo/halo.hpp",
-    "onstream/device/group.hpp",
+    "onstream/device/kernel/group.hpp",
     "onstream/base/error.hpp",
 ]
 

@@ -243,7 +243,7 @@ def test_floats_are_not_printed_by_printf() -> None:
 @pytest.mark.parametrize(
     ("file", "include", "complaint"),
     [
-        ("src/onstream/base/x.hpp", "onstream/plan/op.hpp", "lies above"),
+        ("src/onstream/base/x.hpp", "onstream/plan/op/op.hpp", "lies above"),
         ("src/onstream/message/x.hpp", "onstream/halo/halo.hpp", "do not see each other"),
         ("src/onstream/plan/x.cpp", "onstream/elsewhere/x.hpp", "not in tests/layers.toml"),
         ("src/onstream/world/x.cpp", "onstream/halo/halo.hpp", None),

@@ -271,7 +271,7 @@ def _engine(name: str, settings: Settings, cases: list[Case]) -> Contender:
 
 
 def by_engine(case: Case, ranks: int) -> bool:
-    """Whether collective_engine=large makes a difference, as asks_engine in src/onstream/collective/algorithm.cpp has it."""
+    """Whether collective_engine=large makes a difference, as asks_engine in src/onstream/collective/select/algorithm.cpp has it."""
     each = case.bytes // ranks
     if case.kind == "all_reduce":
         narrow = case.type in ("int8", "uint8") or case.type.startswith("float8")

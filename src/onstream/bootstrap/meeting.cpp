@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "onstream/bootstrap/store_protocol.hpp"
+#include "onstream/bootstrap/store/store_protocol.hpp"
 
 namespace onstream {
 namespace {

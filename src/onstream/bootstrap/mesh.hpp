@@ -15,7 +15,7 @@
 #include "onstream/base/clock.hpp"
 #include "onstream/base/fd.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store/store.hpp"
 
 namespace onstream {
 

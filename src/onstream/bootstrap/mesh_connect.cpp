@@ -11,7 +11,7 @@
 #include "onstream/bootstrap/host.hpp"
 #include "onstream/bootstrap/sha256.hpp"
 #include "onstream/bootstrap/socket.hpp"
-#include "onstream/bootstrap/store_protocol.hpp"
+#include "onstream/bootstrap/store/store_protocol.hpp"
 
 namespace onstream {
 namespace {

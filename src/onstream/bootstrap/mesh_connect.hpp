@@ -9,7 +9,7 @@
 #include "onstream/base/fd.hpp"
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh_link.hpp"
-#include "onstream/bootstrap/store.hpp"
+#include "onstream/bootstrap/store/store.hpp"
 
 namespace onstream {
 

@@ -5,8 +5,8 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/collective/implementation.hpp"
-#include "onstream/collective/kernels.hpp"
-#include "onstream/collective/neighbourhood.hpp"
+#include "onstream/collective/kernel/kernels.hpp"
+#include "onstream/collective/neighbour/neighbourhood.hpp"
 
 namespace onstream {
 

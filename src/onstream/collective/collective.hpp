@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "onstream/collective/call.hpp"
+#include "onstream/collective/call/call.hpp"
 #include "onstream/device/device.hpp"
 
 namespace onstream {
@@ -56,7 +56,7 @@ class Collective {
   void check(const CollectiveCall& call) const;
   // For PlanBuilder::add: checked now, prepared where a plan is built with it, enqueued by each launch of the plan.
   std::shared_ptr<const plan::PlannedCall> planned(const CollectiveCall& call) const;
-  // Loads the kernels of a functor of yours: load<F>(collective) of own.hpp.
+  // Loads the kernels of a functor of yours: load<F>(collective) of user_op.hpp.
   void load(const collective::OwnKernels& kernels);
   // Which algorithm the call takes and why, and what the others would cost.
   std::string explain(const CollectiveCall& call) const;

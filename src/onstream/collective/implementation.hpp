@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "onstream/base/error.hpp"
-#include "onstream/collective/algorithm.hpp"
-#include "onstream/collective/checking.hpp"
 #include "onstream/collective/collective.hpp"
-#include "onstream/collective/hierarchy.hpp"
-#include "onstream/collective/launching.hpp"
-#include "onstream/collective/own_kernels.hpp"
-#include "onstream/collective/own_reduction.hpp"
-#include "onstream/collective/prepared.hpp"
-#include "onstream/collective/runner.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/collective/compile/compile.hpp"
+#include "onstream/collective/compile/hierarchy.hpp"
+#include "onstream/collective/compile/user_reduction.hpp"
+#include "onstream/collective/enqueue/checking.hpp"
+#include "onstream/collective/enqueue/compiled_call.hpp"
+#include "onstream/collective/enqueue/runner.hpp"
+#include "onstream/collective/kernel/user_kernels.hpp"
+#include "onstream/collective/select/algorithm.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 
 namespace onstream {
 

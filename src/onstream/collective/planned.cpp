@@ -1,7 +1,7 @@
 // Collectives of plans: what a plan's build compares between ranks and prepares, and what its launches enqueue.
+#include "onstream/collective/call/portions.hpp"
 #include "onstream/collective/implementation.hpp"
-#include "onstream/collective/portions.hpp"
-#include "onstream/plan/planned_call.hpp"
+#include "onstream/plan/op/planned_call.hpp"
 
 namespace onstream {
 

@@ -291,7 +291,7 @@ class Device {
   virtual std::shared_ptr<Graph> end_capture(Stream stream) = 0;
   virtual bool capturing(Stream stream) const = 0;
   // On a capturing stream only: keeps `thing` alive until the graph, and every launch of it, is over, whoever captures.
-  // It is then let go in a thread of its own (disposal.hpp).
+  // It is then let go in a thread of its own (deferred_release.hpp).
   virtual void retain(Stream stream, std::shared_ptr<const void> thing) = 0;
   // As retain(), and launch() asks it first, of this graph and of those that hold it. What a program captures or
   // launches by calls of its own asks nobody.

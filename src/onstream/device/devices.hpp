@@ -30,7 +30,8 @@ std::optional<int> current_gpu();
 // How small copies from the CPU to kernels work on devices of a kind, without opening one.
 SmallCopies small_copies_of(DeviceKind kind);
 
-// Why no process of this machine can copy from another's plain memory (device/foreign.hpp); empty if it may work.
+// Why no process of this machine can copy from another's plain memory (device/kernel/foreign.hpp); empty if it may
+// work.
 std::string no_attach_reason();
 
 // Opens the device that `spec` names: "host", "cuda:N", "cuda" (GPU number local_rank modulo their count), or "auto"

@@ -3,9 +3,9 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/device/atomics.hpp"
-#include "onstream/device/compare.hpp"
 #include "onstream/device/device.hpp"
+#include "onstream/device/kernel/atomics.hpp"
+#include "onstream/device/kernel/compare.hpp"
 
 namespace onstream {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "onstream/lane/crew.hpp"
-#include "onstream/lane/late.hpp"
-#include "onstream/lane/lender.hpp"
+#include "onstream/lane/host/late.hpp"
+#include "onstream/lane/host/shared_copy_sender.hpp"
 
 namespace onstream::lane {
 

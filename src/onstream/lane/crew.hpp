@@ -2,7 +2,7 @@
 // run help() and nothing else. On the host such ops have one block, since its blocks run one after the other.
 #pragma once
 
-#include "onstream/lane/share.hpp"
+#include "onstream/lane/host/shared_copy.hpp"
 
 namespace onstream::lane {
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "onstream/lane/crew.hpp"
-#include "onstream/lane/late.hpp"
-#include "onstream/lane/packed.hpp"
+#include "onstream/lane/host/late.hpp"
+#include "onstream/lane/host/packed.hpp"
+#include "onstream/lane/host/shared_copy_receiver.hpp"
 #include "onstream/lane/ring.hpp"
-#include "onstream/lane/taker.hpp"
 
 namespace onstream::lane {
 

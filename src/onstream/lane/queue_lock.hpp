@@ -11,8 +11,8 @@
 
 #include <cstring>
 
-#include "onstream/lane/lane.hpp"
 #include "onstream/lane/many.hpp"
+#include "onstream/lane/memory/lane.hpp"
 #include "onstream/lane/recv.hpp"
 #include "onstream/lane/send.hpp"
 

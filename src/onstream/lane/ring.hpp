@@ -3,7 +3,7 @@
 // Protocol and memory: lane.hpp.
 #pragma once
 
-#include "onstream/lane/lane.hpp"
+#include "onstream/lane/memory/lane.hpp"
 
 namespace onstream::lane {
 

@@ -2,9 +2,9 @@
 // once; its wait is in await_send.hpp). Protocol and memory: lane.hpp.
 #pragma once
 
-#include "onstream/device/copy_slot.hpp"
-#include "onstream/lane/lender.hpp"
-#include "onstream/lane/packed.hpp"
+#include "onstream/device/kernel/copy_slot.hpp"
+#include "onstream/lane/host/packed.hpp"
+#include "onstream/lane/host/shared_copy_sender.hpp"
 #include "onstream/lane/spread.hpp"
 
 namespace onstream::lane {

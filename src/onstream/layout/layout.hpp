@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "onstream/device/group.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream {
 

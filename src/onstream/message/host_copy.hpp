@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/device/streams.hpp"
+#include "onstream/device/lifetime/streams.hpp"
 #include "onstream/message/grids.hpp"
 #include "onstream/message/request.hpp"
 

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <mutex>
 
-#include "onstream/device/uses.hpp"
+#include "onstream/device/lifetime/stream_tracker.hpp"
 #include "onstream/lane/many.hpp"
 #include "onstream/lane/recv.hpp"
 #include "onstream/message/grids.hpp"

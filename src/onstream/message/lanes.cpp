@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "onstream/base/error.hpp"
-#include "onstream/lane/share.hpp"
+#include "onstream/lane/host/shared_copy.hpp"
 
 namespace onstream {
 
@@ -50,7 +50,7 @@ Lanes::Lanes(Fabric& fabric)
   returned_offset_ = size_ * units_below(lanes_) * lane::kUnitBytes;
   postings_offset_ = returned_offset_ + slots * sizeof(lane::Returned);
   acks_offset_ = postings_offset_ + slots * lane::postings_of(receives_) * sizeof(lane::Posting);
-  // The host device alone has shares (lane/share.hpp), behind the acks.
+  // The host device alone has shares (lane/host/shared_copy.hpp), behind the acks.
   const bool on_host = fabric.device()->kind() == DeviceKind::host;
   acks_bytes_ = lane::acks_of(receives_) * sizeof(std::uint64_t) + (on_host ? lane::share_bytes(receives_) : 0);
   // What no peer writes lies behind it all: a piece of memory of its own would take whole pages.

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "onstream/lane/lane.hpp"
+#include "onstream/lane/memory/lane.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {

@@ -2,10 +2,10 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/thread_cache.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/lane/kernels.hpp"
 #include "onstream/message/implementation.hpp"
-#include "onstream/plan/kernels.hpp"
+#include "onstream/plan/kernel/kernels.hpp"
 
 namespace onstream {
 

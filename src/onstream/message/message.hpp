@@ -33,7 +33,7 @@
 #include <span>
 #include <vector>
 
-#include "onstream/plan/op.hpp"
+#include "onstream/plan/op/op.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "onstream/lane/lane.hpp"
+#include "onstream/lane/memory/lane.hpp"
 #include "onstream/message/bounce.hpp"
 #include "onstream/message/tickets.hpp"
 

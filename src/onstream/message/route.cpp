@@ -1,7 +1,7 @@
 #include "onstream/message/route.hpp"
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/foreign.hpp"
+#include "onstream/device/kernel/foreign.hpp"
 #include "onstream/message/host_copy.hpp"
 #include "onstream/transport/buffer.hpp"
 

@@ -1,6 +1,6 @@
 // Routes: how one message's bytes will travel, decided when it is enqueued from what is known about its buffer.
 //
-// Sender and receiver decide alone; the protocol (lane/lane.hpp) makes every pair of decisions meet.
+// Sender and receiver decide alone; the protocol (lane/memory/lane.hpp) makes every pair of decisions meet.
 #pragma once
 
 #include <cstddef>

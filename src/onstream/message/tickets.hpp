@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "onstream/base/fork_guard.hpp"
-#include "onstream/device/own_memory.hpp"
-#include "onstream/lane/lane.hpp"
+#include "onstream/device/memory/own_memory.hpp"
+#include "onstream/lane/memory/lane.hpp"
 
 namespace onstream {
 

@@ -8,8 +8,8 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/layout/runs.hpp"
-#include "onstream/plan/match.hpp"
-#include "onstream/plan/route.hpp"
+#include "onstream/plan/build/match.hpp"
+#include "onstream/plan/build/route.hpp"
 
 namespace onstream {
 

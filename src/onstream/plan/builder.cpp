@@ -1,7 +1,7 @@
 // What one rank can see while ops are added. All else is found out in build.cpp.
 #include "onstream/base/error.hpp"
 #include "onstream/plan/build.hpp"
-#include "onstream/plan/planned_call.hpp"
+#include "onstream/plan/op/planned_call.hpp"
 #include "onstream/transport/buffer.hpp"
 
 namespace onstream {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "onstream/device/uses.hpp"
-#include "onstream/plan/lower.hpp"
+#include "onstream/device/lifetime/stream_tracker.hpp"
+#include "onstream/plan/build/lower.hpp"
+#include "onstream/plan/op/planned_call.hpp"
 #include "onstream/plan/plan.hpp"
-#include "onstream/plan/planned_call.hpp"
 #include "onstream/plan/slots.hpp"
 #include "onstream/plan/tables.hpp"
 

@@ -5,10 +5,10 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 #include "onstream/layout/runs.hpp"
 #include "onstream/plan/implementation.hpp"
-#include "onstream/plan/kernels.hpp"
+#include "onstream/plan/kernel/kernels.hpp"
 
 namespace onstream {
 

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "onstream/plan/op.hpp"
+#include "onstream/plan/op/op.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream {
@@ -32,15 +32,6 @@ namespace onstream {
 namespace plan {
 class PlannedCall;
 }
-
-// Per op of the last launches: where time went on the device's clock.
-struct OpTime {  // of ops, not of collectives; all zero where the stream and the copy engine do everything: neither can
-                 // look at a clock
-  std::string what;           // "send to 1, halo axis 0-"
-  std::uint64_t wait_ns = 0;  // waiting for the peer
-  std::uint64_t move_ns = 0;  // moving bytes
-  std::uint64_t launches = 0;
-};
 
 class Plan {
  public:

@@ -12,8 +12,8 @@
 #include <mutex>
 #include <vector>
 
-#include "onstream/plan/pulses.hpp"
-#include "onstream/plan/words.hpp"
+#include "onstream/plan/op/pulses.hpp"
+#include "onstream/plan/op/words.hpp"
 #include "onstream/transport/fabric.hpp"
 
 namespace onstream::plan {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
-#include "onstream/device/streams.hpp"
-#include "onstream/plan/brief.hpp"
-#include "onstream/plan/lower.hpp"
-#include "onstream/plan/view.hpp"
+#include "onstream/device/lifetime/streams.hpp"
+#include "onstream/plan/build/lower.hpp"
+#include "onstream/plan/kernel/brief.hpp"
+#include "onstream/plan/kernel/view.hpp"
 
 namespace onstream::plan {
 

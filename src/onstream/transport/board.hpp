@@ -1,7 +1,7 @@
 // The board: the words through which kernels and the host tell each other about failure. One a world and rank.
 //
-// The abort words (device/wait.hpp) and the faults lie in pinned host memory, so that a waiting kernel sees the host's
-// word and the host sees a kernel's fault without any call to the driver.
+// The abort words (device/kernel/wait.hpp) and the faults lie in pinned host memory, so that a waiting kernel sees the
+// host's word and the host sees a kernel's fault without any call to the driver.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 #include "onstream/base/heartbeat.hpp"
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/launch.hpp"
-#include "onstream/device/own_memory.hpp"
-#include "onstream/device/wait.hpp"
+#include "onstream/device/kernel/wait.hpp"
+#include "onstream/device/memory/own_memory.hpp"
 #include "onstream/transport/failure.hpp"
 
 namespace onstream {

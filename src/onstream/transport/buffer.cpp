@@ -1,7 +1,7 @@
 #include "onstream/transport/buffer.hpp"
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/pages.hpp"
+#include "onstream/device/memory/pages.hpp"
 
 namespace onstream {
 

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "onstream/base/quiet_thread.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 
 namespace onstream {
 

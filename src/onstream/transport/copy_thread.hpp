@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "onstream/device/copy_slot.hpp"
 #include "onstream/device/device.hpp"
+#include "onstream/device/kernel/copy_slot.hpp"
 
 namespace onstream {
 

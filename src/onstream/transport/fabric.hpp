@@ -21,10 +21,10 @@
 #include "onstream/bootstrap/launch.hpp"
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
-#include "onstream/device/own_memory.hpp"
-#include "onstream/device/streams.hpp"
-#include "onstream/device/uses.hpp"
-#include "onstream/device/wait.hpp"
+#include "onstream/device/kernel/wait.hpp"
+#include "onstream/device/lifetime/stream_tracker.hpp"
+#include "onstream/device/lifetime/streams.hpp"
+#include "onstream/device/memory/own_memory.hpp"
 #include "onstream/transport/copy_thread.hpp"
 #include "onstream/transport/failure.hpp"
 #include "onstream/transport/reach_statistics.hpp"
@@ -119,11 +119,11 @@ class Fabric {
   // What the registration cache behind expose() did and holds.
   ReachStatistics reach_statistics() const;
 
-  // By what name `peer`'s kernels copy from and to this rank's plain host memory at `address` (device/foreign.hpp), or
-  // nothing where they cannot: attach_story() tells why. Not an address to follow: for lane::carry alone. The first
-  // call for a peer asks it to attach to this process and blocks for the answer.
-  // Nothing, too, once the system has refused since; attach_for_good() names the memory all the same, and copies of it
-  // are relayed then: slowly, for those who have no other way.
+  // By what name `peer`'s kernels copy from and to this rank's plain host memory at `address`
+  // (device/kernel/foreign.hpp), or nothing where they cannot: attach_story() tells why. Not an address to follow: for
+  // lane::carry alone. The first call for a peer asks it to attach to this process and blocks for the answer. Nothing,
+  // too, once the system has refused since; attach_for_good() names the memory all the same, and copies of it are
+  // relayed then: slowly, for those who have no other way.
   std::optional<std::uint64_t> attach(const void* address, int peer);
   std::optional<std::uint64_t> attach_for_good(const void* address, int peer);
   // How this rank's plain memory reached the peers that it was sent to so far.

@@ -8,9 +8,9 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/device/compare.hpp"
-#include "onstream/device/line.hpp"
-#include "onstream/device/wait.hpp"
+#include "onstream/device/kernel/compare.hpp"
+#include "onstream/device/kernel/ll.hpp"
+#include "onstream/device/kernel/wait.hpp"
 
 namespace onstream {
 

@@ -25,11 +25,11 @@ struct FaultReport {
   int rank = -1;  // where the op ran
   Status status = Status::ok;
   OpKind op = OpKind::none;
-  std::uint32_t part = 0;  // of a collective: kInCheck, kInStage (device/wait.hpp); 0: all of it
+  std::uint32_t part = 0;  // of a collective: kInCheck, kInStage (device/kernel/wait.hpp); 0: all of it
   int peer = -1;
   int lane = -1;       // of a message, or the channel of a collective
   int plan_op = -1;    // of a plan: which
-  int comparison = 0;  // of a wait for a word (device/compare.hpp)
+  int comparison = 0;  // of a wait for a word (device/kernel/compare.hpp)
   std::uint64_t bytes = 0;
   std::uint64_t extra = 0;  // truncated: bytes of the message; at its sender, of the receive, or `bytes`: unknown
   std::uint64_t plan = 0;   // 0: a message

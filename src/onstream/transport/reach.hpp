@@ -5,8 +5,8 @@
 // same address is noticed: the old mapping is dropped on both sides.
 //
 // Plain host memory belongs to nobody's list of allocations. There the owner asks the peer, once, to attach to the
-// whole process (device/foreign.hpp); the peer tries it with a word that it knows, and answers with what it adds to
-// addresses.
+// whole process (device/kernel/foreign.hpp); the peer tries it with a word that it knows, and answers with what it adds
+// to addresses.
 #pragma once
 
 #include <map>
@@ -19,8 +19,8 @@
 #include "onstream/base/parameters.hpp"
 #include "onstream/bootstrap/mesh.hpp"
 #include "onstream/device/device.hpp"
-#include "onstream/device/disposal.hpp"
-#include "onstream/device/relay.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
+#include "onstream/device/memory/relay.hpp"
 #include "onstream/transport/reach_statistics.hpp"
 
 namespace onstream {

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/room.hpp"
+#include "onstream/device/memory/reclaim.hpp"
 
 namespace onstream {
 

@@ -2,7 +2,7 @@
 
 #include "onstream/base/error.hpp"
 #include "onstream/base/text.hpp"
-#include "onstream/device/room.hpp"
+#include "onstream/device/memory/reclaim.hpp"
 
 namespace onstream {
 

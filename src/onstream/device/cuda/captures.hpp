@@ -12,7 +12,7 @@
 #include <mutex>
 #include <utility>
 
-#include "onstream/device/guards.hpp"
+#include "onstream/device/lifetime/guards.hpp"
 
 namespace onstream::cuda {
 

@@ -29,8 +29,8 @@ constexpr int kLeastBlocks = requires { Body::kBegins; } ? 1 : 0;
 // Programming Guide, "Programmatic Dependent Launch and Synchronization").
 //
 // A body with a member prepare(group) reads there what no kernel changes, before that wait, and gets it back as its
-// second argument. One with a member kBegins waits itself: a collective's (collective/session.hpp), which reads and
-// stores before that what only its stream's kernels hand on to each other.
+// second argument. One with a member kBegins waits itself: a collective's (collective/protocol/session.hpp), which
+// reads and stores before that what only its stream's kernels hand on to each other.
 template <class Body>
 __global__ void __launch_bounds__(kMaxThreads, kLeastBlocks<Body>) cuda_entry(const __grid_constant__ Body body) {
   const CudaGroup group;

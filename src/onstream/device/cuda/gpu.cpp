@@ -6,8 +6,8 @@
 
 #include "onstream/base/log.hpp"
 #include "onstream/device/cuda/check.hpp"
+#include "onstream/device/cuda/memory/ranges.hpp"
 #include "onstream/device/cuda/printing.hpp"
-#include "onstream/device/cuda/ranges.hpp"
 
 namespace onstream::cuda {
 

@@ -1,4 +1,4 @@
-// The GPU's Group: the threads of one block. The interface is documented in device/group.hpp.
+// The GPU's Group: the threads of one block. The interface is documented in device/kernel/group.hpp.
 //
 // System-scope accesses use PTX with explicit semantics (PTX ISA, "Memory Consistency Model"): peers are other GPUs,
 // and the host. 16-byte lines are volatile vector accesses: each 8-byte half is single-copy atomic, which is all that
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "onstream/device/group.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream {
 

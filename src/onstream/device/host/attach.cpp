@@ -1,4 +1,4 @@
-// Attaching, and copying by process id; see attach.hpp and device/foreign.hpp.
+// Attaching, and copying by process id; see attach.hpp and device/kernel/foreign.hpp.
 #include "onstream/device/host/attach.hpp"
 
 #include <sys/mman.h>
@@ -16,9 +16,9 @@
 #include "onstream/base/error.hpp"
 #include "onstream/base/fd.hpp"
 #include "onstream/base/log.hpp"
-#include "onstream/device/foreign.hpp"
-#include "onstream/device/process_id.hpp"
-#include "onstream/device/relay.hpp"
+#include "onstream/device/kernel/foreign.hpp"
+#include "onstream/device/lifetime/process_id.hpp"
+#include "onstream/device/memory/relay.hpp"
 
 namespace onstream::host {
 namespace {

@@ -15,9 +15,9 @@
 #include "onstream/device/host/attach.hpp"
 #include "onstream/device/host/memory.hpp"
 #include "onstream/device/host/stream.hpp"
-#include "onstream/device/managed.hpp"
-#include "onstream/device/small.hpp"
-#include "onstream/device/words.hpp"
+#include "onstream/device/memory/managed.hpp"
+#include "onstream/device/memory/small.hpp"
+#include "onstream/device/memory/words.hpp"
 
 namespace onstream::host {
 namespace {

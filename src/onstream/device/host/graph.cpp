@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/disposal.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
 
 namespace onstream::host {
 

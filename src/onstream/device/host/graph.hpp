@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "onstream/device/device.hpp"
-#include "onstream/device/guards.hpp"
 #include "onstream/device/host/branches.hpp"
 #include "onstream/device/host/task.hpp"
+#include "onstream/device/lifetime/guards.hpp"
 
 namespace onstream::host {
 

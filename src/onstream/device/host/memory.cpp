@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "onstream/base/error.hpp"
-#include "onstream/device/pages.hpp"
-#include "onstream/device/process_id.hpp"
+#include "onstream/device/lifetime/process_id.hpp"
+#include "onstream/device/memory/pages.hpp"
 
 namespace onstream::host {
 namespace {

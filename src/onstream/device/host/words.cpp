@@ -1,11 +1,11 @@
 // Operations on words (Device::operate) as a task of a host stream.
 //
 // A wait naps like any wait of the host's kernels, and knows as little of deadlines as a GPU's stream does. It ends
-// early when the thread that runs it is interrupted (device/interrupt.hpp): the world is then aborted anyway.
+// early when the thread that runs it is interrupted (device/kernel/interrupt.hpp): the world is then aborted anyway.
 #include <atomic>
 
-#include "onstream/device/group.hpp"
 #include "onstream/device/host/task.hpp"
+#include "onstream/device/kernel/group.hpp"
 
 namespace onstream::host {
 

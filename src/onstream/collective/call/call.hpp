@@ -1,0 +1,148 @@
+// A collective, as it is asked for: what the faces make and Collective::run takes.
+//
+// Made by the functions below, one a kind; every rank of the team makes the same call, in the same order on each
+// channel. `count` is in elements. In place: the same address as input and output where the result lies over the
+// input (all_reduce, reduce, broadcast, all_to_all, scan), and input == output + rank * count where it lies beside
+// (all_gather, gather) or is a part of it (reduce_scatter: output == input + rank * count; scatter likewise). An
+// all_gather_v at the receive offset of the rank; an all_to_all_v at the same address, with the same counts and
+// offsets both ways. Any other overlap is refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "onstream/base/status.hpp"
+#include "onstream/collective/call/types.hpp"
+
+namespace onstream {
+
+// How a collective is done. `lines`, `two_shot`, `wide` and `direct` give the same bits, on every rank and for every
+// size; automatic takes none but these four. The others may give other bits where the order of adding matters
+// (order_matters in types.hpp).
+enum class Algorithm : std::uint32_t {
+  automatic,         // the cheapest by prediction
+  lines,             // everything to everybody, as flagged lines
+  two_shot,          // all_reduce: parts to their owners and sums to all, as flagged lines
+  wide,              // all_reduce, reduce_scatter, all_gather, all_to_all, broadcast: lines of 128 bytes with one flag
+  direct,            // from buffer to buffer, or through the stage
+  copy,              // moves only: by the copy engine, without any kernel; buffers that peers can address
+  ring,              // round the ranks in both directions; sums in the order of the ring
+  tree,              // up and down a binomial tree; sums in the order of the tree
+  halving_doubling,  // halves of halves with partners, and back; sums by pairs
+  hierarchical       // in stages: within groups of ranks, and across them; sums of the groups' sums
+};
+constexpr int kAlgorithms = 10;
+const char* name_of(Algorithm algorithm);
+Algorithm algorithm_of(const std::string& name);
+
+// A reduction of one's own: inout[i] = in[i] op inout[i] for `count` elements, where `in` is of lower ranks than inout.
+// Any associative one will do: the ranks stay in order. Called by whichever thread the collective runs in.
+using Combine = std::function<void(const void* in, void* inout, std::size_t count)>;
+
+namespace collective {
+struct OwnKernels;
+}
+
+struct CollectiveCall {
+  OpKind kind = OpKind::none;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;  // see each kind
+  ElementType type = ElementType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  double factor = 1;            // premulsum of floating point and complex numbers
+  std::int64_t int_factor = 1;  // premulsum of integers
+  int root = 0;
+  Combine combine;  // instead of type and op, on elements of so many bytes
+  std::size_t element_bytes = 0;
+  // Instead of type and op, too: a functor (user_op.hpp). Then `count` is in bytes, of whole elements.
+  const collective::OwnKernels* own = nullptr;
+  std::vector<std::byte> own_state;  // its members; none: it has none
+  std::uint64_t own_digest = 0;      // of which functor it is
+  std::uint64_t stage_of = 0;        // the signature of the call that this is a stage of
+  OpKind named = OpKind::none;       // in faults, where this is a part of another call; see name()
+  // all_to_all_v and all_gather_v: for each rank of the team, in elements.
+  std::vector<std::size_t> send_counts;
+  std::vector<std::size_t> send_offsets;
+  std::vector<std::size_t> receive_counts;
+  std::vector<std::size_t> receive_offsets;
+
+  int channel = 0;  // collectives of one channel run one after the other, those of different ones may run at once
+  Algorithm algorithm = Algorithm::automatic;
+  // Refuses each algorithm that adds in another order than that of the ranks, where that changes bits (order_matters).
+  // What is taken without being asked for never does.
+  bool deterministic = false;
+
+  OpKind name() const { return named == OpKind::none ? kind : named; }  // in faults
+  // What this rank's buffers hold, in bytes. Throws invalid_argument, where all counts are the same on every rank, for
+  // more than there are addresses.
+  std::size_t input_bytes(int rank, int size) const;
+  std::size_t output_bytes(int rank, int size) const;
+};
+
+namespace collective {
+
+// The name, in faults, of what is a part of a call: kInCheck or kInStage (device/kernel/wait.hpp).
+OpKind part_of(OpKind kind, std::uint32_t part);
+bool has_root(OpKind kind);
+bool has_op(OpKind kind);
+bool is_v(OpKind kind);  // counts differ from rank to rank
+// What all ranks must say alike - kind, type, algorithm, reduction, root, counts - as a number whose lowest bit is 0.
+// Of calls that differ in one of these alone (counts: by less than 2048) bits 1 to 11 always differ; else some bit
+// does. `blocks`: of a kernel that has as many on every rank; calls that differ in these alone differ in another bit.
+std::uint64_t signature_of(const CollectiveCall& call, Algorithm algorithm = Algorithm::direct, int blocks = 0);
+
+bool is_of_neighbours(OpKind kind);  // for a Neighbourhood alone
+
+// So many elements of so many bytes, for each of so many ranks, in bytes; the end of those behind an offset. Throw
+// invalid_argument, with the values, for more than there are addresses.
+std::size_t bytes_of(OpKind kind, std::size_t elements, std::size_t element_bytes, std::size_t ranks = 1);
+std::size_t end_of(OpKind kind, std::size_t offset, std::size_t elements);
+// The numbers of two parts that overlap, the one that begins first before the other; none if all lie apart. A part of
+// no elements lies nowhere.
+std::optional<std::pair<std::size_t, std::size_t>> overlapping(const std::vector<std::size_t>& offsets,
+                                                               const std::vector<std::size_t>& counts);
+
+// What most collectives take.
+struct Vector {
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::size_t count = 0;
+  ElementType type = ElementType::uint8;
+};
+
+// `count` elements of every rank, reduced, for every rank; for the root; up to each rank; below each rank (the first
+// rank's output stays as it is).
+CollectiveCall all_reduce(const Vector& vector, ReduceOp op = ReduceOp::sum);
+CollectiveCall reduce(const Vector& vector, ReduceOp op, int root);
+CollectiveCall scan(const Vector& vector, ReduceOp op = ReduceOp::sum);
+CollectiveCall exclusive_scan(const Vector& vector, ReduceOp op = ReduceOp::sum);
+// `count` elements of the result for each rank; the input has size times as many.
+CollectiveCall reduce_scatter(const Vector& vector, ReduceOp op = ReduceOp::sum);
+// `count` elements of the root for all; only the root's input matters.
+CollectiveCall broadcast(const Vector& vector, int root);
+// `count` elements of each rank; the output has size times as many.
+CollectiveCall all_gather(const Vector& vector);
+CollectiveCall gather(const Vector& vector, int root);
+// `count` elements for each rank; the input has size times as many, and so has the output of all_to_all.
+CollectiveCall scatter(const Vector& vector, int root);
+CollectiveCall all_to_all(const Vector& vector);
+CollectiveCall barrier();
+// Any reduction above by a function, the same on every rank; type and op of the call do not matter. On the host device
+// alone. What the function throws fails the world. For cuda too there is reduced_with (user_op.hpp), which takes a
+// functor.
+CollectiveCall reduced_by(CollectiveCall call, std::size_t element_bytes, Combine combine);
+// Of a neighbourhood (neighbourhood.hpp): the same `count` elements for each destination, or `count` for each, one
+// after the other; the output has `count` of each source. neighbour_all_to_all_v has a count and an offset for each,
+// to be filled in.
+CollectiveCall neighbour_all_gather(const Vector& vector);
+CollectiveCall neighbour_all_to_all(const Vector& vector);
+CollectiveCall neighbour_all_to_all_v(const Vector& vector);
+
+}  // namespace collective
+}  // namespace onstream

@@ -1,0 +1,47 @@
+// A reduction by a function of the user's own, on the host device: the inputs of all ranks are moved to whoever needs
+// them, by one of the library's collectives, and a kernel of the host alone then calls the function, rank by rank.
+//
+// The object holds the memory in between and the function: keep it until the stream has passed both, or in the graph.
+#pragma once
+
+#include <memory>
+
+#include "onstream/collective/enqueue/launch.hpp"
+#include "onstream/collective/resource/scratch_pool.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::collective {
+
+class OwnReduction {
+ public:
+  // Of a call that passes check() and has something to reduce.
+  OwnReduction(const std::shared_ptr<Fabric>& fabric, Spares& spares, const CollectiveCall& call, int rank, int size);
+  OwnReduction(const OwnReduction&) = delete;
+  OwnReduction& operator=(const OwnReduction&) = delete;
+
+  // Throws invalid_argument for what cannot be reduced so.
+  static void check(const CollectiveCall& call, DeviceKind device);
+  // The reduction as one of bytes, to check its buffers by.
+  static CollectiveCall in_bytes(const CollectiveCall& call);
+  // The move that comes first, but for its output.
+  static CollectiveCall move_of(const CollectiveCall& call);
+  const CollectiveCall& move() const { return move_; }
+  // What comes behind the move in the same channel; no kernel where this rank gets nothing.
+  Launching reduction(const View& view) const;
+
+  // For the kernel. Never throws.
+  void reduce() const;
+
+ private:
+  std::weak_ptr<Fabric> fabric_;
+  Combine combine_;
+  int rank_;
+  std::size_t count_;
+  std::size_t bytes_;
+  std::byte* output_;
+  std::size_t ranks_ = 0;  // the first so many are reduced
+  std::shared_ptr<std::byte> gathered_;
+  CollectiveCall move_;
+};
+
+}  // namespace onstream::collective

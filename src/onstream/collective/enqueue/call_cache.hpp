@@ -1,0 +1,54 @@
+// Recent: what the newest calls of a channel came to. A solver asks for the same reductions again and again; nothing of
+// them is checked, chosen or prepared twice but what lies at their addresses, as memory comes and goes.
+//
+// For calls by flagged lines, which ask no peer for its addresses. Plain host memory that a call has had is not looked
+// at again: that would take a call of the system. Not thread-safe: whoever has the channel's order may use it.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "onstream/collective/call/call.hpp"
+#include "onstream/device/device.hpp"
+
+namespace onstream::collective {
+
+struct Prepared;
+
+// A call's input and output, as its check found them.
+struct Looked {
+  const void* address = nullptr;  // null: it does not matter on this rank
+  MemoryInfo info;
+  std::uint64_t frees = 0;  // Device::frees() before that
+};
+using Buffers = std::array<Looked, 2>;
+
+class Recent {
+ public:
+  // Null: the call is not among them, or memory of the library's or of a GPU's that it had was freed. Until the next
+  // keep() or forget().
+  const Prepared* find(const CollectiveCall& call, const Device& device);
+  // Forgets an older one for it, or does nothing if such work is not kept.
+  void keep(const CollectiveCall& call, const Buffers& buffers, std::shared_ptr<const Prepared> work) noexcept;
+  // All of them: what they came to is of the past, as the channel's view or its blocks have changed.
+  void forget() noexcept;
+
+ private:
+  static constexpr std::size_t kWords = 14;
+  using Words = std::array<std::uint64_t, kWords>;  // all that tells calls apart
+  struct Entry {
+    Words words{};
+    Buffers buffers;
+    std::shared_ptr<const Prepared> work;
+  };
+  static constexpr std::size_t kEntries = 16;
+
+  static Words words_of(const CollectiveCall& call);
+  static std::size_t place_of(const Words& words);
+
+  std::array<Entry, kEntries> entries_;  // each call has one place
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,71 @@
+// Runner: how collectives get onto streams, for whoever owns some: the collectives of a team, or of a neighbourhood.
+// Three ways, which are one: eager or captured, with the host waiting, and by the launches of a plan.
+//
+// Those of one order run one after the other, on whichever streams they were enqueued; those of different orders may
+// run at once. Neither this nor its owner waits for what was enqueued when they go: what that uses is let go of behind
+// it. The world's end waits for it, as for all work of the world.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "onstream/collective/call/call.hpp"
+#include "onstream/collective/enqueue/call_cache.hpp"
+#include "onstream/collective/resource/block_budget.hpp"
+#include "onstream/device/lifetime/last_epoch.hpp"
+#include "onstream/device/lifetime/stream_tracker.hpp"
+#include "onstream/plan/op/planned_call.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::collective {
+
+struct Prepared;
+
+struct Order {
+  std::mutex mutex;                    // held while a collective is enqueued, or runs in its caller's thread
+  std::shared_ptr<const void> ground;  // what a captured collective needs
+  std::shared_ptr<Room::Part> room;    // told of what graphs keep
+  std::shared_ptr<Event> newest;       // behind the newest eager collective
+  void* last_stream = nullptr;         // where that was enqueued
+  LastTurn last_turn;                  // of the newest of all, captured or not
+};
+
+class Runner {
+ public:
+  explicit Runner(std::shared_ptr<Fabric> fabric);
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
+
+  // What lies there. Throws invalid_argument for a buffer that no collective of this call can take.
+  Looked check_buffer(const CollectiveCall& call, const char* what, const void* address, std::size_t bytes) const;
+
+  // Each takes the order's mutex; what is empty takes no place in the order.
+  void enqueue(Order& order, Stream stream, const Prepared& work);
+  // On the host device in this thread, where nothing of the order is under way. Throws the story if the world failed
+  // meanwhile, as Fabric::check_waited().
+  void run_and_wait(Order& order, const Prepared& work);
+  // The same for whoever holds that mutex already, of work that is not empty; `held` is let go of before the wait for a
+  // stream.
+  void enqueue_next(Order& order, Stream stream, const Prepared& work);
+  void run_next(Order& order, std::unique_lock<std::mutex> held, const Prepared& work);
+  // Its launches enqueue it. `home` is what this runner and the order belong to.
+  plan::PreparedCall for_plan(std::shared_ptr<const void> home, Order& order, Prepared work, PlanOp row);
+  // What its owner no longer needs, once the work so far is over; at once if it is. Does not block.
+  void let_go(std::shared_ptr<const void> used) noexcept;
+
+ private:
+  bool runs_here(const Order& order, const Prepared& work) const;
+  void note(Order& order, Stream stream, const std::shared_ptr<const void>& kept);
+  void note_captured(const Order& order, Stream stream, const Prepared& work);
+
+  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<Device> device_;
+  Uses uses_;
+  std::mutex kept_mutex_;
+  std::vector<std::pair<std::shared_ptr<Event>, std::shared_ptr<const void>>> kept_;  // by eager ones under way
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,71 @@
+// A barrier by flagged lines: a line without data to every rank, and one from each.
+#pragma once
+
+#include "onstream/collective/protocol/ll_work.hpp"
+
+namespace onstream::collective {
+
+// On a GPU each of the others has a thread of its own: a grid has at least as many. What earlier work stored that
+// thread tells of by a fence before its line. A rank whose channel has failed still sends: nobody takes its lines for
+// data, and it is asked for behind them.
+struct Barrier : LineWork {
+  template <class Group>
+  ONSTREAM_EITHER void operator()(const Group& group) const {
+    using Tells = typename Session<Group>::Tells;
+    const Early turn = take_turn(group);
+    const std::uint64_t others = view.size - 1;
+    const std::uint64_t first = first_of(group);
+    const bool meets = first < others;
+    const Ways<1> way = way_to<Group>(turn, meets ? first : 0);
+    group.settle(turn.flags ^ way.all());
+    group.await_earlier();
+    const bool fences = meets && !kSerial<Group>;
+    Session<Group> session(group, view, {named, bytes, signature}, turn, fences ? Tells::addresses : Tells::data);
+    if constexpr (kSerial<Group>) {
+      meet_all(group, session, turn);
+    } else if (meets && session.may_write_to_others()) {
+      send_line(group, session, way);
+      if (!session.failed()) (void)await_line(group, session, way, first);
+    }
+    session.end();
+  }
+
+ private:
+  // The slots of another rank, counted without this one, and of this rank.
+  template <class Group>
+  ONSTREAM_EITHER Ways<1> way_to(const Early& turn, std::uint64_t number) const {
+    const std::uint32_t peer = peer_of(number);
+    const std::uint64_t to = view.parts[peer] + Session<Group>::slot_offset(view, turn, view.rank);
+    const std::uint64_t from = view.parts[view.rank] + Session<Group>::slot_offset(view, turn, peer);
+    return {{reinterpret_cast<Line*>(to)}, {reinterpret_cast<const Line*>(from)}};
+  }
+  ONSTREAM_EITHER std::uint32_t peer_of(std::uint64_t number) const {
+    return view.size == 1 ? view.rank : other(static_cast<int>(number));
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER void send_line(const Group& group, const Session<Group>& session, const Ways<1>& way) const {
+    send_pack<Group, 8>(group, way.to[0], 0, Pack<8>{}, session.flag());
+  }
+  template <class Group>
+  ONSTREAM_EITHER bool await_line(const Group& group, Session<Group>& session, const Ways<1>& way,
+                                  std::uint64_t number) const {
+    Pack<8> none[1];
+    return receive_from(group, session, way, 0, none, [&](int) { return peer_of(number); });
+  }
+
+  // The host's one thread.
+  template <class Group>
+  void meet_all(const Group& group, Session<Group>& session, const Early& turn) const {
+    const std::uint64_t others = view.size - 1;
+    if (!session.may_write_to_others()) return;
+    for (std::uint64_t number = 0; number < others; ++number) {
+      send_line(group, session, way_to<Group>(turn, number));
+    }
+    for (std::uint64_t number = 0; number < others && !session.failed(); ++number) {
+      if (!await_line(group, session, way_to<Group>(turn, number), number)) return;
+    }
+  }
+};
+
+}  // namespace onstream::collective

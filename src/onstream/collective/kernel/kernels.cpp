@@ -1,0 +1,142 @@
+#include "onstream/collective/kernel/kernels.hpp"
+
+#include <type_traits>
+
+#include "onstream/collective/element/per_type.hpp"
+#include "onstream/collective/kernel/barrier.hpp"
+#include "onstream/collective/kernel/edges.hpp"
+#include "onstream/collective/kernel/ll.hpp"
+#include "onstream/collective/kernel/ll128.hpp"
+#include "onstream/collective/kernel/pass_move.hpp"
+#include "onstream/collective/kernel/pass_reduce.hpp"
+#include "onstream/collective/kernel/simple_move.hpp"
+#include "onstream/collective/kernel/simple_reduce.hpp"
+#include "onstream/collective/kernel/two_shot.hpp"
+#include "onstream/collective/protocol/convert.hpp"
+#include "onstream/device/kernel/floats.hpp"
+
+namespace onstream::collective {
+
+namespace {
+
+template <int kType>
+constexpr ElementType element = static_cast<ElementType>(kType);
+
+template <class Body>
+void entry_of_floats(const void* body, int blocks) {
+  const PlainFloats plain;
+  host_entry<Body>(body, blocks);
+}
+
+// Of a body that reduces: whatever this rank's threads have made of floating point, its sums have the others' bits.
+template <int kType, class Body>
+constexpr auto host_entry_of =
+    std::is_integral_v<typename RuleNumber<kType>::Element> ? host_entry<Body> : entry_of_floats<Body>;
+
+}  // namespace
+
+const Kernel& reduce_lines_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_reduce_lines", host_entry_of<kType, ReduceLines<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_lines(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& two_shot_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_two_shot", host_entry_of<kType, TwoShotLines<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_two_shot(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& reduce_wide_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_reduce_wide", host_entry_of<kType, ReduceWide<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_reduce_wide(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& bulk_reduce_kernel(ElementType type, Reach reach) {
+  static const auto near = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_bulk_reduce", host_entry_of<kType, BulkReduce<RuleNumber<kType>, kNear>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_bulk_reduce(element<kType>))};
+  });
+  static const auto far = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_bulk_reduce_far", host_entry_of<kType, BulkReduce<RuleNumber<kType>, kMostRanks>>,
+                  nullptr};
+  });
+  return (reach == Reach::near ? near : far).at(static_cast<std::size_t>(type));
+}
+
+const Kernel& pass_reduce_kernel(ElementType type) {
+  static const auto kernels = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return Kernel{"collective_pass_reduce", host_entry_of<kType, PassReduce<RuleNumber<kType>>>,
+                  ONSTREAM_CUDA_ADDRESS(cuda_pass_reduce(element<kType>))};
+  });
+  return kernels.at(static_cast<std::size_t>(type));
+}
+
+const Kernel& pass_move_kernel() {
+  static const Kernel kernel{"collective_pass_move", host_entry<PassMove>, ONSTREAM_CUDA_ADDRESS(cuda_pass_move())};
+  return kernel;
+}
+
+const Kernel& barrier_kernel() {
+  static const Kernel kernel{"collective_barrier", host_entry<Barrier>, ONSTREAM_CUDA_ADDRESS(cuda_barrier())};
+  return kernel;
+}
+
+const Kernel& trade_lines_kernel() {
+  static const Kernel kernel{"collective_trade_lines", host_entry<TradeLines>,
+                             ONSTREAM_CUDA_ADDRESS(cuda_trade_lines())};
+  return kernel;
+}
+
+const Kernel& trade_wide_kernel() {
+  static const Kernel kernel{"collective_trade_wide", host_entry<TradeWide>, ONSTREAM_CUDA_ADDRESS(cuda_trade_wide())};
+  return kernel;
+}
+
+const Kernel& bulk_move_kernel(Reach reach) {
+  static const Kernel near{"collective_bulk_move", host_entry<BulkMove<kNear>>,
+                           ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(Reach::near))};
+  static const Kernel far{"collective_bulk_move_far", host_entry<BulkMove<kMostRanks>>,
+                          ONSTREAM_CUDA_ADDRESS(cuda_bulk_move(Reach::far))};
+  return reach == Reach::near ? near : far;
+}
+
+const Kernel& convert_kernel() {
+  static const Kernel kernel{"collective_convert", entry_of_floats<Convert>, ONSTREAM_CUDA_ADDRESS(cuda_convert())};
+  return kernel;
+}
+
+const Kernel& move_edges_kernel(Reach reach) {
+  static const Kernel near{"collective_move_edges", host_entry<MoveEdges<kFewEdges>>,
+                           ONSTREAM_CUDA_ADDRESS(cuda_move_edges(Reach::near))};
+  static const Kernel far{"collective_move_edges_far", host_entry<MoveEdges<kMostEdges>>,
+                          ONSTREAM_CUDA_ADDRESS(cuda_move_edges(Reach::far))};
+  return reach == Reach::near ? near : far;
+}
+
+std::vector<const Kernel*> all_kernels() {
+  std::vector<const Kernel*> all = {&barrier_kernel(),
+                                    &trade_lines_kernel(),
+                                    &trade_wide_kernel(),
+                                    &pass_move_kernel(),
+                                    &bulk_move_kernel(Reach::near),
+                                    &bulk_move_kernel(Reach::far),
+                                    &move_edges_kernel(Reach::near),
+                                    &move_edges_kernel(Reach::far),
+                                    &convert_kernel()};
+  for (int i = 0; i < kElementTypes; ++i) {
+    const auto type = static_cast<ElementType>(i);
+    all.insert(all.end(), {&reduce_lines_kernel(type), &two_shot_kernel(type), &reduce_wide_kernel(type),
+                           &bulk_reduce_kernel(type, Reach::near), &pass_reduce_kernel(type)});
+  }
+  return all;
+}
+
+}  // namespace onstream::collective

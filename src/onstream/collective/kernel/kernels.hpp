@@ -1,0 +1,50 @@
+// The kernels of collectives: the bodies of barrier.hpp, ll.hpp, two_shot.hpp, ll128.hpp, bulk_*.hpp and pass_*.hpp,
+// ready to launch on any device. Those that reduce have one for each element type.
+#pragma once
+
+#include <vector>
+
+#include "onstream/collective/call/types.hpp"
+#include "onstream/device/kernel.hpp"
+
+namespace onstream::collective {
+
+// How many ranks' addresses the arguments hold: up to kNear, or up to kMostRanks.
+enum class Reach { near, far };
+
+const Kernel& reduce_lines_kernel(ElementType type);  // takes a ReduceLines
+const Kernel& two_shot_kernel(ElementType type);      // a TwoShotLines
+const Kernel& reduce_wide_kernel(ElementType type);   // a ReduceWide
+// A BulkReduce. There is no far one for cuda: more ranks take the stage there.
+const Kernel& bulk_reduce_kernel(ElementType type, Reach reach);
+const Kernel& pass_reduce_kernel(ElementType type);  // a PassReduce
+const Kernel& pass_move_kernel();                    // a PassMove
+const Kernel& barrier_kernel();                      // a Barrier
+const Kernel& trade_lines_kernel();                  // a TradeLines
+const Kernel& trade_wide_kernel();                   // a TradeWide
+const Kernel& bulk_move_kernel(Reach reach);         // a BulkMove
+const Kernel& convert_kernel();                      // a Convert
+
+// A MoveEdges, of up to kFewEdges edges in each direction, or kMostEdges.
+const Kernel& move_edges_kernel(Reach reach);
+
+// Every kernel, to be loaded.
+std::vector<const Kernel*> all_kernels();
+
+#ifdef ONSTREAM_WITH_CUDA
+// Addresses of the __global__ functions; kernels_*.cu.
+const void* cuda_reduce_lines(ElementType type);
+const void* cuda_two_shot(ElementType type);
+const void* cuda_reduce_wide(ElementType type);
+const void* cuda_bulk_reduce(ElementType type);
+const void* cuda_pass_reduce(ElementType type);
+const void* cuda_pass_move();
+const void* cuda_barrier();
+const void* cuda_trade_lines();
+const void* cuda_trade_wide();
+const void* cuda_bulk_move(Reach reach);
+const void* cuda_convert();
+const void* cuda_move_edges(Reach reach);
+#endif
+
+}  // namespace onstream::collective

@@ -1,0 +1,15 @@
+#include "onstream/collective/element/per_type.hpp"
+#include "onstream/collective/kernel/kernels.hpp"
+#include "onstream/collective/kernel/ll128.hpp"
+#include "onstream/device/cuda/entry.cuh"
+
+namespace onstream::collective {
+
+const void* cuda_reduce_wide(ElementType type) {
+  static const auto addresses = per_type([]<int kType>(std::integral_constant<int, kType>) {
+    return reinterpret_cast<const void*>(&cuda_entry<ReduceWide<RuleNumber<kType>>>);
+  });
+  return addresses.at(static_cast<std::size_t>(type));
+}
+
+}  // namespace onstream::collective

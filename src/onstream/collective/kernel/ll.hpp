@@ -1,0 +1,357 @@
+// Small collectives by flagged lines: every rank stores what it has into the others' slots, and each takes what it
+// needs from its own. No fence, no second trip; nobody waits for anything but data.
+//
+//   ReduceLines    all_reduce, reduce, reduce_scatter, scan: sums in the order of the ranks
+//   TradeLines     all_gather, broadcast, gather, scatter, all_to_all: moves
+//
+// A thread has a unit of 8 bytes (16 where elements are) of everybody's data and needs no other thread, so blocks meet
+// nobody. In place is fine: a unit is sent before the same thread overwrites it.
+#pragma once
+
+#include "onstream/collective/protocol/ll_work.hpp"
+
+namespace onstream::collective {
+
+template <class Rule>
+struct ReduceLines : LineWork {
+  static constexpr int kUnit = line_pack_for(sizeof(typename Rule::Element));
+  using Sum = Accumulator<Rule, kUnit>;
+  static constexpr int kData = Sum::kData;
+  // Ranks whose packs stay in registers.
+  static constexpr int kTogether = kUnit >= 16 * kAtOnce ? 1 : kUnit > 16 ? 16 * kAtOnce / kUnit : kAtOnce;
+
+  typename Sum::Op op = {};
+  std::uint64_t adds = 0;  // the ranks whose data this rank's result is of
+  Factor factor = 0;
+
+  template <class Group>
+  ONSTREAM_EITHER void operator()(const Group& group) const {
+    if constexpr (kTogether == kAtOnce) {
+      const auto all = [&]<int kOthers, Units kUnits>() { run_all<kOthers, kUnits>(group); };
+      if (this->among_few(group, units(), all)) return;
+    }
+    run(group);
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
+    const std::uint64_t place = unit * kData;
+    const std::uint64_t left = left_of(unit);
+    return given(load_pack<Group, kUnit>(input + in_stride * peer + place, left, grain), left);
+  }
+  // What this rank gives, of what it has.
+  ONSTREAM_EITHER Pack<kUnit> given(Pack<kUnit> pack, std::uint64_t left) const {
+    if (Sum::scales(op)) pack = Sum::scaled(pack, factor);
+    return Sum::filled(pack, left);
+  }
+
+  ONSTREAM_EITHER std::uint64_t units() const { return (bytes + kData - 1) / kData; }
+  ONSTREAM_EITHER std::uint64_t left_of(std::uint64_t unit) const { return Sum::within(bytes - unit * kData); }
+
+  // all_reduce, reduce_scatter.
+  template <int kOthers, Units kUnits, class Group>
+  ONSTREAM_EITHER void run_all(const Group& group) const {
+    const Early turn = take_turn(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, turn);
+    const auto places = places_of<kOthers>(group, input, in_stride, kData);
+    std::byte* const result = output + first_of(group) * kData;
+    const std::uint64_t begin = first_of(group);
+    const std::uint64_t units = begin < this->units() ? this->units() : begin;
+    const bool plain = begin < units && is_plain<Group, kUnit>(left_of(begin), grain);
+    group.settle(turn.flags ^ ways.all() ^ places.all() ^ reinterpret_cast<std::uint64_t>(result) ^ units ^
+                 (plain ? 1 : 0));
+    group.await_earlier();
+    Packs<kOthers, kUnit> mine;
+    if (begin < units) fetch_given<Group>(mine, places, 0, begin, plain);
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    if (begin < units) trade_all<kUnits>(group, session, ways, places, result, mine, units, plain);
+    session.end();
+  }
+
+  template <class Group, int kOthers>
+  ONSTREAM_EITHER void fetch_given(Packs<kOthers, kUnit>& mine, const Places<kOthers, const std::byte>& places,
+                                   std::uint64_t ahead, std::uint64_t unit, bool plain) const {
+    const std::uint64_t left = left_of(unit);
+    this->template fetch<Group>(mine, places, ahead * kData, left, plain);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) mine.others[k] = given(mine.others[k], left);
+  }
+
+  template <Units kUnits, int kOthers, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                 const Places<kOthers, const std::byte>& places, std::byte* result,
+                                 Packs<kOthers, kUnit>& mine, std::uint64_t units, bool plain) const {
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t more = units - first_of(group);
+    if (session.failed() || !session.may_write_to_others()) return;
+    std::uint64_t ahead = 0;
+    do {
+      const std::uint64_t unit = first_of(group) + ahead;
+      if (ahead != 0) fetch_given<Group>(mine, places, ahead, unit, is_plain<Group, kUnit>(left_of(unit), grain));
+      this->send_to_others(group, ways, ahead, mine.others, session.flag());
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
+    ahead = 0;
+    do {
+      const std::uint64_t left = left_of(first_of(group) + ahead);
+      if constexpr (kUnits == Units::several) {
+        mine.own = load_pack<Group, kUnit>(places.own + ahead * kData, left, grain);
+        plain = is_plain<Group, kUnit>(left, grain);
+      }
+      mine.own = given(mine.own, left);
+      if (!this->receive_from_others(group, session, ways, ahead, mine.others)) return;
+      const Pack<kUnit> sum = this->template sum_of_all<Sum>(op, mine);
+      store_one<Group>(result + ahead * kData, sum, left, plain);
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER void run(const Group& group) const {
+    const Held held = begin(group);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
+                           early_look(group, held));
+    trade(group, session, held);
+    session.end();
+  }
+
+  // Whatever the flow.
+  template <class Group>
+  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held) const {
+    const std::uint64_t begin = first_of(group);
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t units = this->units();
+    const std::uint64_t to = receivers(flow, view.rank, view.size, root);
+    if (session.failed() || !session.may_write_to(to)) return;
+    const std::uint64_t from = senders(flow, view.rank, view.size, root);
+    for (std::uint64_t unit = begin; unit < units; unit += step) {
+      const auto for_peer = [&](std::uint32_t peer) { return load<Group>(unit, peer); };
+      if (!this->template send<kUnit>(group, session, held, to, unit, for_peer)) return;
+    }
+    if (flow != Flow::all) this->announce(group, session, held.there);
+    for (std::uint64_t unit = begin; unit < units && !session.failed(); unit += step) {
+      Sum sum;
+      bool begun = false;
+      for (std::uint32_t first = 0; first < view.size; first += kTogether) {
+        const auto add = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
+          if (!has_among<kTogether>(adds, peer)) return;
+          const Pack<kUnit> pack = peer == view.rank ? load<Group>(unit, peer) : arrived.pack();
+          if (begun) {
+            sum.take(op, pack);
+          } else {
+            sum.start(pack);
+            begun = true;
+          }
+        };
+        if (!this->template receive<kUnit, kTogether>(group, session, held.here, first, from, unit, add)) return;
+      }
+      if (begun) store(group, unit, sum.finish(op, view.size));
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER void store(const Group&, std::uint64_t unit, const Pack<kUnit>& pack) const {
+    store_pack<Group, kUnit>(output + unit * kData, pack, Sum::within(bytes - unit * kData), grain);
+  }
+};
+
+struct TradeLines : LineWork {
+  static constexpr int kUnit = 8;
+
+  std::uint64_t out_stride = 0;  // in the output, from what came from one rank to what came from the next
+  std::uint32_t keeps = 0;       // not 0: this rank's own data goes to its own output too
+
+  template <class Group>
+  ONSTREAM_EITHER void operator()(const Group& group) const {
+    const auto all = [&]<int kOthers, Units kUnits>() { run_all<kOthers, kUnits>(group); };
+    if (among_few(group, units(), all)) return;
+    if (kind == OpKind::broadcast && view.size <= kAtOnce) {
+      if (view.rank == root) {
+        send_from_root(group);
+      } else {
+        take_from_root(group);
+      }
+    } else {
+      run(group);
+    }
+  }
+
+ private:
+  ONSTREAM_EITHER std::uint64_t units() const { return (bytes + kUnit - 1) / kUnit; }
+
+  template <class Group>
+  ONSTREAM_EITHER Pack<kUnit> load(std::uint64_t unit, std::uint32_t peer) const {
+    const std::uint64_t place = unit * kUnit;
+    return load_pack<Group, kUnit>(input + in_stride * peer + place, bytes - place, grain);
+  }
+
+  // all_gather, all_to_all.
+  template <int kOthers, Units kUnits, class Group>
+  ONSTREAM_EITHER void run_all(const Group& group) const {
+    const Early turn = take_turn(group);
+    const auto ways = ways_of<kOthers, kUnit>(group, turn);
+    const auto sources = places_of<kOthers>(group, input, in_stride, kUnit);
+    const auto results = places_of<kOthers>(group, output, out_stride, kUnit);
+    const std::uint64_t begin = first_of(group);
+    const std::uint64_t units = begin < this->units() ? this->units() : begin;
+    const bool plain = begin < units && is_plain<Group, kUnit>(bytes - begin * kUnit, grain);
+    group.settle(turn.flags ^ ways.all() ^ sources.all() ^ results.all() ^ units ^ (plain ? 1 : 0));
+    group.await_earlier();
+    Packs<kOthers, kUnit> mine;
+    if (begin < units) this->template fetch<Group>(mine, sources, 0, bytes - begin * kUnit, plain);
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    if (begin < units) trade_all<kUnits>(group, session, ways, sources, results, mine, units, plain);
+    session.end();
+  }
+
+  template <Units kUnits, int kOthers, class Group>
+  ONSTREAM_EITHER void trade_all(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                 const Places<kOthers, const std::byte>& sources,
+                                 const Places<kOthers, std::byte>& results, Packs<kOthers, kUnit>& mine,
+                                 std::uint64_t units, bool plain) const {
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t more = units - first_of(group);
+    if (session.failed() || !session.may_write_to_others()) return;
+    std::uint64_t ahead = 0;
+    do {
+      const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
+      if (ahead != 0) {
+        plain = is_plain<Group, kUnit>(left, grain);
+        fetch<Group>(mine, sources, ahead * kUnit, left, plain);
+      }
+      send_to_others(group, ways, ahead, mine.others, session.flag());
+      if (keeps != 0) store_one<Group>(results.own + ahead * kUnit, mine.own, left, plain);
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
+    ahead = 0;
+    do {
+      const std::uint64_t left = bytes - (first_of(group) + ahead) * kUnit;
+      if constexpr (kUnits == Units::several) plain = is_plain<Group, kUnit>(left, grain);
+      if (!receive_from_others(group, session, ways, ahead, mine.others)) return;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k) {
+        store_one<Group>(results.others[k] + ahead * kUnit, mine.others[k], left, plain);
+      }
+      ahead += step;
+    } while (kUnits == Units::several && ahead < more);
+  }
+
+  // broadcast among few. Whether the root may send is asked beside the load of its data.
+  template <class Group>
+  ONSTREAM_EITHER void send_from_root(const Group& group) const {
+    constexpr int kOthers = kAtOnce - 1;
+    const Early turn = take_turn(group);
+    Line* to[kOthers];
+    const std::uint64_t line = first_of(group);
+    const std::uint64_t slot = Session<Group>::slot_offset(view, turn, view.rank);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) {
+      to[k] = other(k) < view.size ? reinterpret_cast<Line*>(view.parts[other(k)] + slot) + line : nullptr;
+    }
+    const std::byte* const from = input + line * kUnit;
+    const bool plain = line < units() && is_plain<Group, kUnit>(bytes - line * kUnit, grain);
+    const std::uint64_t there = part_to_announce_to(group);
+    group.settle(turn.flags ^ all_of(to) ^ reinterpret_cast<std::uint64_t>(from) ^ there ^ (plain ? 1 : 0));
+    group.await_earlier();
+    Pack<kUnit> own{};
+    if (plain) own = *reinterpret_cast<const Pack<kUnit>*>(from);
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    const bool may_write = session.template may_write_now<kAtOnce>();
+    if (!session.failed() && (may_write || session.template may_write_together<kAtOnce>())) {
+      for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
+        if (unit != line || !plain) own = load<Group>(unit, 0);
+        ONSTREAM_UNROLL
+        for (int k = 0; k < kOthers; ++k) {
+          if (to[k] != nullptr) send_pack<Group, kUnit>(group, to[k], unit - line, own, session.flag());
+        }
+        if (keeps != 0) store<Group>(unit, view.rank, own);
+      }
+      announce(group, session, there);
+    }
+    session.end();
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER void take_from_root(const Group& group) const {
+    const Early turn = take_turn(group);
+    const std::uint64_t line = first_of(group);
+    const std::uint64_t slot = Session<Group>::slot_offset(view, turn, root);
+    const Ways<1> way{{nullptr}, {reinterpret_cast<const Line*>(view.parts[view.rank] + slot) + line}};
+    std::byte* const to = output + line * kUnit;
+    const std::uint64_t there = part_to_announce_to(group);
+    group.settle(turn.flags ^ way.all() ^ reinterpret_cast<std::uint64_t>(to) ^ there);
+    group.await_earlier();
+    Session<Group> session(group, view, {named, bytes, signature}, turn);
+    announce(group, session, there);
+    for (std::uint64_t unit = line; unit < units(); unit += step_of(group)) {
+      const std::uint64_t left = bytes - unit * kUnit;
+      const bool plain = is_plain<Group, kUnit>(left, grain);
+      Pack<kUnit> pack[1];
+      if (!receive_from(group, session, way, unit - line, pack, [&](int) { return root; })) break;
+      store_one<Group>(to + (unit - line) * kUnit, pack[0], left, plain);
+    }
+    session.end();
+  }
+
+  // Whatever the flow.
+  template <class Group>
+  ONSTREAM_EITHER void run(const Group& group) const {
+    const Held held = LineWork::begin(group);
+    const std::uint64_t begin = first_of(group);
+    Pack<kUnit> own{};  // as in run_all
+    if (has_one_for_all() && begin < units()) own = load<Group>(begin, 0);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Session<Group>::Tells::data,
+                           early_look(group, held));
+    trade(group, session, held, own, begin);
+    session.end();
+  }
+
+  // Whether all that get something of this rank get the same.
+  ONSTREAM_EITHER bool has_one_for_all() const {
+    return in_stride == 0 && (receivers(flow, view.rank, view.size, root) != 0 || keeps != 0);
+  }
+
+  // `own` is what has_one_for_all() says of the first unit.
+  template <class Group>
+  ONSTREAM_EITHER void trade(const Group& group, Session<Group>& session, const Held& held, Pack<kUnit> own,
+                             std::uint64_t begin) const {
+    const std::uint64_t step = step_of(group);
+    const std::uint64_t to = receivers(flow, view.rank, view.size, root);
+    const std::uint64_t from = senders(flow, view.rank, view.size, root);
+    if (session.failed() || !session.may_write_to(to)) return;
+    for (std::uint64_t unit = begin; unit < units(); unit += step) {
+      if (in_stride == 0) {
+        if (unit != begin && has_one_for_all()) own = load<Group>(unit, 0);
+        if (!send<kUnit>(group, session, held, to, unit, [&](std::uint32_t) { return own; })) return;
+        if (keeps != 0) store<Group>(unit, view.rank, own);
+      } else {
+        const auto for_peer = [&](std::uint32_t peer) { return load<Group>(unit, peer); };
+        if (!send<kUnit>(group, session, held, to, unit, for_peer)) return;
+        if (keeps != 0) store<Group>(unit, view.rank, load<Group>(unit, view.rank));
+      }
+    }
+    if (flow != Flow::all) announce(group, session, held.there);
+    if (from == 0) return;
+    for (std::uint64_t unit = begin; unit < units() && !session.failed(); unit += step) {
+      const auto take = [&](std::uint32_t peer, const Arriving<kUnit>& arrived) {
+        if (has(from, peer)) store<Group>(unit, peer, arrived.pack());
+      };
+      if (flow == Flow::from_root) {
+        if (!receive<kUnit, 1>(group, session, held.here, root, from, unit, take)) return;
+        continue;
+      }
+      for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+        if (!receive<kUnit>(group, session, held.here, first, from, unit, take)) return;
+      }
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_EITHER void store(std::uint64_t unit, std::uint32_t peer, const Pack<kUnit>& pack) const {
+    const std::uint64_t place = unit * kUnit;
+    store_pack<Group, kUnit>(output + out_stride * peer + place, pack, bytes - place, grain);
+  }
+};
+
+}  // namespace onstream::collective

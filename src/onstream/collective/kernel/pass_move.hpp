@@ -1,0 +1,144 @@
+// Moves that are passed on (pass.hpp). Round a ring, all_gather passes every part on until it has been everywhere, and
+// broadcast is a chain from the root in each direction, with as many windows on their way as there are ranks. Along a
+// tree there is broadcast alone, by doubling all_gather.
+#pragma once
+
+#include "onstream/collective/kernel/halving.hpp"
+#include "onstream/collective/kernel/ring.hpp"
+#include "onstream/collective/kernel/tree.hpp"
+
+namespace onstream::collective {
+
+struct PassMove : PassWork {
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    const auto held = Meeting<Group>::begin(group, view, signature);
+    Session<Group> session(group, view, {named, bytes, signature}, held.turn, Meeting<Group>::tells(group, view));
+    Meeting<Group> meeting(group, view, held);
+    if (meeting.open(session, Addresses{*this}, 0, direct != 0)) {
+      if (kind != OpKind::broadcast) {
+        std::byte* const own = output + view.rank * bytes;
+        if (input != own) group.copy(own, input, bytes);
+        if (shape == Shape::halving) {
+          spread(group, session, meeting);
+        } else {
+          round(group, session, meeting);
+        }
+      } else {
+        if (view.rank == root && input != output) group.copy(output, input, bytes);
+        if (shape == Shape::tree) {
+          down(group, session, meeting);
+        } else {
+          along(group, session, meeting);
+        }
+      }
+    }
+    session.end();
+  }
+
+ private:
+  template <class Group>
+  ONSTREAM_CALL void round(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const Ring ring{*this};
+    const bool staged = !meeting.direct();
+    const Ring::Cut cut = ring.cut(group, staged);
+    for (std::uint64_t window = group.block(); window < cut.windows; window += group.blocks()) {
+      for (std::uint32_t step = staged ? 0 : 1; step < view.size; ++step) {
+        for (const Way way : {Way::forward, Way::backward}) {
+          const Ring::Span span = Ring::span(cut, window, way, ring.back(way, step));
+          std::byte* const here = place(group, meeting, view.rank, Ring::lot(way), step);
+          if (step == 0) {
+            group.copy_alone(here, input + span.within, span.bytes);
+            continue;
+          }
+          const std::uint32_t from = ring.source_of(way);
+          const std::byte* source = nullptr;
+          if (staged) {
+            source = place(group, meeting, from, Ring::lot(way), step - 1);
+          } else if (step == 1) {  // what is its own
+            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLine::input)) + span.within;
+          } else {
+            source = reinterpret_cast<const std::byte*>(meeting.posted(from, PostLine::output)) + span.offset;
+          }
+          group.copy_alone(output + span.offset, source, span.bytes);
+          if (staged && step + 1 < view.size) group.copy_alone(here, source, span.bytes);
+        }
+        if (!session.meet(ring.neighbours())) return;
+      }
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void spread(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const bool staged = !meeting.direct();
+    const Halving halving(*this, staged ? Kept::in_stage : Kept::in_output);
+    const Halving::Cut cut = halving.cut(group);
+    std::uint64_t turn = 0;
+    for (std::uint64_t index = group.block(); index < cut.windows; index += group.blocks(), ++turn) {
+      const Halving::Window window{index * cut.each, cut.piece, turn};
+      if (staged) {
+        const std::uint32_t of = halving.beyond() ? halving.mate : view.rank;
+        const Halving::Span own = halving.span(window, of, 1, halving.beyond() ? 1 : 0);
+        group.copy_alone(halving.place(group, meeting, view.rank, window, own), input + window.begin, own.bytes);
+        if (!halving.all_in_core() && !session.meet(halving.mates())) return;
+      }
+      if (!halving.beyond() && halving.has_mate()) {
+        halving.take(group, meeting, window, halving.mate, view.rank, 1, Halving::Passes::on);
+      }
+      if (!halving.spread(group, session, meeting, window)) return;
+    }
+    session.meet();  // everybody has read what it wants
+  }
+
+  // In step t the rank that is k behind the root takes the block's window number t - k.
+  template <class Group>
+  ONSTREAM_CALL void along(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const Ring ring{*this};
+    const bool staged = !meeting.direct();
+    const Ring::Cut cut = ring.cut(group, staged);
+    const auto blocks = static_cast<std::uint64_t>(group.blocks());
+    const auto block = static_cast<std::uint64_t>(group.block());
+    const std::uint64_t mine = block < cut.windows ? (cut.windows - block + blocks - 1) / blocks : 0;
+    const std::uint64_t steps = mine == 0 ? 0 : mine + view.size - 1;
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      for (const Way way : {Way::forward, Way::backward}) {
+        const std::uint32_t after = number();
+        const std::uint32_t behind = way == Way::forward || after == 0 ? after : view.size - after;
+        if (step < behind || step - behind >= mine) continue;
+        const Ring::Span span = Ring::span(cut, block + (step - behind) * blocks, way, 0);
+        std::byte* const here = place(group, meeting, view.rank, Ring::lot(way), step);
+        if (behind == 0) {
+          if (staged) group.copy_alone(here, input + span.within, span.bytes);
+          continue;
+        }
+        const std::uint32_t from = ring.source_of(way);
+        const PostLine which = behind == 1 ? PostLine::input : PostLine::output;
+        const std::byte* const source =
+            staged ? place(group, meeting, from, Ring::lot(way), step - 1)
+                   : reinterpret_cast<const std::byte*>(meeting.posted(from, which)) + span.within;
+        group.copy_alone(output + span.within, source, span.bytes);
+        if (staged && behind + 1 < view.size) group.copy_alone(here, source, span.bytes);
+      }
+      if (!session.meet(ring.neighbours())) return;
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_CALL void down(const Group& group, Session<Group>& session, const Meeting<Group>& meeting) const {
+    const Tree tree(*this);
+    const bool staged = !meeting.direct();
+    const std::uint64_t each = piece_of(group, bytes, 1, staged);
+    std::uint64_t turn = 0;
+    for (std::uint64_t window = group.block(); window < tree.windows(each); window += group.blocks(), ++turn) {
+      const Tree::Piece piece = tree.piece(window, each, turn);
+      if (staged && tree.is_root()) {
+        group.copy_alone(place(group, meeting, view.rank, Lot::second, turn), input + piece.offset, piece.bytes);
+      }
+      if (!tree.down(group, session, meeting, piece, PostLine::input, staged)) return;
+    }
+    session.meet();  // everybody has read what it wants
+  }
+};
+
+}  // namespace onstream::collective

@@ -1,0 +1,317 @@
+#include "onstream/collective/neighbour/neighbourhood.hpp"
+
+#include <algorithm>
+#include <functional>
+
+#include "onstream/base/error.hpp"
+#include "onstream/collective/enqueue/checking.hpp"
+#include "onstream/collective/enqueue/compiled_call.hpp"
+#include "onstream/collective/enqueue/runner.hpp"
+#include "onstream/collective/kernel/edges.hpp"
+#include "onstream/collective/kernel/kernels.hpp"
+#include "onstream/collective/neighbour/edge_channel.hpp"
+#include "onstream/collective/neighbour/edge_checking.hpp"
+#include "onstream/collective/neighbour/edge_list.hpp"
+#include "onstream/collective/neighbour/edge_parts.hpp"
+#include "onstream/collective/select/algorithm.hpp"
+#include "onstream/device/lifetime/deferred_release.hpp"
+#include "onstream/plan/op/planned_call.hpp"
+
+namespace onstream {
+
+using collective::EdgeChannel;
+using collective::EdgeEnd;
+using collective::EdgeList;
+using collective::Launching;
+using collective::MoveEdges;
+using collective::Part;
+using collective::Parts;
+using collective::Prepared;
+
+namespace {
+
+std::vector<int> ranks_of(const std::vector<EdgeEnd>& ends, const std::vector<int>& ranks) {
+  std::vector<int> out;
+  for (const EdgeEnd& end : ends) {
+    out.push_back(end.rank < 0 ? -1 : static_cast<int>(std::ranges::find(ranks, end.rank) - ranks.begin()));
+  }
+  return out;
+}
+
+}  // namespace
+
+class Neighbourhood::Implementation {
+ public:
+  using Make = std::function<EdgeList(int rank)>;
+
+  Implementation(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                 const Make& make)
+      : fabric_(std::move(fabric)), device_(fabric_->device()), ranks_(ranks), runner_(fabric_) {
+    const auto found = std::ranges::find(ranks, fabric_->rank());
+    const int rank = found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
+    const auto told = fabric_->agree("the edges of a neighbourhood", [&] {
+      const EdgeList list = make(rank);
+      const std::size_t most = std::max(list.in.size(), list.out.size());
+      require(most <= collective::kMostEdges, "neighbourhood: ", most, " edges; a rank has at most ",
+              collective::kMostEdges, " in each direction");
+      return list.packed();
+    });
+    std::vector<EdgeList> lists;
+    for (const std::string& bytes : told) lists.push_back(EdgeList::unpacked(bytes));
+    collective::match(lists);
+    announces_ = !collective::all_hear_back(lists);
+    for (const EdgeList& list : lists) half_ = std::max({half_, list.in.size(), list.out.size()});
+    edges_ = lists[static_cast<std::size_t>(fabric_->rank())];
+    sources_ = ranks_of(edges_.in, ranks);
+    destinations_ = ranks_of(edges_.out, ranks);
+    channel_ = std::make_unique<EdgeChannel>(*fabric_, room, edges_, half_);
+    if (fabric_->parameters().collective_check == "on") {
+      checking_ = let_go_later(std::make_unique<collective::EdgeChecking>(*fabric_, ranks));
+    }
+  }
+  ~Implementation() { runner_.let_go(std::shared_ptr<EdgeChannel>(std::move(channel_))); }
+  Implementation(const Implementation&) = delete;
+  Implementation& operator=(const Implementation&) = delete;
+
+  const std::vector<int>& sources() const { return sources_; }
+  const std::vector<int>& destinations() const { return destinations_; }
+  std::size_t device_bytes() const { return channel_->device_bytes(); }
+
+  void run(const CollectiveCall& call, Stream stream) {
+    runner_.enqueue(channel_->order, stream, prepare_compared(call));
+  }
+  void run(const CollectiveCall& call) { runner_.run_and_wait(channel_->order, prepare_compared(call)); }
+
+ private:
+  friend class Neighbourhood::Planned;
+
+  // --- arguments ---
+
+  void check_buffers(const CollectiveCall& call, const Parts& parts) const {
+    const std::size_t in = parts.input_bytes;
+    const std::size_t out = parts.output_bytes;
+    runner_.check_buffer(call, "input", call.input, in);
+    runner_.check_buffer(call, "output", call.output, out);
+    const auto* input = static_cast<const std::byte*>(call.input);
+    const auto* output = static_cast<const std::byte*>(call.output);
+    require(in == 0 || out == 0 || input + in <= output || output + out <= input, name_of(call.kind), ": the input of ",
+            in, " B at ", call.input, " and the output of ", out, " B at ", call.output,
+            " overlap; along edges nothing goes in place");
+  }
+
+  // Edges of up to so many bytes go by lines, on all ranks.
+  std::size_t small(const CollectiveCall& call) const {
+    const std::size_t room = (channel_->view().slot_lines - 1) * kLineData;
+    switch (call.algorithm) {
+      case Algorithm::automatic:
+        return std::min(room, collective::most_by_lines(device_->kind(), fabric_->crowded(),
+                                                        static_cast<int>(std::max<std::size_t>(1, half_))));
+      case Algorithm::lines: return room;
+      case Algorithm::direct: return 0;
+      default:
+        fail(ErrorCode::invalid_argument, name_of(call.kind), ": there is no algorithm ", name_of(call.algorithm),
+             " along edges; there are auto, lines and direct");
+    }
+  }
+
+  // What the call moves. Throws what is wrong with it on this rank.
+  Parts checked(const CollectiveCall& call) const {
+    fabric_->check([&] { return collective::what_of(call); });
+    require(collective::is_of_neighbours(call.kind), "a neighbourhood does neighbour_all_gather, neighbour_all_to_all ",
+            "and neighbour_all_to_all_v, not ", name_of(call.kind));
+    require(call.channel == 0, name_of(call.kind), ": channel ", call.channel,
+            " does not exist; a neighbourhood is a channel of its own");
+    Parts parts = collective::parts_of(call, edges_);
+    check_buffers(call, parts);
+    require(parts.most <= small(call) || call.algorithm != Algorithm::lines, name_of(call.kind),
+            ": algorithm lines cannot: ", parts.most, " B along one edge do not fit the slots of ", small(call),
+            " B (collective_bytes)");
+    return parts;
+  }
+
+  // For what a rank of no such team cannot do.
+  Parts checked_of_member(const CollectiveCall& call) const {
+    const int rank = fabric_->rank();
+    require(std::ranges::count(ranks_, rank) > 0, name_of(call.kind), ": rank ", rank,
+            " is not in the team of this neighbourhood");
+    return checked(call);
+  }
+
+  // --- work ---
+
+  // In the checking mode: with what the other ends call.
+  Prepared prepare_compared(const CollectiveCall& call) {
+    const Parts parts = checked(call);
+    if (checking_ != nullptr) checking_->check(*fabric_, call, edges_);
+    return prepare(call, parts);
+  }
+
+  // Empty: this rank has no edges. May ask peers to map the output, and block for their answer.
+  Prepared prepare(const CollectiveCall& call, const Parts& parts) {
+    Prepared work;
+    work.buffers = {call.input, call.output};
+    work.add(half_ <= collective::kFewEdges ? launching<collective::kFewEdges>(call, parts)
+                                            : launching<collective::kMostEdges>(call, parts));
+    return work;
+  }
+
+  template <int kMost>
+  Launching launching(const CollectiveCall& call, const Parts& parts) {
+    MoveEdges<kMost> body;
+    body.view = channel_->view();
+    body.input = static_cast<const std::byte*>(call.input);
+    body.output = static_cast<std::byte*>(call.output);
+    body.kind = call.kind;
+    body.signature = collective::signature_of(call, call.algorithm);
+    body.small = small(call);
+    body.half = static_cast<std::uint32_t>(half_);
+    body.announces = announces_ ? 1 : 0;
+    std::uint64_t places = reinterpret_cast<std::uint64_t>(call.input) | reinterpret_cast<std::uint64_t>(call.output);
+    std::size_t large = 0;
+    const auto count = [&](const Part& part, std::uint32_t& lines) {
+      if (part.bytes > body.small) return false;
+      lines = std::max(lines, 1 + static_cast<std::uint32_t>((part.bytes + kLineData - 1) / kLineData));
+      places |= part.offset;
+      return true;
+    };
+    for (std::size_t k = 0; k < edges_.out.size(); ++k) {
+      const EdgeEnd& edge = edges_.out[k];
+      if (edge.rank < 0) continue;
+      const Part& part = parts.out[k];
+      if (!count(part, body.out_lines)) large += part.bytes;
+      body.out[body.outs++] = {part.offset, part.bytes, static_cast<std::uint32_t>(half_ + k),
+                               static_cast<std::uint32_t>(edge.place)};
+    }
+    for (std::size_t j = 0; j < edges_.in.size(); ++j) {
+      const EdgeEnd& edge = edges_.in[j];
+      if (edge.rank < 0) continue;
+      const Part& part = parts.in[j];
+      std::uint64_t at = 0;
+      if (!count(part, body.in_lines)) at = exposed(body.output + part.offset, part.bytes, edge.rank);
+      body.bytes += part.bytes;
+      body.in[body.ins++] = {part.offset, part.bytes, at, static_cast<std::uint32_t>(j),
+                             static_cast<std::uint32_t>(half_ + static_cast<std::size_t>(edge.place))};
+    }
+    body.grain = collective::grain_of(places);
+    Launching out;
+    if (body.outs == 0 && body.ins == 0) return out;
+    const auto reach = kMost == collective::kFewEdges ? collective::Reach::near : collective::Reach::far;
+    const std::size_t lines = std::max(body.outs * body.out_lines, body.ins * body.in_lines);
+    out.set(collective::move_edges_kernel(reach), body, grid_of(lines, large));
+    return out;
+  }
+
+  // Where a source finds this rank's memory; 0: it cannot.
+  std::uint64_t exposed(const std::byte* address, std::size_t bytes, int peer) {
+    if (peer == fabric_->rank()) return reinterpret_cast<std::uint64_t>(address);
+    return fabric_->expose(address, bytes, peer).value_or(0);
+  }
+
+  Grid grid_of(std::size_t lines, std::size_t large) const {
+    const auto most = static_cast<std::size_t>(channel_->room().of_next_call());
+    if (device_->kind() == DeviceKind::host) return {1, 1};
+    const Parameters& parameters = fabric_->parameters();
+    const auto up = [](std::size_t n, std::int64_t each) {
+      const auto by = static_cast<std::size_t>(each);
+      return (n + by - 1) / by;
+    };
+    const std::size_t for_large = up(large, parameters.collective_block_bytes);
+    const std::size_t for_lines = up(lines, parameters.collective_line_threads);
+    const std::size_t blocks = std::clamp<std::size_t>(std::max(for_large, for_lines), 1, most);
+    const std::size_t each = (up(lines, static_cast<std::int64_t>(blocks)) + 31) / 32 * 32;
+    const std::size_t threads = large > 0 ? kMaxThreads : std::clamp<std::size_t>(each, 32, kMaxThreads);
+    return {static_cast<int>(blocks), static_cast<int>(threads)};
+  }
+
+  std::shared_ptr<Fabric> fabric_;
+  std::shared_ptr<Device> device_;
+  std::vector<int> ranks_;  // the team's
+  EdgeList edges_;
+  std::size_t half_ = 0;  // the most edges that any rank has in one direction
+  bool announces_ = false;
+  std::vector<int> sources_;
+  std::vector<int> destinations_;
+  std::shared_ptr<collective::EdgeChecking> checking_;  // in the checking mode
+  std::unique_ptr<EdgeChannel> channel_;
+  collective::Runner runner_;
+};
+
+class Neighbourhood::Planned final : public plan::PlannedCall {
+ public:
+  Planned(std::shared_ptr<Implementation> home, CollectiveCall call)
+      : home_(std::move(home)), call_(std::move(call)), parts_(home_->checked_of_member(call_)) {}
+
+  const Fabric* fabric() const override { return home_->fabric_.get(); }
+
+  plan::StatedCall state() const override {
+    plan::StatedCall stated;
+    stated.words = concat(collective::words_of(call_), ", neighbourhood ", home_->channel_->number());
+    stated.ranks.assign(home_->ranks_.begin(), home_->ranks_.end());
+    const EdgeList& edges = home_->edges_;
+    for (const std::size_t k : edges.out_as_sent()) stated.gives.push_back({edges.out[k].rank, parts_.out[k].bytes});
+    for (const std::size_t j : edges.in_as_sent()) stated.takes.push_back({edges.in[j].rank, parts_.in[j].bytes});
+    return stated;
+  }
+
+  std::vector<const void*> buffers() const override {
+    std::vector<const void*> all;
+    if (parts_.input_bytes > 0) all.push_back(call_.input);
+    if (parts_.output_bytes > 0) all.push_back(call_.output);
+    return all;
+  }
+
+  plan::PreparedCall prepare() const override {
+    Prepared work = home_->prepare(call_, parts_);
+    home_->channel_->room().keep(work.blocks());
+    PlanOp row = row_of(work);
+    return home_->runner_.for_plan(home_, home_->channel_->order, std::move(work), std::move(row));
+  }
+
+ private:
+  PlanOp row_of(const Prepared& work) const {
+    PlanOp row;
+    row.op.kind = call_.kind;
+    std::size_t sent = 0;
+    std::vector<int> to;
+    for (const std::size_t k : home_->edges_.out_as_sent()) {
+      sent += parts_.out[k].bytes;
+      to.push_back(home_->edges_.out[k].rank);
+    }
+    row.op.layout = Layout::contiguous(sent);
+    if (!to.empty()) row.op.note = "to ranks" + listed(to);
+    const std::size_t small = home_->small(call_);
+    row.path = parts_.most > small ? Path::store : Path::ll;
+    row.why = work.empty() ? "there is nothing to do"
+              : call_.algorithm != Algorithm::automatic
+                  ? concat(name_of(call_.algorithm), ", as asked for")
+                  : concat(parts_.most > small ? "direct" : "lines", ", as edges of up to ", small, " B go by lines");
+    return row;
+  }
+
+  std::shared_ptr<Implementation> home_;
+  CollectiveCall call_;
+  Parts parts_;
+};
+
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                             const NeighbourGrid& grid)
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int rank) {
+        return collective::edges_of_grid(grid.dims, grid.periodic, ranks, rank);
+      })) {}
+Neighbourhood::Neighbourhood(std::shared_ptr<Fabric> fabric, collective::Room& room, const std::vector<int>& ranks,
+                             const NeighbourGraph& graph)
+    : implementation_(std::make_shared<Implementation>(std::move(fabric), room, ranks, [&](int) {
+        return collective::edges_of_graph(graph.sources, graph.destinations, ranks);
+      })) {}
+Neighbourhood::~Neighbourhood() = default;
+
+const std::vector<int>& Neighbourhood::sources() const { return implementation_->sources(); }
+const std::vector<int>& Neighbourhood::destinations() const { return implementation_->destinations(); }
+void Neighbourhood::run(const CollectiveCall& call, Stream stream) { implementation_->run(call, stream); }
+void Neighbourhood::run(const CollectiveCall& call) { implementation_->run(call); }
+std::shared_ptr<const plan::PlannedCall> Neighbourhood::planned(const CollectiveCall& call) const {
+  return std::make_shared<const Planned>(implementation_, call);
+}
+std::size_t Neighbourhood::device_bytes() const { return implementation_->device_bytes(); }
+
+}  // namespace onstream

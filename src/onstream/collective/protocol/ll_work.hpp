@@ -1,0 +1,326 @@
+// What collectives by lines have in common: where slots are, how a thread sends its units and waits for others', and
+// all that it can know before its turn begins.
+#pragma once
+
+#include "onstream/collective/protocol/packs.hpp"
+#include "onstream/collective/protocol/session.hpp"
+
+namespace onstream::collective {
+
+// How many ranks' packs one thread has under way.
+constexpr int kAtOnce = 8;
+
+struct LineWork {
+  View view;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::uint64_t bytes = 0;      // that one rank sends to one other
+  std::uint64_t in_stride = 0;  // from what goes to one rank to what goes to the next; 0: all get the same
+  Flow flow = Flow::all;
+  std::uint32_t root = 0;
+  std::uint32_t grain = 1;
+  OpKind kind = OpKind::none;
+  OpKind named = OpKind::none;  // in faults
+  std::uint64_t signature = 0;  // call.hpp; in every flag
+
+  static constexpr bool kBegins = true;  // device/cuda/entry.cuh
+
+  // A block's turn, and each rank's part.
+  struct Held {
+    Early turn;
+    std::uint64_t parts[kAtOnce];  // as begin() was told
+    std::uint64_t here;            // this rank's own
+    std::uint64_t there;           // of the rank of this thread's number, see announce
+  };
+
+ protected:
+  template <class Group>
+  ONSTREAM_EITHER Early take_turn(const Group& group) const {
+    return Session<Group>::take_turn(group, view, signature, flow == Flow::all ? Hears::everyone : Hears::some);
+  }
+
+  // All threads, first.
+  template <class Group>
+  ONSTREAM_EITHER Held begin(const Group& group) const {
+    return begin(group, [](std::uint32_t number) { return number; });
+  }
+  // With the parts of the ranks rank(0), rank(1), ...
+  template <class Group, class Rank>
+  ONSTREAM_EITHER Held begin(const Group& group, const Rank& rank) const {
+    Held held;
+    held.turn = take_turn(group);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kAtOnce; ++k) {
+      const auto number = static_cast<std::uint32_t>(k);
+      held.parts[k] = view.parts[number < view.size ? rank(number) : 0];
+    }
+    held.here = view.parts[view.rank];
+    held.there = part_to_announce_to(group);
+    group.await_earlier();
+    return held;
+  }
+
+  // Of who holds the parts in the ranks' order.
+  ONSTREAM_EITHER std::uint64_t part_of(const Held& held, std::uint32_t rank, int k) const {
+    return rank < static_cast<std::uint32_t>(kAtOnce) ? held.parts[k] : view.parts[rank];
+  }
+
+  // For a Session, where only some hear from some: what this thread's peer announces, if this rank writes to it.
+  template <class Group>
+  ONSTREAM_EITHER const std::uint64_t* early_look(const Group& group, const Held& held) const {
+    const auto peer = static_cast<std::uint32_t>(group.rank());
+    if (flow == Flow::all || peer >= view.size || !has(receivers(flow, view.rank, view.size, root), peer)) {
+      return nullptr;
+    }
+    return Session<Group>::announcement_in(view, held.here, peer);
+  }
+  // Tells all others that this rank has started. `there` is looked up before the turn begins, as the thread that
+  // announces may be one that waits for data.
+  template <class Group>
+  ONSTREAM_EITHER std::uint64_t part_to_announce_to(const Group& group) const {
+    const auto peer = static_cast<std::uint32_t>(group.rank());
+    return view.parts[peer < view.size ? peer : 0];
+  }
+  template <class Group>
+  ONSTREAM_EITHER void announce(const Group& group, const Session<Group>& session, std::uint64_t there) const {
+    if (group.block() != 0) return;
+    for (std::uint32_t peer = group.rank(); peer < view.size; peer += group.size()) {
+      if (peer == view.rank) continue;
+      session.announce_to(peer == static_cast<std::uint32_t>(group.rank()) ? there : view.parts[peer], view.rank);
+    }
+  }
+
+  // Sends one unit to the ranks of `to`, each its own or all the same. `load(peer)` gives the pack for a rank. False:
+  // failed.
+  template <int kBytes, class Group, class Load>
+  ONSTREAM_EITHER bool send(const Group& group, Session<Group>& session, const Held& held, std::uint64_t to,
+                            std::uint64_t unit, const Load& load) const {
+    for (std::uint32_t first = 0; first < view.size; first += kAtOnce) {
+      ONSTREAM_UNROLL_FEW_BYTES
+      for (int k = 0; k < kAtOnce; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (peer >= view.size || !has(to, peer)) continue;
+        if (!session.may_write(peer)) return false;
+        Line* const slot = session.slot(part_of(held, peer, k), view.rank);
+        send_pack<Group, kBytes>(group, slot, unit, load(peer), session.flag());
+      }
+    }
+    return true;
+  }
+
+  // Waits for one unit of the ranks [first, first + kCount) that are in `from`, and gives each to take(peer, pack), in
+  // order; `own` too if it is among them, without waiting. False: failed.
+  template <int kBytes, int kCount = kAtOnce, class Group, class Take>
+  ONSTREAM_EITHER bool receive(const Group& group, Session<Group>& session, std::uint64_t here, std::uint32_t first,
+                               std::uint64_t from, std::uint64_t unit, const Take& take) const {
+    Arriving<kBytes> arriving[kCount];
+    const auto awaited = [&](std::uint32_t peer) { return has_among<kCount>(from, peer); };
+    if (!await_packs(group, session, session.slot(here, first), first, unit, awaited, arriving)) return false;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) take(first + static_cast<std::uint32_t>(k), arriving[k]);
+    return true;
+  }
+
+  // --- among so many ranks that the compiler knows, all of which hear from all ---
+  //
+  // Everything but the data is known before the turn begins, and stays in registers: behind that there are a load, the
+  // stores, the wait and the result. The other ranks are counted in their order, without this one.
+  ONSTREAM_EITHER std::uint32_t other(int k) const {
+    const auto number = static_cast<std::uint32_t>(k);
+    return number < view.rank ? number : number + 1;
+  }
+
+  // Calls run.operator()<kOthers>() for as many others as there are. False: there is no code for so many, or not all
+  // hear from all.
+  template <class Run>
+  ONSTREAM_EITHER bool among_few(const Run& run) const {
+    if (flow != Flow::all) return false;
+    if (view.size == 2) {
+      run.template operator()<1>();
+    } else if (view.size == 4) {
+      run.template operator()<3>();
+    } else if (view.size == kAtOnce) {
+      run.template operator()<kAtOnce - 1>();
+    } else {
+      return false;
+    }
+    return true;
+  }
+  // The same of so many units, with whether some threads have more than one.
+  enum class Units { one, several };
+  template <class Group, class Run>
+  ONSTREAM_EITHER bool among_few(const Group& group, std::uint64_t units, const Run& run) const {
+    return among_few([&]<int kOthers>() {
+      if (units <= step_of(group)) {
+        run.template operator()<kOthers, Units::one>();
+      } else {
+        run.template operator()<kOthers, Units::several>();
+      }
+    });
+  }
+
+  // For group.settle().
+  template <class T, int kCount>
+  ONSTREAM_EITHER static std::uint64_t all_of(T* const (&addresses)[kCount]) {
+    std::uint64_t all = 0;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kCount; ++k) all ^= reinterpret_cast<std::uint64_t>(addresses[k]);
+    return all;
+  }
+
+  // Where a thread's first unit lies: in the slot that each of the others reads, and in those that this rank reads.
+  template <int kOthers>
+  struct Ways {
+    Line* to[kOthers];
+    const Line* from[kOthers];
+    ONSTREAM_EITHER std::uint64_t all() const { return all_of(to) ^ all_of(from); }
+  };
+  template <int kOthers, int kBytes, class Group>
+  ONSTREAM_EITHER Ways<kOthers> ways_of(const Group& group, Early turn) const {
+    Ways<kOthers> ways;
+    const std::uint64_t line = first_of(group) * (kBytes / 8);
+    const std::uint64_t mine = Session<Group>::slot_offset(view, turn, view.rank);
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) {
+      const std::uint64_t theirs = Session<Group>::slot_offset(view, turn, other(k));
+      ways.to[k] = reinterpret_cast<Line*>(view.parts[other(k)] + mine) + line;
+      ways.from[k] = reinterpret_cast<const Line*>(view.parts[view.rank] + theirs) + line;
+    }
+    return ways;
+  }
+
+  // And in a buffer: this rank's part, and those of the others, `stride` bytes from one rank's to the next one's.
+  template <int kOthers, class Byte>
+  struct Places {
+    Byte* own;
+    Byte* others[kOthers];
+    ONSTREAM_EITHER std::uint64_t all() const { return reinterpret_cast<std::uint64_t>(own) ^ all_of(others); }
+  };
+  template <int kOthers, class Byte, class Group>
+  ONSTREAM_EITHER Places<kOthers, Byte> places_of(const Group& group, Byte* buffer, std::uint64_t stride,
+                                                  std::uint64_t unit_bytes) const {
+    Places<kOthers, Byte> places;
+    Byte* const first = buffer + first_of(group) * unit_bytes;
+    places.own = first + stride * view.rank;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) places.others[k] = first + stride * other(k);
+    return places;
+  }
+
+  // A thread's unit for each of the others, and of this rank's own.
+  template <int kOthers, int kBytes>
+  struct Packs {
+    Pack<kBytes> own = {};
+    Pack<kBytes> others[kOthers] = {};
+  };
+  // `left` bytes of each, `ahead` bytes behind the places. What all get is loaded once.
+  template <class Group, int kOthers, int kBytes>
+  ONSTREAM_EITHER void fetch(Packs<kOthers, kBytes>& packs, const Places<kOthers, const std::byte>& places,
+                             std::uint64_t ahead, std::uint64_t left, bool plain) const {
+    using One = Pack<kBytes>;
+    if (in_stride == 0) {
+      packs.own = plain ? *reinterpret_cast<const One*>(places.own + ahead)
+                        : load_pack<Group, kBytes>(places.own + ahead, left, grain);
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k) packs.others[k] = packs.own;
+    } else if (plain) {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k) packs.others[k] = *reinterpret_cast<const One*>(places.others[k] + ahead);
+      packs.own = *reinterpret_cast<const One*>(places.own + ahead);
+    } else {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k)
+        packs.others[k] = load_pack<Group, kBytes>(places.others[k] + ahead, left, grain);
+      packs.own = load_pack<Group, kBytes>(places.own + ahead, left, grain);
+    }
+  }
+
+  // `ahead` units behind a thread's first one.
+  template <int kBytes, int kOthers, class Group>
+  ONSTREAM_EITHER void send_to_others(const Group& group, const Ways<kOthers>& ways, std::uint64_t ahead,
+                                      const Pack<kBytes> (&packs)[kOthers], const Flag& flag) const {
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) send_pack<Group, kBytes>(group, ways.to[k], ahead, packs[k], flag);
+  }
+  template <int kBytes, int kOthers, class Group>
+  ONSTREAM_EITHER bool receive_from_others(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                           std::uint64_t ahead, Pack<kBytes> (&packs)[kOthers]) const {
+    return receive_from(group, session, ways, ahead, packs, [&](int k) { return other(k); });
+  }
+  // From those whose ranks are rank(k).
+  template <int kBytes, int kOthers, class Group, class Rank>
+  ONSTREAM_EITHER bool receive_from(const Group& group, Session<Group>& session, const Ways<kOthers>& ways,
+                                    std::uint64_t ahead, Pack<kBytes> (&packs)[kOthers], const Rank& rank) const {
+    Arriving<kBytes> arriving[kOthers];
+    const auto ready = [&] {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k) arriving[k].look(group, ways.from[k], ahead);
+      bool all = true;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k) all = all && arriving[k].is_here(session.flag());
+      return all;
+    };
+    const auto absent = [&] {
+      std::uint64_t ranks = 0;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kOthers; ++k) ranks |= arriving[k].is_here(session.flag()) ? 0 : only(rank(k));
+      return ranks;
+    };
+    if (!session.await_ranks(ready, absent)) return false;
+    ONSTREAM_UNROLL
+    for (int k = 0; k < kOthers; ++k) packs[k] = arriving[k].pack();
+    return true;
+  }
+  template <class Group, int kBytes>
+  ONSTREAM_EITHER void store_one(std::byte* to, const Pack<kBytes>& pack, std::uint64_t left, bool plain) const {
+    if (plain) {
+      *reinterpret_cast<Pack<kBytes>*>(to) = pack;
+    } else {
+      store_pack<Group, kBytes>(to, pack, left, grain);
+    }
+  }
+
+  // What all gave, in the order of the ranks.
+  template <class Sum, int kOthers, int kBytes, class Op>
+  ONSTREAM_EITHER Pack<kBytes> sum_of_all(const Op& op, const Packs<kOthers, kBytes>& packs) const {
+    Sum sum;
+    ONSTREAM_UNROLL
+    for (int k = 0; k <= kOthers; ++k) {
+      const auto rank = static_cast<std::uint32_t>(k);
+      Pack<kBytes> pack = packs.others[k < kOthers ? k : k - 1];
+      if (k > 0 && rank > view.rank) pack = packs.others[k > 0 ? k - 1 : 0];
+      if (rank == view.rank) pack = packs.own;
+      if (k == 0) {
+        sum.start(pack);
+      } else {
+        sum.take(op, pack);
+      }
+    }
+    return sum.finish(op, kOthers + 1);
+  }
+
+ private:
+  // Waits for one unit of those of kCount ranks, from `first` on, that awaited(peer) names; `slots` is the first's.
+  template <int kCount, int kBytes, class Group, class Awaited>
+  ONSTREAM_EITHER bool await_packs(const Group& group, Session<Group>& session, const Line* slots, std::uint32_t first,
+                                   std::uint64_t unit, const Awaited& awaited,
+                                   Arriving<kBytes> (&arriving)[kCount]) const {
+    const auto missing = [&] {
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kCount; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (awaited(peer)) arriving[k].look(group, slots + session.distance(k), unit);
+      }
+      std::uint64_t absent = 0;
+      ONSTREAM_UNROLL
+      for (int k = 0; k < kCount; ++k) {
+        const std::uint32_t peer = first + static_cast<std::uint32_t>(k);
+        if (awaited(peer) && !arriving[k].is_here(session.flag())) absent |= only(peer);
+      }
+      return absent;
+    };
+    return session.await_all(missing);
+  }
+};
+
+}  // namespace onstream::collective

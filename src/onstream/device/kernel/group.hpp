@@ -1,0 +1,304 @@
+// The interface a kernel body is written against, and its host implementation.
+//
+// A Group is the threads of one block, working together. Everything below exists with the same name in
+// device/cuda/group.cuh:
+//
+//   rank(), size()        this thread in the group; block(), blocks(): this group in the grid
+//   sync()                barrier over the group; sync_or(bool): barrier that returns whether any thread said true
+//   of_first(make)        what make() gives the first thread, which alone calls it, for all; barriers before and behind
+//   shared<T>()           a T of this group's, not initialised; what one thread stores others see behind sync()
+//   load_relaxed, load_acquire, store_relaxed, store_release, add_system (relaxed)   on words of 32 and 64 bits that
+//     other ranks may touch (system scope)
+//   fetch_add_system, fetch_and_system, fetch_or_system, fetch_xor_system, swap_system, compare_swap_system   likewise,
+//     with the old value; relaxed at least
+//   add, exchange, compare_swap   atomics on 64-bit words of this rank's own device (device scope, relaxed), old value
+//   load_line, store_line   16 bytes in one access; each 8-byte half is atomic, the pair need not be
+//   store_octet(lines, mine), load_octet(lines)   of aligned 128 bytes, each of an octet - eight neighbouring threads,
+//     all of which come here - its own 16, in one access: who sees one of them sees all, where
+//     Device::whole_lines_to says so. Behind sync_warp() or any_of_warp(): what branched before may still be apart
+//   sync_warp(), any_of_warp(bool)   all threads of this warp come together; whether any says so. The host's group is
+//     its own warp, and has no octets
+//   store_beside(word, value, data)   stores both words of an aligned 16 bytes: who sees the value in `word` sees the
+//     data in the other one too
+//   fence()   acquire and release, system-wide: what was done before it is seen before what is stored after it
+//   fence_all()   sequentially consistent, system-wide: of two that store, fence and load what the other stores, one
+//     sees the other
+//   await_earlier()   all that the stream did before is over, and seen
+//   let_next_in()     of a warp: the stream's next kernel may take its place, and wait likewise. The first warp of a
+//     block that says so speaks for the block
+//   early(value)   the word or address, computed here and not where it is used, which a compiler may put behind a wait
+//   settle(all)    what this is made of, by exclusive or, is computed before what comes next; of addresses and words
+//   now_ns(), pause(n, spins)   a nanosecond clock; what a waiting thread does on its n-th round (true: it was away)
+//   interrupted()   whether this thread shall give its wait up; asked when it was away
+//   copy(destination, source, bytes)   the whole grid copies, each group its share; not a barrier
+//   copy_alone(destination, source, bytes)   this group copies all of it; not a barrier
+//   copy_twice(destination, other, source, bytes)   the same to two places
+//
+// The host's group alone has carry(), which copies where an address may be foreign and says how that went (kForeign),
+// and stores lines that are seen in the order in which it stores them (kStoresInOrder).
+// It has one thread; pause() yields early and then sleeps, so that many ranks share few cores.
+#pragma once
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "onstream/base/clock.hpp"
+#include "onstream/device/kernel/foreign.hpp"
+#include "onstream/device/kernel/interrupt.hpp"
+
+// ONSTREAM_EITHER and ONSTREAM_EITHER_CALL are BODY and CALL for what a file for nvcc may instantiate over both groups:
+// what is there of one of them alone is then called by functions for both sides, of which nvcc warns unless they stand
+// between ONSTREAM_EITHER_BEGIN and _END.
+#ifdef __CUDACC__
+#define ONSTREAM_BODY __device__ __forceinline__
+#define ONSTREAM_CALL __noinline__ __device__ inline  // what is large and used at several places, or rare
+#define ONSTREAM_BOTH __host__ __device__ inline
+#define ONSTREAM_EITHER __host__ __device__ __forceinline__
+#define ONSTREAM_EITHER_CALL __noinline__ __host__ __device__ inline
+#define ONSTREAM_EITHER_BEGIN _Pragma("nv_diagnostic push") _Pragma("nv_diag_suppress 20011,20014")
+#define ONSTREAM_EITHER_END _Pragma("nv_diagnostic pop")
+#define ONSTREAM_UNROLL _Pragma("unroll")                                   // what a loop indexes stays in registers
+#define ONSTREAM_ROLLED _Pragma("unroll 1")                                 // rarely runs twice
+#define ONSTREAM_UNROLL_FEW_BYTES _Pragma("unroll (kBytes <= 32 ? 8 : 1)")  // over packs of kBytes
+#else
+#define ONSTREAM_BODY inline
+#define ONSTREAM_CALL inline
+#define ONSTREAM_BOTH inline
+#define ONSTREAM_EITHER inline
+#define ONSTREAM_EITHER_CALL inline
+#define ONSTREAM_EITHER_BEGIN
+#define ONSTREAM_EITHER_END
+#define ONSTREAM_UNROLL
+#define ONSTREAM_ROLLED
+#define ONSTREAM_UNROLL_FEW_BYTES
+#endif
+
+namespace onstream {
+
+// Two words stored and loaded together; see store_line.
+struct alignas(16) Line {
+  std::uint64_t low;
+  std::uint64_t high;
+};
+
+class HostGroup {
+ public:
+  HostGroup(int block, int blocks) : block_(block), blocks_(blocks) {}
+
+  // Whether addresses may be foreign (foreign.hpp): then only carry() copies, and a copy may fail.
+  static constexpr bool kForeign = true;
+  static constexpr bool kStoresInOrder = true;
+
+  int rank() const { return 0; }
+  int size() const { return 1; }
+  int block() const { return block_; }
+  int blocks() const { return blocks_; }
+
+  void sync() const {}
+  bool sync_or(bool mine) const { return mine; }
+  void sync_warp() const {}
+  bool any_of_warp(bool mine) const { return mine; }
+  template <class Make>
+  static auto of_first(const Make& make) {
+    return make();
+  }
+  template <class T>
+  static T& shared() {
+    static thread_local T room;
+    return room;
+  }
+
+  static std::uint64_t load_relaxed(const std::uint64_t* word) { return ref(word).load(std::memory_order_relaxed); }
+  static std::uint64_t load_acquire(const std::uint64_t* word) {
+    return ref(word).load(std::memory_order_acquire);  // pairs with store_release, fence() + store_relaxed
+  }
+  static void store_relaxed(std::uint64_t* word, std::uint64_t value) {
+    ref(word).store(value, std::memory_order_relaxed);
+  }
+  static void store_release(std::uint64_t* word, std::uint64_t value) {
+    ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
+  }
+
+  static std::uint32_t load_relaxed(const std::uint32_t* word) { return ref(word).load(std::memory_order_relaxed); }
+  static void store_relaxed(std::uint32_t* word, std::uint32_t value) {
+    ref(word).store(value, std::memory_order_relaxed);
+  }
+  static std::uint32_t load_acquire(const std::uint32_t* word) {
+    return ref(word).load(std::memory_order_acquire);  // pairs with store_release
+  }
+  static void store_release(std::uint32_t* word, std::uint32_t value) {
+    ref(word).store(value, std::memory_order_release);  // pairs with load_acquire
+  }
+  static void add_system(std::uint32_t* word, std::uint32_t value) {
+    ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
+
+  static std::uint64_t add(std::uint64_t* word, std::uint64_t value) {
+    return ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
+  static void add_system(std::uint64_t* word, std::uint64_t value) {
+    ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
+  static std::uint64_t exchange(std::uint64_t* word, std::uint64_t value) {
+    return ref(word).exchange(value, std::memory_order_acq_rel);
+  }
+  static std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value) {
+    ref(word).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
+    return expected;
+  }
+
+  template <class Word>
+  static Word fetch_add_system(Word* word, Word value) {
+    return ref(word).fetch_add(value, std::memory_order_acq_rel);
+  }
+  template <class Word>
+  static Word fetch_and_system(Word* word, Word value) {
+    return modify(word, [value](Word old) { return old & value; });
+  }
+  template <class Word>
+  static Word fetch_or_system(Word* word, Word value) {
+    return modify(word, [value](Word old) { return old | value; });
+  }
+  template <class Word>
+  static Word fetch_xor_system(Word* word, Word value) {
+    return modify(word, [value](Word old) { return old ^ value; });
+  }
+  template <class Word>
+  static Word swap_system(Word* word, Word value) {
+    return ref(word).exchange(value, std::memory_order_acq_rel);
+  }
+  template <class Word>
+  static Word compare_swap_system(Word* word, Word expected, Word value) {
+    ref(word).compare_exchange_strong(expected, value, std::memory_order_acq_rel);
+    return expected;
+  }
+
+  // Acquire and release cost nothing on x86-64 and make a line's arrival order what was stored before it. The low half
+  // is stored last and loaded first: who sees a new one sees the high half with it, whatever lay there
+  // (lane/host/packed.hpp).
+  static Line load_line(const Line* line) {
+    const std::uint64_t low = load_acquire(&line->low);
+    return {low, load_acquire(&line->high)};
+  }
+  static void store_line(Line* line, Line value) {
+    store_release(&line->high, value.high);
+    store_release(&line->low, value.low);
+  }
+
+  static void store_beside(std::uint64_t* word, std::uint64_t value, std::uint64_t data) {
+    store_relaxed(word + (reinterpret_cast<std::uintptr_t>(word) % sizeof(Line) == 0 ? 1 : -1), data);
+    store_release(word, value);
+  }
+
+  template <class Word>
+  static Word early(Word value) {
+    return value;
+  }
+
+  static void settle(std::uint64_t) {}
+
+  static void await_earlier() {}  // a stream of the host is one thread
+  static void let_next_in() {}
+
+  static void fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  static void fence_all() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+  static std::uint64_t now_ns() { return onstream::now_ns(); }
+  static bool interrupted() { return interrupt_hook != nullptr && interrupt_hook(); }
+
+  // Rounds below `spins` burn a few nanoseconds; then the core is given away; then the thread sleeps. On a busy machine
+  // each yield may take many milliseconds, so some of them count as sleep.
+  static bool pause(std::uint32_t round, std::uint32_t spins = 1024) {
+    constexpr std::uint32_t kYields = 256;
+    constexpr std::uint32_t kYieldsASleep = 16;
+    if (round < spins) {
+      relax();
+      return false;
+    }
+    if (round < spins + kYields) {
+      sched_yield();
+      return round % kYieldsASleep == 0;
+    }
+    const timespec nap{0, 50'000};
+    nanosleep(&nap, nullptr);
+    return true;
+  }
+
+  void copy(void* destination, const void* source, std::size_t bytes) const {
+    copy(destination, source, bytes, static_cast<std::uint32_t>(block_), static_cast<std::uint32_t>(blocks_));
+  }
+  void copy(void* destination, const void* source, std::size_t bytes, std::uint32_t part, std::uint32_t parts) const {
+    const std::size_t share = (bytes / parts + 63) / 64 * 64;
+    const std::size_t begin = std::min(bytes, share * part);
+    const std::size_t end = part + 1 == parts ? bytes : std::min(bytes, begin + share);
+    std::memcpy(static_cast<std::byte*>(destination) + begin, static_cast<const std::byte*>(source) + begin,
+                end - begin);
+  }
+  struct Flight {};
+  static Flight fetch(const void*, std::size_t, std::uint32_t, std::uint32_t) { return {}; }
+  void copy(const Flight&, void* destination, const void* source, std::size_t bytes, std::uint32_t part,
+            std::uint32_t parts) const {
+    copy(destination, source, bytes, part, parts);
+  }
+  void copy_alone(void* destination, const void* source, std::size_t bytes) const {
+    std::memcpy(destination, source, bytes);
+  }
+  void copy_twice(void* destination, void* other, const void* source, std::size_t bytes) const {
+    copy_alone(destination, source, bytes);
+    copy_alone(other, source, bytes);
+  }
+  static Status carry(void* destination, const void* source, std::size_t bytes) {
+    if (is_foreign(destination) || is_foreign(source)) return copy_foreign(destination, source, bytes);
+    std::memcpy(destination, source, bytes);
+    return Status::ok;
+  }
+
+ private:
+  // fetch_or and its sisters of std::atomic_ref, as g++ 12.2 compiles them where a switch chooses among them, lose
+  // their operand (seen in Context::atomic_word at -O2); x86-64 has but this loop for them anyway.
+  template <class Word, class Change>
+  static Word modify(Word* word, const Change& change) {
+    Word old = ref(word).load(std::memory_order_relaxed);
+    while (!ref(word).compare_exchange_weak(old, change(old), std::memory_order_acq_rel)) {
+    }
+    return old;
+  }
+  template <class Word>
+  static std::atomic_ref<Word> ref(const Word* word) {
+    return std::atomic_ref<Word>(*const_cast<Word*>(word));
+  }
+  static void relax() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+#endif
+  }
+
+  int block_;
+  int blocks_;
+};
+
+// Whether this thread is of its block's last warp, which lets the next kernel in where a body does that itself.
+constexpr int kWarpThreads = 32;
+ONSTREAM_EITHER_BEGIN
+template <class Group>
+ONSTREAM_EITHER bool is_of_last_warp(const Group& group) {
+  return group.rank() / kWarpThreads == (group.size() - 1) / kWarpThreads;
+}
+ONSTREAM_EITHER_END
+
+// The host launcher of a body: its blocks one after the other.
+template <class Body>
+void host_entry(const void* body, int blocks) {
+  Body copy;
+  std::memcpy(&copy, body, sizeof(Body));
+  for (int block = 0; block < blocks; ++block) copy(HostGroup(block, blocks));
+}
+
+}  // namespace onstream

@@ -1,0 +1,31 @@
+// ThreadScope, WarpScope and BlockScope: who does one thing together in a kernel, on whatever device this is compiled
+// for. On the host each is the calling thread.
+//
+// NativeGroup is the group of the device that the code runs on, for what a single thread does.
+#pragma once
+
+#include "onstream/device/kernel/group.hpp"
+
+#ifdef __CUDACC__
+#include "onstream/device/cuda/scopes.cuh"
+#endif
+
+namespace onstream {
+
+#ifdef __CUDACC__
+using NativeGroup = CudaGroup;
+#else
+class HostScope : public HostGroup {
+ public:
+  HostScope() : HostGroup(0, 1) {}
+};
+using ThreadScope = HostScope;
+using WarpScope = HostScope;
+using BlockScope = HostScope;
+using NativeGroup = HostGroup;
+inline HostScope thread_scope(const HostGroup&) { return {}; }
+inline HostScope warp_scope(const HostGroup&) { return {}; }
+inline HostScope block_scope(const HostGroup&) { return {}; }
+#endif
+
+}  // namespace onstream

@@ -1,0 +1,43 @@
+// The receiver's side of a shared copy (shared_copy.hpp). Host device only. It waits with the world's deadline.
+#pragma once
+
+#include "onstream/lane/host/shared_copy_sender.hpp"
+
+namespace onstream::lane {
+
+// One message of the peer's.
+class Taker : public Sharing {
+ public:
+  Taker(const WaitView& wait, const View& view, std::uint64_t number, std::uint64_t bytes)
+      : Sharing(wait, view, view.peer_acks, number, bytes), view_(view) {}
+
+  // Works and waits until the message has ended. Where the sender can copy plainly, as it was offered the place, and
+  // this side cannot, the sender is given time first.
+  template <class Group>
+  Status take(const Group& group, std::byte* destination, const std::byte* source, bool offered) {
+    const bool is_left = offered && is_foreign(source);
+    Helper helper(wait_, view_);
+    Status status = Status::ok;
+    for (Step step = Step::none; status == Status::ok && step != Step::end;) {
+      status = wait_until(group, wait_, [&] {
+        step = next(group, is_left);
+        return step != Step::none || helper.help(group);
+      });
+      if (status == Status::ok && step == Step::carry) status = carry_next(group, destination, source);
+    }
+    const Status ended = outcome(group);
+    return ended == Status::ok ? status : ended;
+  }
+
+ private:
+  template <class Group>
+  Step next(const Group& group, bool is_left) {
+    if (has_ended(group)) return Step::end;
+    if (!has_unclaimed(group)) return Step::none;
+    return is_left && is_given_time(group) ? Step::none : Step::carry;
+  }
+
+  const View& view_;
+};
+
+}  // namespace onstream::lane

@@ -1,0 +1,70 @@
+// TeamWords: the symmetric words of all teams of a world, one slot a team.
+//
+// A slot has words for hosts (in pinned memory) and for kernels (in device memory), which every rank addresses at every
+// other. Which slots are free, each rank knows of itself; a new team takes the lowest one that is free at all members.
+// Threads of a rank may split several teams at once, and a team may go on any thread: what slots are for is locked. A
+// team that goes in a forked child keeps its slot.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "onstream/base/fork_guard.hpp"
+#include "onstream/one_sided/kernel/device.hpp"
+#include "onstream/transport/fabric.hpp"
+
+namespace onstream::one_sided {
+
+class TeamWords {
+ public:
+  static constexpr std::size_t kExchangeBytes = 32;  // of each member
+  enum class Kind { host, stream, kernel };
+
+  explicit TeamWords(Fabric& fabric);  // collective
+
+  // One bit a slot.
+  struct Offer {
+    std::uint64_t free;
+    std::uint64_t may_be_free;  // those too that another split has claimed and may release
+    std::uint64_t changes;      // of both so far
+  };
+  Offer offer() const;
+  // A split of the team that has slot `parent`, from when all its members have come to it until it ends.
+  void begin_split(int parent);
+  void end_split(int parent);
+  // For this split. False: it is not free, or belongs to a split of a team with a lower slot, which goes first. Members
+  // of two such teams that are in both agree which that is, so of splits that claim at once one always gets on.
+  bool claim(int slot, int parent);
+  void keep(int slot);     // what was claimed is a team's
+  void release(int slot);  // claimed or kept
+  int slots() const { return slots_; }
+
+  // Where rank's flags of a slot lie, as this rank addresses them: one word a member, then the barrier's number.
+  std::uint64_t* flags(Kind kind, int slot, int rank) const;
+  std::uint64_t* number(Kind kind, int slot, int rank) const { return flags(kind, slot, rank) + size_; }
+  // What rank was told by `member`.
+  std::uint64_t* exchanged(int slot, int rank, int member) const;
+  // All words of this rank's slot are 0 again. No member may be in a barrier.
+  void zero(StreamPool& streams, int slot);
+
+ private:
+  std::size_t flag_bytes() const { return flag_bytes_; }
+
+  const ForkGuard guard_;
+  int size_;
+  int rank_;
+  int slots_;
+  std::size_t flag_bytes_;    // of one kind of barrier
+  std::size_t host_bytes_;    // of one slot
+  mutable std::mutex mutex_;  // guards what follows, one bit a slot
+  std::uint64_t free_;
+  std::uint64_t claimed_ = 0;  // not free, and no team's yet
+  std::uint64_t changes_ = 0;
+  std::uint64_t splitting_ = 0;  // of the teams that are being split
+  std::shared_ptr<Segment> host_;
+  std::shared_ptr<Segment> device_;
+  std::shared_ptr<const std::byte> zeroes_;
+};
+
+}  // namespace onstream::one_sided

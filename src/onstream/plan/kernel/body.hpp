@@ -1,0 +1,439 @@
+// The body of a plan's kernel: one launch runs all ops of the plan, over tables made at build (view.hpp).
+//
+// Each block, in this order: announces that the launch has started (first block only), packs and moves, and then
+// unpacks and awaits. No deadlock: an announcement waits for nothing; movers wait for nothing but announcements;
+// finishers wait for movers. Blocks with movers have lower numbers than blocks with finishers only, so wherever a
+// device starts blocks in order, a waiting block never keeps a mover from running, however few blocks fit at once (one,
+// on the host).
+//
+// Slots of path ll are two, used by turns, and written without asking. The sender may write a slot in launch e when the
+// receiver is through with launch e - 2, which holds when the receiver has started launch e - 1. Either the sender's
+// launch e - 1, finished by now, waited for something that the receiver did in its own launch e - 1 (lower.cpp finds
+// out), or the task waits for the announcement of e - 1.
+#pragma once
+
+#include "onstream/device/kernel/ll.hpp"
+#include "onstream/layout/walk.hpp"
+#include "onstream/plan/kernel/piece.hpp"
+#include "onstream/plan/kernel/report.hpp"
+#include "onstream/plan/kernel/view.hpp"
+
+namespace onstream::plan {
+
+struct Body {
+  View view;
+
+  // A block's only move, if it is one between two contiguous buffers: what most blocks of a large plan have.
+  struct Errand {
+    const Task* task = nullptr;  // null: there is none
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::uint64_t bytes = 0;
+    std::uint32_t part = 0;
+    std::uint32_t parts = 1;
+    std::uint32_t pulls = 0;
+  };
+  struct Held {
+    Block block;
+    Errand errand;
+  };
+
+  // Reads nothing that a launch changes, so a GPU does it before earlier work has finished (device/cuda/entry.cuh).
+  template <class Group>
+  ONSTREAM_BODY Held prepare(const Group& group) const {
+    Held held;
+    held.block = view.blocks[view.first_block + static_cast<std::uint32_t>(group.block())];
+    const Span moves = held.block.moves;
+    if (kSerial<Group> || moves.last - moves.first != 1) return held;
+    const Item item = view.items[moves.first];
+    const Task& task = view.tasks[item.task];
+    const bool plain = task.to_layout.dims == 0 && task.from_layout.dims == 0;
+    if (plain && task.to != nullptr && task.chain == kNone) {
+      held.errand = {&task, task.to, task.from, task.bytes, item.begin, task.parts, task.pulls};
+    }
+    return held;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group) const {
+    (*this)(group, prepare(group));
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void operator()(const Group& group, const Held& held) const {
+    const Block& block = held.block;
+    Epoch* const own_epoch = view.epochs + view.first_block + static_cast<std::uint32_t>(group.block());
+    const std::uint64_t epoch = group.load_relaxed(own_epoch) + 1;
+    bool failed = group.load_relaxed(&view.state->failed) != 0;
+    const bool first = group.block() == 0 && view.begins != 0;
+    std::uint64_t running = 0;
+    if (first) {
+      if (group.rank() == group.size() - 1) running = group.exchange(&view.state->running, 1);
+      if (!failed) announce(group, epoch);
+    }
+    failed |= !pack(group, block.packs, epoch, failed);
+    if (held.errand.task != nullptr) {
+      failed |= !run(group, held.errand, epoch, failed);
+    } else {
+      failed |= !move(group, block, epoch, failed);
+    }
+    // Looked at only here: the answer of the exchange takes most of a microsecond.
+    if (running != 0) {
+      report_overlap(group, view.state, view.number, view.wait, epoch);
+      failed = true;
+    }
+    failed |= !unpack(group, block.unpacks, epoch, failed);
+    failed |= !await(group, block, epoch, failed);
+    group.sync();  // every thread has read the epoch
+    if (group.rank() != 0) return;
+    if (group.block() == 0 && view.ends != 0) group.store_relaxed(&view.state->running, 0);
+    group.store_relaxed(own_epoch, epoch);
+  }
+
+ private:
+  // Tells the peers that wait for it that this launch runs: its destinations may be written, its sources are ready.
+  // Relaxed is enough for the former on a GPU, as whatever read a destination has finished with its kernel.
+  template <class Group>
+  ONSTREAM_BODY void announce(const Group& group, std::uint64_t epoch) const {
+    for (std::uint32_t i = group.rank(); i < view.announce_count; i += group.size()) {
+      if (kSerial<Group> || view.announce_release != 0) {
+        group.store_release(view.announce[i], epoch);  // pairs with the acquires of move() and has_started()
+      } else {
+        group.store_relaxed(view.announce[i], epoch);
+      }
+    }
+    if (group.rank() == 0 && view.lone_signals != 0) send_signals(group, {0, view.lone_signals});
+  }
+
+  // Before a relaxed store that tells a peer what the whole grid has done. The host's stores that tell are releases.
+  template <class Group>
+  ONSTREAM_BODY static void fence_grid(const Group& group) {
+    if constexpr (!kSerial<Group>) group.fence();
+  }
+
+  // A slot may be written: what is written does not depend on anything the peer did, so a GPU needs no acquire.
+  template <class Group>
+  ONSTREAM_BODY static bool has_started(const Group& group, const std::uint64_t* word, std::uint64_t epoch) {
+    return reached(kSerial<Group> ? group.load_acquire(word) : group.load_relaxed(word), epoch);
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void send_signals(const Group& group, Span signals) const {
+    fence_grid(group);  // pairs with the acquire of whoever waits for the counter
+    for (std::uint32_t i = signals.first; i < signals.last; ++i) {
+      const SignalView& signal = view.signals[i];
+      if (signal.width == 0) {
+        group.add_system(signal.counter, signal.value);
+      } else {
+        change(group, signal);
+      }
+    }
+  }
+
+  template <class Group>
+  ONSTREAM_CALL static void change(const Group& group, const SignalView& atomic) {
+    const auto word = reinterpret_cast<std::uint64_t>(atomic.counter);
+    keep_old(group, atomic.old, atomic.width,
+             apply(group, atomic.op, word, atomic.width, atomic.value, atomic.expected));
+  }
+
+  // --- path ll ---
+
+  template <class Group>
+  ONSTREAM_BODY bool pack(const Group& group, Span items, std::uint64_t epoch, bool failed) const {
+    const Team team(group);
+    bool good = true;
+    for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      const std::uint64_t start_ns = timer(group, team, item);
+      if (task.started != nullptr) {
+        good = wait(group, task, epoch, [&] { return has_started(group, task.started, epoch - 1); });
+      }
+      if (good) pack_lines(group, team, item, task, epoch);
+      if (start_ns != 0) group.add(&view.ops[task.op].move_ns, group.now_ns() - start_ns);
+    }
+    return good;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY bool unpack(const Group& group, Span items, std::uint64_t epoch, bool failed) const {
+    const Team team(group);
+    bool good = true;
+    for (std::uint32_t i = items.first + team.index; i < items.last && good && !failed; i += team.teams) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      std::uint64_t start_ns = timer(group, team, item);
+      good = unpack_lines(group, team, item, task, epoch, start_ns);
+      if (start_ns != 0) group.add(&view.ops[task.op].move_ns, group.now_ns() - start_ns);
+    }
+    return good;
+  }
+
+  template <class Team, class Group>
+  ONSTREAM_BODY void pack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
+                                std::uint64_t epoch) const {
+    Line* slot = task.slots + (epoch & 1) * task.slot_lines;
+    const std::uint32_t flag = flag_of(epoch);
+    if constexpr (kSerial<Group>) {
+      Cursor cursor(task.from_layout, item.begin * kLineData);
+      for (std::uint64_t line = item.begin; line < item.end; ++line) {
+        std::uint64_t data = 0;
+        cursor.read(&data, task.from, line_bytes(task, line));
+        group.store_line(slot + line, flag_line(data, flag));
+      }
+    } else {
+      for (std::uint64_t line = item.begin + team.lane; line < item.end; line += kLinesInFlight * team.width) {
+        std::uint64_t data[kLinesInFlight];
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end) data[k] = gather(task, line + k * team.width);
+        }
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end)
+            group.store_line(slot + line + k * team.width, flag_line(data[k], flag));
+        }
+      }
+    }
+  }
+
+  template <class Team, class Group>
+  ONSTREAM_BODY bool unpack_lines(const Group& group, const Team& team, const Item& item, const Task& task,
+                                  std::uint64_t epoch, std::uint64_t& start_ns) const {
+    const Line* slot = task.slots + (epoch & 1) * task.slot_lines;
+    const std::uint32_t flag = flag_of(epoch);
+    bool timing = start_ns != 0;
+    for (std::uint64_t line = item.begin + team.lane; line < item.end; line += kLinesInFlight * team.width) {
+      Line got[kLinesInFlight];
+      const bool good = wait(group, task, epoch, [&] {
+        bool all = true;
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end) got[k] = group.load_line(slot + line + k * team.width);
+        }
+        for (int k = 0; k < kLinesInFlight; ++k) {
+          if (line + k * team.width < item.end) all = all && has_flag(got[k], flag);
+        }
+        return all;
+      });
+      if (!good) return false;
+      if (timing) {
+        timing = false;
+        const std::uint64_t now_ns = group.now_ns();
+        group.add(&view.ops[task.op].wait_ns, now_ns - start_ns);
+        start_ns = now_ns;
+      }
+      for (int k = 0; k < kLinesInFlight; ++k) {
+        if (line + k * team.width < item.end) scatter(group, task, line + k * team.width, line_data(got[k]));
+      }
+    }
+    return true;
+  }
+
+  ONSTREAM_BODY static std::uint64_t line_bytes(const Task& task, std::uint64_t line) {
+    const std::uint64_t left = task.bytes - line * kLineData;
+    return left < kLineData ? left : kLineData;
+  }
+
+  ONSTREAM_BODY static std::uint64_t gather(const Task& task, std::uint64_t line) {
+    const std::uint64_t position = line * kLineData;
+    if (task.grain >= kLineData) {
+      return *reinterpret_cast<const std::uint64_t*>(task.from + offset_of(task.from_layout, position));
+    }
+    const std::uint64_t count = line_bytes(task, line);
+    std::uint64_t data = 0;
+    for (std::uint64_t b = 0; b < count; b += task.grain) {
+      data |= load_piece(task.from + offset_of(task.from_layout, position + b), task.grain) << (8 * b);
+    }
+    return data;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY static void scatter(const Group&, const Task& task, std::uint64_t line, std::uint64_t data) {
+    const std::uint64_t position = line * kLineData;
+    const std::uint64_t count = line_bytes(task, line);
+    if constexpr (kSerial<Group>) {
+      Cursor(task.to_layout, position).write(&data, task.to, count);
+      return;
+    }
+    if (task.grain >= kLineData) {
+      *reinterpret_cast<std::uint64_t*>(task.to + offset_of(task.to_layout, position)) = data;
+      return;
+    }
+    for (std::uint64_t b = 0; b < count; b += task.grain) {
+      store_piece(task.to + offset_of(task.to_layout, position + b), task.grain, data >> (8 * b));
+    }
+  }
+
+  // --- straight from layout to layout ---
+
+  template <class Group>
+  ONSTREAM_BODY bool move(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
+    const Span items = block.moves;
+    if (items.first == items.last) return true;
+    bool good = !failed;
+    for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
+      const Task& task = view.tasks[view.items[i].task];
+      const bool times = view.items[i].begin == 0 && task.to != nullptr;
+      const std::uint64_t start_ns = times ? group.now_ns() : 0;
+      if (task.started != nullptr) {
+        // A push needs only to know; a pull loads what the peer's earlier kernels stored. Both cost the same once here.
+        good = wait(group, task, epoch, [&] { return reached(group.load_acquire(task.started), epoch); });
+      }
+      if (times) note_ready(group, task, start_ns);
+    }
+    if (block.moves_wait != 0) good = !group.sync_or(!good);
+    for (std::uint32_t i = items.first; i < items.last && good; ++i) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      if (task.to != nullptr) {
+        copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.grain, item.begin,
+                  task.parts);
+      }
+      if constexpr (kSerial<Group>) complete(group, task, item.begin, epoch);
+    }
+    if constexpr (!kSerial<Group>) {
+      good = !group.sync_or(!good);
+      for (std::uint32_t i = items.first + group.rank(); i < items.last && good; i += group.size()) {
+        complete(group, view.tasks[view.items[i].task], view.items[i].begin, epoch);
+      }
+    }
+    return good;
+  }
+
+  // The same for a block whose only move is a plain one: the source is on its way before anything else is known.
+  template <class Group>
+  ONSTREAM_BODY bool run(const Group& group, const Errand& errand, std::uint64_t epoch, bool failed) const {
+    typename Group::Flight flight{};
+    if (errand.pulls == 0) flight = group.fetch(errand.from, errand.bytes, errand.part, errand.parts);
+    const Task& task = *errand.task;
+    bool good = !failed;
+    if (group.rank() == 0 && good) {
+      const std::uint64_t start_ns = errand.part == 0 ? group.now_ns() : 0;
+      if (task.started != nullptr) {
+        good = wait(group, task, epoch, [&] { return reached(group.load_acquire(task.started), epoch); });
+      }
+      if (errand.part == 0) note_ready(group, task, start_ns);
+    }
+    good = !group.sync_or(!good);
+    if (good && errand.pulls == 0) {
+      group.copy(flight, errand.to, errand.from, errand.bytes, errand.part, errand.parts);
+    } else if (good) {
+      group.copy(errand.to, errand.from, errand.bytes, errand.part, errand.parts);
+    }
+    group.sync();
+    if (good && group.rank() == 0) complete(group, task, errand.part, epoch);
+    return good;
+  }
+
+  // One part of a move is through, and all threads of the block have been at a barrier since.
+  template <class Group>
+  ONSTREAM_BODY void complete(const Group& group, const Task& task, std::uint32_t part, std::uint64_t epoch) const {
+    if (task.flag != nullptr) {
+      group.store_release(task.flag + part, epoch * kPartsOfFlag + task.parts);  // pairs with await()
+    }
+    if (task.to != nullptr && part == 0) {
+      OpState& op = view.ops[task.op];
+      group.add(&op.move_ns, group.now_ns() - group.load_relaxed(&op.ready_ns));
+    }
+    if (task.chain == kNone) return;
+    fence_grid(group);
+    const Chain& chain = view.chains[task.chain];
+    if (group.add(chain.done, 1) + 1 != chain.parts) return;
+    group.store_relaxed(chain.done, 0);
+    send_signals(group, chain.signals);
+  }
+
+  template <class Group>
+  ONSTREAM_CALL static bool compares(const Group& group, const Task& task) {
+    const auto word = reinterpret_cast<std::uint64_t>(task.flag);
+    return is_met(group, word, task.width, range_of(task.compare, task.sign, task.value, task.width));
+  }
+
+  // Whether parts own, own + step, ... of an awaited move are there, or the awaited word is what it has to be.
+  template <class Group>
+  ONSTREAM_BODY static bool is_there(const Group& group, const Task& task, std::uint64_t epoch, std::uint32_t own,
+                                     std::uint32_t step) {
+    if (task.kind == OpKind::wait) {
+      if (own != 0) return true;
+      if (task.width != 0) return compares(group, task);
+      return reached(group.load_acquire(task.flag), task.base + task.value * epoch);
+    }
+    if (own >= kMostParts) return true;
+    const auto is_now = [&](std::uint64_t flag) { return reached(flag / kPartsOfFlag, epoch); };
+    const std::uint64_t first = group.load_acquire(task.flag);  // pairs with complete()
+    std::uint64_t mine = group.load_acquire(task.flag + own);   // in one trip with the first
+    if (!is_now(first)) return false;
+    for (std::uint64_t part = own; part < first % kPartsOfFlag;) {
+      if (!is_now(mine)) return false;
+      part += step;
+      if (part < first % kPartsOfFlag) mine = group.load_acquire(task.flag + part);
+    }
+    return true;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY bool await(const Group& group, const Block& block, std::uint64_t epoch, bool failed) const {
+    const Span items = block.awaits;
+    if (items.first == items.last) return true;
+    bool good = !failed;
+    const Team team(group);
+    for (std::uint32_t i = items.first + team.index; i < items.last && good; i += team.teams) {
+      const Task& task = view.tasks[view.items[i].task];
+      const bool times = view.items[i].begin == 0 && team.lane == 0;
+      const std::uint64_t start_ns = times ? group.now_ns() : 0;
+      good = wait(group, task, epoch, [&] { return is_there(group, task, epoch, team.lane, team.width); });
+      if (times) note_ready(group, task, start_ns);
+    }
+    if (block.awaits_copy == 0) return good;
+    good = !group.sync_or(!good);
+    for (std::uint32_t i = items.first; i < items.last && good; ++i) {
+      const Item item = view.items[i];
+      const Task& task = view.tasks[item.task];
+      if (task.to == nullptr) continue;
+      copy_part(group, {task.to, &task.to_layout}, {task.from, &task.from_layout}, task.bytes, task.grain, item.begin,
+                task.parts);
+      if (group.rank() == 0 && item.begin == 0) {
+        group.add(&view.ops[task.op].move_ns, group.now_ns() - group.load_relaxed(&view.ops[task.op].ready_ns));
+      }
+    }
+    return good;
+  }
+
+  // --- waiting, timing, ending ---
+
+  // A warp, or the host's one thread.
+  struct Team {
+    template <class Group>
+    ONSTREAM_BODY explicit Team(const Group& group)
+        : width(group.size() < 32 ? group.size() : 32),
+          index(static_cast<std::uint32_t>(group.rank()) / width),
+          lane(static_cast<std::uint32_t>(group.rank()) % width),
+          teams(static_cast<std::uint32_t>(group.size()) / width) {}
+    std::uint32_t width;
+    std::uint32_t index;
+    std::uint32_t lane;
+    std::uint32_t teams;
+  };
+
+  // The time, for the one thread that measures an ll task; 0 for all others.
+  template <class Group, class Team>
+  ONSTREAM_BODY static std::uint64_t timer(const Group& group, const Team& team, const Item& item) {
+    return item.begin == 0 && team.lane == 0 ? group.now_ns() : 0;
+  }
+
+  template <class Group>
+  ONSTREAM_BODY void note_ready(const Group& group, const Task& task, std::uint64_t start_ns) const {
+    const std::uint64_t now_ns = group.now_ns();
+    group.add(&view.ops[task.op].wait_ns, now_ns - start_ns);
+    group.store_relaxed(&view.ops[task.op].ready_ns, now_ns);
+  }
+
+  template <class Group, class Ready>
+  ONSTREAM_BODY bool wait(const Group& group, const Task& task, std::uint64_t epoch, const Ready& ready) const {
+    const Status status = wait_for_peer(group, view.wait, task.peer, ready);
+    if (status == Status::ok) return true;
+    report_wait(group, view.state, view.ops, task, view.number, view.wait, status, epoch);
+    return false;
+  }
+};
+
+}  // namespace onstream::plan

@@ -1,0 +1,64 @@
+// What a plan launches behind its own ops without knowing it from the inside: collectives (Collective::planned(),
+// Neighbourhood::planned()).
+//
+// A PlannedCall is what was asked for; any number of plans may be built with it. Each makes a PreparedCall of it, whose
+// enqueue() enqueues one run: it neither waits nor asks anybody.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "onstream/device/device.hpp"
+#include "onstream/plan/op/op.hpp"
+
+namespace onstream {
+
+class Fabric;
+
+namespace plan {
+
+// What one rank gives another (of the world) in a call, or expects of it.
+struct StatedPart {
+  std::int64_t rank = 0;  // as wide as the other, so that no bytes between them travel along
+  std::uint64_t bytes = 0;
+  bool operator==(const StatedPart&) const = default;
+};
+
+// What one rank says of a call. All that take part say the same words, at the same place in their order.
+struct StatedCall {
+  std::string words;                // "all_reduce of 4 float64 sum, by lines"
+  std::uint64_t team = 0;           // tells teams of the same ranks apart, on all of them alike
+  std::vector<std::int32_t> ranks;  // of the world, that take part
+  // What the words do not say. Several for one rank are in the giver's order.
+  std::vector<StatedPart> gives;
+  std::vector<StatedPart> takes;
+};
+
+// One for each plan.
+struct PreparedCall {
+  std::function<void(Stream)> enqueue;
+  int kernels = 0;
+  PlanOp row;  // of explain()
+};
+
+class PlannedCall {
+ public:
+  PlannedCall() = default;
+  virtual ~PlannedCall() = default;
+  PlannedCall(const PlannedCall&) = delete;
+  PlannedCall& operator=(const PlannedCall&) = delete;
+
+  virtual const Fabric* fabric() const = 0;
+  virtual StatedCall state() const = 0;
+  virtual std::vector<const void*> buffers() const = 0;
+  // The memory that its kind of call shares, made by the first. Collective over those that take part; throws on all.
+  virtual void open() const {}
+  // May wait for peers that prepare the same.
+  virtual PreparedCall prepare() const = 0;
+};
+
+}  // namespace plan
+}  // namespace onstream
